@@ -1,0 +1,103 @@
+"""The elements of a stream and of its windows: small, frozen, known to every layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class ClockKind(Enum):
+    """What the numbers on a windowing attribute count."""
+
+    TIME = "time"  # microseconds since 1970, UTC
+    INTEGER = "integer"  # whatever the column counts
+    ROWS = "rows"  # accepted rows of the stream, numbered from 0
+
+
+@dataclass(frozen=True, order=True)
+class Clock:
+    """A windowing attribute (WATTR) of a stream: what its windows are measured along.
+
+    `attribute` is the stream's column; for ROWS windows it is empty.
+    """
+
+    stream: str
+    attribute: str
+    kind: ClockKind = ClockKind.TIME
+
+    def __hash__(self) -> int:
+        return hash((self.stream, self.attribute, self.kind.value))
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """Periodic half-open windows `[end - range, end)` whose ends are `phase` modulo `slide`.
+
+    Both ways to align windows come down to the phase of the ends: the bracket form puts ends on
+    `origin + k * slide`, Spark's `window()` puts starts on `offset + k * slide`.
+
+    >>> WindowSpec.ending(range=60, slide=20).phase
+    0
+    >>> WindowSpec.starting(range=12, slide=5, offset=1).phase
+    3
+    """
+
+    range: int
+    slide: int
+    phase: int = 0
+
+    def __post_init__(self) -> None:
+        if self.range <= 0 or self.slide <= 0:
+            raise ValueError("a window's range and slide are positive")
+        object.__setattr__(self, "phase", self.phase % self.slide)
+
+    @classmethod
+    def ending(cls, range: int, slide: int, origin: int = 0) -> WindowSpec:
+        """Windows whose ends fall on `origin + k * slide` (the bracket form)."""
+        return cls(range, slide, origin)
+
+    @classmethod
+    def starting(cls, range: int, slide: int, offset: int = 0) -> WindowSpec:
+        """Windows whose starts fall on `offset + k * slide` (Spark's `window()`)."""
+        return cls(range, slide, offset + range)
+
+
+class Kind(str, Enum):
+    """Whether a result may still change."""
+
+    EARLY = "early"
+    FINAL = "final"
+
+
+@dataclass(frozen=True)
+class Punctuation:
+    """No more rows of `stream` with `since <= attribute < until` that match `where`.
+
+    `[ts <= t]` closes the windows that end at or before t, so `until` is t itself. An absent
+    `since` means from the beginning; an empty `where` matches every row (the `*` of the papers).
+    """
+
+    clock: Clock
+    until: int
+    since: int | None = None
+    where: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Register:
+    """A query joins."""
+
+    name: str
+    text: str
+    partial: bool = False  # also report windows that were seen only in part
+
+
+@dataclass(frozen=True)
+class Drop:
+    """A query leaves."""
+
+    name: str
+
+
+Control = Punctuation | Register | Drop

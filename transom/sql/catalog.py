@@ -1,0 +1,42 @@
+"""What the SQL front may refer to: streams, tables, functions, and a way to type expressions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Protocol, Sequence
+
+import pyarrow as pa
+
+from transom.errors import SQLError
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A stream or a static table, with its columns in order. `time` is a stream's default WATTR."""
+
+    name: str
+    columns: Mapping[str, pa.DataType]
+    time: str | None = None
+
+
+class Scalars(Protocol):
+    """Whoever types and evaluates scalar expressions in Spark SQL's dialect: Spark, or the oracle."""
+
+    def types(
+        self, columns: Mapping[str, pa.DataType], expressions: Sequence[str]
+    ) -> list[pa.DataType | SQLError]:
+        """The type of each expression over such columns, or why it has none; one call for many."""
+        ...
+
+    def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
+        """A table with one column for each named expression, row by row."""
+        ...
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The names a query can use. Lookups ignore case, as Spark's do."""
+
+    streams: Mapping[str, Relation] = field(default_factory=dict)
+    tables: Mapping[str, Relation] = field(default_factory=dict)
+    functions: frozenset[str] = frozenset()  # user-defined scalar functions that the program registered

@@ -1,0 +1,178 @@
+"""A bound query: what the SQL front hands to everything behind it.
+
+Scalar expressions stay Spark SQL text in one canonical spelling, so that equal expressions of
+different queries are equal strings and are computed once. In that text a stream's column is
+`` `price` ``, a joined table's column is `` `closing#1a2b3c4d.cp` `` and its match flag
+`` `closing#1a2b3c4d` `` (see `Join.id`). Types are Arrow types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Iterator
+
+import pyarrow as pa
+
+from transom.elements import Clock, WindowSpec
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A scalar expression over a row: canonical Spark SQL text, its type, and what it reads.
+
+    `column` is the stream's column when the expression is nothing but that column.
+    """
+
+    sql: str
+    type: pa.DataType
+    column: str | None = None
+
+    def __hash__(self) -> int:
+        return hash(self.sql)
+
+
+# --- predicates: three-valued, over scalars and constants ------------------------------------
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`scalar op value` with op one of `= != < <= > >= <=>` and a value of the scalar's own kind.
+
+    int, Decimal or float for numbers (compared by value, as Spark does after coercion), str, bool,
+    datetime.date for dates, int microseconds for timestamps. NaN is equal to NaN and above all else.
+    """
+
+    scalar: Scalar
+    op: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Member:
+    """`scalar IN (values)`; `null` says that a NULL stood in the list."""
+
+    scalar: Scalar
+    values: tuple[Any, ...]
+    null: bool = False
+
+
+@dataclass(frozen=True)
+class IsNull:
+    """`scalar IS NULL`."""
+
+    scalar: Scalar
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A boolean scalar that Spark evaluates: LIKE, a UDF, a comparison of two columns."""
+
+    scalar: Scalar
+
+
+@dataclass(frozen=True)
+class And:
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class Or:
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class Not:
+    part: Predicate
+
+
+Predicate = Comparison | Member | IsNull | Truth | And | Or | Not
+
+
+def scalars_of(predicate: Predicate | None) -> Iterator[Scalar]:
+    """Every scalar that a predicate reads."""
+    match predicate:
+        case None:
+            return
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from scalars_of(part)
+        case Not(part):
+            yield from scalars_of(part)
+        case _:
+            yield predicate.scalar
+
+
+# --- the query -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Join:
+    """A static table joined to the stream: LEFT always, an INNER JOIN adds its flag to `where`.
+
+    `on` is the whole condition in canonical text, in which the table's own columns are
+    `` `<id>.column` ``; `keys` are the table's columns that the condition equates with something
+    of the stream's (or of an earlier table's) row.
+    """
+
+    id: str  # table name # first 8 hex digits of a hash of table and condition
+    table: str
+    on: str
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]  # the table's columns that the query reads, beside the keys
+
+
+@dataclass(frozen=True)
+class Key:
+    """A GROUP BY expression and the name its column has in the result."""
+
+    name: str
+    scalar: Scalar
+
+
+@dataclass(frozen=True)
+class Call:
+    """One aggregate of the query: function in lower case, arguments, FILTER, constant parameters."""
+
+    function: str  # count_rows, count, sum, avg, min, max, var_pop, var_samp, stddev_pop, stddev_samp,
+    #                approx_count_distinct, approx_percentile
+    args: tuple[Scalar, ...]
+    type: pa.DataType
+    where: Predicate | None = None
+    parameters: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Item:
+    """A column of the result: Spark SQL text over `` `k0` `` (keys), `` `a0` `` (aggregates),
+    `` `window_start` `` and `` `window_end` ``."""
+
+    name: str
+    sql: str
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class Query:
+    """A window-aggregate query, bound to a stream."""
+
+    text: str
+    stream: str
+    clock: Clock
+    clock_type: pa.DataType  # of window_start and window_end
+    window: WindowSpec
+    joins: tuple[Join, ...] = ()
+    where: Predicate | None = None
+    keys: tuple[Key, ...] = ()
+    calls: tuple[Call, ...] = ()
+    items: tuple[Item, ...] = ()  # group columns that are not selected come first, then the SELECT list
+    having: str | None = None  # boolean text over the same columns as the items
+    functions: frozenset[str] = field(default_factory=frozenset)  # user-defined functions it calls
+
+    def scalars(self) -> Iterator[Scalar]:
+        """Every scalar that must be computed for a row, repeats included."""
+        yield from scalars_of(self.where)
+        for key in self.keys:
+            yield key.scalar
+        for call in self.calls:
+            yield from call.args
+            yield from scalars_of(call.where)
