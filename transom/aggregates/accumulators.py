@@ -1,0 +1,186 @@
+"""The algebra of aggregation: `identity`, `lift`, `combine` and, per SQL function, `lower`.
+
+An accumulator works on all groups at once. Its partial state is a few Arrow columns, one row a
+group: `lift` makes that row from the values of the group's tuples, `combine` folds rows of partial
+states into one, and a group with no row at all is the identity. SQL functions that need equal
+accumulators share them: AVG reads what SUM and COUNT keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Codes = NDArray[np.int64]
+States = list[pa.Array]
+
+
+class Accumulator(Protocol):
+    """What a partial aggregate is made of; implementations are frozen and compare by value."""
+
+    def types(self) -> list[pa.DataType]:
+        """The types of the state's columns."""
+        ...
+
+    def identity(self) -> list[object]:
+        """The state of no tuples at all, as one row."""
+        ...
+
+    def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
+        """The states of `groups` groups, from one value a tuple and the tuple's group."""
+        ...
+
+    def combine(self, states: States, codes: Codes, groups: int) -> States:
+        """The states of `groups` groups, from rows of states and each row's group."""
+        ...
+
+
+def reduced(values: pa.Array, codes: Codes, groups: int, function: str) -> pa.Array:
+    """An Arrow grouped aggregation with its answers in the order of the codes, null where a group has none.
+
+    One thread, so that floats are added in the order of the rows: a replayed page gives the same bits.
+    """
+    table = pa.table({"code": codes, "value": values})
+    grouped = table.group_by("code", use_threads=False).aggregate([("value", function)])
+    slots = np.full(groups, -1, np.int64)
+    slots[grouped["code"].to_numpy()] = np.arange(grouped.num_rows)
+    return grouped[f"value_{function}"].combine_chunks().take(pa.array(slots, mask=slots < 0))
+
+
+@dataclass(frozen=True)
+class CountRows:
+    """How many tuples there are, null or not."""
+
+    def types(self) -> list[pa.DataType]:
+        return [pa.int64()]
+
+    def identity(self) -> list[object]:
+        return [0]
+
+    def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
+        return [pa.array(np.bincount(codes, minlength=groups).astype(np.int64))]
+
+    def combine(self, states: States, codes: Codes, groups: int) -> States:
+        return [pc.fill_null(reduced(states[0], codes, groups, "sum"), 0)]
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many values are not null."""
+
+    def types(self) -> list[pa.DataType]:
+        return [pa.int64()]
+
+    def identity(self) -> list[object]:
+        return [0]
+
+    def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
+        valid = values.is_valid().to_numpy(zero_copy_only=False)
+        return [pa.array(np.bincount(codes[valid], minlength=groups).astype(np.int64))]
+
+    def combine(self, states: States, codes: Codes, groups: int) -> States:
+        return [pc.fill_null(reduced(states[0], codes, groups, "sum"), 0)]
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The sum of the values that are not null; null when there are none.
+
+    Integers add up in 64 bits and wrap as Spark's do, decimals in 38 digits, floats in double.
+    """
+
+    input: pa.DataType
+
+    def types(self) -> list[pa.DataType]:
+        if pa.types.is_decimal(self.input):
+            return [pa.decimal128(38, self.input.scale)]
+        return [pa.float64() if pa.types.is_floating(self.input) else pa.int64()]
+
+    def identity(self) -> list[object]:
+        return [None]
+
+    def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
+        return self.combine([values.cast(self.types()[0])], codes, groups)
+
+    def combine(self, states: States, codes: Codes, groups: int) -> States:
+        return [reduced(states[0], codes, groups, "sum").cast(self.types()[0])]
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """The least or the greatest value that is not null; NaN is above every number."""
+
+    input: pa.DataType
+    function: str  # "min" or "max"
+
+    def types(self) -> list[pa.DataType]:
+        return [self.input]
+
+    def identity(self) -> list[object]:
+        return [None]
+
+    def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
+        return self.combine([values], codes, groups)
+
+    def combine(self, states: States, codes: Codes, groups: int) -> States:
+        values = states[0]
+        if pa.types.is_null(values.type):
+            return [pa.nulls(groups)]
+        found = reduced(values, codes, groups, self.function)
+        if self.function == "max" and pa.types.is_floating(values.type):
+            # Arrow's max passes over NaN; its min already prefers any number to NaN.
+            has_nan = reduced(pc.is_nan(values), codes, groups, "max")
+            found = pc.if_else(pc.fill_null(has_nan, False), pa.scalar(float("nan"), values.type), found)
+        return [found]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Count, mean and sum of squared deviations of the values that are not null.
+
+    Merged by Chan's formula, so that nothing is lost to cancellation as with sums of squares.
+    """
+
+    def types(self) -> list[pa.DataType]:
+        return [pa.int64(), pa.float64(), pa.float64()]
+
+    def identity(self) -> list[object]:
+        return [0, 0.0, 0.0]
+
+    def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
+        valid = values.is_valid().to_numpy(zero_copy_only=False)
+        numbers = values.drop_null().cast(pa.float64()).to_numpy()
+        ones, zeros = np.ones(len(numbers), np.int64), np.zeros(len(numbers))
+        return self._merged(ones, numbers, zeros, codes[valid], groups)
+
+    def combine(self, states: States, codes: Codes, groups: int) -> States:
+        counts, means, squares = (state.to_numpy(zero_copy_only=False) for state in states)
+        return self._merged(counts, means, squares, codes, groups)
+
+    @staticmethod
+    def _merged(
+        counts: NDArray[np.int64],
+        means: NDArray[np.float64],
+        squares: NDArray[np.float64],
+        codes: Codes,
+        groups: int,
+    ) -> States:
+        total = np.bincount(codes, counts, groups)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            mean = np.bincount(codes, counts * means, groups) / np.maximum(total, 1)
+            spread = np.bincount(codes, squares + counts * (means - mean[codes]) ** 2, groups)
+        return [pa.array(total.astype(np.int64)), pa.array(mean), pa.array(spread)]
+
+
+def lifted(accumulator: Accumulator, values: pa.Array, mask: Sequence[bool] | None, codes: Codes, groups: int) -> States:
+    """`lift` over the tuples that an aggregate's FILTER lets through."""
+    if mask is None:
+        return accumulator.lift(values, codes, groups)
+    chosen = np.asarray(mask)
+    return accumulator.lift(values.filter(pa.array(chosen)), codes[chosen], groups)

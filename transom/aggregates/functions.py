@@ -1,0 +1,121 @@
+"""SQL's aggregate functions: which accumulators each needs, and how it is read off them (`lower`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Moments, States, Sum
+from transom.aggregates.sketches import Distinct, Quantiles
+
+Lower = Callable[[Sequence[States], pa.DataType, tuple[Any, ...]], pa.Array]
+
+
+@dataclass(frozen=True)
+class Function:
+    """One SQL aggregate."""
+
+    accumulators: Callable[[pa.DataType | None, tuple[Any, ...]], tuple[Accumulator, ...]]
+    lower: Lower
+
+
+def _first(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
+    return states[0][0].cast(type)
+
+
+def _sum(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
+    total = states[0][0]
+    if not pa.types.is_decimal(type):
+        return total.cast(type)
+    limit = Decimal(10) ** (type.precision - type.scale)
+    return pa.array([None if v is None or abs(v) >= limit else v for v in total.to_pylist()], type)
+
+
+def _average(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
+    total, count = states[0][0], states[1][0]
+    if pa.types.is_decimal(type):
+        pairs = zip(total.to_pylist(), count.to_pylist(), strict=True)
+        return pa.array([None if not n else _decimal_quotient(v, n, type) for v, n in pairs], type)
+    return pc.divide(total.cast(pa.float64(), safe=False), pc.replace_with_mask(
+        count.cast(pa.float64()), pc.equal(count, 0), pa.scalar(None, pa.float64())
+    ))
+
+
+def _decimal_quotient(total: Decimal | None, count: int, type: pa.DataType) -> Decimal | None:
+    if total is None:
+        return None
+    exact = Context(prec=76, rounding=ROUND_HALF_UP)
+    try:
+        rounded = exact.divide(total, Decimal(count)).quantize(Decimal(1).scaleb(-type.scale), context=exact)
+    except InvalidOperation:
+        return None
+    return rounded if abs(rounded) < Decimal(10) ** (type.precision - type.scale) else None
+
+
+def _spread(sample: int, root: bool) -> Lower:
+    def lower(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
+        count, _, squares = (state.to_numpy(zero_copy_only=False) for state in states[0])
+        enough = count > sample
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variance = squares / np.where(enough, count - sample, 1)
+            found = np.sqrt(variance) if root else variance
+        return pa.array(found, mask=~enough)
+
+    return lower
+
+
+def _distinct(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
+    return Distinct(pa.null(), 12).estimates(states[0][0])
+
+
+def _percentile(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
+    asked = parameters[0]
+    ranks = tuple(asked) if isinstance(asked, (tuple, list)) else (asked,)
+    found = Quantiles(pa.null(), 200).percentiles(states[0][0], ranks)
+    if pa.types.is_list(type):
+        flat = _of_type([value for values in found if values is not None for value in values], type.value_type)
+        widths = [0 if values is None else len(values) for values in found]
+        offsets = pa.array(np.r_[0, np.cumsum(widths)], pa.int32(), mask=np.r_[[v is None for v in found], False])
+        return pa.ListArray.from_arrays(offsets, flat).cast(type)
+    return _of_type([None if values is None else values[0] for values in found], type)
+
+
+def _of_type(values: Sequence[float | None], type: pa.DataType) -> pa.Array:
+    """Doubles back into the type that they came from."""
+    if pa.types.is_floating(type):
+        return pa.array(values, pa.float64()).cast(type)
+    if pa.types.is_decimal(type):
+        unit = Decimal(1).scaleb(-type.scale)
+        return pa.array([None if v is None else Decimal(repr(v)).quantize(unit, ROUND_HALF_UP) for v in values], type)
+    whole = pa.array([None if v is None else round(v) for v in values], pa.int64())
+    return whole.cast(pa.int32()).cast(type) if pa.types.is_date(type) else whole.cast(type)
+
+
+def _needs(*makers: Callable[[pa.DataType], Accumulator]) -> Callable[..., tuple[Accumulator, ...]]:
+    return lambda input, parameters: tuple(maker(input) for maker in makers)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "count_rows": Function(_needs(lambda _: CountRows()), _first),
+    "count": Function(_needs(lambda _: Count()), _first),
+    "sum": Function(_needs(Sum), _sum),
+    "avg": Function(_needs(Sum, lambda _: Count()), _average),
+    "min": Function(_needs(lambda input: Extreme(input, "min")), _first),
+    "max": Function(_needs(lambda input: Extreme(input, "max")), _first),
+    "var_pop": Function(_needs(lambda _: Moments()), _spread(0, root=False)),
+    "var_samp": Function(_needs(lambda _: Moments()), _spread(1, root=False)),
+    "stddev_pop": Function(_needs(lambda _: Moments()), _spread(0, root=True)),
+    "stddev_samp": Function(_needs(lambda _: Moments()), _spread(1, root=True)),
+    "approx_count_distinct": Function(
+        lambda input, parameters: (Distinct.with_error(input, *(parameters or (0.02,))),), _distinct
+    ),
+    "approx_percentile": Function(
+        lambda input, parameters: (Quantiles.with_accuracy(input, *(parameters[1:] or (10000,))),), _percentile
+    ),
+}

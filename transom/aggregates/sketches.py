@@ -1,0 +1,141 @@
+"""Sketched aggregates on Apache DataSketches: distinct counts and percentiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasketches import hll_sketch, hll_union, kll_doubles_sketch, tgt_hll_type
+
+from transom.aggregates.accumulators import Codes, States
+from transom.algorithms.grouping import group, normalized
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """A HyperLogLog sketch of the values that are not null; null when there are none."""
+
+    input: pa.DataType
+    lg_k: int
+
+    @classmethod
+    def with_error(cls, input: pa.DataType, relative: float) -> Distinct:
+        """The smallest sketch whose relative standard error (1.04 / sqrt(2^lg_k)) is at most this."""
+        needed = int(np.ceil(2 * np.log2(1.04 / relative)))
+        return cls(input, min(21, max(7, needed)))
+
+    def types(self) -> list[pa.DataType]:
+        return [pa.binary()]
+
+    def identity(self) -> list[object]:
+        return [None]
+
+    def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
+        valid = values.is_valid().to_numpy(zero_copy_only=False)
+        present, codes = normalized(values.drop_null()), codes[valid]
+        firsts = group([codes, present], len(codes)).firsts  # a value counts once a group: update with it once
+        sketches: list[hll_sketch | None] = [None] * groups
+        for code, value in zip(codes[firsts].tolist(), _hashable(present.take(pa.array(firsts))), strict=True):
+            sketch = sketches[code]
+            if sketch is None:
+                sketch = sketches[code] = hll_sketch(self.lg_k, tgt_hll_type.HLL_8)
+            sketch.update(value)
+        return [_packed(sketches, hll_sketch.serialize_updatable)]
+
+    def combine(self, states: States, codes: Codes, groups: int) -> States:
+        unions: list[hll_union | None] = [None] * groups
+        for code, sketch in _unpacked(states[0], codes, hll_sketch.deserialize):
+            union = unions[code]
+            if union is None:
+                union = unions[code] = hll_union(self.lg_k)
+            union.update(sketch)
+        merged = [None if union is None else union.get_result(tgt_hll_type.HLL_8) for union in unions]
+        return [_packed(merged, hll_sketch.serialize_updatable)]
+
+    def estimates(self, state: pa.Array) -> pa.Array:
+        """The distinct counts, 0 for no values."""
+        return pa.array(
+            [0 if s is None else round(hll_sketch.deserialize(s).get_estimate()) for s in state.to_pylist()], pa.int64()
+        )
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """A KLL sketch of the values that are not null; exact while a group has no more than `k` values."""
+
+    input: pa.DataType
+    k: int
+
+    @classmethod
+    def with_accuracy(cls, input: pa.DataType, accuracy: int) -> Quantiles:
+        """Spark's accuracy asks for a rank error of 1 / accuracy; KLL's is about 2.3 / k^0.9."""
+        return cls(input, int(min(8192, max(200, np.ceil((2.3 * accuracy) ** (1 / 0.9) / 8)))))
+
+    def types(self) -> list[pa.DataType]:
+        return [pa.binary()]
+
+    def identity(self) -> list[object]:
+        return [None]
+
+    def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
+        valid = values.is_valid().to_numpy(zero_copy_only=False)
+        numbers, codes = _as_doubles(values.drop_null()), codes[valid]
+        order = np.argsort(codes, kind="stable")
+        numbers, bounds = numbers[order], np.searchsorted(codes[order], np.arange(groups + 1))
+        sketches: list[kll_doubles_sketch | None] = []
+        for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            sketch = kll_doubles_sketch(self.k) if start < stop else None
+            if sketch is not None:
+                sketch.update(np.ascontiguousarray(numbers[start:stop]))
+            sketches.append(sketch)
+        return [_packed(sketches, kll_doubles_sketch.serialize)]
+
+    def combine(self, states: States, codes: Codes, groups: int) -> States:
+        merged: list[kll_doubles_sketch | None] = [None] * groups
+        for code, sketch in _unpacked(states[0], codes, kll_doubles_sketch.deserialize):
+            known = merged[code]
+            if known is None:
+                merged[code] = sketch
+            else:
+                known.merge(sketch)
+        return [_packed(merged, kll_doubles_sketch.serialize)]
+
+    def percentiles(self, state: pa.Array, ranks: tuple[float, ...]) -> list[list[float] | None]:
+        """For each group the values at these ranks, or nothing where there were none."""
+        sketches = (None if s is None else kll_doubles_sketch.deserialize(s) for s in state.to_pylist())
+        return [None if s is None or s.is_empty() else [s.get_quantile(p, True) for p in ranks] for s in sketches]
+
+
+def _as_doubles(values: pa.Array) -> Any:
+    if pa.types.is_temporal(values.type):
+        wide = pa.int32() if values.type.bit_width == 32 else pa.int64()
+        values = values.cast(wide)
+    return values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+
+
+def _hashable(values: pa.Array) -> list[int | float | str]:
+    """Values as one of the three kinds that a sketch hashes; decimals and the like by their text."""
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.int8())
+    elif pa.types.is_temporal(values.type):
+        values = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    elif pa.types.is_binary(values.type):
+        return [value.hex() for value in values.to_pylist()]
+    elif not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        values = pc.cast(values, pa.string())
+    found: list[int | float | str] = values.to_pylist()
+    return found
+
+
+def _packed(sketches: list[Any], serialize: Callable[[Any], Any]) -> pa.Array:
+    return pa.array([None if s is None else bytes(serialize(s)) for s in sketches], pa.binary())
+
+
+def _unpacked(state: pa.Array, codes: Codes, deserialize: Callable[[bytes], Any]) -> Iterator[tuple[int, Any]]:
+    for code, packed in zip(codes.tolist(), state.to_pylist(), strict=True):
+        if packed is not None:
+            yield code, deserialize(packed)

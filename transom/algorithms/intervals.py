@@ -1,0 +1,111 @@
+"""Sets of integers as sorted, disjoint, half-open intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Ends of time, far enough inside int64 that adding a range to them does not overflow.
+LOWEST = -(2**62)
+HIGHEST = 2**62
+
+
+@dataclass(frozen=True)
+class IntervalSet:
+    """A set of integers; intervals that touch are one interval.
+
+    >>> IntervalSet.of((0, 5), (5, 7), (9, 9), (20, 30))
+    IntervalSet([0, 7) [20, 30))
+    """
+
+    pairs: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, *pairs: tuple[int, int]) -> IntervalSet:
+        """The union of some half-open intervals, in any order, overlapping or empty as they may be."""
+        merged: list[tuple[int, int]] = []
+        for start, stop in sorted(pair for pair in pairs if pair[0] < pair[1]):
+            if merged and start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(merged[-1][1], stop))
+            else:
+                merged.append((start, stop))
+        return cls(tuple(merged))
+
+    def __repr__(self) -> str:
+        return f"IntervalSet({' '.join(f'[{start}, {stop})' for start, stop in self.pairs)})"
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self.pairs)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __or__(self, other: IntervalSet) -> IntervalSet:
+        return self if not other else other if not self else IntervalSet.of(*self.pairs, *other.pairs)
+
+    def __and__(self, other: IntervalSet) -> IntervalSet:
+        return IntervalSet.of(
+            *((max(a, c), min(b, d)) for a, b in self.pairs for c, d in other.pairs if a < d and c < b)
+        )
+
+    def __sub__(self, other: IntervalSet) -> IntervalSet:
+        """What is here and not there.
+
+        >>> IntervalSet.of((0, 10)) - IntervalSet.of((2, 3), (8, 12))
+        IntervalSet([0, 2) [3, 8))
+        """
+        left: list[tuple[int, int]] = []
+        for start, stop in self.pairs:
+            for hole_start, hole_stop in other.pairs:
+                if hole_stop <= start or hole_start >= stop:
+                    continue
+                if start < hole_start:
+                    left.append((start, hole_start))
+                start = hole_stop
+            if start < stop:
+                left.append((start, stop))
+        return IntervalSet(tuple(left))
+
+    def covers(self, firsts: NDArray[np.int64], lasts: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the runs `firsts..lasts` (both ends included) lie wholly inside the set."""
+        if not self.pairs:
+            return np.zeros(len(firsts), bool)
+        starts, stops = self.arrays()
+        at = np.searchsorted(starts, firsts, side="right") - 1
+        return (at >= 0) & (lasts < stops[np.maximum(at, 0)])
+
+    def meets(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the half-open intervals have something in common with the set."""
+        if not self.pairs:
+            return np.zeros(len(starts), bool)
+        own_starts, own_stops = self.arrays()
+        first_ending_after = np.searchsorted(own_stops, starts, side="right")
+        found = first_ending_after < len(own_starts)
+        return found & (own_starts[np.minimum(first_ending_after, len(own_starts) - 1)] < stops)
+
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The starts and the stops."""
+        both = np.array(self.pairs, np.int64).reshape(-1, 2)
+        return both[:, 0], both[:, 1]
+
+    def coarsened(self, most: int) -> IntervalSet:
+        """A superset of at most so many intervals, made by filling the smallest gaps."""
+        if len(self.pairs) <= most:
+            return self
+        starts, stops = self.arrays()
+        gaps = starts[1:] - stops[:-1]
+        kept = np.sort(np.argpartition(gaps, len(gaps) - (most - 1))[len(gaps) - (most - 1) :])
+        return IntervalSet(
+            tuple(zip(starts[np.r_[0, kept + 1]].tolist(), stops[np.r_[kept, len(stops) - 1]].tolist(), strict=True))
+        )
+
+
+def union(sets: Iterable[IntervalSet]) -> IntervalSet:
+    """The union of any number of sets."""
+    return IntervalSet.of(*(pair for one in sets for pair in one.pairs))

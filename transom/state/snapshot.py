@@ -1,0 +1,134 @@
+"""A state as bytes and back: an Arrow file with a row for each query, and the rest as JSON beside it.
+
+The format carries its version. Values inside punctuation patterns keep their types.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from transom.algorithms.intervals import IntervalSet
+from transom.control.closed import Closed
+from transom.elements import Clock, ClockKind
+from transom.errors import StateError
+from transom.state.state import ClockState, QueryState, State, StreamState, Totals
+
+VERSION = 1
+
+
+def dumps(state: State, extra: Mapping[str, Any]) -> bytes:
+    """A snapshot, with whatever JSON the caller wants to find beside the state."""
+    meta = {
+        "version": VERSION,
+        "page": state.page,
+        "streams": {name: _stream_out(stream) for name, stream in state.streams.items()},
+        "queries": {
+            name: {"unseen": None if q.unseen is None else q.unseen.pairs, "forced": q.forced}
+            for name, q in state.queries.items()
+        },
+        "extra": dict(extra),
+    }
+    names = list(state.queries)
+    slices = [_table_out(state.queries[name].slices) for name in names]
+    table = pa.table({"query": pa.array(names, pa.string()), "slices": pa.array(slices, pa.large_binary())})
+    return _table_out(table.replace_schema_metadata({"transom": json.dumps(meta)}))
+
+
+def loads(packed: bytes) -> tuple[State, dict[str, Any]]:
+    """The state of a snapshot, and what the caller left beside it."""
+    table = _table_in(packed)
+    meta = json.loads(table.schema.metadata[b"transom"])
+    if meta["version"] != VERSION:
+        raise StateError(
+            f"the checkpoint has format {meta['version']}, this version of transom reads {VERSION}"
+        )
+    slices = dict(zip(table["query"].to_pylist(), table["slices"].to_pylist(), strict=True))
+    queries = {
+        name: QueryState(_table_in(slices[name]), _intervals(own["unseen"]), own["forced"])
+        for name, own in meta["queries"].items()
+    }
+    streams = {name: _stream_in(stream) for name, stream in meta["streams"].items()}
+    return State(meta["page"], streams, queries), meta["extra"]
+
+
+def value_out(value: Any) -> Any:
+    """A pattern's value as JSON."""
+    match value:
+        case Decimal():
+            return {"decimal": str(value)}
+        case date():
+            return {"date": value.isoformat()}
+        case bytes():
+            return {"bytes": value.hex()}
+    return value
+
+
+def value_in(value: Any) -> Any:
+    """The value again."""
+    match value:
+        case {"decimal": text}:
+            return Decimal(text)
+        case {"date": text}:
+            return date.fromisoformat(text)
+        case {"bytes": text}:
+            return bytes.fromhex(text)
+    return value
+
+
+def clock_out(clock: Clock) -> list[str]:
+    return [clock.stream, clock.attribute, clock.kind.value]
+
+
+def clock_in(parts: list[str]) -> Clock:
+    return Clock(parts[0], parts[1], ClockKind(parts[2]))
+
+
+def _stream_out(stream: StreamState) -> dict[str, Any]:
+    clocks = [
+        {
+            "clock": clock_out(clock),
+            "high": own.high,
+            "occupied": own.occupied.pairs,
+            "closed": own.closed.general.pairs,
+            "patterned": [
+                [[[column, value_out(value)] for column, value in sorted(pattern, key=str)], ranges.pairs]
+                for pattern, ranges in own.closed.patterned
+            ],
+        }
+        for clock, own in stream.clocks.items()
+    ]
+    return {"clocks": clocks, "totals": vars(stream.totals)}
+
+
+def _stream_in(stored: dict[str, Any]) -> StreamState:
+    clocks = {}
+    for own in stored["clocks"]:
+        patterned = tuple(
+            (frozenset((column, value_in(value)) for column, value in pattern), _intervals(ranges) or IntervalSet())
+            for pattern, ranges in own["patterned"]
+        )
+        closed = Closed(_intervals(own["closed"]) or IntervalSet(), patterned)
+        occupied = _intervals(own["occupied"]) or IntervalSet()
+        clocks[clock_in(own["clock"])] = ClockState(own["high"], closed, occupied)
+    return StreamState(clocks, Totals(**stored["totals"]))
+
+
+def _intervals(pairs: list[list[int]] | None) -> IntervalSet | None:
+    return None if pairs is None else IntervalSet(tuple((start, stop) for start, stop in pairs))
+
+
+def _table_out(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _table_in(packed: bytes) -> pa.Table:
+    return pa.ipc.open_stream(packed).read_all()
