@@ -1,0 +1,48 @@
+# The one door: people, hooks and CI all come through here. `make` lists what there is.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-cluster check format venv java clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ARGS ?=
+
+help: ## list the targets
+	@echo "usage: make TARGET [ARGS=\"...\"]"
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: java $(READY) ## a real stream of flights, dozens of queries, under a minute (ARGS="--keep-running")
+	@$(BIN)/transom demo $(ARGS)
+
+test: java $(READY) ## every test but the cluster's (ARGS="-k slack" for some of them)
+	@$(BIN)/python -m pytest -m "not cluster" $(ARGS)
+
+test-cluster: java $(READY) ## the differential tests on a real standalone cluster on loopback
+	@$(BIN)/python -m pytest -m cluster $(ARGS)
+
+check: $(READY) ## lint, format, types and the import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY) ## rewrite the code as the formatter wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+venv: $(READY) ## make the virtual environment from the lock, if it is missing or out of date
+
+java:
+	@scripts/check-java
+
+# The stamp is older than the lock when the lock has changed since, and missing when a previous
+# attempt broke off.
+$(READY): requirements.lock requirements-dev.lock pyproject.toml scripts/make-venv
+	@scripts/make-venv $(VENV) requirements-dev.lock
+	@touch $@
+
+clean: ## remove the virtual environment and everything generated
+	rm -rf $(VENV) build dist *.egg-info spark-warehouse metastore_db derby.log artifacts
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
