@@ -1,0 +1,62 @@
+"""Static tables, joined by trying every pair of rows."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from transom.oracle.pages import Row
+from transom.oracle.values import rows_of, table_of
+from transom.sql.catalog import Scalars
+from transom.sql.query import Join, Query
+
+Columns = Mapping[str, pa.DataType]
+Pairs = list[tuple[int, Row]]  # which row of the page, and what it became
+Joined = Callable[[Query, Sequence[Row], Columns], tuple[Pairs, Columns]]
+
+
+def unjoined(query: Query, rows: Sequence[Row], columns: Columns) -> tuple[Pairs, Columns]:
+    """The rows as they are."""
+    return list(enumerate(rows)), columns
+
+
+def join_tables(tables: Mapping[str, pa.Table | list[dict[str, Any]]], scalars: Scalars) -> Joined:
+    """A function that joins a query's tables to the rows of a page.
+
+    A stream's row that matches several rows of a table becomes several rows of that query.
+    """
+    loaded = {
+        name: table if isinstance(table, pa.Table) else pa.Table.from_pylist(table)
+        for name, table in tables.items()
+    }
+
+    def joined(query: Query, rows: Sequence[Row], columns: Columns) -> tuple[Pairs, Columns]:
+        pairs, columns = unjoined(query, rows, columns)
+        for join in query.joins:
+            pairs, columns = left_join(pairs, columns, loaded[join.table], join, scalars)
+        return pairs, columns
+
+    return joined
+
+
+def left_join(
+    pairs: Pairs, columns: Columns, table: pa.Table, join: Join, scalars: Scalars
+) -> tuple[Pairs, Columns]:
+    """Each row with each table row that meets the condition, or with nulls if none does."""
+    types = zip(table.column_names, table.schema.types, strict=True)
+    added = {f"{join.id}.{name}": type for name, type in types}
+    wider = {**columns, **added, join.id: pa.bool_()}
+    others = [
+        {**{f"{join.id}.{name}": value for name, value in other.items()}, join.id: True}
+        for other in rows_of(table)
+    ]
+    tried = [(place, number, {**row, **other})
+             for place, (number, row) in enumerate(pairs) for other in others]  # fmt: skip
+    verdicts = scalars.project(table_of([row for _, _, row in tried], wider), {"meets": join.on})
+    met = [each for each, verdict in zip(tried, rows_of(verdicts), strict=True) if verdict["meets"] is True]
+    lonely = set(range(len(pairs))) - {place for place, _, _ in met}
+    nothing = {name: None for name in (*added, join.id)}
+    unmet = [(place, pairs[place][0], {**pairs[place][1], **nothing}) for place in lonely]
+    ordered = sorted(met + unmet, key=lambda each: each[0])
+    return [(number, row) for _, number, row in ordered], wider

@@ -1,0 +1,121 @@
+"""Values as Spark SQL sees them: one order, one equality, integers that wrap.
+
+Timestamps are int microseconds, dates `datetime.date`, decimals `Decimal`, structs dicts; the rest
+is what Python calls it.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any, Hashable, Mapping
+
+import pyarrow as pa
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+EXACT = Context(prec=120, rounding=ROUND_HALF_UP)  # more digits than any Spark decimal needs on the way
+PER_UNIT = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
+
+
+def plain(scalar: pa.Scalar) -> Any:
+    """The Python value of an Arrow scalar, with timestamps as microseconds."""
+    if not scalar.is_valid:
+        return None
+    if pa.types.is_timestamp(scalar.type):
+        times, over = PER_UNIT[scalar.type.unit]
+        return scalar.value * times // over
+    if pa.types.is_struct(scalar.type):
+        return {field.name: plain(scalar[i]) for i, field in enumerate(scalar.type)}
+    if pa.types.is_list(scalar.type):
+        return [plain(element) for element in scalar]
+    return scalar.as_py()
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table, as dicts of plain values."""
+    columns = {name: [plain(scalar) for scalar in table[name]] for name in table.column_names}
+    return [{name: values[i] for name, values in columns.items()} for i in range(table.num_rows)]
+
+
+def table_of(rows: list[dict[str, Any]], types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Rows as a table with these columns and no others."""
+    arrays = [pa.array([row.get(name) for row in rows], type) for name, type in types.items()]
+    fields = [pa.field(name, type) for name, type in types.items()]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def microseconds(value: Any) -> Any:
+    """A datetime as microseconds since 1970 (one without a zone is UTC); anything else as it is."""
+    if not isinstance(value, datetime):
+        return value
+    return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - EPOCH) // MICROSECOND
+
+
+def is_nan(value: Any) -> bool:
+    """Whether this is a floating-point NaN."""
+    return isinstance(value, float) and math.isnan(value)
+
+
+def order(left: Any, right: Any) -> int:
+    """-1, 0 or 1 as left is below, equal to or above right: NaN equals NaN and is above all else.
+
+    >>> order(float("nan"), float("inf")), order(0.0, -0.0), order(1, 2.5)
+    (1, 0, -1)
+    """
+    if is_nan(left) or is_nan(right):
+        return is_nan(left) - is_nan(right)
+    if isinstance(left, dict):
+        parts = zip(left.values(), right.values(), strict=True)
+        return next((found for a, b in parts if (found := order_nulls(a, b))), 0)
+    return int(left > right) - int(left < right)
+
+
+def order_nulls(left: Any, right: Any) -> int:
+    """The same order with null equal to null and below all else."""
+    if left is None or right is None:
+        return (right is None) - (left is None)
+    return order(left, right)
+
+
+def sameness(value: Any) -> Hashable:
+    """Equal exactly for values that GROUP BY puts together: NaN with NaN, -0.0 with 0.0, null with null."""
+    if is_nan(value):
+        return "NaN", float
+    if isinstance(value, dict):
+        return tuple((name, sameness(part)) for name, part in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(sameness(part) for part in value)
+    return value
+
+
+def grouped(value: Any) -> Any:
+    """How a value shows as a group: -0.0 is 0.0."""
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def wrap(value: int, bits: int) -> int:
+    """An integer in two's complement of so many bits.
+
+    >>> wrap(2**63, 64) == -2**63
+    True
+    """
+    half = 1 << (bits - 1)
+    return (value + half) % (1 << bits) - half
+
+
+def single(value: float) -> float:
+    """A double rounded to a float of 32 bits."""
+    try:
+        rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return rounded
+
+
+def fit(value: Decimal, type: pa.DataType) -> Decimal | None:
+    """A decimal rounded half up to the type's scale, or None where it has too many digits."""
+    rounded = value.quantize(Decimal(1).scaleb(-type.scale), context=EXACT)
+    return rounded if abs(rounded) < Decimal(10) ** (type.precision - type.scale) else None
