@@ -1,0 +1,61 @@
+"""One Spark session for the whole suite, and Hypothesis set up to be reproducible."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Iterator
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("transom", print_blob=True, derandomize=False, deadline=None)
+settings.load_profile("transom")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """A run without `--hypothesis-seed` gets a seed, so that it can be printed and repeated."""
+    config.addinivalue_line("markers", "spark: needs a Spark session (added to tests that use it)")
+    if getattr(config.option, "hypothesis_seed", None) is None:
+        shared = getattr(config, "workerinput", {}).get("hypothesis_seed")
+        config.option.hypothesis_seed = (
+            str(random.SystemRandom().randrange(2**32)) if shared is None else shared
+        )
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """How to repeat this run's random tests."""
+    return f"random tests: --hypothesis-seed={config.option.hypothesis_seed}"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:  # type: ignore[no-untyped-def]
+    """Workers of pytest-xdist draw from the same seed."""
+    node.workerinput["hypothesis_seed"] = node.config.option.hypothesis_seed
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that use the session."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """A local session that all tests share."""
+    from transom.spark.session import start_session
+
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    session = start_session(
+        "tests",
+        "local[2]",
+        {
+            "spark.driver.memory": "2g",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        },
+    )
+    yield session
+    session.stop()
