@@ -1,0 +1,125 @@
+"""Pipeline files: what they mean, and where an error points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from transom.app.pipeline import QueryEntry, load_pipeline
+from transom.errors import SettingError
+
+WHOLE = """
+engine:
+  checkpoint: state
+  retention: 7 days
+streams:
+  bids:
+    path: bids/
+    format: json
+    schema: site int, price double, ts timestamp
+    time: ts
+    slack: 30 seconds
+    options: {multiLine: true}
+tables:
+  sites: {path: /data/sites.csv}
+  remote: {path: "s3://bucket/sites"}
+queries:
+  short: SELECT count(*) FROM bids [RANGE 1 minute SLIDE 1 minute]
+  long:
+    sql: SELECT sum(price) FROM bids [RANGE 1 hour SLIDE 1 minute]
+    partial: true
+    sinks: [{format: parquet, path: out/long}]
+sinks:
+  - {format: json, path: out/all, options: {compression: gzip}}
+"""
+STREAMS = "streams: {bids: {path: b, time: ts}}\n"
+QUERIES = "queries: {q: SELECT 1}\n"
+
+REFUSED = [
+    ("an empty file", "", "expected a mapping with streams"),
+    ("a list", "- a", "expected a mapping with streams"),
+    ("an unknown section", "stream: {}\n", r"stream: there is no such section; did you mean streams\?"),
+    ("no streams", QUERIES, "streams: a pipeline needs at least one stream"),
+    ("no queries", STREAMS, "queries: a pipeline needs at least one query"),
+    (
+        "an unknown setting",
+        QUERIES + "streams: {bids: {path: b, tme: ts}}",
+        r"streams.bids.tme: .* did you mean time\?",
+    ),
+    ("a missing setting", QUERIES + "streams: {bids: {path: b}}", "streams.bids: time is missing"),
+    (
+        "a bad duration",
+        QUERIES + "streams: {bids: {path: b, time: ts, slack: 3 minuets}}",
+        "streams.bids.slack: .*minute",
+    ),
+    ("streams as a list", QUERIES + "streams: [bids]", "streams: expected a mapping from name"),
+    (
+        "a stream that is text",
+        QUERIES + "streams: {bids: bids.json}",
+        "streams.bids: expected a mapping with path",
+    ),
+    ("a query without SQL", STREAMS + "queries: {q: {partial: true}}", "queries.q: sql is missing"),
+    ("a query that is a number", STREAMS + "queries: {q: 3}", "queries.q: expected a mapping with sql"),
+    (
+        "a name that YAML takes for a boolean",
+        STREAMS + "queries: {yes: SELECT 1}",
+        "reads this name as True; put it in quotes",
+    ),
+    ("a sink without a format", STREAMS + QUERIES + "sinks: [{path: x}]", r"sinks\[0\]: format is missing"),
+    (
+        "a query's sink with a typo",
+        STREAMS + "queries: {q: {sql: x, sinks: [{fromat: json}]}}",
+        r"queries.q.sinks\[0\].fromat: .*did you mean format",
+    ),
+    (
+        "a table named like a stream",
+        STREAMS + QUERIES + "tables: {Bids: {path: x}}",
+        "tables.Bids: a stream has this name",
+    ),
+    ("a query given twice", STREAMS + "queries:\n  q: SELECT 1\n  q: SELECT 2\n", "q is given twice"),
+    ("no YAML", "streams: {bids: [", "this is not YAML"),
+]
+
+
+def test_a_whole_pipeline(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(WHOLE)
+    pipeline = load_pipeline(file)
+    assert pipeline.engine == {"checkpoint": str(tmp_path / "state"), "retention": "7 days"}
+    assert pipeline.streams == {
+        "bids": {
+            "path": str(tmp_path / "bids"),
+            "format": "json",
+            "schema": "site int, price double, ts timestamp",
+            "time": "ts",
+            "slack": "30 seconds",
+            "options": {"multiLine": "true"},
+        }
+    }
+    assert pipeline.tables == {"sites": {"path": "/data/sites.csv"}, "remote": {"path": "s3://bucket/sites"}}
+    assert pipeline.queries == {
+        "short": QueryEntry("SELECT count(*) FROM bids [RANGE 1 minute SLIDE 1 minute]"),
+        "long": QueryEntry(
+            "SELECT sum(price) FROM bids [RANGE 1 hour SLIDE 1 minute]",
+            True,
+            [{"format": "parquet", "path": str(tmp_path / "out/long")}],
+        ),
+    }
+    assert pipeline.sinks == [
+        {"format": "json", "path": str(tmp_path / "out/all"), "options": {"compression": "gzip"}}
+    ]
+
+
+@pytest.mark.parametrize(("text", "says"), [c[1:] for c in REFUSED], ids=[c[0] for c in REFUSED])
+def test_refused(text: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingError, match=says) as raised:
+        load_pipeline(file)
+    assert str(raised.value).startswith(str(file))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"absent.yaml: No such file"):
+        load_pipeline(tmp_path / "absent.yaml")

@@ -1,0 +1,8 @@
+"""`python -m transom` is `transom`."""
+
+from __future__ import annotations
+
+from transom.app.cli import main
+
+if __name__ == "__main__":
+    main()

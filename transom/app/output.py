@@ -1,0 +1,156 @@
+"""Results as text: a table for people, JSON lines and CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Callable, Iterator, Mapping, Sequence, TextIO
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from transom.durations import format_duration
+
+SYSTEM_COLUMNS = 4  # kind, complete, rows and page close every result
+
+
+class Format(StrEnum):
+    """How results are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+def arranged(results: pa.Table, full: bool) -> pa.Table:
+    """Results in window order, with or without the columns about the result itself."""
+    shown = results if full else results.select(range(results.num_columns - SYSTEM_COLUMNS))
+    first = [name for name in ("window_end", "window_start") if name in shown.column_names]
+    rest = [
+        field.name for field in shown.schema if field.name not in first and not kinds.is_nested(field.type)
+    ]
+    order = [(name, "ascending") for name in first + rest if shown.column_names.count(name) == 1]
+    return shown.sort_by(order) if shown.num_rows else shown
+
+
+def write(results: Mapping[str, pa.Table], form: Format, out: TextIO) -> None:
+    """Write the results of each query; when there are several, each row or table says whose it is."""
+    several = len(results) > 1
+    for at, (name, table) in enumerate(results.items()):
+        if at and form is not Format.JSON:
+            out.write("\n")
+        WRITERS[form](table, name if several else None, out)
+
+
+def _write_json(table: pa.Table, name: str | None, out: TextIO) -> None:
+    owner = [] if name is None else [f'"query": {json.dumps(name, ensure_ascii=False)}']
+    keys = [json.dumps(column, ensure_ascii=False) for column in table.column_names]
+    for row in _rows(table):
+        pairs = [f"{key}: {json_value(value)}" for key, value in zip(keys, row, strict=True)]
+        out.write("{" + ", ".join(owner + pairs) + "}\n")
+
+
+def _write_csv(table: pa.Table, name: str | None, out: TextIO) -> None:
+    owner = [] if name is None else [name]
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["query"] * len(owner) + table.column_names)
+    for row in _rows(table):
+        writer.writerow(owner + ["" if value is None else plain(value) for value in row])
+
+
+def _write_table(table: pa.Table, name: str | None, out: TextIO) -> None:
+    if name is not None:
+        out.write(f"{name}\n")
+    if not table.num_rows:
+        out.write("(no results)\n")
+        return
+    columns = [_texts(column) for column in table.columns]
+    right = [
+        kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)
+        for kind in table.schema.types
+    ]
+    widths = [max(map(len, [head, *texts])) for head, texts in zip(table.column_names, columns, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        aligned = zip(cells, widths, right, strict=True)
+        return "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in aligned).rstrip() + "\n"
+
+    out.write(line(table.column_names))
+    out.write(line(["-" * width for width in widths]))
+    for cells in zip(*columns, strict=True):
+        out.write(line(cells))
+
+
+WRITERS: Mapping[Format, Callable[[pa.Table, str | None, TextIO], None]] = {
+    Format.TABLE: _write_table,
+    Format.JSON: _write_json,
+    Format.CSV: _write_csv,
+}
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """The rows in order; columns are taken by position, since two may share a name."""
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    """A column's cells for people: times without the T and the zone, which is UTC throughout."""
+    values = column.to_pylist()
+    if kinds.is_timestamp(column.type):
+        return ["" if value is None else plain(value).replace("T", " ").removesuffix("Z") for value in values]
+    return ["null" if value is None else plain(value) for value in values]
+
+
+def json_value(value: Any) -> str:
+    """A value as JSON; decimals keep every digit, and what JSON has no number for is text.
+
+    >>> json_value(Decimal("12.50")), json_value(float("nan")), json_value([1, None])
+    ('12.50', '"NaN"', '[1, null]')
+    """
+    match value:
+        case None | bool() | int():
+            return json.dumps(value)
+        case float() if math.isfinite(value):
+            return json.dumps(value)
+        case Decimal():
+            return format(value, "f")
+        case list():
+            return "[" + ", ".join(map(json_value, value)) + "]"
+        case dict():
+            pairs = (f"{json.dumps(str(key))}: {json_value(each)}" for key, each in value.items())
+            return "{" + ", ".join(pairs) + "}"
+        case _:
+            return json.dumps(plain(value), ensure_ascii=False)
+
+
+def plain(value: Any) -> str:
+    """A value as bare text: ISO times in UTC, numbers as Python writes them, Spark's NaN and Infinity.
+
+    >>> plain(datetime(2013, 1, 1, 12, 5, tzinfo=timezone.utc)), plain(float("-inf")), plain(True)
+    ('2013-01-01T12:05:00Z', '-Infinity', 'true')
+    """
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float() if math.isnan(value):
+            return "NaN"
+        case float() if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        case Decimal():
+            return format(value, "f")
+        case datetime() if value.tzinfo is not None:
+            return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+        case datetime() | date():
+            return value.isoformat()
+        case timedelta():
+            return format_duration(value // timedelta(microseconds=1))
+        case bytes():
+            return value.hex()
+        case list() | dict():
+            return json_value(value)
+        case _:
+            return str(value)
