@@ -62,14 +62,18 @@ def to_int(value: Any, source: pa.DataType, bits: int) -> int | None:
     if is_float(source):
         if math.isnan(value):
             return 0
-        java = max(bits, 32)  # Java goes by way of int for byte and short
-        most = (1 << (java - 1)) - 1
-        return wrap(int(max(-most - 1, min(most, value))), bits)
+        return wrap(clamped(value, max(bits, 32)), bits)  # Java goes by way of int for byte and short
     if is_timestamp(source):
         return wrap(value // SECOND, bits)
     if is_number(source) or pa.types.is_boolean(source):
         return wrap(int(value), bits)
     raise impossible(source, f"an integer of {bits} bits")
+
+
+def clamped(value: float, bits: int) -> int:
+    """The whole part of a number, at most the largest and at least the least integer of so many bits."""
+    most = (1 << (bits - 1)) - 1
+    return int(max(-most - 1, min(most, value)))
 
 
 def to_double(value: Any, source: pa.DataType) -> float | None:
@@ -118,8 +122,10 @@ def to_timestamp(value: Any, source: pa.DataType) -> int | None:
     if is_timestamp(source):
         return int(value)
     if is_float(source):
-        return int(value * SECOND) if math.isfinite(value) else None
-    if is_number(source):
+        return clamped(value * SECOND, 64) if math.isfinite(value) else None
+    if is_int(source):
+        return clamped(value * SECOND, 64)
+    if is_decimal(source):
         return wrap(int(value * SECOND), 64)
     raise impossible(source, "a timestamp")
 

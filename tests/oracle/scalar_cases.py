@@ -1,0 +1,212 @@
+"""Expressions, a row for each, and what Spark SQL with ANSI mode off makes of it."""
+
+from __future__ import annotations
+
+import math
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+INT, LONG, DOUBLE, FLOAT = pa.int32(), pa.int64(), pa.float64(), pa.float32()
+BOOL, TEXT, DATE, TIME = pa.bool_(), pa.string(), pa.date32(), pa.timestamp("us", tz="UTC")
+NAN, INF = math.nan, math.inf
+TABLE_COLUMN = "closing#1a2b3c4d.cp"
+
+COLUMNS = {
+    "i": INT,
+    "l": LONG,
+    "d": DOUBLE,
+    "f": FLOAT,
+    "m": pa.decimal128(10, 2),
+    "s": TEXT,
+    "b": BOOL,
+    "t": TIME,
+    "day": DATE,
+    "p": pa.struct([("x", INT), ("Y", TEXT)]),
+    TABLE_COLUMN: DOUBLE,
+}
+
+
+def decimal(precision: int, scale: int) -> pa.DataType:
+    return pa.decimal128(precision, scale)
+
+
+def micros(*parts: int) -> int:
+    return int((datetime(*parts) - datetime(1970, 1, 1)).total_seconds() * 1_000_000)  # type: ignore[arg-type]
+
+
+# name of the case, expression, row (columns left out are null), type, value
+CASES: list[tuple[str, str, dict[str, Any], pa.DataType, Any]] = [
+    # names and literals
+    ("a column in backticks", "`i`", {"i": 3}, INT, 3),
+    ("a column in another case", "I", {"i": 3}, INT, 3),
+    ("a joined table's column", f"`{TABLE_COLUMN}` * 2", {TABLE_COLUMN: 1.5}, DOUBLE, 3.0),
+    ("a field of a struct", "`p`.`x`", {"p": {"x": 7, "Y": "a"}}, INT, 7),
+    ("a field in another case", "`p`.`y`", {"p": {"x": 7, "Y": "a"}}, TEXT, "a"),
+    ("a field of a null struct is null", "`p`.`x` + 1", {}, INT, None),
+    ("a small number is an int", "7", {}, INT, 7),
+    ("a larger number is a long", "3000000000", {}, LONG, 3000000000),
+    ("a still larger number is a decimal", "10000000000000000000", {}, decimal(20, 0), Decimal(10**19)),
+    ("the least int is an int", "-2147483648", {}, INT, -(2**31)),
+    ("a number with a point is a decimal", "1.50", {}, decimal(3, 2), Decimal("1.50")),
+    ("zeros after the point count as digits", "0.05", {}, decimal(2, 2), Decimal("0.05")),
+    ("an exponent makes a double", "1e3", {}, DOUBLE, 1000.0),
+    ("the suffix D makes a double", "1.5D", {}, DOUBLE, 1.5),
+    ("the suffix L makes a long", "1L", {}, LONG, 1),
+    ("a date", "DATE '2020-02-29'", {}, DATE, date(2020, 2, 29)),
+    ("a timestamp", "TIMESTAMP '1970-01-01 00:00:01.5'", {}, TIME, 1_500_000),
+    ("a timestamp with its zone", "TIMESTAMP '1970-01-01 02:00:00+02:00'", {}, TIME, 0),
+    ("a truth value", "true", {}, BOOL, True),
+    # arithmetic
+    ("ints wrap at 32 bits", "`i` + 1", {"i": 2**31 - 1}, INT, -(2**31)),
+    ("longs wrap at 64 bits", "`l` + 1", {"l": 2**63 - 1}, LONG, -(2**63)),
+    ("a product of longs wraps", "`l` * `l`", {"l": 2**32 + 1}, LONG, 2**33 + 1),
+    ("an int with a long is a long", "`i` + `l`", {"i": 2**31 - 1, "l": 1}, LONG, 2**31),
+    ("null takes all", "`i` - `l`", {"i": 1}, LONG, None),
+    ("a quotient of ints is a double", "`i` / 2", {"i": 7}, DOUBLE, 3.5),
+    ("division by zero is null", "`i` / 0", {"i": 7}, DOUBLE, None),
+    ("division of doubles by zero is null", "`d` / 0.0D", {"d": 7.0}, DOUBLE, None),
+    ("a remainder has the sign of the dividend", "`i` % 3", {"i": -7}, INT, -1),
+    ("a remainder of doubles", "`d` % 3", {"d": -7.5}, DOUBLE, -1.5),
+    ("a remainder by zero is null", "`i` % 0", {"i": 7}, INT, None),
+    ("a whole quotient goes towards zero", "`i` div 2", {"i": -7}, LONG, -3),
+    ("minus a column", "-`i`", {"i": 7}, INT, -7),
+    ("minus the least int is itself", "-`i`", {"i": -(2**31)}, INT, -(2**31)),
+    ("an int with a float is a float", "`i` + `f`", {"i": 1, "f": 0.5}, FLOAT, 1.5),
+    ("a float with a double is a double", "`f` + `d`", {"f": 0.5, "d": 0.1}, DOUBLE, 0.6),
+    ("a quotient of floats is a double", "`f` / `f`", {"f": 0.5}, DOUBLE, 1.0),
+    ("text in arithmetic is a double", "`s` + 1", {"s": "1.5"}, DOUBLE, 2.5),
+    ("text that is no number is null", "`s` + 1", {"s": "one"}, DOUBLE, None),
+    ("infinity less infinity is NaN", "`d` - `d`", {"d": INF}, DOUBLE, NAN),
+    # decimals
+    ("a sum of decimals gains a digit", "`m` + `m`", {"m": Decimal("1.25")}, decimal(11, 2), Decimal("2.50")),
+    ("a product of decimals", "`m` * `m`", {"m": Decimal("1.25")}, decimal(21, 4), Decimal("1.5625")),
+    ("a literal int has just its digits", "`m` * 3", {"m": Decimal("1.25")}, decimal(12, 2), Decimal("3.75")),
+    ("an int column is a decimal of ten digits", "`m` + `i`", {"m": Decimal("1.25"), "i": 1},
+     decimal(13, 2), Decimal("2.25")),
+    ("a quotient of decimals rounds half up", "`m` / 3", {"m": Decimal("2.00")},
+     decimal(14, 6), Decimal("0.666667")),
+    ("a quotient of two decimal columns", "`m` / `m`", {"m": Decimal("2.00")},
+     decimal(23, 13), Decimal("1.0000000000000")),
+    ("a decimal divided by zero is null", "`m` / 0", {"m": Decimal("2.00")}, decimal(14, 6), None),
+    ("a remainder of decimals", "`m` % 1.5", {"m": Decimal("-2.00")}, decimal(3, 2), Decimal("-0.50")),
+    ("a decimal with a double is a double", "`m` * `d`", {"m": Decimal("1.50"), "d": 2.0}, DOUBLE, 3.0),
+    # comparisons
+    ("less", "`i` < 3", {"i": 2}, BOOL, True),
+    ("a comparison with null is null", "`i` < NULL", {"i": 2}, BOOL, None),
+    ("NaN equals NaN", "`d` = `d`", {"d": NAN}, BOOL, True),
+    ("NaN is above infinity", "`d` > CAST('Infinity' AS DOUBLE)", {"d": NAN}, BOOL, True),
+    ("minus zero equals zero", "`d` = 0", {"d": -0.0}, BOOL, True),
+    ("not equal", "`i` <> 3", {"i": 2}, BOOL, True),
+    ("null-safe equality of nulls", "`i` <=> NULL", {}, BOOL, True),
+    ("null-safe equality of null and a value", "`i` <=> 1", {}, BOOL, False),
+    ("a decimal is compared by value", "`m` >= 1.5", {"m": Decimal("1.50")}, BOOL, True),
+    ("text is read as the number it meets", "`s` = 1", {"s": " 1 "}, BOOL, True),
+    ("text is compared by code points", "`s` < 'a'", {"s": "Z"}, BOOL, True),
+    ("text is read as the date it meets", "`day` > '2020-01-01'", {"day": date(2020, 1, 2)}, BOOL, True),
+    ("a date meets a timestamp at midnight", "`day` = `t`",
+     {"day": date(2020, 1, 2), "t": micros(2020, 1, 2)}, BOOL, True),
+    ("between", "`i` BETWEEN 1 AND 3", {"i": 3}, BOOL, True),
+    ("not between", "`i` NOT BETWEEN 1 AND 3", {"i": 3}, BOOL, False),
+    ("between with null is null if it may be true", "`i` BETWEEN 1 AND NULL", {"i": 3}, BOOL, None),
+    ("between with null is false if it can't be true", "`i` BETWEEN 5 AND NULL", {"i": 3}, BOOL, False),
+    ("in", "`i` IN (1, 2)", {"i": 2}, BOOL, True),
+    ("not in a list with null is null", "`i` NOT IN (1, NULL)", {"i": 2}, BOOL, None),
+    ("in a list with null is true if found", "`i` IN (2, NULL)", {"i": 2}, BOOL, True),
+    ("NaN is in a list with NaN", "`d` IN (CAST('NaN' AS DOUBLE))", {"d": NAN}, BOOL, True),
+    # truth
+    ("false and null is false", "`b` AND NULL", {"b": False}, BOOL, False),
+    ("true and null is null", "`b` AND NULL", {"b": True}, BOOL, None),
+    ("true or null is true", "`b` OR NULL", {"b": True}, BOOL, True),
+    ("false or null is null", "`b` OR NULL", {"b": False}, BOOL, None),
+    ("not null is null", "NOT `b`", {}, BOOL, None),
+    ("is null", "`i` IS NULL", {}, BOOL, True),
+    ("is not null", "`i` IS NOT NULL", {}, BOOL, False),
+    ("is true of null is false", "`b` IS TRUE", {}, BOOL, False),
+    ("like with wildcards", "`s` LIKE 'a_c%'", {"s": "abc\ndef"}, BOOL, True),
+    ("like takes dots as dots", "`s` LIKE 'a.c'", {"s": "abc"}, BOOL, False),
+    ("isnan of null is false", "isnan(`d`)", {}, BOOL, False),
+    # choices
+    ("case", "CASE WHEN `i` > 1 THEN 'x' ELSE 'y' END", {"i": 2}, TEXT, "x"),
+    ("case without else is null", "CASE WHEN `i` > 1 THEN 'x' END", {"i": 1}, TEXT, None),
+    ("case by value", "CASE `i` WHEN 1 THEN 10 WHEN 2 THEN 20L END", {"i": 1}, LONG, 10),
+    ("a null condition is not true", "if(`b`, 1, 2)", {}, INT, 2),
+    ("if takes the wider type", "if(`b`, `i`, `d`)", {"b": True, "i": 1}, DOUBLE, 1.0),
+    ("coalesce", "coalesce(`i`, `l`, 3)", {"l": 5}, LONG, 5),
+    ("coalesce with text is text", "coalesce(`i`, 'none')", {"i": 5}, TEXT, "5"),
+    ("coalesce of decimals", "coalesce(`m`, 0)", {}, decimal(12, 2), Decimal("0.00")),
+    ("nullif of equals is null", "nullif(`i`, 3)", {"i": 3}, INT, None),
+    ("nullif of others is the first", "nullif(`i`, 3)", {"i": 4}, INT, 4),
+    ("least skips nulls", "least(`i`, `l`, 9)", {"l": 5}, LONG, 5),
+    ("greatest takes NaN for the largest", "greatest(`d`, 1e300)", {"d": NAN}, DOUBLE, NAN),
+    # functions
+    ("abs", "abs(`i`)", {"i": -3}, INT, 3),
+    ("abs of the least int is itself", "abs(`i`)", {"i": -(2**31)}, INT, -(2**31)),
+    ("abs of a decimal", "abs(`m`)", {"m": Decimal("-1.25")}, decimal(10, 2), Decimal("1.25")),
+    ("floor", "floor(`d`)", {"d": -1.5}, LONG, -2),
+    ("ceil", "ceil(`d`)", {"d": -1.5}, LONG, -1),
+    ("floor of NaN is zero", "floor(`d`)", {"d": NAN}, LONG, 0),
+    ("floor of infinity is the largest long", "floor(`d`)", {"d": INF}, LONG, 2**63 - 1),
+    ("floor of a decimal is a decimal", "floor(`m`)", {"m": Decimal("-1.25")}, decimal(9, 0), Decimal(-2)),
+    ("round goes half up", "round(`d`)", {"d": 2.5}, DOUBLE, 3.0),
+    ("round goes half away from zero", "round(`d`)", {"d": -2.5}, DOUBLE, -3.0),
+    ("round reads a double as it is printed", "round(`d`, 2)", {"d": 1.005}, DOUBLE, 1.01),
+    ("round of an int before the point", "round(`i`, -1)", {"i": 25}, INT, 30),
+    ("round of a decimal", "round(`m`, 1)", {"m": Decimal("1.25")}, decimal(10, 1), Decimal("1.3")),
+    ("square root", "sqrt(`i`)", {"i": 9}, DOUBLE, 3.0),
+    ("square root below zero is NaN", "sqrt(`d`)", {"d": -1.0}, DOUBLE, NAN),
+    ("logarithm", "ln(`d`)", {"d": math.e}, DOUBLE, 1.0),
+    ("logarithm of zero is null", "ln(`d`)", {"d": 0.0}, DOUBLE, None),
+    ("exp", "exp(`d`)", {"d": 0.0}, DOUBLE, 1.0),
+    ("exp overflows to infinity", "exp(`d`)", {"d": 1000.0}, DOUBLE, INF),
+    ("pow", "pow(`i`, 3)", {"i": 2}, DOUBLE, 8.0),
+    ("pow without a real result is NaN", "pow(`d`, 0.5)", {"d": -1.0}, DOUBLE, NAN),
+    ("zero to a negative power is infinite", "pow(`d`, -1)", {"d": 0.0}, DOUBLE, INF),
+    # text
+    ("length counts characters", "length(`s`)", {"s": "naïve"}, INT, 5),
+    ("upper", "upper(`s`)", {"s": "aB"}, TEXT, "AB"),
+    ("lower", "lower(`s`)", {"s": "aB"}, TEXT, "ab"),
+    ("concat", "concat(`s`, '-', `i`)", {"s": "a", "i": 1}, TEXT, "a-1"),
+    ("concat with null is null", "concat(`s`, '-', `i`)", {"s": "a"}, TEXT, None),
+    ("two bars concatenate", "`s` || 'b'", {"s": "a"}, TEXT, "ab"),
+    ("substring counts from one", "substring(`s`, 2, 2)", {"s": "abcd"}, TEXT, "bc"),
+    ("substring counts back from the end", "substring(`s`, -3, 2)", {"s": "abcd"}, TEXT, "bc"),
+    ("substring from before the start is shorter", "substring(`s`, -6, 3)", {"s": "abcd"}, TEXT, "a"),
+    ("substring to the end", "substring(`s`, 3)", {"s": "abcd"}, TEXT, "cd"),
+    # casts
+    ("a double to an int is cut", "CAST(`d` AS INT)", {"d": -1.9}, INT, -1),
+    ("a large double to an int saturates", "CAST(`d` AS INT)", {"d": 1e20}, INT, 2**31 - 1),
+    ("NaN to a long is zero", "CAST(`d` AS BIGINT)", {"d": NAN}, LONG, 0),
+    ("a long to an int wraps", "CAST(`l` AS INT)", {"l": 2**32 + 5}, INT, 5),
+    ("text to an int", "CAST(`s` AS INT)", {"s": " 42 "}, INT, 42),
+    ("text with a fraction to an int is cut", "CAST(`s` AS INT)", {"s": "42.9"}, INT, 42),
+    ("text too large for an int is null", "CAST(`s` AS INT)", {"s": "3000000000"}, INT, None),
+    ("text to a double", "CAST(`s` AS DOUBLE)", {"s": "-1e2"}, DOUBLE, -100.0),
+    ("text to a decimal rounds half up", "CAST(`s` AS DECIMAL(5, 2))", {"s": "1.005"},
+     decimal(5, 2), Decimal("1.01")),
+    ("a decimal with too many digits is null", "CAST(`l` AS DECIMAL(3))", {"l": 1000}, decimal(3, 0), None),
+    ("a double to a decimal", "CAST(`d` AS DECIMAL(5, 1))", {"d": 0.25}, decimal(5, 1), Decimal("0.3")),
+    ("a decimal to an int is cut", "CAST(`m` AS INT)", {"m": Decimal("-1.99")}, INT, -1),
+    ("text to a truth value", "CAST(`s` AS BOOLEAN)", {"s": "Yes"}, BOOL, True),
+    ("other text to a truth value is null", "CAST(`s` AS BOOLEAN)", {"s": "maybe"}, BOOL, None),
+    ("a truth value to an int", "CAST(`b` AS INT)", {"b": True}, INT, 1),
+    ("an int to text", "CAST(`i` AS STRING)", {"i": -5}, TEXT, "-5"),
+    ("a double to text", "CAST(`d` AS STRING)", {"d": 1e7}, TEXT, "1.0E7"),
+    ("a float to text", "CAST(`f` AS STRING)", {"f": 0.5}, TEXT, "0.5"),
+    ("a decimal to text keeps its scale", "CAST(`m` AS STRING)", {"m": Decimal("1.50")}, TEXT, "1.50"),
+    ("a truth value to text", "CAST(`b` AS STRING)", {"b": False}, TEXT, "false"),
+    ("a timestamp to text", "CAST(`t` AS STRING)", {"t": 1_500_000}, TEXT, "1970-01-01 00:00:01.5"),
+    ("a timestamp to a date", "CAST(`t` AS DATE)", {"t": -1}, DATE, date(1969, 12, 31)),
+    ("a timestamp to seconds goes down", "CAST(`t` AS BIGINT)", {"t": -1}, LONG, -1),
+    ("seconds beyond all timestamps saturate", "CAST(`l` AS TIMESTAMP)", {"l": 2**62}, TIME, 2**63 - 1),
+    ("a date to a timestamp", "CAST(`day` AS TIMESTAMP)", {"day": date(1970, 1, 2)}, TIME, 86_400_000_000),
+    ("text to a timestamp", "CAST(`s` AS TIMESTAMP)", {"s": "1970-1-2 00:00"}, TIME, 86_400_000_000),
+    ("other text to a timestamp is null", "CAST(`s` AS TIMESTAMP)", {"s": "soon"}, TIME, None),
+    ("seconds to a timestamp", "CAST(`l` AS TIMESTAMP)", {"l": 2}, TIME, 2_000_000),
+    # structs
+    ("a struct", "named_struct('a', `i`, 'b', `s`)", {"i": 1},
+     pa.struct([("a", INT), ("b", TEXT)]), {"a": 1, "b": None}),
+    ("a field of a new struct", "named_struct('a', `i`).a", {"i": 1}, INT, 1),
+]  # fmt: skip
