@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from datetime import datetime, timezone
+from datetime import UTC as ZONE
+from datetime import datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ UTC = pa.timestamp("us", tz="UTC")
 
 
 def moment(minute: int, microsecond: int = 0) -> datetime:
-    return datetime(2013, 1, 1, 12, minute, 0, microsecond, tzinfo=timezone.utc)
+    return datetime(2013, 1, 1, 12, minute, 0, microsecond, tzinfo=ZONE)
 
 
 RESULTS = pa.table(

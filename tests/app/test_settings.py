@@ -74,7 +74,7 @@ def test_every_kind_in_use_is_checked_and_explained() -> None:
 
 
 def test_a_missing_setting_is_named_with_its_help() -> None:
-    with pytest.raises(SettingError, match="streams.bids: time is missing: the column that holds"):
+    with pytest.raises(SettingError, match=r"streams\.bids: time is missing: the column that holds"):
         read_settings(STREAM, {"path": "bids.json"}, "streams.bids")
 
 

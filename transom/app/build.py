@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Iterator
 
 from transom.app.pipeline import Pipeline, Settings
 from transom.errors import SettingError, SQLError
 
 if TYPE_CHECKING:
     from transom.spark.engine import Engine
+    from transom.spark.handles import QueryHandle
 
 
 def open_engine(settings: Settings) -> Engine:
@@ -35,33 +36,28 @@ def building(pipeline: Pipeline) -> Iterator[Engine]:
 def declare(engine: Engine, pipeline: Pipeline) -> None:
     """Declare a pipeline's streams, tables, queries and sinks; an error names the one it is about."""
     for name, settings in pipeline.tables.items():
-        with _place(f"tables.{name}"):
+        with _place(f"table {name}:"):
             engine.table(name, **_with_source(settings))
     for name, settings in pipeline.streams.items():
-        with _place(f"streams.{name}"):
+        with _place(f"stream {name}:"):
             engine.stream(name, **_with_source(settings))
     queries = _register(engine, pipeline)
     for name, entry in pipeline.queries.items():
         for at, sink in enumerate(entry.sinks):
-            with _place(f"queries.{name}.sinks[{at}]"):
+            with _place(f"query {name}: sink {at}:"):
                 queries[name].sink(**_with_options(sink))
     for at, sink in enumerate(pipeline.sinks):
-        with _place(f"sinks[{at}]"):
+        with _place(f"sink {at}:"):
             engine.sink(**_with_options(sink))
 
 
-def _register(engine: Engine, pipeline: Pipeline) -> dict[str, Any]:
-    """Register the queries: the common kind all at once, since there may be thousands."""
-    together = {name: entry.sql for name, entry in pipeline.queries.items() if not entry.partial}
-    try:
-        queries = dict(engine.register_all(together)) if together else {}
-    except SQLError as error:
-        name = next((name for name, sql in together.items() if sql == error.text), None)
-        raise error if name is None else _at(f"queries.{name}", error) from None
-    for name, entry in pipeline.queries.items():
-        if entry.partial:
-            with _place(f"queries.{name}"):
-                queries[name] = engine.register(entry.sql, name=name, partial=True)
+def _register(engine: Engine, pipeline: Pipeline) -> dict[str, QueryHandle]:
+    """Register the queries all at once, since there may be thousands."""
+    queries: dict[str, QueryHandle] = {}
+    for partial in (False, True):
+        texts = {name: entry.sql for name, entry in pipeline.queries.items() if entry.partial is partial}
+        with _place("query"):  # whose name the engine adds
+            queries |= engine.register_all(texts, partial=partial)
     return queries
 
 
@@ -77,13 +73,10 @@ def _with_options(sink: Settings) -> Settings:
 
 @contextmanager
 def _place(where: str) -> Iterator[None]:
+    """Say of an error what it is about."""
     try:
         yield
     except SQLError as error:
-        raise _at(where, error) from None
+        raise SQLError(f"{where} {error.message}", error.text, error.start, error.end) from None
     except SettingError as error:
-        raise SettingError(f"{where}: {error}") from None
-
-
-def _at(where: str, error: SQLError) -> SQLError:
-    return SQLError(f"{where}: {error.message}", error.text, error.start, error.end)
+        raise SettingError(f"{where} {error}") from None

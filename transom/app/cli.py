@@ -175,7 +175,7 @@ def run(
     from transom.app import commands
     from transom.app.pipeline import load_pipeline
 
-    raise typer.Exit(commands.run(_on(load_pipeline(pipeline_file), master), drain, progress))
+    commands.run(_on(load_pipeline(pipeline_file), master), drain, progress)
 
 
 @app.command()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import random
 import zipfile
-from datetime import date, timedelta
+from datetime import timedelta
 from itertools import product
 from pathlib import Path
 from typing import Iterator
@@ -78,7 +78,7 @@ def _shifted(rows: pa.Table, by: int) -> pa.Table:
     return rows.set_column(0, "sched", sched).drop_columns(["left"])
 
 
-CARRIERS = "UA B6 EV DL AA MQ US 9E WN VX FL AS F9 YV HA OO".split()
+CARRIERS = ["UA", "B6", "EV", "DL", "AA", "MQ", "US", "9E", "WN", "VX", "FL", "AS", "F9", "YV", "HA", "OO"]
 WINDOWS = (
     ("1 hour", "1 hour"),
     ("3 hours", "1 hour"),

@@ -29,7 +29,7 @@ STREAM = (
     ),
     Setting("schema", "text", "the columns, as in `site int, price double, ts timestamp`", "from the files"),
     Setting("options", "options", "options of Spark's reader, such as `header: true`"),
-    Setting("files_per_page", "count", "at most so many files in one page", "all there are"),
+    Setting("files_per_page", "count", "at most so many files in one page", "1"),
     Setting("time", "text", "the column that holds a row's event time", required=True),
     Setting(
         "slack",
@@ -38,7 +38,12 @@ STREAM = (
         "or one for each WATTR, as in `{ts: 30 seconds, seq: 100}`",
         "0 seconds",
     ),
-    Setting("horizon", "span", "rows further ahead of the stream than this are rejected", "366 days"),
+    Setting(
+        "horizon",
+        "span",
+        "rows further ahead of the stream than this are rejected; `none`: no row is",
+        "366 days",
+    ),
     Setting("live", "flag", "also reject rows that far ahead of this machine's clock", "false"),
     Setting("idle", "duration", "after so long without data, close every window that has begun"),
     Setting("punctuation", "text", "an SQL expression, true for rows that are punctuations and not data"),
@@ -61,7 +66,8 @@ SINK = (
 ENGINE = (
     Setting("checkpoint", "path", "the directory to continue from after a restart", "a temporary one"),
     Setting("master", "text", "the Spark master to run on", "local[*]"),
-    Setting("poll", "duration", "how often to look for new data", "1 second"),
+    Setting("strategy", "text", "paired: from shared slices; naive: by rescanning each window", "paired"),
+    Setting("poll", "duration", "how often to look for new data", "200 ms"),
     Setting(
         "retention", "retention", "how long results are kept: a duration, or a number of pages", "for ever"
     ),
@@ -105,8 +111,10 @@ def _duration(value: Any) -> str:
     return text
 
 
-def _span(value: Any) -> str | int:
-    """A duration, or a plain number for a clock that counts something else."""
+def _span(value: Any) -> str | int | None:
+    """A duration, a plain number for a clock that counts something else, or none."""
+    if _is_none(value):
+        return None
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     return _duration(value)
@@ -114,10 +122,8 @@ def _span(value: Any) -> str | int:
 
 def _slack(value: Any) -> str | int | dict[str, Any] | None:
     if isinstance(value, Mapping):
-        return {
-            _text(attribute): None if _is_none(each) else _span(each) for attribute, each in value.items()
-        }
-    return None if _is_none(value) else _span(value)
+        return {_text(attribute): _span(each) for attribute, each in value.items()}
+    return _span(value)
 
 
 def _is_none(value: Any) -> bool:
@@ -163,8 +169,8 @@ KINDS_EXPLAINED = {
     "flag": "`true` or `false`",
     "count": "a whole number of at least 1",
     "duration": "a duration, such as `30 seconds`",
-    "span": "a duration, or a whole number on an integer clock",
-    "slack": "a span, `none`, or a mapping from WATTR to either",
+    "span": "a duration, a whole number on an integer clock, or `none`",
+    "slack": "a span, or a mapping from WATTR to span",
     "retention": "a duration, or a number of pages",
     "options": "a mapping from option to value",
     "sinks": "a list of sinks",

@@ -1,0 +1,20 @@
+"""The example of the README: push rows, take steps, read results."""
+
+import transom
+
+with transom.Engine() as engine:
+    bids = engine.feed("bids", "site int, price double, ts timestamp", time="ts", slack="1 minute")
+    mean = engine.register(
+        "SELECT site, count(*) AS n, avg(price) AS mean FROM bids [RANGE 2 minutes SLIDE 1 minute] GROUP BY site"
+    )
+
+    bids.push([(1, 10.0, "2013-01-01 12:00:05"), (1, 14.0, "2013-01-01 12:03:10")])
+    engine.step()  # the watermark is now 12:02:10, a minute behind the latest bid
+    bids.push([(1, 12.0, "2013-01-01 12:01:30"), (2, 99.0, "2013-01-01 11:58:00")])
+    engine.step()
+    engine.drain()  # no more bids: every window closes
+
+    for row in mean.results().to_pylist():
+        print(f"{row['window_start']:%H:%M} to {row['window_end']:%H:%M}  site {row['site']}  n={row['n']}  mean={row['mean']}")
+    for row in engine.late("bids").to_pylist():
+        print(f"late: site {row['site']} at {row['ts']:%H:%M}: {row['reason']}")

@@ -1,0 +1,168 @@
+"""The demo: real flights replayed at speed, their delays as disorder, dozens of queries in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from transom.app.build import open_engine
+from transom.app.flights import SCHEMA, data_file, demo_queries, flights, most_queries, pages
+from transom.app.output import SYSTEM_COLUMNS, plain
+from transom.durations import format_instant
+from transom.errors import SettingError
+
+if TYPE_CHECKING:
+    from transom.spark.engine import Engine
+    from transom.spark.handles import Feed
+    from transom.spark.progress import StreamProgress
+
+SLACK = "1 hour"  # most flights leave within it; those that don't may be late in both senses
+PAGE = timedelta(hours=8)
+SHOWN = 14  # queries in the live table
+LINE_EVERY = 10  # pages, without a terminal
+
+
+@dataclass
+class Tally:
+    """What the queries have answered so far."""
+
+    windows: int = 0  # closed, each counted once for a query, whatever its groups
+    results: int = 0
+    latest: dict[str, dict[str, Any]] = field(default_factory=dict)  # a row of the newest results, by query
+
+    def add(self, name: str, results: pa.Table) -> None:
+        """Count a page's new results of a query."""
+        if results.num_rows:
+            self.results += results.num_rows
+            self.windows += len(results["window_end"].unique())
+            newest = results.sort_by("window_end").slice(results.num_rows - 1)
+            self.latest[name] = newest.to_pylist()[0]
+
+
+@dataclass
+class Replay:
+    """A replay under way: the engine, how far it is, and what it shows."""
+
+    engine: Engine
+    feed: Feed
+    tally: Tally
+    queries: int
+    total: int | None  # pages, if there is an end
+    done: int = 0
+    started: float = field(default_factory=monotonic)
+
+    def step(self, page: pa.Table) -> None:
+        """Push one page through."""
+        self.feed.push(page)
+        self.engine.step()
+        self.done += 1
+
+    def status(self) -> str:
+        """One line that says how it goes."""
+        stream = self.stream()
+        seconds = monotonic() - self.started
+        mark = "none" if stream.watermark is None else format_instant(stream.watermark)
+        return (
+            f"page {self.done}, {stream.rows:,} flights, {self.queries} queries, "
+            f"{self.tally.windows:,} windows closed, {stream.late:,} late, watermark {mark}, "
+            f"{stream.rows / seconds:,.0f} rows/s"
+        )
+
+    def stream(self) -> StreamProgress:
+        """The engine's own account of the flights."""
+        return self.engine.progress().streams["flights"]
+
+    def screen(self) -> Group:
+        """Progress, and the newest answers of some queries."""
+        bar = ProgressBar(total=self.total, completed=self.done, pulse=self.total is None)
+        return Group(bar, Text(self.status(), style="bold"), self.newest())
+
+    def newest(self) -> Table:
+        """The newest answers as a table."""
+        table = Table(expand=True)
+        table.add_column("query", ratio=3, no_wrap=True)
+        table.add_column("window (UTC)", ratio=2, no_wrap=True)
+        table.add_column("newest answer", ratio=4, no_wrap=True)
+        for name, row in list(self.tally.latest.items())[:SHOWN]:
+            values = dict(list(row.items())[:-SYSTEM_COLUMNS])
+            start, end = values.pop("window_start"), values.pop("window_end")
+            answer = "  ".join(f"{key}={'null' if v is None else plain(v)}" for key, v in values.items())
+            table.add_row(name, f"{start:%b %d %H:%M} - {end:%H:%M}", answer)
+        hidden = self.queries - min(self.queries, SHOWN)
+        table.caption = (
+            f"and {hidden} more queries over the same stream, in the same pass" if hidden else None
+        )
+        return table
+
+
+def run_demo(count: int, days: int, keep_running: bool, master: str | None) -> None:
+    """Replay the flights; ends by itself unless it is to keep running until Ctrl-C."""
+    if count > most_queries():
+        raise SettingError(f"--queries {count}: the demo has {most_queries()} different queries")
+    console = Console()
+    with console.status("Starting Spark, and reading the flights of 2013 ..."):
+        table = flights()
+        stream = list(pages(table, PAGE, days))
+        engine = open_engine({} if master is None else {"master": master})
+    try:
+        with console.status(f"Registering {count} queries ..."):
+            replay = declare(engine, count, None if keep_running else len(stream))
+        try:
+            show(console, replay, pages(table, PAGE, None) if keep_running else stream)
+        except KeyboardInterrupt:
+            pass  # the way to end --keep-running
+        summary(console, replay)
+    finally:
+        engine.stop()
+
+
+def declare(engine: Engine, count: int, total: int | None) -> Replay:
+    """The demo's stream, table and queries."""
+    feed = engine.feed("flights", schema=SCHEMA, time="sched", slack=SLACK)
+    engine.table("airlines", str(data_file("airlines.csv")))
+    tally = Tally()
+    for name, query in engine.register_all(demo_queries(count)).items():
+        query.subscribe(partial(tally.add, name))
+    return Replay(engine, feed, tally, count, total)
+
+
+def show(console: Console, replay: Replay, stream: Iterable[pa.Table]) -> None:
+    """Push page after page and show how it goes: live on a terminal, else a line now and then."""
+    if console.is_terminal:
+        with Live(replay.screen(), console=console, auto_refresh=False) as live:
+            for page in stream:
+                replay.step(page)
+                live.update(replay.screen(), refresh=True)
+    else:
+        for page in stream:
+            replay.step(page)
+            if replay.done % LINE_EVERY == 0:
+                print(replay.status(), flush=True)
+
+
+def summary(console: Console, replay: Replay) -> None:
+    """The closing account: every row is somewhere."""
+    seconds = monotonic() - replay.started
+    stream = replay.stream()
+    lines = {
+        "rows": f"{stream.rows:,} flights, in the order in which they left",
+        "queries": f"{replay.queries:,}, answered in one pass",
+        "windows closed": f"{replay.tally.windows:,}, with {replay.tally.results:,} results",
+        "late rows": f"{stream.late:,} (all windows that wanted them were closed; slack {SLACK})",
+        "rejected rows": f"{stream.rejected:,}",
+        "rows a second": f"{stream.rows / seconds:,.0f} ({seconds:.1f} s)",
+    }
+    console.print()
+    for name, value in lines.items():
+        console.print(f"  {name:<14}  {value}", highlight=False)
