@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import CountRows, lifted
 from transom.algorithms import windows
-from transom.algorithms.grouping import group, normalized
+from transom.algorithms.grouping import each_alone, group, normalized
 from transom.algorithms.intervals import IntervalSet
 from transom.algorithms.profile import Profile
 from transom.control.closed import Closed, View
@@ -135,6 +135,8 @@ def combine(query: CompiledQuery, tables: Iterable[pa.Table]) -> pa.Table:
     if len(filled) == 1:
         return filled[0]
     table = pa.concat_tables(filled).combine_chunks()
+    if query.naive:
+        return table
     keys = [one_array(table["slice"]).to_numpy()] + [one_array(table[f"k{i}"]) for i in range(len(query.query.keys))]
     groups = group(keys, table.num_rows)
     return regroup(query, table, groups.codes, groups.firsts, ["slice"])
@@ -226,9 +228,9 @@ class _Rows:
             return query.state_schema().empty_table()
         at = pa.array(rows)
         times, _ = self.numbers(self.plan.clocks[query.query.clock])
-        slices = windows.slice_start(query.query.window, times[rows])
+        slices = times[rows] if query.naive else windows.slice_start(query.query.window, times[rows])
         keys = [normalized(self.column(key.scalar)).take(at) for key in query.query.keys]
-        groups = group([slices, *keys], len(rows))
+        groups = each_alone(len(rows)) if query.naive else group([slices, *keys], len(rows))
         firsts = pa.array(groups.firsts)
         columns = [pa.array(slices).take(firsts), *(key.take(firsts) for key in keys)]
         columns += CountRows().lift(at, groups.codes, groups.count)

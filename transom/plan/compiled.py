@@ -33,6 +33,7 @@ class CompiledQuery:
     reads: tuple[tuple[int, ...], ...]
     key_columns: Mapping[str, int]  # plain columns in GROUP BY, and their places
     pinned: Mapping[str, tuple[Any, ...]]  # plain columns that WHERE leaves only these values
+    naive: bool = False  # keep every tuple, and rescan those of a window when it closes
 
     def state_schema(self) -> pa.Schema:
         """The columns of its partial aggregates: slice, keys, matching rows, accumulator states."""
@@ -44,7 +45,7 @@ class CompiledQuery:
         return pa.schema(fields)
 
 
-def compile_query(name: str, query: Query) -> CompiledQuery:
+def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery:
     """Find the accumulators a query needs, each once."""
     slots: list[Slot] = []
     reads = []
@@ -59,7 +60,7 @@ def compile_query(name: str, query: Query) -> CompiledQuery:
             places.append(slots.index(slot))
         reads.append(tuple(places))
     keys = {key.scalar.column: i for i, key in enumerate(query.keys) if key.scalar.column is not None}
-    return CompiledQuery(name, query, tuple(slots), tuple(reads), keys, dict(_pins(query.where)))
+    return CompiledQuery(name, query, tuple(slots), tuple(reads), keys, dict(_pins(query.where)), naive)
 
 
 def _pins(predicate: Predicate | None) -> Iterator[tuple[str, tuple[Any, ...]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -80,13 +80,8 @@ class State:
     def stream(self, name: str) -> StreamState:
         return self.streams.get(name, StreamState())
 
-    def joined(self, name: str, clock: Clock, empty: pa.Table) -> State:
-        """With a query that joins now: it has missed what was accepted so far."""
+    def newcomer(self, clock: Clock, empty: pa.Table) -> QueryState:
+        """The state of a query that joins now: it has missed what was accepted so far."""
         stream = self.stream(clock.stream)
         known = clock in stream.clocks or not stream.totals.accepted
-        unseen = stream.clock(clock).occupied if known else None
-        return replace(self, queries={**self.queries, name: QueryState(empty, unseen)})
-
-    def without(self, name: str) -> State:
-        """With a query gone, and its partials."""
-        return replace(self, queries={known: q for known, q in self.queries.items() if known != name})
+        return QueryState(empty, stream.clock(clock).occupied if known else None)

@@ -1,0 +1,77 @@
+"""What a stream's options mean: from a program's words to `StreamRules`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from transom.control.rules import StreamRules
+from transom.durations import parse_duration
+from transom.elements import Clock, ClockKind
+from transom.errors import SettingError, near_miss
+
+DEFAULT_HORIZON = "366 days"
+
+
+def clock_kind(column: str, kind: pa.DataType) -> ClockKind:
+    """What a windowing attribute of this type counts."""
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return ClockKind.TIME
+    if pa.types.is_integer(kind):
+        return ClockKind.INTEGER
+    raise SettingError(f"the column {column} is {kind}: windows need a time or an integer")
+
+
+def declared_column(stream: str, column: str, columns: Mapping[str, pa.DataType]) -> str:
+    """A column as the stream spells it."""
+    folded = {name.casefold(): name for name in columns}
+    if column.casefold() not in folded:
+        raise SettingError(f"the stream {stream} has no column {column}{near_miss(column, columns)}")
+    return folded[column.casefold()]
+
+
+def stream_rules(
+    stream: str,
+    columns: Mapping[str, pa.DataType],
+    time: str,
+    slack: Any,
+    horizon: Any,
+    live: bool,
+    idle: Any,
+) -> StreamRules:
+    """The rules of a stream. Lengths along integer columns are plain numbers."""
+    time = declared_column(stream, time, columns)
+    clock = Clock(stream, time, clock_kind(time, columns[time]))
+    own: dict[str, int | None] = {}
+    if isinstance(slack, Mapping):
+        for column, value in slack.items():
+            name = declared_column(stream, column, columns)
+            own[name] = length(f"the slack of {name}", value, clock_kind(name, columns[name]))
+        slack = own.get(time, 0)
+    if horizon == "default":
+        horizon = DEFAULT_HORIZON if clock.kind is ClockKind.TIME else None
+    return StreamRules(
+        clock,
+        length("slack", slack, clock.kind),
+        own,
+        length("horizon", horizon, clock.kind),
+        live,
+        None if idle is None else parse_duration(idle),
+    )
+
+
+def length(what: str, value: Any, kind: ClockKind) -> int | None:
+    """A distance along a clock."""
+    if value is None:
+        return None
+    if kind is ClockKind.TIME:
+        found = parse_duration(value)
+    elif isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit()):
+        found = int(value)
+    else:
+        raise SettingError(f"{what} is along an integer column: a plain number, not {value!r}")
+    if found < 0:
+        raise SettingError(f"{what} can't be negative: {value!r}")
+    return found

@@ -1,0 +1,387 @@
+"""The engine: streams, tables and queries that a program declares, and the life of its page loop."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from transom.durations import parse_duration, parse_instant
+from transom.elements import Clock, ClockKind, Drop, Punctuation, Register
+from transom.errors import SettingError, SQLError, StateError, near_miss
+from transom.plan.compiled import compile_query, plain_value
+from transom.plan.explain import explain
+from transom.spark.declare import clock_kind, declared_column, stream_rules
+from transom.spark.files import PathSource
+from transom.spark.handles import Feed, QueryHandle
+from transom.spark.loop import PageLoop, PageReport, Stream
+from transom.spark.outputs import fixed_rows
+from transom.spark.progress import Progress, progress_of
+from transom.spark.runner import Runner
+from transom.spark.session import local_session, ship
+from transom.spark.sinks import Sink
+from transom.spark.sources import (
+    BatchSource,
+    FeedSource,
+    FileSource,
+    Source,
+    SparkSource,
+    visible,
+    with_time_schema,
+)
+from transom.spark.store import Store
+from transom.spark.types import schema_of, to_arrow
+from transom.spark.udf import register_udf, user_functions
+from transom.sql import bind
+from transom.sql.query import Query
+
+log = logging.getLogger("transom")
+
+STRATEGIES = ("paired", "naive")
+
+
+class Engine:
+    """Runs standing window-aggregate queries over streams.
+
+    `spark` is a session to run in (none given: a local one is started), `checkpoint` a directory from
+    which an engine continues as if it had never stopped (none given: a temporary one). `clock` tells the
+    time in microseconds; tests set it. `retention` is for how long results can be read back: a number
+    of pages or a duration; None keeps them all. `strategy` is how windows are computed: from paired
+    slices, or naively by rescanning the rows of each window.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        checkpoint: str | None = None,
+        *,
+        clock: Callable[[], int] | None = None,
+        retention: int | str | None = None,
+        strategy: str = "paired",
+        poll: str | int = "200 ms",
+        max_failures: int = 3,
+    ):
+        if strategy not in STRATEGIES:
+            raise SettingError(f"unknown strategy {strategy!r}: {' or '.join(STRATEGIES)}{near_miss(strategy, STRATEGIES)}")
+        self.spark = spark if spark is not None else local_session()
+        ship(self.spark)
+        store = Store(checkpoint) if checkpoint is not None else Store.temporary()
+        clock = clock or (lambda: time.time_ns() // 1000)
+        self._loop = PageLoop(self.spark, store, clock, max_failures, strategy == "naive")
+        self._loop.listeners.append(self._deliver)
+        self._runner = Runner(self._loop, parse_duration(poll) / 1e6)
+        self._retention = retention if retention is None or isinstance(retention, int) else parse_duration(retention)
+        self._keeps_pages = isinstance(retention, int)
+        self._subscribers: dict[str, list[Callable[[pa.Table], None]]] = {}
+        self._sinks: list[tuple[str | None, Sink]] = []
+        self._names = 0
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    # --- what there is to read ---
+
+    def stream(
+        self,
+        name: str,
+        source: DataFrame | str,
+        *,
+        time: str,
+        slack: Any = "0 seconds",
+        horizon: Any = "default",
+        live: bool = False,
+        idle: Any = None,
+        punctuation: str | None = None,
+        format: str | None = None,
+        schema: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        files_per_page: int = 1,
+    ) -> None:
+        """Declare a stream: a streaming DataFrame, a batch DataFrame (a finite stream), or a path of
+        json, csv or parquet files.
+
+        `time` is the column of its event time, `slack` the disorder to wait for (None: windows close by
+        punctuations alone; a mapping gives other columns a slack of their own), `horizon` how far a row may
+        be ahead of the stream before it is rejected, `live` whether it may also not be ahead of the clock,
+        `idle` the time without data after which windows close, `punctuation` a condition that marks rows as
+        punctuations. The rest is about the files of a path.
+        """
+        found: Source
+        if isinstance(source, DataFrame):
+            found = SparkSource(source) if source.isStreaming else BatchSource(source)
+        else:
+            found = FileSource(PathSource(self.spark, str(source), format, schema, dict(options or {}), files_per_page))
+        self._declare(name, found, time, slack, horizon, live, idle, punctuation)
+
+    def feed(
+        self,
+        name: str,
+        schema: str,
+        *,
+        time: str,
+        slack: Any = "0 seconds",
+        horizon: Any = "default",
+        live: bool = False,
+        idle: Any = None,
+        punctuation: str | None = None,
+    ) -> Feed:
+        """Declare a stream that this program pushes into; options as of `stream`."""
+        source = FeedSource(self.spark, self._loop.store, name, schema_of(schema))
+        self._declare(name, source, time, slack, horizon, live, idle, punctuation)
+        return Feed(self, name, source)
+
+    def _declare(
+        self,
+        name: str,
+        source: Source,
+        time: str,
+        slack: Any,
+        horizon: Any,
+        live: bool,
+        idle: Any,
+        punctuation: str | None,
+    ) -> None:
+        if self._runner.running:
+            raise StateError("streams are declared before the engine is started")
+        columns = visible(to_arrow(source.schema()))
+        spelled = declared_column(name, time, columns)
+        columns = with_time_schema(columns, spelled)
+        rules = stream_rules(name, columns, spelled, slack, horizon, live, idle)
+        if punctuation is not None:
+            kind = self._loop.scalars.types(columns, [punctuation])[0]
+            if isinstance(kind, SQLError):
+                raise SettingError(f"the punctuation of {name}: {kind.message}")
+            if not pa.types.is_boolean(kind):
+                raise SettingError(f"the punctuation of {name} is {kind}, expected a condition")
+        self._loop.declare(Stream(name, columns, rules, source, punctuation))
+
+    def table(self, name: str, source: Any) -> None:
+        """Declare a static table to join with, or give it a new version, which pages from now on see."""
+        version = self._loop.tables.snapshot(name, source)
+        with self._loop.lock:
+            self._loop.versions[name] = version
+
+    def udf(self, name: str, function: Callable[..., Any], returns: str) -> None:
+        """Register a Python function for queries to call. Where it raises, it gives null, and the query
+        that called it is suspended when that happens in several pages in a row."""
+        register_udf(self.spark, name, function, returns)
+        self._loop.functions.add(name.casefold())
+
+    # --- queries ---
+
+    def register(self, sql: str, name: str | None = None, *, partial: bool = False) -> QueryHandle:
+        """Register a query; it joins with the next page.
+
+        A query that joins a running stream reports from the first window of which it saw everything;
+        `partial` asks for earlier windows too, marked as not complete.
+        """
+        if name is None:
+            name = self._free_name()
+        try:
+            return self.register_all({name: sql}, partial=partial)[name]
+        except SQLError as error:
+            raise SQLError(error.message.removeprefix(f"{name}: "), error.text, error.start, error.end) from None
+
+    def register_all(self, queries: Mapping[str, str], *, partial: bool = False) -> dict[str, QueryHandle]:
+        """Register many queries at once: all of them, or none if one is wrong."""
+        loop = self._loop
+        with loop.lock:
+            known = loop.queries()
+            new = {name: text for name, text in queries.items() if not self._is_known(known, name, text)}
+            self._loop.functions |= {function.casefold() for function in user_functions(self.spark)}
+            bound = bind(new, loop.catalog(), loop.scalars) if new else {}
+            for name, query in bound.items():
+                if isinstance(query, SQLError):
+                    raise SQLError(f"{name}: {query.message}", query.text, query.start, query.end)
+                loop.bound[new[name]] = query
+            loop.waiting.control += [Register(name, text, partial) for name, text in new.items()]
+        self._wake()
+        return {
+            name: QueryHandle(self, name, text, bound.get(name)) for name, text in queries.items()
+        }
+
+    def _is_known(self, known: Mapping[str, str], name: str, text: str) -> bool:
+        """Whether a query is registered already, perhaps by an earlier run of the program."""
+        if name not in known:
+            return False
+        if known[name] != text:
+            raise StateError(f"a query named {name} is registered already, with another text; drop it first")
+        return True
+
+    def _free_name(self) -> str:
+        known = self._loop.queries()
+        while True:
+            self._names += 1
+            if f"q{self._names}" not in known:
+                return f"q{self._names}"
+
+    def query(self, name: str) -> QueryHandle:
+        """A registered query, also one that came with the checkpoint."""
+        known = self._loop.queries()
+        if name not in known:
+            raise StateError(f"there is no query named {name}{near_miss(name, known)}")
+        return QueryHandle(self, name, known[name])
+
+    def queries(self) -> dict[str, QueryHandle]:
+        """All registered queries by name."""
+        return {name: QueryHandle(self, name, text) for name, text in self._loop.queries().items()}
+
+    def _drop(self, name: str) -> None:
+        with self._loop.lock:
+            if name not in self._loop.queries():
+                raise StateError(f"there is no query named {name}")
+            self._loop.waiting.control.append(Drop(name))
+        self._wake()
+
+    # --- control ---
+
+    def punctuate(
+        self,
+        stream: str,
+        until: Any,
+        since: Any = None,
+        where: Mapping[str, Any] | None = None,
+        on: str | None = None,
+    ) -> None:
+        """No more rows with a time from `since` to `until` that match `where` will come.
+
+        `on` names the column that the times are of, if it is not the stream's own time.
+        """
+        declared = self._stream(stream)
+        clock = declared.rules.clock
+        if on is not None:
+            column = declared_column(stream, on, declared.columns)
+            clock = Clock(stream, column, clock_kind(column, declared.columns[column]))
+        moment = parse_instant if clock.kind is ClockKind.TIME else int
+        pattern = []
+        for name, value in (where or {}).items():
+            column = declared_column(stream, name, declared.columns)
+            try:
+                typed = pa.scalar(value, declared.columns[column])
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+                raise SettingError(f"the column {column} can't be {value!r}: {error}") from error
+            pattern.append((column, plain_value(typed.as_py())))
+        element = Punctuation(clock, moment(until), None if since is None else moment(since), tuple(pattern))
+        if isinstance(declared.source, FeedSource):
+            declared.source.control(element)
+        else:
+            with self._loop.lock:
+                self._loop.waiting.control.append(element)
+        self._wake()
+
+    def start(self) -> None:
+        """Process pages in the background until stopped."""
+        self._runner.start()
+
+    def stop(self) -> None:
+        """Stop; what is committed is kept, and a new engine on the same checkpoint continues from there."""
+        self._runner.stop()
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the engine is stopped, or for some seconds; raises what made it fail."""
+        return self._runner.await_termination(timeout)
+
+    def step(self) -> int:
+        """Process what was pushed and what waits, page by page, in this thread; how many pages that was."""
+        return self._runner.step()
+
+    def drain(self, close: bool | None = None) -> None:
+        """Process all that is available, close every window of streams that end, and stop.
+
+        Feeds, batch DataFrames and paths end here; Spark streams do not, unless `close` is True. With
+        False, no window is closed.
+        """
+        self._runner.drain(close)
+
+    def _wake(self) -> None:
+        self._runner.wake()
+
+    # --- what comes out ---
+
+    def sink(self, format: str, path: str | None = None, **options: Any) -> None:
+        """Write the results of all queries, in one schema, with any Spark writer."""
+        self._sink(None, format, path, options)
+
+    def _sink(self, query: str | None, format: str, path: str | None, options: Mapping[str, Any]) -> None:
+        chosen = dict(options) if path is None else {**options, "path": str(path)}
+        self._sinks.append((query, Sink(format, chosen)))
+
+    def _subscribe(self, query: str, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
+        callbacks = self._subscribers.setdefault(query, [])
+        callbacks.append(callback)
+        return lambda: callbacks.remove(callback) if callback in callbacks else None
+
+    def _deliver(self, report: PageReport) -> None:
+        """Hand a page's results to sinks and subscribers, before the page is committed."""
+        for query, sink in self._sinks:
+            if query is None and report.results:
+                sink.write(fixed_rows(report.results, report.queries), report.page, self.spark)
+            elif query in report.results:
+                sink.write(report.results[query], report.page, self.spark)
+        for name, table in report.results.items():
+            for callback in list(self._subscribers.get(name, ())):
+                try:
+                    callback(table)
+                except Exception:
+                    log.exception("a subscriber of %s failed", name)
+        self._retain(report.page)
+
+    def _retain(self, page: int) -> None:
+        if self._retention is None:
+            return
+        now = self._loop.clock()
+        self._loop.drop_results(
+            lambda made, at: made <= page - self._retention if self._keeps_pages else at < now - self._retention
+        )
+
+    def _bound(self, handle: QueryHandle) -> tuple[Query | None, int]:
+        """A handle's query and the page it joined with, as far as they are known."""
+        with self._loop.lock:
+            if handle.name not in self._loop.registry:
+                return handle._query, handle._since
+            self._loop.registry.bind(self._loop.catalog(), self._loop.scalars)
+            return self._loop.registry.query(handle.name), self._loop.registry[handle.name].since
+
+    def _results(self, handle: QueryHandle) -> pa.Table:
+        query, since = self._bound(handle)
+        if query is None:
+            raise StateError(f"there is no query named {handle.name}")
+        return self._loop.results(handle.name, query, since)
+
+    def _suspended(self, name: str) -> str | None:
+        registry = self._loop.registry
+        return registry[name].suspended if name in registry else None
+
+    def late(self, stream: str) -> pa.Table:
+        """The rows that came too late for every query that asked for them, with the reason and the page."""
+        return self._loop.apart("late", self._stream(stream))
+
+    def rejected(self, stream: str) -> pa.Table:
+        """The rows without a usable time, with the reason and the page."""
+        return self._loop.apart("rejected", self._stream(stream))
+
+    def explain(self) -> str:
+        """How the registered queries are computed."""
+        loop = self._loop
+        with loop.lock:
+            texts = dict(loop.queries())
+            bound = bind(texts, loop.catalog(), loop.scalars)
+            compiled = [compile_query(name, q) for name, q in bound.items() if not isinstance(q, SQLError)]
+            return explain({name: stream.rules for name, stream in loop.streams.items()}, compiled)
+
+    def progress(self) -> Progress:
+        """How the engine fares: rows, lateness, watermarks, open windows, page time, state."""
+        return progress_of(self._loop)
+
+    def _stream(self, name: str) -> Stream:
+        streams = self._loop.streams
+        if name not in streams:
+            raise SettingError(f"there is no stream named {name}{near_miss(name, streams)}")
+        return streams[name]

@@ -1,0 +1,72 @@
+"""What a program holds in its hand: a registered query, and a feed to push into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from transom.spark.sources import FeedSource
+from transom.sql.query import Query
+
+if TYPE_CHECKING:
+    from transom.spark.engine import Engine
+
+
+class QueryHandle:
+    """A registered query."""
+
+    def __init__(self, engine: Engine, name: str, text: str, query: Query | None = None):
+        self._engine, self.name, self.text, self._query = engine, name, text, query
+        self._since = 0
+
+    def __repr__(self) -> str:
+        return f"<query {self.name}>"
+
+    def drop(self) -> None:
+        """Leave with the next page; results made so far can still be read from this handle."""
+        self._query, self._since = self._engine._bound(self)
+        self._engine._drop(self.name)
+
+    def results(self) -> pa.Table:
+        """All results so far: window_start, window_end, the group columns, the select items, kind,
+        complete, rows, page."""
+        return self._engine._results(self)
+
+    def subscribe(self, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
+        """Call back with each page's new results, before the page is committed (so at least once);
+        returns a function that ends the subscription. An exception in it is logged, not raised."""
+        return self._engine._subscribe(self.name, callback)
+
+    def sink(self, format: str, path: str | None = None, **options: Any) -> None:
+        """Write this query's results, typed, with any Spark writer; files are written exactly once."""
+        self._engine._sink(self.name, format, path, options)
+
+    @property
+    def suspended(self) -> str | None:
+        """Why the query takes no part in pages any more, or None."""
+        return self._engine._suspended(self.name)
+
+
+class Feed:
+    """A stream that a program pushes into."""
+
+    def __init__(self, engine: Engine, name: str, source: FeedSource):
+        self._engine, self.name, self._source = engine, name, source
+
+    def __repr__(self) -> str:
+        return f"<feed {self.name}>"
+
+    def push(self, rows: pa.Table | Iterable[Any]) -> int:
+        """Push rows: an Arrow table, mappings, or tuples in the order of the schema; how many there were.
+
+        They are processed by the next `engine.step()`, or at once by an engine that was started.
+        """
+        count = self._source.push(rows)
+        self._engine._wake()
+        return count
+
+    def punctuate(self, until: Any, since: Any = None, where: Mapping[str, Any] | None = None, on: str | None = None) -> None:
+        """No more rows like that will be pushed; takes effect behind the rows pushed before it."""
+        self._engine.punctuate(self.name, until=until, since=since, where=where, on=on)

@@ -1,0 +1,89 @@
+"""The checkpoint's log: what a page is bound to is written before it runs, its state commits it.
+
+    log/0000000012.json        what page 12 reads, and the control that takes effect in it
+    state/0000000012.arrow     the state after page 12: writing it commits the page
+    results/0000000012/        the page's results; late/, rejected/ likewise, all overwritten on replay
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from transom.elements import Control, Drop, Punctuation, Register
+from transom.spark.store import Store
+from transom.state import snapshot
+from transom.state.state import State
+
+KEPT = 3  # states; the last one counts, the others are for whoever has to look into an accident
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A page as it is written ahead."""
+
+    page: int
+    clock: int  # the page's reading of the clock: current_timestamp of its queries
+    stream: str | None = None  # whose rows it carries; none for a control page
+    reference: Mapping[str, Any] = field(default_factory=dict)
+    control: tuple[Control, ...] = ()
+    ended: tuple[str, ...] = ()  # streams whose open windows close
+    tables: Mapping[str, int] = field(default_factory=dict)  # versions
+
+
+class PageLog:
+    """Begun and committed pages under a checkpoint."""
+
+    def __init__(self, store: Store):
+        self.store = store
+
+    def begin(self, page: Begun) -> None:
+        stored = vars(page) | {"control": [_control_out(element) for element in page.control]}
+        self.store.write(f"log/{page.page:010d}.json", json.dumps(stored).encode())
+
+    def begun(self, page: int) -> Begun | None:
+        """A page that was begun, perhaps by a process that did not live to commit it."""
+        path = f"log/{page:010d}.json"
+        if not self.store.exists(path):
+            return None
+        stored = json.loads(self.store.read(path))
+        control = tuple(_control_in(element) for element in stored["control"])
+        return Begun(**stored | {"control": control, "ended": tuple(stored["ended"])})
+
+    def commit(self, state: State, extra: Mapping[str, Any]) -> int:
+        """Commit a page; the size of its state in bytes."""
+        packed = snapshot.dumps(state, extra)
+        self.store.write(f"state/{state.page:010d}.arrow", packed)
+        old = state.page - KEPT
+        if old >= 0:
+            self.store.delete(f"state/{old:010d}.arrow")
+            self.store.delete(f"log/{old:010d}.json")
+        return len(packed)
+
+    def last(self) -> tuple[State, dict[str, Any]] | None:
+        """The last committed state."""
+        pages = sorted(name for name in self.store.list("state") if name.endswith(".arrow"))
+        return snapshot.loads(self.store.read(f"state/{pages[-1]}")) if pages else None
+
+
+def _control_out(element: Control) -> dict[str, Any]:
+    match element:
+        case Register(name, text, partial):
+            return {"register": name, "text": text, "partial": partial}
+        case Drop(name):
+            return {"drop": name}
+        case Punctuation(clock, until, since, where):
+            pattern = [[column, snapshot.value_out(value)] for column, value in where]
+            return {"punctuate": snapshot.clock_out(clock), "until": until, "since": since, "where": pattern}
+
+
+def _control_in(stored: dict[str, Any]) -> Control:
+    match stored:
+        case {"register": name}:
+            return Register(name, stored["text"], stored["partial"])
+        case {"drop": name}:
+            return Drop(name)
+    pattern = tuple((column, snapshot.value_in(value)) for column, value in stored["where"])
+    return Punctuation(snapshot.clock_in(stored["punctuate"]), stored["until"], stored["since"], pattern)

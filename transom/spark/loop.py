@@ -1,0 +1,415 @@
+"""The page loop: one page at a time, written ahead, run, committed.
+
+Control that waits is bound to the next page. A page that failed, or whose process died, is run
+again from what was written ahead and does the same work: its number, its rows, its control and its
+reading of the clock are the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import sqlglot
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from sqlglot import exp
+
+from transom.control.rules import StreamRules
+from transom.durations import format_instant
+from transom.elements import Clock, ClockKind, Control, Drop, Punctuation, Register
+from transom.errors import PageError, SQLError, StateError
+from transom.final.page import PageInput, advance
+from transom.partial.kernel import Outcome
+from transom.plan.compiled import plain_value
+from transom.spark.log import Begun, PageLog
+from transom.spark.outputs import Outputs
+from transom.spark.pages import Page, PageRun
+from transom.spark.projection import micros
+from transom.spark.registry import Registry
+from transom.spark.scalars import SparkScalars, short_message
+from transom.spark.session import ansi_off
+from transom.spark.sources import Source
+from transom.spark.store import Store
+from transom.spark.tables import Tables
+from transom.spark.types import to_arrow, to_table
+from transom.spark.udf import failures
+from transom.sql import bind
+from transom.sql.catalog import Catalog, Relation
+from transom.sql.query import Query
+from transom.state.state import State
+
+log = logging.getLogger("transom")
+
+NEAR_ROWS = 50_000  # pushed pages up to this size are aggregated on the driver, where they are
+
+
+@dataclass
+class Stream:
+    """A declared stream."""
+
+    name: str
+    columns: Mapping[str, pa.DataType]
+    rules: StreamRules
+    source: Source
+    marker: str | None = None  # true for rows that are punctuations
+    last_data: int = 0  # the loop's clock when it last brought rows
+    idle_closed: bool = True  # nothing has come since its windows were closed
+
+
+@dataclass(frozen=True)
+class PageReport:
+    """What a page came to, for listeners and the log."""
+
+    page: int
+    stream: str | None
+    outcome: Outcome
+    results: Mapping[str, pa.Table]
+    queries: Mapping[str, Query]  # those with results
+    seconds: float
+
+
+@dataclass
+class Waiting:
+    """Control that no page is bound to yet."""
+
+    control: list[Control] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.control or self.ended)
+
+
+class PageLoop:
+    """Runs pages and owns what they change: the state, the registry, the waiting control."""
+
+    def __init__(
+        self, spark: SparkSession, store: Store, clock: Callable[[], int], max_failures: int, naive: bool
+    ):
+        self.spark, self.store, self.clock, self.max_failures = spark, store, clock, max_failures
+        self.scalars = SparkScalars(spark)
+        self.tables = Tables(store.uri, spark)
+        self.versions: dict[str, int] = {}  # of the static tables that are declared
+        self.log, self.outputs = PageLog(store), Outputs(store)
+        self.lock = threading.RLock()
+        self.idle = threading.Condition(self.lock)  # notified after every page
+        self.streams: dict[str, Stream] = {}
+        self.functions: set[str] = set()
+        self.waiting = Waiting()
+        self.bound: dict[str, Query] = {}  # by text: queries that wait to join
+        self.listeners: list[Callable[[PageReport], None]] = []
+        last = self.log.last()
+        self.state, extra = last if last else (State(), {})
+        self.registry = Registry(extra.get("queries", ()), naive)
+        self.progress: dict[str, Any] = extra.get("sources", {})
+        self.result_pages: list[tuple[int, int]] = [(p, at) for p, at in extra.get("results", ())]
+        self.state_bytes = 0
+        self.report: PageReport | None = None
+
+    # --- what is declared ---
+
+    def declare(self, stream: Stream) -> None:
+        with self.lock:
+            if stream.name in self.streams:
+                raise StateError(f"the stream {stream.name} is declared already")
+            if stream.name in self.progress:
+                stream.source.resume(self.progress[stream.name])
+            self.streams[stream.name] = stream
+
+    def catalog(self) -> Catalog:
+        streams = {s.name: Relation(s.name, s.columns, s.rules.clock.attribute) for s in self.streams.values()}
+        tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
+        return Catalog(streams, tables, frozenset(self.functions))
+
+    def queries(self) -> dict[str, str]:
+        """The texts of all queries, by name, as they will be when the waiting control has taken effect."""
+        with self.lock:
+            texts = {entry.name: entry.text for entry in self.registry}
+            begun = self.pending()
+            for element in (*(begun.control if begun else ()), *self.waiting.control):
+                if isinstance(element, Register):
+                    texts[element.name] = element.text
+                elif isinstance(element, Drop):
+                    texts.pop(element.name, None)
+            return texts
+
+    def open(self) -> None:
+        """Check that every stream that the checkpoint's queries read is declared, and bind them."""
+        with self.lock:
+            self.registry.bind(self.catalog(), self.scalars)
+            begun = self.pending()
+            if begun is not None and begun.stream is not None and begun.stream not in self.streams:
+                raise StateError(f"page {begun.page} was begun for the stream {begun.stream}: declare it")
+
+    def end(self, streams: Iterable[str]) -> None:
+        """Close every window of some streams with the next page."""
+        with self.lock:
+            self.waiting.ended += [name for name in streams if self.state.stream(name).totals.accepted]
+
+    def close_idle(self) -> None:
+        """Close the windows of streams that have been silent for as long as their rules allow."""
+        now = self.clock()
+        for stream in self.streams.values():
+            if stream.rules.idle is None or stream.idle_closed or now - stream.last_data < stream.rules.idle:
+                continue
+            self.waiting.ended.append(stream.name)
+            stream.idle_closed = True
+
+    # --- what came out ---
+
+    def results(self, name: str, query: Query, since: int) -> pa.Table:
+        """A query's results, from the page it joined with."""
+        with self.lock:
+            pages = [page for page, _ in self.result_pages if page >= since]
+        return self.outputs.read_results(name, query, pages)
+
+    def drop_results(self, is_old: Callable[[int, int], bool]) -> None:
+        """Forget the results of old pages, told by their number and their reading of the clock."""
+        with self.lock:
+            for page, at in self.result_pages:
+                if is_old(page, at):
+                    self.outputs.drop_results(page)
+            self.result_pages = [(page, at) for page, at in self.result_pages if not is_old(page, at)]
+
+    def apart(self, kind: str, stream: Stream) -> pa.Table:
+        """A stream's late or rejected rows."""
+        columns = to_arrow(stream.source.schema()) | dict(stream.columns) if kind == "rejected" else stream.columns
+        schema = pa.schema([*columns.items(), ("reason", pa.string())])
+        return self.outputs.read_apart(kind, stream.name, self.state.page, schema)
+
+    # --- running pages ---
+
+    def pending(self) -> Begun | None:
+        """The page that was begun and not committed, if there is one: it comes before all others."""
+        return self.log.begun(self.state.page + 1)
+
+    def data_page(self, stream: Stream, reference: Mapping[str, Any], df: DataFrame, control: tuple[Control, ...] = ()) -> None:
+        """Run a page that carries rows."""
+        with self.lock:
+            begun = self.pending()
+            if begun is None:
+                begun = self._begin(stream.name, reference, control)
+            elif begun.stream != stream.name or dict(begun.reference) != dict(reference):
+                raise StateError(f"page {begun.page} was begun for {begun.stream} and must be finished first")
+            self._run(begun, df)
+
+    def control_page(self) -> bool:
+        """Run a page that carries no rows, if some control waits for one."""
+        with self.lock:
+            begun = self.pending()
+            if begun is None and self.waiting:
+                begun = self._begin(None, {}, ())
+            if begun is None or begun.stream is not None:
+                return False
+            self._run(begun, None)
+            return True
+
+    def _begin(self, stream: str | None, reference: Mapping[str, Any], control: tuple[Control, ...]) -> Begun:
+        """Bind what waits to the next page, and write it ahead."""
+        begun = Begun(
+            self.state.page + 1,
+            self.clock(),
+            stream,
+            dict(reference),
+            (*self.waiting.control, *control),
+            tuple(dict.fromkeys(self.waiting.ended)),
+            dict(self.versions),
+        )
+        self.log.begin(begun)
+        self.waiting = Waiting()
+        return begun
+
+    def _run(self, begun: Begun, df: DataFrame | None) -> None:
+        started = time.perf_counter()
+        registry = self.registry.copy()
+        registry.bind(self.catalog(), self.scalars)
+        state = self._joined_and_left(begun, registry)
+        outcome = Outcome()
+        carried: list[Punctuation] = []
+        if df is not None and begun.stream is not None:
+            carried, outcome = self._rows(begun, df, registry, state)
+        inputs = self._inputs(begun, registry, outcome, carried)
+        output = advance(state, inputs, self.scalars)
+        self.outputs.write_results(begun.page, output.results)
+        queries = {name: registry.query(name) for name in output.results}
+        seconds = time.perf_counter() - started
+        report = PageReport(begun.page, begun.stream, outcome, output.results, queries, seconds)
+        for listener in list(self.listeners):
+            listener(report)
+        self._commit(begun, registry, output.state, bool(output.results))
+        self.report = replace(report, seconds=time.perf_counter() - started)
+        self._say(self.report)
+        self.idle.notify_all()
+
+    def _joined_and_left(self, begun: Begun, registry: Registry) -> State:
+        queries = dict(self.state.queries)
+        bound = self._bound(element for element in begun.control if isinstance(element, Register))
+        for element in begun.control:
+            match element:
+                case Register(name, text):
+                    compiled = registry.add(element, bound[text], begun.page)
+                    queries[name] = self.state.newcomer(compiled.query.clock, compiled.state_schema().empty_table())
+                case Drop(name):
+                    registry.remove(element)
+                    queries.pop(name, None)
+        return replace(self.state, queries=queries)
+
+    def _bound(self, joining: Iterable[Register]) -> dict[str, Query]:
+        """The bound queries of texts: mostly known since they were registered, else bound again."""
+        texts = {element.text for element in joining}
+        missing = {text: text for text in texts if text not in self.bound}
+        for text, query in bind(missing, self.catalog(), self.scalars).items() if missing else ():
+            if isinstance(query, SQLError):
+                raise StateError(f"a query written ahead can't be read any more: {query}") from query
+            self.bound[text] = query
+        return {text: self.bound.pop(text) for text in texts}
+
+    def _inputs(
+        self, begun: Begun, registry: Registry, outcome: Outcome, carried: list[Punctuation]
+    ) -> list[PageInput]:
+        """What the page brings to each stream that it concerns."""
+        said = [element for element in begun.control if isinstance(element, Punctuation)] + carried
+        concerned = dict.fromkeys([*filter(None, [begun.stream]), *(p.clock.stream for p in said), *begun.ended])
+        partial = frozenset(entry.name for entry in registry if entry.partial)
+        return [
+            PageInput(
+                self.streams[name].rules,
+                registry.reading(name),
+                outcome if name == begun.stream else Outcome(),
+                [p for p in said if p.clock.stream == name],
+                name in begun.ended,
+                partial,
+            )
+            for name in concerned
+            if name in self.streams
+        ]
+
+    def _rows(
+        self, begun: Begun, df: DataFrame, registry: Registry, state: State
+    ) -> tuple[list[Punctuation], Outcome]:
+        """The first half of a data page; a query whose function fails is suspended, and the page run without it."""
+        assert begun.stream is not None
+        stream = self.streams[begun.stream]
+        before = self._failures(registry, stream.name)
+        carried, df = self._carried(stream, df)
+        while True:
+            queries = registry.reading(stream.name)
+            page = Page(
+                df,
+                stream.columns,
+                stream.rules,
+                queries,
+                state.stream(stream.name),
+                {query.name: state.queries[query.name].forced_wids() for query in queries},
+                begun.clock,
+                begun.tables,
+                near=begun.reference.get("rows", NEAR_ROWS + 1) <= NEAR_ROWS,
+            )
+            try:
+                done = PageRun(page, self.tables).process()
+                break
+            except Exception as error:
+                if not self._suspend_culprits(page, registry):
+                    raise PageError(f"page {begun.page} of {stream.name} failed: {short_message(error)}") from error
+        self.outputs.set_apart("late", stream.name, begun.page, with_reason(done.late, page))
+        self.outputs.set_apart("rejected", stream.name, begun.page, done.rejected)
+        self._count_failures(registry, stream.name, before)
+        return carried, done.outcome
+
+    def _carried(self, stream: Stream, df: DataFrame) -> tuple[list[Punctuation], DataFrame]:
+        """The punctuations that a page's rows are, and its other rows."""
+        if stream.marker is None:
+            return [], df
+        named = {column.name.casefold() for column in sqlglot.parse_one(stream.marker, read="spark").find_all(exp.Column)}
+        clock = stream.rules.clock
+        until = micros(f"`{clock.attribute}`", stream.columns[clock.attribute])
+        columns = [n for n in stream.columns if n.casefold() not in named and n != clock.attribute]
+        with ansi_off(self.spark):
+            marked = df.filter(f"({stream.marker}) AND ({until}) IS NOT NULL").select(
+                F.expr(until).alias("until"), *(F.col(f"`{name}`").alias(f"is {name}") for name in columns)
+            )
+            rest = df.filter(f"NOT coalesce(({stream.marker}) AND ({until}) IS NOT NULL, false)")
+        return [_punctuation(clock, row) for row in to_table(marked).to_pylist()], rest
+
+    def _suspend_culprits(self, page: Page, registry: Registry) -> bool:
+        """Find the queries whose own functions make a page fail, each by itself, and suspend them."""
+        found = False
+        for query in page.queries:
+            if not query.query.functions:
+                continue
+            try:
+                PageRun(replace(page, queries=[query], near=False), self.tables).process()
+            except Exception as error:
+                registry.update(query.name, suspended=f"its function failed: {short_message(error)}")
+                log.warning("query %s is suspended: %s", query.name, registry[query.name].suspended)
+                found = True
+        return found
+
+    def _failures(self, registry: Registry, stream: str) -> dict[str, int]:
+        """How often each user-defined function of a stream's queries has failed so far."""
+        used = {name for query in registry.reading(stream) for name in query.query.functions}
+        return {name: failures(self.spark, name) for name in used}
+
+    def _count_failures(self, registry: Registry, stream: str, before: Mapping[str, int]) -> None:
+        after = self._failures(registry, stream)
+        for query in registry.reading(stream):
+            failed = any(after[f] > before.get(f, 0) for f in query.query.functions)
+            entry = registry[query.name]
+            if failed and entry.failing + 1 >= self.max_failures:
+                reason = f"its function failed in {self.max_failures} pages in a row"
+                registry.update(query.name, suspended=reason, failing=0)
+                log.warning("query %s is suspended: %s", query.name, reason)
+            elif failed or entry.failing:
+                registry.update(query.name, failing=entry.failing + 1 if failed else 0)
+
+    def _commit(self, begun: Begun, registry: Registry, state: State, has_results: bool) -> None:
+        sources = dict(self.progress)
+        if begun.stream is not None:
+            stream = self.streams[begun.stream]
+            stream.source.advance(begun.reference)
+            sources[begun.stream] = stream.source.progress()
+            stream.last_data, stream.idle_closed = self.clock(), False
+        pages = [*self.result_pages, (begun.page, begun.clock)] if has_results else self.result_pages
+        extra = {"queries": registry.stored(), "sources": sources, "results": pages}
+        self.state_bytes = self.log.commit(state, extra)
+        self.state, self.registry, self.progress, self.result_pages = state, registry, sources, pages
+        if begun.stream is not None:
+            self.streams[begun.stream].source.release(begun.reference)
+
+    def _say(self, report: PageReport) -> None:
+        outcome = report.outcome
+        log.info(
+            "page %d %s: %d rows, %d late, %d rejected, %d results, %d queries, %.3f s",
+            report.page,
+            report.stream or "control",
+            outcome.rows,
+            outcome.late,
+            outcome.timeless + outcome.ahead,
+            sum(table.num_rows for table in report.results.values()),
+            len(self.registry.entries),
+            report.seconds,
+        )
+
+
+def with_reason(rows: DataFrame | pa.Table | None, page: Page) -> DataFrame | pa.Table | None:
+    """Late rows that say why they are."""
+    clock = page.rules.clock
+    mark = page.before.clock(clock).closed.watermark()
+    shown = "" if mark is None else f": watermark {format_instant(mark) if clock.kind is ClockKind.TIME else mark}"
+    reason = f"every window that asked for it was closed{shown}"
+    if isinstance(rows, DataFrame):
+        return rows.withColumn("reason", F.lit(reason))
+    return None if rows is None else rows.append_column("reason", pa.repeat(pa.scalar(reason), rows.num_rows))
+
+
+def _punctuation(clock: Clock, row: dict[str, Any]) -> Punctuation:
+    """A row that is a punctuation: its time, and a pattern of its other columns in which null is `*`."""
+    pattern = [(name.removeprefix("is "), plain_value(value)) for name, value in row.items() if name != "until"]
+    return Punctuation(clock, row["until"], None, tuple((n, v) for n, v in pattern if v is not None))
+
+

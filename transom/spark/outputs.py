@@ -1,0 +1,152 @@
+"""What a page leaves behind: results, late rows and rejected rows, a directory per page each."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from transom.durations import format_instant
+from transom.elements import ClockKind
+from transom.final.results import result_schema
+from transom.spark.store import Store
+from transom.sql.query import Query
+
+QUERY = "transom_query"  # the column that tells queries of one schema apart
+_INSTANT = pa.timestamp("us", tz="UTC")
+FIXED = pa.schema(
+    [
+        ("query", pa.string()),
+        ("window_start", _INSTANT),
+        ("window_end", _INSTANT),
+        ("window_from", pa.int64()),
+        ("window_to", pa.int64()),
+        ("kind", pa.string()),
+        ("complete", pa.bool_()),
+        ("rows", pa.int64()),
+        ("page", pa.int64()),
+        ("keys", pa.string()),
+        ("values", pa.string()),
+    ]
+)
+
+
+class Outputs:
+    """The outputs under a checkpoint, written once a page and read back whole."""
+
+    def __init__(self, store: Store):
+        self.store = store
+
+    def write_results(self, page: int, results: Mapping[str, pa.Table]) -> None:
+        """One file for each schema that occurs, however many queries have it."""
+        directory = f"results/{page:010d}"
+        self.store.delete(directory)
+        alike: dict[pa.Schema, list[tuple[str, pa.Table]]] = defaultdict(list)
+        for name, table in results.items():
+            alike[table.schema].append((name, table))
+        for i, members in enumerate(alike.values()):
+            tables = [
+                table.append_column(QUERY, pa.repeat(pa.scalar(name), table.num_rows)) for name, table in members
+            ]
+            self.store.write_table(f"{directory}/{i:04d}.arrow", pa.concat_tables(tables))
+
+    def read_results(self, name: str, query: Query, pages: Sequence[int]) -> pa.Table:
+        """All results of a query in some pages, in the order in which they were made."""
+        schema = result_schema(query)
+        found = [schema.empty_table()]
+        for page in pages:
+            directory = f"results/{page:010d}"
+            for file in sorted(self.store.list(directory)):
+                table = self.store.read_table(f"{directory}/{file}")
+                if table.schema.remove_metadata().remove(table.schema.get_field_index(QUERY)) != schema:
+                    continue
+                mine = table.filter(pc.equal(table[QUERY], name)).drop_columns(QUERY)
+                if mine.num_rows:
+                    found.append(mine.cast(schema))
+        return pa.concat_tables(found)
+
+    def drop_results(self, page: int) -> None:
+        self.store.delete(f"results/{page:010d}")
+
+    def set_apart(self, kind: str, stream: str, page: int, rows: DataFrame | pa.Table | None) -> None:
+        """Write a page's late or rejected rows; a large page's are written by the executors."""
+        directory = f"{kind}/{stream}/{page:010d}"
+        self.store.delete(directory)
+        if isinstance(rows, DataFrame):
+            rows.write.mode("overwrite").parquet(self.store.path(directory))
+        elif rows is not None and rows.num_rows:
+            self.store.write_table(f"{directory}/part.arrow", rows)
+
+    def read_apart(self, kind: str, stream: str, committed: int, schema: pa.Schema) -> pa.Table:
+        """All late or rejected rows of a stream up to the last committed page, with the page of each."""
+        schema = schema.append(pa.field("page", pa.int64()))
+        found = [schema.empty_table()]
+        for directory in sorted(self.store.list(f"{kind}/{stream}")):
+            if int(directory) > committed:
+                continue
+            table = self._read_rows(f"{kind}/{stream}/{directory}")
+            if table is None:
+                continue
+            columns = [table[name].cast(schema.field(name).type) for name in schema.names[:-1]]
+            columns.append(pa.repeat(pa.scalar(int(directory), pa.int64()), table.num_rows))
+            found.append(pa.Table.from_arrays(columns, schema=schema))
+        return pa.concat_tables(found)
+
+    def _read_rows(self, directory: str) -> pa.Table | None:
+        tables = []
+        for file in self.store.list(directory):
+            if file.endswith(".arrow"):
+                tables.append(self.store.read_table(f"{directory}/{file}"))
+            elif file.endswith(".parquet"):
+                tables.append(pq.read_table(pa.BufferReader(self.store.read(f"{directory}/{file}"))))
+        return pa.concat_tables(tables) if tables else None
+
+
+def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query]) -> pa.Table:
+    """Results of any queries in the one schema that fits all: keys and values as JSON objects."""
+    rows: list[dict[str, Any]] = []
+    for name, table in results.items():
+        query = queries[name]
+        keys = [item.name for item in query.items if item.sql.startswith("`k") and item.sql.endswith("`")]
+        values = [item.name for item in query.items if item.name not in keys]
+        system = [column for column in table.column_names if column not in (*keys, *values)]
+        start, end, kind, complete, count, page = system
+        is_time = query.clock.kind is ClockKind.TIME
+        bounds = {side: table[side].cast(pa.int64()).to_pylist() for side in (start, end)}
+        for i, row in enumerate(table.to_pylist()):
+            low, high = bounds[start][i], bounds[end][i]
+            rows.append(
+                {
+                    "query": name,
+                    "window_start": low if is_time else None,
+                    "window_end": high if is_time else None,
+                    "window_from": low,
+                    "window_to": high,
+                    "kind": row[kind],
+                    "complete": row[complete],
+                    "rows": row[count],
+                    "page": row[page],
+                    "keys": json.dumps({key: row[key] for key in keys}, default=plain_json),
+                    "values": json.dumps({value: row[value] for value in values}, default=plain_json),
+                }
+            )
+    columns = {field.name: pa.array([row[field.name] for row in rows], _storage(field.type)) for field in FIXED}
+    return pa.table({name: column.cast(FIXED.field(name).type) for name, column in columns.items()}, schema=FIXED)
+
+
+def plain_json(value: Any) -> Any:
+    """Values that JSON has no word for: instants in ISO form, the rest by their text."""
+    if isinstance(value, datetime):
+        return format_instant(pa.scalar(value, pa.timestamp("us")).value)
+    return str(value)
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_timestamp(kind) else kind

@@ -1,0 +1,294 @@
+"""The first half of a page on Spark: project, number, judge the future, run the kernel, set rows apart."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import MapType, VariantType
+
+from transom.algorithms import windows
+from transom.algorithms.intervals import HIGHEST, IntervalSet
+from transom.control.horizon import horizon_limit
+from transom.control.rules import StreamRules
+from transom.elements import Clock, ClockKind
+from transom.final.page import clocks_of
+from transom.partial.kernel import Outcome, PagePlan, late_rows, merge, run
+from transom.plan.compiled import CompiledQuery
+from transom.spark.projection import micros, project
+from transom.spark.scalars import collect_small
+from transom.spark.session import ansi_off
+from transom.spark.sources import CORRUPT, HIDDEN, TIME_TEXT
+from transom.spark.tables import Tables
+from transom.spark.tasks import aggregate_task, late_task
+from transom.sql.query import Join
+from transom.state.state import StreamState
+
+ROW_NUMBER, ROW_ID = "__row_number__", "__row_id__"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A data page: its rows, and what was known when it began."""
+
+    df: DataFrame
+    columns: Mapping[str, pa.DataType]  # of the stream, those that queries can name
+    rules: StreamRules
+    queries: Sequence[CompiledQuery]
+    before: StreamState
+    forced: Mapping[str, IntervalSet]
+    now: int
+    versions: Mapping[str, int]  # of the static tables
+    near: bool = False  # few rows, already on the driver: no job is worth its start
+
+
+@dataclass
+class Processed:
+    """What came of the rows, and the rows that were set apart."""
+
+    outcome: Outcome
+    limit: int | None
+    late: DataFrame | pa.Table | None = None
+    rejected: DataFrame | None = None
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """Queries that can share one pass over the rows: those without a join that repeats rows, or with the same ones."""
+
+    queries: tuple[CompiledQuery, ...]
+    joins: tuple[Join, ...]
+    df: DataFrame
+    plan: PagePlan
+    scalars: Mapping[str, str] = field(default_factory=dict)
+
+
+class PageRun:
+    """One data page on its way through Spark."""
+
+    def __init__(self, page: Page, tables: Tables):
+        self.page, self.tables = page, tables
+        self.clocks = clocks_of(page.queries, page.rules)
+        self.time = self._micros(page.rules.clock)
+        if CORRUPT in page.df.columns:
+            self.time = f"CASE WHEN `{CORRUPT}` IS NULL THEN {self.time} END"
+
+    def process(self) -> Processed:
+        """Aggregate the rows that are accepted, and find those that are late or rejected."""
+        page = self.page
+        repeated = self._repeating()
+        cached = page.df.persist() if any(repeated) else None
+        try:
+            return self._process(repeated, page.df if cached is None else cached)
+        finally:
+            if cached is not None:
+                cached.unpersist()
+
+    def _process(self, repeated: Mapping[tuple[str, ...], list[CompiledQuery]], df: DataFrame) -> Processed:
+        if any(repeated):
+            df = df.withColumn(ROW_ID, F.monotonically_increasing_id())
+        limit, exact = self._first_limit(df)
+        df = self._numbered(df, limit)
+        branches = [self._branch(queries, df, limit, any(repeated)) for queries in repeated.values()]
+        outcomes = [self._run(branch, branch.plan) for branch in branches]
+        if not exact and outcomes[0].ahead:
+            limit, outcomes = self._followed(branches, outcomes, limit)
+        outcome = _accounted(outcomes, [query for branch in branches for query in branch.queries])
+        done = Processed(outcome, limit)
+        if outcome.late:
+            done.late = self._late(branches, outcomes, limit)
+        if outcome.timeless or outcome.ahead:
+            done.rejected = self._rejected(df, limit)
+        return done
+
+    # --- the future ---
+
+    def _first_limit(self, df: DataFrame) -> tuple[int | None, bool]:
+        """The limit of this page's times, and whether it is certain.
+
+        Where the stream was is known after its first page. Then rows within the horizon of that are
+        aggregated at once, and only if some lie beyond it is the whole page's profile consulted.
+        """
+        rules, high = self.page.rules, self.page.before.clock(self.page.rules.clock).high
+        if rules.horizon is None:
+            return None, True
+        if high is not None and not any(clock.kind is ClockKind.ROWS for clock in self.clocks):
+            return self._not_after_now(high + rules.horizon), False
+        cut = None if high is None else high + rules.horizon
+        plan = PagePlan((), {}, {}, "t0", limit=cut, horizon=rules.horizon)
+        profile = self._run(_Branch((), (), df, plan, {"t0": self.time}), plan).profile
+        return self._not_after_now(horizon_limit(profile, high, rules.horizon)), True
+
+    def _not_after_now(self, limit: int | None) -> int | None:
+        rules = self.page.rules
+        if not rules.live or rules.horizon is None or limit is None:
+            return limit
+        return min(limit, self.page.now + rules.horizon)
+
+    def _followed(
+        self, branches: Sequence[_Branch], outcomes: Sequence[Outcome], limit: int | None
+    ) -> tuple[int | None, list[Outcome]]:
+        """Rows beyond the horizon that belong to the stream after all are aggregated in addition."""
+        high = self.page.before.clock(self.page.rules.clock).high
+        found = horizon_limit(outcomes[0].profile, high, self.page.rules.horizon)
+        further = self._not_after_now(found)
+        if further is None or limit is None or further <= limit:
+            return limit, list(outcomes)
+        both = []
+        for branch, outcome in zip(branches, outcomes, strict=True):
+            more = self._run(branch, replace(branch.plan, limit=further, floor=limit))
+            merged = merge([outcome, more], branch.queries)
+            merged.rows, merged.timeless, merged.ahead = outcome.rows, outcome.timeless, more.ahead
+            merged.profile = outcome.profile
+            both.append(merged)
+        return further, both
+
+    # --- the rows' way to the kernel ---
+
+    def _micros(self, clock: Clock) -> str:
+        if clock.kind is ClockKind.ROWS:
+            return f"`{ROW_NUMBER}`"
+        return micros(f"`{clock.attribute}`", self.page.columns[clock.attribute])
+
+    def _accepted(self, limit: int | None) -> str:
+        within = "" if limit is None else f" AND ({self.time}) <= {limit}"
+        return f"(({self.time}) IS NOT NULL{within})"
+
+    def _numbered(self, df: DataFrame, limit: int | None) -> DataFrame:
+        """With accepted rows numbered by time, ties by their other columns: partitioning has no say."""
+        if not any(clock.kind is ClockKind.ROWS for clock in self.clocks):
+            return df
+        order = [f"({self.time})"]
+        for name in self.page.columns:
+            kind = df.schema[name].dataType
+            order.append(f"to_json(struct(`{name}`))" if isinstance(kind, MapType | VariantType) else f"`{name}`")
+        base, accepted = self.page.before.totals.accepted, self._accepted(limit)
+        number = f"row_number() OVER (PARTITION BY {accepted} ORDER BY {', '.join(order)})"
+        with ansi_off(df.sparkSession):
+            return df.withColumn(ROW_NUMBER, F.expr(f"CASE WHEN {accepted} THEN {base - 1} + {number} END"))
+
+    def _repeating(self) -> dict[tuple[str, ...], list[CompiledQuery]]:
+        """The queries by the joins of theirs that repeat rows; first those (perhaps none) that have none."""
+        found: dict[tuple[str, ...], list[CompiledQuery]] = {(): []}
+        for query in self.page.queries:
+            repeating = tuple(
+                join.id
+                for join in query.query.joins
+                if not self.tables.is_unique(join.table, self.page.versions[join.table], join.keys)
+            )
+            found.setdefault(repeating, []).append(query)
+        return found
+
+    def _branch(
+        self, queries: Sequence[CompiledQuery], df: DataFrame, limit: int | None, with_id: bool
+    ) -> _Branch:
+        names: dict[str, str] = {}
+        for query in queries:
+            for scalar in query.query.scalars():
+                names.setdefault(scalar.sql, f"c{len(names)}")
+        clocks = {clock: f"t{i}" for i, clock in enumerate(self.clocks)}
+        scalars = {name: sql for sql, name in names.items()}
+        scalars |= {name: self._micros(clock) for clock, name in clocks.items()}
+        time = clocks[self.page.rules.clock]
+        scalars[time] = self.time
+        if with_id:
+            scalars[ROW_ID] = f"`{ROW_ID}`"
+        plan = PagePlan(
+            tuple(queries),
+            names,
+            clocks,
+            time,
+            {clock: self.page.before.clock(clock).closed for clock in clocks},
+            limit,
+            horizon=self.page.rules.horizon,
+            forced=self.page.forced,
+            row_id=ROW_ID if with_id else None,
+        )
+        joins = {join.id: join for query in queries for join in query.query.joins}
+        return _Branch(tuple(queries), tuple(joins.values()), df, plan, scalars)
+
+    def _projected(self, branch: _Branch, df: DataFrame, keep: Sequence[str] = ()) -> DataFrame:
+        frames = {join.table: self.tables.frame(join.table, self.page.versions[join.table]) for join in branch.joins}
+        return project(df, branch.scalars, branch.joins, frames, keep=keep, now=self.page.now)
+
+    def _run(self, branch: _Branch, plan: PagePlan) -> Outcome:
+        projected = self._projected(branch, branch.df)
+        if self.page.near:
+            return merge([run(collect_small(projected), plan)], plan.queries)
+        packed = projected.mapInArrow(aggregate_task(plan), "outcome binary").toArrow()
+        return merge((pickle.loads(one) for one in packed["outcome"].to_pylist()), plan.queries)
+
+    # --- rows set apart ---
+
+    def _late(
+        self, branches: Sequence[_Branch], outcomes: Sequence[Outcome], limit: int | None
+    ) -> DataFrame | pa.Table:
+        keep = list(self.page.columns)
+        if len(branches) > 1:
+            asked, counted = _row_sets(outcomes)
+            ids = pa.array(np.setdiff1d(asked, counted)).to_pylist()
+            return branches[0].df.filter(F.col(ROW_ID).isin(ids)).select(*(f"`{name}`" for name in keep))
+        branch = replace(branches[0], plan=replace(branches[0].plan, limit=limit))
+        bound = self._latest_closed()
+        candidates = branch.df
+        if bound is not None:
+            with ansi_off(candidates.sparkSession):
+                candidates = candidates.filter(f"({self.time}) < {bound}")
+        projected = self._projected(branch, candidates, keep)
+        if self.page.near:
+            table = collect_small(projected)
+            return table.filter(pa.array(late_rows(table, branch.plan))).select(keep)
+        schema = candidates.select(*(f"`{name}`" for name in keep)).schema
+        return projected.mapInArrow(late_task(branch.plan, keep), schema)
+
+    def _latest_closed(self) -> int | None:
+        """A time above which no row can be late, if all windows follow the stream's own time."""
+        if self.clocks != [self.page.rules.clock]:
+            return None
+        closed = self.page.before.clock(self.page.rules.clock).closed
+        stops = [stop for _, stop in closed.general]
+        stops += [stop for _, ranges in closed.patterned for _, stop in ranges]
+        for query in self.page.queries:
+            for _, wid in self.page.forced.get(query.name, ()):
+                stops.append(int(windows.window_end(query.query.window, np.int64(wid))))
+        return min(max(stops, default=HIGHEST), HIGHEST)
+
+    def _rejected(self, df: DataFrame, limit: int | None) -> DataFrame:
+        hidden = [name for name in HIDDEN if name in df.columns]
+        unparsable = f"WHEN `{CORRUPT}` IS NOT NULL THEN 'not parsable' " if CORRUPT in df.columns else ""
+        unreadable = f"WHEN `{TIME_TEXT}` IS NOT NULL AND ({self.time}) IS NULL THEN 'no time: not a timestamp' "
+        reason = (
+            f"CASE {unparsable}{unreadable if TIME_TEXT in df.columns else ''}"
+            f"WHEN ({self.time}) IS NULL THEN 'no time: null' "
+            "ELSE 'ahead of the stream by more than the horizon' END"
+        )
+        with ansi_off(df.sparkSession):
+            chosen = df.filter(f"NOT {self._accepted(limit)}")
+            columns = [F.col(f"`{name}`") for name in (*self.page.columns, *hidden)]
+            return chosen.select(*columns, F.expr(reason).alias("reason"))
+
+
+def _accounted(outcomes: Sequence[Outcome], queries: Sequence[CompiledQuery]) -> Outcome:
+    """One outcome of all branches, in which a row is counted once however often joins repeated it."""
+    main = outcomes[0]
+    if len(outcomes) == 1:
+        return main
+    total = merge(outcomes, queries)
+    asked, counted = _row_sets(outcomes)
+    total.rows, total.timeless, total.ahead = main.rows, main.timeless, main.ahead
+    total.profile, total.clocks, total.flags = main.profile, main.clocks, None
+    total.counted, total.late = len(counted), len(np.setdiff1d(asked, counted))
+    total.unasked = main.rows - main.timeless - main.ahead - len(asked)
+    return total
+
+
+def _row_sets(outcomes: Sequence[Outcome]) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of the rows that were asked for, and of those that were counted, in any branch."""
+    flags = pa.concat_tables([outcome.flags for outcome in outcomes if outcome.flags is not None])
+    rows, counted = flags["row"].to_numpy(), flags["counted"].to_numpy()
+    return np.unique(rows), np.unique(rows[counted])

@@ -1,0 +1,92 @@
+"""The queries that live: their texts, what they compile to, and how they fare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from transom.elements import Drop, Register
+from transom.errors import SQLError, StateError
+from transom.plan.compiled import CompiledQuery, compile_query
+from transom.sql import bind
+from transom.sql.catalog import Catalog, Scalars
+from transom.sql.query import Query
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A query as registered. A suspended one says why, and takes no part in pages."""
+
+    name: str
+    text: str
+    partial: bool = False
+    since: int = 0  # the page it joined with
+    suspended: str | None = None
+    failing: int = 0  # pages in a row in which a function of its own failed
+    compiled: CompiledQuery | None = None
+
+    def stored(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it."""
+        return {name: getattr(self, name) for name in ("name", "text", "partial", "since", "suspended", "failing")}
+
+
+class Registry:
+    """All entries by name. Entries of a checkpoint are bound when the streams they read are known."""
+
+    def __init__(self, stored: Iterable[Mapping[str, Any]] = (), naive: bool = False):
+        self.entries: dict[str, Entry] = {one["name"]: Entry(**one) for one in stored}
+        self.naive = naive
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.entries
+
+    def __getitem__(self, name: str) -> Entry:
+        try:
+            return self.entries[name]
+        except KeyError:
+            raise StateError(f"there is no query named {name}") from None
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries.values())
+
+    def stored(self) -> list[dict[str, Any]]:
+        return [entry.stored() for entry in self]
+
+    def bind(self, catalog: Catalog, scalars: Scalars) -> None:
+        """Compile the entries that came from a checkpoint."""
+        waiting = {entry.name: entry.text for entry in self if entry.compiled is None}
+        for name, query in bind(waiting, catalog, scalars).items() if waiting else ():
+            if isinstance(query, SQLError):
+                raise StateError(f"the query {name} of the checkpoint can't be read any more: {query}") from query
+            self.entries[name] = replace(self.entries[name], compiled=compile_query(name, query, self.naive))
+
+    def add(self, control: Register, query: Query, page: int) -> CompiledQuery:
+        compiled = compile_query(control.name, query, self.naive)
+        self.entries[control.name] = Entry(control.name, control.text, control.partial, page, compiled=compiled)
+        return compiled
+
+    def query(self, name: str) -> Query:
+        """A query that is bound already."""
+        compiled = self[name].compiled
+        assert compiled is not None
+        return compiled.query
+
+    def remove(self, control: Drop) -> None:
+        self.entries.pop(control.name, None)
+
+    def update(self, name: str, **changes: Any) -> None:
+        self.entries[name] = replace(self.entries[name], **changes)
+
+    def reading(self, stream: str) -> list[CompiledQuery]:
+        """The queries over a stream that take part in pages."""
+        return [
+            entry.compiled
+            for entry in self
+            if entry.compiled is not None and entry.suspended is None and entry.compiled.query.stream == stream
+        ]
+
+    def copy(self) -> Registry:
+        other = Registry(naive=self.naive)
+        other.entries = dict(self.entries)
+        return other

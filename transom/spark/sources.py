@@ -1,0 +1,258 @@
+"""Where pages come from: a program that pushes, files of a path, a batch DataFrame, a Spark stream.
+
+All but the last are driven by the engine itself, which asks for the next page when it has time for
+one. A page is known by a reference that can be written ahead: reading it again gives the same rows.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
+
+from transom.durations import parse_instant
+from transom.elements import Punctuation
+from transom.errors import SettingError
+from transom.spark.files import PathSource
+from transom.spark.session import ansi_off
+from transom.spark.store import Store
+from transom.spark.types import to_arrow, to_frame
+
+CORRUPT = "_corrupt_record"  # what Spark's readers call a row that they could not parse
+TIME_TEXT = "_time_text"  # what stood in a time column of text, before it became a time
+HIDDEN = (CORRUPT, TIME_TEXT)
+
+Reference = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A page to run: where its rows are, and what takes effect at its end."""
+
+    reference: Reference
+    control: Sequence[Punctuation] = ()
+
+
+class Source(ABC):
+    """A stream's source that the engine drives."""
+
+    finite = True  # whether a drain may take its end for the end of the stream
+
+    @abstractmethod
+    def schema(self) -> StructType:
+        """The columns of its rows."""
+
+    @abstractmethod
+    def take(self, page: int) -> Taken | None:
+        """The next page, or None when there is nothing now."""
+
+    @abstractmethod
+    def frame(self, reference: Reference) -> DataFrame:
+        """The rows of a page."""
+
+    def advance(self, reference: Reference) -> None:
+        """Called when a page is about to be committed: `progress` is to include it."""
+
+    def release(self, reference: Reference) -> None:
+        """Called after a page was committed: it will never be asked for again."""
+
+    def progress(self) -> Any:
+        """What must be remembered over a restart, as JSON."""
+        return None
+
+    def resume(self, progress: Any) -> None:
+        """Continue from there."""
+
+
+class BatchSource(Source):
+    """A batch DataFrame: a finite stream of one page."""
+
+    def __init__(self, df: DataFrame):
+        self.df, self._taken = df, False
+
+    def schema(self) -> StructType:
+        return self.df.schema
+
+    def take(self, page: int) -> Taken | None:
+        if self._taken:
+            return None
+        self._taken = True
+        return Taken({"batch": "all"})
+
+    def frame(self, reference: Reference) -> DataFrame:
+        return self.df
+
+    def progress(self) -> Any:
+        return self._taken
+
+    def resume(self, progress: Any) -> None:
+        self._taken = bool(progress)
+
+
+class FileSource(Source):
+    """Files of a path, in (modification time, name) order, some a page; new ones are found as they come."""
+
+    def __init__(self, path: PathSource):
+        self.path = path
+        self._done: set[str] = set()
+
+    def schema(self) -> StructType:
+        return self.path.schema
+
+    def take(self, page: int) -> Taken | None:
+        groups = self.path.pending(self._done)
+        return Taken({"files": list(groups[0])}) if groups else None
+
+    def frame(self, reference: Reference) -> DataFrame:
+        return self.path.read(reference["files"])
+
+    def advance(self, reference: Reference) -> None:
+        self._done.update(reference["files"])
+
+    def progress(self) -> Any:
+        return sorted(self._done)
+
+    def resume(self, progress: Any) -> None:
+        self._done = set(progress)
+
+
+class FeedSource(Source):
+    """Rows that a program pushes; a page is what was pushed up to a control element, or up to now.
+
+    Rows are written under the checkpoint when their page begins; what was pushed and not yet taken is
+    the program's to push again after a crash.
+    """
+
+    def __init__(self, spark: SparkSession, store: Store, name: str, schema: StructType):
+        self.spark, self.store, self.name, self._schema = spark, store, name, schema
+        self._arrow = pa.schema(list(to_arrow(schema).items()))
+        self._queue: deque[pa.Table | Punctuation] = deque()
+        self._lock = threading.Lock()
+
+    def schema(self) -> StructType:
+        return self._schema
+
+    def push(self, rows: pa.Table | Iterable[Any]) -> int:
+        """Queue rows: an Arrow table, mappings, or tuples in the order of the schema."""
+        table = self._table(rows)
+        if table.num_rows:
+            with self._lock:
+                self._queue.append(table)
+        return table.num_rows
+
+    def control(self, element: Punctuation) -> None:
+        """Queue a control element behind the rows pushed before it."""
+        with self._lock:
+            self._queue.append(element)
+
+    def _table(self, rows: pa.Table | Iterable[Any]) -> pa.Table:
+        names = self._arrow.names
+        try:
+            if isinstance(rows, pa.Table | pa.RecordBatch):
+                absent = [name for name in names if name not in rows.schema.names]
+                if absent:
+                    raise SettingError(f"the rows pushed into {self.name} have no column {absent[0]}")
+                return pa.table([rows[name].cast(self._arrow.field(name).type) for name in names], schema=self._arrow)
+            records = [dict(row) if isinstance(row, Mapping) else self._record(row) for row in rows]
+            unknown = {name for row in records for name in row} - set(names)
+            if unknown:
+                raise SettingError(f"the rows pushed into {self.name} have an unknown column {min(unknown)}")
+            columns = [_column([row.get(field.name) for row in records], field.type) for field in self._arrow]
+            return pa.table(columns, schema=self._arrow)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError) as error:
+            if isinstance(error, SettingError):
+                raise
+            raise SettingError(f"the rows pushed into {self.name} do not fit its schema: {error}") from error
+
+    def _record(self, row: Any) -> dict[str, Any]:
+        values = tuple(row)
+        if len(values) != len(self._arrow):
+            raise SettingError(
+                f"a row pushed into {self.name} has {len(values)} values, its schema {len(self._arrow)}"
+            )
+        return dict(zip(self._arrow.names, values, strict=True))
+
+    def take(self, page: int) -> Taken | None:
+        tables, control = [], []
+        with self._lock:
+            while self._queue:
+                if isinstance(self._queue[0], pa.Table):
+                    if control:
+                        break
+                    tables.append(self._queue.popleft())
+                else:
+                    control.append(self._queue.popleft())
+        if not tables and not control:
+            return None
+        path = f"feeds/{self.name}/{page:010d}.arrow"
+        table = pa.concat_tables(tables) if tables else self._arrow.empty_table()
+        self.store.write_table(path, table)
+        return Taken({"feed": path, "rows": table.num_rows}, control)
+
+    def frame(self, reference: Reference) -> DataFrame:
+        return to_frame(self.spark, self.store.read_table(reference["feed"])).to(self._schema)
+
+    def release(self, reference: Reference) -> None:
+        self.store.delete(reference["feed"])
+
+
+class SparkSource(Source):
+    """A streaming DataFrame: Spark decides when its pages come, through `foreachBatch`."""
+
+    finite = False
+
+    def __init__(self, df: DataFrame):
+        self.df = df
+        self.batch = -1  # the last one committed
+
+    def schema(self) -> StructType:
+        return self.df.schema
+
+    def take(self, page: int) -> Taken | None:
+        return None
+
+    def frame(self, reference: Reference) -> DataFrame:
+        raise SettingError("a Spark stream brings its own pages")
+
+    def advance(self, reference: Reference) -> None:
+        self.batch = reference["spark"]
+
+    def progress(self) -> Any:
+        return self.batch
+
+    def resume(self, progress: Any) -> None:
+        self.batch = int(progress)
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Python values as a column; times may also be text or microseconds."""
+    if pa.types.is_timestamp(kind):
+        return pa.array([None if v is None else parse_instant(v) for v in values], pa.int64()).cast(kind)
+    return pa.array(values, kind, from_pandas=False)
+
+
+def with_time(df: DataFrame, time: str) -> DataFrame:
+    """The rows with a time column that is a time: text is parsed, and kept beside what became of it."""
+    if not isinstance(df.schema[time].dataType, StringType):
+        return df
+    with ansi_off(df.sparkSession):
+        return df.withColumns({TIME_TEXT: F.col(f"`{time}`"), time: F.expr(f"CAST(`{time}` AS TIMESTAMP)")})
+
+
+def with_time_schema(columns: Mapping[str, pa.DataType], time: str) -> dict[str, pa.DataType]:
+    """The columns as `with_time` leaves them."""
+    is_text = pa.types.is_string(columns[time])
+    return {**columns, time: pa.timestamp("us", tz="UTC")} if is_text else dict(columns)
+
+
+def visible(columns: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """The columns that queries can name."""
+    return {name: kind for name, kind in columns.items() if name not in HIDDEN}
