@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 from transom.errors import SettingError, near_miss
@@ -25,7 +25,7 @@ _INSTANT = re.compile(
     r"(?:[ T](\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?\s*(Z|UTC|[+-]\d{2}:?\d{2})?)?",
     re.IGNORECASE,
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_duration(value: str | int | timedelta) -> int:
@@ -82,7 +82,7 @@ def parse_instant(value: str | int | date | datetime) -> int:
     if isinstance(value, int):
         return value
     if isinstance(value, datetime):
-        aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
         return (aware - _EPOCH) // timedelta(microseconds=1)
     if isinstance(value, date):
         return (value - _EPOCH.date()).days * 86_400_000_000
@@ -92,7 +92,7 @@ def parse_instant(value: str | int | date | datetime) -> int:
     year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
     fraction = int((found[7] or "0").ljust(6, "0")[:6])
     try:
-        aware = datetime(year, month, day, hour, minute, second, fraction, timezone.utc)
+        aware = datetime(year, month, day, hour, minute, second, fraction, UTC)
     except ValueError as error:
         raise SettingError(f"{value!r} is not a time: {error}") from None
     return (aware - _EPOCH) // timedelta(microseconds=1) - _zone_microseconds(found[8])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Mapping
+import gc
+from contextlib import contextmanager
+from typing import Iterator, Mapping
 
 import pyarrow as pa
 from sqlglot import exp
@@ -15,12 +17,30 @@ from transom.sql.dialect import parse
 from transom.sql.joins import join
 from transom.sql.predicates import both, lower
 from transom.sql.query import Call, Item, Key, Predicate, Query, Scalar
-from transom.sql.select import Selection
-from transom.sql.typing import Steps, Typer, TypeTable
+from transom.sql.select import WINDOW_STRUCT, Selection
+from transom.sql.types import Steps, Typer, TypeTable
 
 
 def bind(texts: Mapping[str, str], catalog: Catalog, scalars: Scalars) -> dict[str, Query | SQLError]:
     """Bind named queries; each gives a query or its own error, and none hinders another."""
+    with _collector_paused():
+        outcome = _bind(texts, catalog, scalars)
+    return {name: outcome[name] for name in texts}
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Thousands of syntax trees live at once; searching them for garbage again and again doubles the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _bind(texts: Mapping[str, str], catalog: Catalog, scalars: Scalars) -> dict[str, Query | SQLError]:
     table = TypeTable(scalars)
     outcome: dict[str, Query | SQLError] = {}
     running = {name: _Binder(text, catalog, table).steps() for name, text in texts.items()}
@@ -37,7 +57,7 @@ def bind(texts: Mapping[str, str], catalog: Catalog, scalars: Scalars) -> dict[s
                 outcome[name] = SQLError("the query is nested too deeply", texts[name])
             del running[name]
         table.ask()
-    return {name: outcome[name] for name in texts}
+    return outcome
 
 
 def bind_one(text: str, catalog: Catalog, scalars: Scalars) -> Query:
@@ -144,6 +164,8 @@ class _Binder:
 
     def _items(self, results: Typer, columns: dict[str, pa.DataType]) -> tuple[Item, ...]:
         known = {f"`{name}`": kind for name, kind in columns.items()}
+        window = self.selection.windowing.type
+        known[WINDOW_STRUCT] = pa.struct([("start", window), ("end", window)])
         made = []
         for name, sql, node in self.selection.result_items():
             kind = known.get(sql) or results.type(sql, node)

@@ -63,7 +63,9 @@ def _expect(parsed: Parsed, node: exp.Expr, least: int, most: int) -> None:
         parsed.fail(f"{node.name.lower()}(*) means nothing; only count takes *", node)
     if not least <= found <= most:
         wanted = f"{least}" if least == most else f"{least} to {most}" if most < 99 else f"at least {least}"
-        parsed.fail(f"{node.name.lower()} takes {wanted} argument{'s' * (wanted != '1')}, found {found}", node)
+        parsed.fail(
+            f"{node.name.lower()} takes {wanted} argument{'s' * (wanted != '1')}, found {found}", node
+        )
 
 
 def _rsd(parsed: Parsed, args: list[exp.Expr]) -> float:
@@ -100,7 +102,9 @@ def is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
-def result_type(function: str, types: Sequence[pa.DataType], parameters: tuple[Any, ...]) -> pa.DataType | str:
+def result_type(
+    function: str, types: Sequence[pa.DataType], parameters: tuple[Any, ...]
+) -> pa.DataType | str:
     """The type of an aggregate by Spark's rules, or what is wrong with its argument."""
     if function in ("count_rows", "count"):
         return pa.int64()

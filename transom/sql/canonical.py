@@ -89,7 +89,9 @@ class Printer:
         if isinstance(right, (exp.Any, exp.All)):
             self.parsed.fail(f"{operator} {type(right).__name__.upper()} is not supported; use OR", node)
         negation = "NOT " if node.args.get("negate") else ""
-        return f"{self.text(left)} {negation}{operator} {self.text(right)}"
+        text = f"{self.text(left)} {negation}{operator} {self.text(right)}"
+        # INTERVAL 1 DAY 2 HOURS comes as a sum of two, which has to stay together.
+        return f"({text})" if isinstance(node, exp.Add) and _all_intervals(left, right) else text
 
     def _list(self, nodes: list[exp.Expr]) -> str:
         return ", ".join(self.root(node) for node in nodes)
@@ -207,9 +209,11 @@ _PRINTERS: dict[type[exp.Expr], Callable[[Printer, exp.Expr], str]] = {
     exp.Null: lambda printer, node: "NULL",
     exp.Boolean: lambda printer, node: "true" if node.this else "false",
     exp.Paren: Printer._paren,
-    exp.Neg: lambda printer, node: f"-{printer.text(node.this)}"
-    if not isinstance(node.this, exp.Neg)
-    else f"- {printer.text(node.this)}",  # two hyphens would open a comment
+    exp.Neg: lambda printer, node: (
+        f"-{printer.text(node.this)}"
+        if not isinstance(node.this, exp.Neg)
+        else f"- {printer.text(node.this)}"
+    ),  # two hyphens would open a comment
     exp.BitwiseNot: lambda printer, node: f"~{printer.text(node.this)}",
     exp.Not: Printer._not,
     exp.Is: Printer._range,
@@ -234,6 +238,14 @@ _PRINTERS: dict[type[exp.Expr], Callable[[Printer, exp.Expr], str]] = {
 @lru_cache(maxsize=1024)
 def _type_text(kind: exp.DataType) -> str:
     return kind.sql("spark")
+
+
+def _all_intervals(*nodes: exp.Expr) -> bool:
+    return all(
+        isinstance(node, exp.Interval)
+        or (isinstance(node, exp.Add) and _all_intervals(node.this, node.expression))
+        for node in nodes
+    )
 
 
 def _kind_of(node: exp.Expr) -> str:

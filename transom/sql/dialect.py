@@ -8,13 +8,13 @@ and would rewrite some, and here only Spark itself is to say what they mean.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.parsers.spark import SparkParser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError, near_miss
 
@@ -34,19 +34,19 @@ def _constant(parse: Any) -> Any:
 class TransomParser(SparkParser):
     """Spark's parser, leaving functions uninterpreted and remembering where constants stood."""
 
-    FUNCTIONS: dict[str, Any] = {}
-    NO_PAREN_FUNCTIONS: dict[TokenType, Any] = {}
-    FUNCTION_PARSERS = {
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: SparkParser.FUNCTION_PARSERS[name]
         for name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING")
     }
-    PRIMARY_PARSERS = SparkParser.PRIMARY_PARSERS | {
+    PRIMARY_PARSERS: ClassVar[dict[TokenType, Any]] = SparkParser.PRIMARY_PARSERS | {
         kind: _constant(SparkParser.PRIMARY_PARSERS[kind])
         for kind in (TokenType.NULL, TokenType.TRUE, TokenType.FALSE)
     }
     STRICT_CAST = True
 
-    def raise_error(self, message: str, token: Token | None = None) -> None:  # type: ignore[override]
+    def raise_error(self, message: str, token: Token | None = None) -> None:
         token = token or self._curr or self._prev
         raise _Located(message, token.start, token.end + 1)
 
@@ -113,6 +113,7 @@ _REFUSED = {
     TokenType.NATURAL: "NATURAL JOIN is not supported; write ON or USING",
 }
 _REFUSED_JOINS = {TokenType.RIGHT, TokenType.FULL, TokenType.SEMI, TokenType.ANTI}
+_CONSTRUCTORS = {TokenType.ARRAY, TokenType.MAP, TokenType.STRUCT}
 _BRACKET_WORDS = ("RANGE", "ROWS", "SLIDE", "WATTR", "ORIGIN")
 _END_OF_FROM = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING}
 
@@ -142,7 +143,7 @@ def parse(text: str) -> Parsed:
 
 
 class _Tokens:
-    """One pass over the tokens: refuse what can't be, cut out the bracket, mend what sqlglot reads its own way."""
+    """One pass over the tokens: refuse what can't be, cut out the bracket, mend what sqlglot misreads."""
 
     def __init__(self, text: str, tokens: list[Token]):
         self.text, self.tokens = text, tokens
@@ -166,7 +167,7 @@ class _Tokens:
             elif kind == TokenType.SELECT:
                 selects += 1
             self._check(at, selects)
-            self._keep(token)
+            self._keep(token, self._kind(at + 1))
             at += 1
         return self.kept, self.bracket
 
@@ -188,14 +189,19 @@ class _Tokens:
             self._fail("SELECT DISTINCT is not supported; GROUP BY gives distinct rows", token)
         if kind == TokenType.SEMICOLON:
             self._fail("one query at a time: nothing may follow the semicolon", token)
-        if kind == TokenType.DASH and token.start and self.text[token.start - 5 : token.end + 3].upper() == "GROUP-BY":
+        if (
+            kind == TokenType.DASH
+            and self.text[max(0, token.start - 5) : token.end + 3].upper() == "GROUP-BY"
+        ):
             self._fail("write GROUP BY, without the hyphen", self.tokens[at - 1], self.tokens[at + 1])
 
-    def _keep(self, token: Token) -> None:
+    def _keep(self, token: Token, following: TokenType | None) -> None:
         last = self.kept[-1] if self.kept else None
-        if token.token_type == TokenType.WINDOW:
-            # A keyword for sqlglot; here it is only ever the name of a function or a column.
-            token = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments)
+        constructor = token.token_type in _CONSTRUCTORS and following == TokenType.L_PAREN
+        if token.token_type == TokenType.WINDOW or constructor:
+            # A keyword for sqlglot (and array(a, b)[1] a type); here it is only ever a name.
+            place = (token.line, token.col, token.start, token.end)
+            token = Token(TokenType.VAR, token.text, *place, token.comments)
         elif (
             last is not None
             and token.token_type == last.token_type == TokenType.STRING

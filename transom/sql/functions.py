@@ -6,6 +6,11 @@ reaches out of SQL (reflect, java_method), generators (explode), and functions t
 
 from __future__ import annotations
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Spelling in SQL -> the name of the aggregate in `query.Call`.
 AGGREGATES = {
     "count": "count",
@@ -27,42 +32,50 @@ AGGREGATES = {
 }
 
 # Aggregates of Spark's that have no counterpart here: named, so that the error can say so.
-OTHER_AGGREGATES = frozenset(
+OTHER_AGGREGATES = _words(
     """any any_value array_agg bit_and bit_or bit_xor bitmap_construct_agg bool_and bool_or collect_list
     collect_set corr count_if count_min_sketch covar_pop covar_samp every first first_value
     histogram_numeric hll_sketch_agg hll_union_agg kurtosis last last_value listagg max_by median min_by
     mode percentile percentile_cont percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2
-    regr_slope regr_sxx regr_sxy regr_syy skewness some string_agg try_avg try_sum""".split()
+    regr_slope regr_sxx regr_sxy regr_syy skewness some string_agg try_avg try_sum"""
 )
 
 SCALAR_FUNCTIONS = {
-    "math": """abs acos acosh asin asinh atan atan2 atanh bin bround cbrt ceil ceiling conv cos cosh cot csc
+    "math": """
+        abs acos acosh asin asinh atan atan2 atanh bin bround cbrt ceil ceiling conv cos cosh cot csc
         degrees e exp expm1 factorial floor greatest hex hypot least ln log log10 log1p log2 mod negative pi
         pmod positive pow power radians rint round sec sign signum sin sinh sqrt tan tanh try_add try_divide
         try_mod try_multiply try_subtract unhex width_bucket""",
-    "string": """ascii base64 bit_length btrim char char_length character_length chr collate concat
-        concat_ws contains decode elt encode endswith find_in_set format_number format_string initcap instr
-        lcase left len length levenshtein locate lower lpad ltrim luhn_check mask octet_length overlay position
-        printf repeat replace reverse right rpad rtrim sentences soundex space split split_part startswith
-        substr substring substring_index to_binary to_char to_number to_varchar translate trim try_to_binary
+    "string": """
+        ascii base64 bit_length btrim char char_length character_length chr collate concat concat_ws
+        contains decode elt encode endswith find_in_set format_number format_string initcap instr lcase left
+        len length levenshtein locate lower lpad ltrim luhn_check mask octet_length overlay position printf
+        repeat replace reverse right rpad rtrim sentences soundex space split split_part startswith substr
+        substring substring_index to_binary to_char to_number to_varchar translate trim try_to_binary
         try_to_number ucase unbase64 upper url_decode url_encode try_url_decode is_valid_utf8
         make_valid_utf8 parse_url""",
-    "regexp": """like ilike regexp regexp_count regexp_extract regexp_extract_all regexp_instr regexp_like
+    "regexp": """
+        like ilike regexp regexp_count regexp_extract regexp_extract_all regexp_instr regexp_like
         regexp_replace regexp_substr rlike""",
-    "time": """add_months convert_timezone current_date current_timestamp date_add date_diff date_format
+    "time": """
+        add_months convert_timezone current_date current_timestamp date_add date_diff date_format
         date_from_unix_date date_part date_sub date_trunc dateadd datediff datepart day dayname dayofmonth
         dayofweek dayofyear extract from_unixtime from_utc_timestamp hour last_day make_date
-        make_dt_interval make_interval make_timestamp make_timestamp_ltz make_timestamp_ntz
-        make_ym_interval minute month monthname months_between next_day now quarter second timestamp_micros
-        timestamp_millis timestamp_seconds timestampadd timestampdiff to_date to_timestamp
-        to_timestamp_ltz to_timestamp_ntz to_unix_timestamp to_utc_timestamp trunc try_to_timestamp
-        try_to_date unix_date unix_micros unix_millis unix_seconds unix_timestamp weekday weekofyear year""",
-    "conditional": "coalesce if ifnull isnan isnotnull isnull nanvl nullif nullifzero nvl nvl2 zeroifnull equal_null",
-    "cast": "bigint binary boolean cast date decimal double float int smallint string timestamp tinyint try_cast",
-    "json": """from_json get_json_object json_array_length json_object_keys schema_of_json to_json from_csv
-        to_csv schema_of_csv""",
+        make_dt_interval make_interval make_timestamp make_timestamp_ltz make_timestamp_ntz make_ym_interval
+        minute month monthname months_between next_day now quarter second timestamp_micros timestamp_millis
+        timestamp_seconds timestampadd timestampdiff to_date to_timestamp to_timestamp_ltz to_timestamp_ntz
+        to_unix_timestamp to_utc_timestamp trunc try_to_timestamp try_to_date unix_date unix_micros
+        unix_millis unix_seconds unix_timestamp weekday weekofyear year""",
+    "conditional": """
+        coalesce equal_null if ifnull isnan isnotnull isnull nanvl nullif nullifzero nvl nvl2 zeroifnull""",
+    "cast": """
+        bigint binary boolean cast date decimal double float int smallint string timestamp tinyint try_cast""",
+    "json": """
+        from_json get_json_object json_array_length json_object_keys schema_of_json to_json from_csv to_csv
+        schema_of_csv""",
     "hash": "crc32 hash md5 sha sha1 sha2 xxhash64",
-    "collection": """array array_append array_compact array_contains array_distinct array_except array_insert
+    "collection": """
+        array array_append array_compact array_contains array_distinct array_except array_insert
         array_intersect array_join array_max array_min array_position array_prepend array_remove
         array_repeat array_size array_union arrays_overlap arrays_zip cardinality element_at flatten get map
         map_concat map_contains_key map_entries map_from_arrays map_from_entries map_keys map_values
@@ -71,7 +84,7 @@ SCALAR_FUNCTIONS = {
     "type": "typeof",
 }
 
-ALLOWED = frozenset(name for names in SCALAR_FUNCTIONS.values() for name in names.split())
+ALLOWED = _words(" ".join(SCALAR_FUNCTIONS.values()))
 
 # With three arguments these take a unit as a bare word first: dateadd(HOUR, 1, ts).
-TAKES_UNIT = frozenset("dateadd date_add datediff date_diff timestampadd timestampdiff".split())
+TAKES_UNIT = _words("dateadd date_add datediff date_diff timestampadd timestampdiff")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import sha1
-from typing import Iterator
+from typing import Iterator, NoReturn
 
 import pyarrow as pa
 from sqlglot import exp
@@ -112,7 +112,9 @@ def _conditions(scope: Scope, table: _Pending) -> list[exp.Expr]:
     return made
 
 
-def _own_key(scope: Scope, table: Source, node: exp.Expr, placed: set[int] | None = None) -> tuple[Column, exp.Expr] | None:
+def _own_key(
+    scope: Scope, table: Source, node: exp.Expr, placed: set[int] | None = None
+) -> tuple[Column, exp.Expr] | None:
     """The table's column and the other side, when a conjunct equates the two."""
     if not isinstance(node, exp.EQ):
         return None
@@ -138,7 +140,7 @@ def _link(scope: Scope, table: _Pending, placed: set[int], where: list[exp.Expr]
     return reads <= placed | own and any(_own_key(scope, table.source, node) for node in table.conjuncts)
 
 
-def _no_link(scope: Scope, table: _Pending) -> None:
+def _no_link(scope: Scope, table: _Pending) -> NoReturn:
     name = table.source.alias
     example = f"for example ... = {name}.{next(iter(table.source.relation.columns), 'column')}"
     scope.parsed.fail(

@@ -182,4 +182,3 @@ class Scope:
                 columns[source.id] = pa.bool_()
                 columns |= {f"{source.id}.{name}": kind for name, kind in source.relation.columns.items()}
         return columns
-

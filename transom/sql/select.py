@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import Iterator
 
@@ -17,10 +18,18 @@ from transom.sql.scope import Scope
 from transom.sql.windows import Windowing, is_window, windowing
 
 _WITHOUT_PARENTHESES = {"current_timestamp", "current_date"}
-_WINDOW = "named_struct('start', `window_start`, 'end', `window_end`)"
+WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
 _WINDOW_PARTS = {"start": "`window_start`", "end": "`window_end`"}
+_REFERENCE = re.compile("`[^`]*`")
 # These bind differently in sqlglot and in Spark, so a part of such a chain is not looked at alone.
-_CHAINS = (exp.DPipe, exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseLeftShift, exp.BitwiseRightShift)
+_CHAINS = (
+    exp.DPipe,
+    exp.BitwiseAnd,
+    exp.BitwiseOr,
+    exp.BitwiseXor,
+    exp.BitwiseLeftShift,
+    exp.BitwiseRightShift,
+)
 
 
 class Selection:
@@ -54,7 +63,8 @@ class Selection:
     def read(self) -> None:
         """Read the clauses, in the order in which they depend on one another."""
         select = self.parsed.select
-        self._aliases = {item.alias.casefold(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+        aliased = (item for item in select.expressions if isinstance(item, exp.Alias))
+        self._aliases: dict[str, exp.Expr] = {item.alias.casefold(): item.this for item in aliased}
         with self.inside("GROUP BY"):
             self._read_group(select.args.get("group"))
         self.windowing = windowing(self.scope, self._window_call)
@@ -120,10 +130,8 @@ class Selection:
         taken = {name.casefold() for name, _, _ in self.items}
         named = []
         for at, node in enumerate(self.keys.values()):
-            name = selected.get(f"`k{at}`")
-            if name is None:
-                name = self._unused(self._auto_name(node), taken)
-                taken.add(name.casefold())
+            name = selected.get(f"`k{at}`") or self._unused(self._auto_name(node), taken)
+            taken.add(name.casefold())
             named.append((name, node))
         return named
 
@@ -189,7 +197,7 @@ class Selection:
                 return f"`a{self._call(node)}`"
             if is_window(node):
                 self._check_window(node)
-                return _WINDOW
+                return WINDOW_STRUCT
         if isinstance(node, exp.Dot) and is_window(node.this):
             self._check_window(node.this)
             return self._window_part(node.expression.name, node)
@@ -199,7 +207,8 @@ class Selection:
         """The key that an expression is, if it is one."""
         if not any(type(node) is type(key) for key in self.keys.values()):
             return None
-        if isinstance(node, _CHAINS) and isinstance(node.parent, exp.Binary) or isinstance(node.parent, _CHAINS):
+        chained = isinstance(node, _CHAINS) and isinstance(node.parent, exp.Binary)
+        if chained or isinstance(node.parent, _CHAINS):
             return None
         if any(self._is_aggregate(part) for part in node.find_all(exp.Anonymous)):
             return None
@@ -219,7 +228,7 @@ class Selection:
         alias = self._aliases.get(node.name.casefold()) if self._in_having and len(node.parts) == 1 else None
         if alias is not None:
             text = self.results.root(alias)
-            return text if text.startswith("`") and text.count("`") == 2 and text.endswith("`") else f"({text})"
+            return text if _REFERENCE.fullmatch(text) else f"({text})"
         if column is not None:
             name = ".".join(part.name for part in node.parts)
             self.parsed.fail(f"{name} is neither in GROUP BY nor inside an aggregate", node)
@@ -235,7 +244,7 @@ class Selection:
         if shadowed and self._window_call is None:
             return None
         if parts[0] == "window" and len(parts) <= 2:
-            return _WINDOW if len(parts) == 1 else self._window_part(parts[1], node)
+            return WINDOW_STRUCT if len(parts) == 1 else self._window_part(parts[1], node)
         return quote(parts[0]) if parts in (["window_start"], ["window_end"]) else None
 
     def _window_part(self, name: str, node: exp.Expr) -> str:
@@ -273,5 +282,3 @@ class Selection:
         if isinstance(node, exp.Anonymous) and self._is_aggregate(node):
             return f"{node.name.lower()}({', '.join(self.names.root(arg) for arg in node.expressions)})"
         return None
-
-

@@ -15,7 +15,8 @@ from transom.sql.dialect import Bracket, Parsed, Piece, span
 from transom.sql.scope import Scope
 
 _FORMS = (
-    "write FROM {stream} [RANGE 4 minutes SLIDE 1 minute], or GROUP BY window({time}, '4 minutes', '1 minute')"
+    "write FROM {stream} [RANGE 4 minutes SLIDE 1 minute], "
+    "or GROUP BY window({time}, '4 minutes', '1 minute')"
 )
 _INTEGER = re.compile(r"[+-]?\d+")
 
@@ -112,7 +113,8 @@ class _Bracket:
             raise self._error(f"unknown column {name}{near_miss(name, relation.columns)}", piece)
         clock = clock_of(self.scope, found[0])
         if clock is None:
-            raise self._error(f"{found[0]} is no clock: it is {relation.columns[found[0]]}, not a time or an integer", piece)
+            kind = relation.columns[found[0]]
+            raise self._error(f"{found[0]} is no clock: it is {kind}, not a time or an integer", piece)
         return Clock(relation.name, found[0], clock[0]), clock[1]
 
     def _length(self, piece: Piece, kind: ClockKind, word: str) -> int:
