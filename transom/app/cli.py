@@ -62,8 +62,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except BrokenPipeError:
-            # Whoever read our output has seen enough. Python would complain once more at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _silence_stdout()
             raise typer.Exit(OK) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
@@ -74,6 +73,11 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(USAGE if isinstance(error, (SQLError, SettingError)) else FAILED) from None
 
     return wrapper
+
+
+def _silence_stdout() -> None:
+    """Whoever read our output has seen enough; Python would otherwise complain once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 Master = Annotated[

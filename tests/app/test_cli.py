@@ -1,0 +1,163 @@
+"""The command line: what goes to stdout, what to stderr, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import transom
+from transom.app import commands
+from transom.app.cli import FAILED, INTERRUPTED, OK, USAGE, app
+from transom.errors import PageError
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+BIDS = ["--from", f"bids={EXAMPLES / 'bids.json'}", "--time", "ts"]
+COUNT = "SELECT site, count(*) AS n FROM bids [RANGE 2 minutes SLIDE 2 minutes] GROUP BY site"
+
+
+def test_version() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.stdout) == (OK, f"transom {transom.__version__}\n")
+
+
+@pytest.mark.parametrize("command", ["query", "run", "explain", "demo"])
+def test_every_command_has_help(command: str) -> None:
+    done = CliRunner().invoke(app, [command, "--help"])
+    assert done.exit_code == OK
+    assert "Usage:" in done.stdout
+
+
+MISUSED = [
+    ("no command that is known", ["nope"], "No such command"),
+    ("no stream", ["query", "SELECT 1"], "name a stream to read"),
+    ("no time", ["query", "SELECT 1", "--from", "bids=b.json"], "--time is missing"),
+    ("a bad duration", ["query", "SELECT 1", *BIDS, "--slack", "3 minuets"], "did you mean minute"),
+    ("a format that isn't one", ["query", "SELECT 1", *BIDS, "--format", "xml"], "xml"),
+    ("a pipeline that isn't there", ["run", "absent.yaml"], "absent.yaml: No such file"),
+    ("a plan of a pipeline that isn't there", ["explain", "absent.yaml"], "absent.yaml: No such file"),
+    ("more queries than the demo has", ["demo", "--queries", "100000"], "different queries"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), [c[1:] for c in MISUSED], ids=[c[0] for c in MISUSED])
+def test_misuse_is_told_on_stderr_without_a_traceback(arguments: list[str], says: str) -> None:
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == USAGE
+    assert says in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+FAILURES = [
+    ("a page that failed", PageError("page 3 failed"), FAILED, "error: page 3 failed"),
+    ("a disk that is full", OSError("no space left"), FAILED, "error: no space left"),
+    ("an interrupt", KeyboardInterrupt(), INTERRUPTED, ""),
+    ("a reader that went away", BrokenPipeError(), OK, ""),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "says"), [c[1:] for c in FAILURES], ids=[c[0] for c in FAILURES])
+def test_failures_have_exit_codes(
+    error: BaseException, code: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise error
+
+    monkeypatch.setattr(commands, "query", fail)
+    monkeypatch.setattr("transom.app.cli._silence_stdout", lambda: None)
+    done = CliRunner().invoke(app, ["query", "SELECT 1", *BIDS])
+    assert done.exit_code == code
+    assert says in done.stderr
+
+
+def test_debug_shows_the_error_itself() -> None:
+    done = CliRunner().invoke(app, ["--debug", "query", "SELECT 1"])
+    assert isinstance(done.exception, transom.SettingError)
+
+
+@pytest.mark.usefixtures("spark")
+class TestOnSpark:
+    """Whole commands, in the suite's session."""
+
+    def test_json_lines_on_stdout_and_the_summary_on_stderr(self) -> None:
+        done = CliRunner().invoke(app, ["query", COUNT, *BIDS])
+        assert done.exit_code == OK, done.stderr
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [(row["window_end"], row["site"], row["n"]) for row in rows] == [
+            ("2013-01-01T12:02:00Z", 1, 3),
+            ("2013-01-01T12:02:00Z", 2, 3),
+            ("2013-01-01T12:04:00Z", 1, 2),
+            ("2013-01-01T12:04:00Z", 2, 1),
+            ("2013-01-01T12:04:00Z", 3, 1),
+        ]
+        assert re.search(r"bids: 10 rows in .* 0 late, 0 rejected", done.stderr)
+
+    def test_several_queries_to_a_file(self, tmp_path: Path) -> None:
+        out = tmp_path / "out.csv"
+        total = "SELECT count(*) AS n FROM bids [RANGE 1 hour SLIDE 1 hour]"
+        done = CliRunner().invoke(app, ["query", COUNT, total, *BIDS, "--format", "csv", "--out", str(out)])
+        assert (done.exit_code, done.stdout) == (OK, "")
+        first, second = out.read_text().split("\n\n")
+        assert first.splitlines()[0] == "query,window_start,window_end,site,n"
+        assert second.splitlines()[1] == "q2,2013-01-01T12:00:00Z,2013-01-01T13:00:00Z,10"
+
+    def test_an_sql_error_points_at_the_place(self) -> None:
+        done = CliRunner().invoke(
+            app, ["query", "SELECT sum(prise) FROM bids [RANGE 1 minute SLIDE 1 minute]", *BIDS]
+        )
+        assert done.exit_code == USAGE
+        assert done.stdout == ""
+        assert "did you mean price" in done.stderr
+        assert "           ^^^^^" in done.stderr
+
+    def test_late_and_rejected_rows_go_to_a_file(self, tmp_path: Path) -> None:
+        source = tmp_path / "bids"
+        source.mkdir()
+        (source / "1.json").write_text('{"site": 1, "ts": "2013-01-01T12:10:00Z"}\n')
+        (source / "2.json").write_text('{"site": 2, "ts": "2013-01-01T12:00:00Z"}\n{"site": 3}\n')
+        late = tmp_path / "late.json"
+        done = CliRunner().invoke(
+            app, ["query", COUNT, "--from", f"bids={source}", "--time", "ts", "--late", str(late)]
+        )
+        assert done.exit_code == OK, done.stderr
+        rows = [json.loads(line) for line in late.read_text().splitlines()]
+        assert [row["site"] for row in rows] == [2, 3]
+        assert all(row["reason"] for row in rows)
+
+    def test_explain_shows_the_plan_and_runs_nothing(self) -> None:
+        done = CliRunner().invoke(app, ["query", COUNT, *BIDS, "--explain"])
+        assert done.exit_code == OK, done.stderr
+        assert "q1" in done.stdout
+
+    def test_a_pipeline_drained_writes_its_sinks(self, tmp_path: Path) -> None:
+        (tmp_path / "bids.json").write_text((EXAMPLES / "bids.json").read_text())
+        file = tmp_path / "pipeline.yaml"
+        file.write_text(
+            f"""
+streams: {{bids: {{path: bids.json, time: ts}}}}
+tables: {{sites: {{path: {EXAMPLES / "sites.csv"}}}}}
+queries:
+  by_city:
+    sql: SELECT city, count(*) AS n FROM bids [RANGE 1 hour SLIDE 1 hour], sites
+         WHERE bids.site = sites.site GROUP BY city
+    sinks: [{{format: json, path: out}}]
+"""
+        )
+        done = CliRunner().invoke(app, ["run", str(file), "--drain", "--no-progress"])
+        assert done.exit_code == OK, done.stderr
+        written = [json.loads(line) for part in (tmp_path / "out").rglob("*.json") for line in part.open()]
+        assert sorted((row["city"], row["n"]) for row in written) == [("Boston", 4), ("Portland", 5)]
+
+    def test_a_pipeline_with_a_wrong_query_names_it(self, tmp_path: Path) -> None:
+        file = tmp_path / "pipeline.yaml"
+        file.write_text(
+            f"streams: {{bids: {{path: {EXAMPLES / 'bids.json'}, time: ts}}}}\n"
+            "queries: {typo: 'SELECT sum(prise) FROM bids [RANGE 1 minute SLIDE 1 minute]'}\n"
+        )
+        done = CliRunner().invoke(app, ["explain", str(file)])
+        assert done.exit_code == USAGE
+        assert "query typo: " in done.stderr
