@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from transom.errors import SQLError
 from transom.spark.scalars import SparkScalars, collect_small
@@ -84,7 +85,12 @@ def test_repeated_expressions_are_analysed_once(
 ) -> None:
     asked: list[str] = []
     analyse = scalars._analyse
-    monkeypatch.setattr(scalars, "_analyse", lambda frame, new: asked.extend(new) or analyse(frame, new))
+
+    def noted(frame: DataFrame, new: Sequence[str]) -> list[pa.DataType | SQLError]:
+        asked.extend(new)
+        return analyse(frame, new)
+
+    monkeypatch.setattr(scalars, "_analyse", noted)
     scalars.types(COLUMNS, ["`site` - 1", "`site` - 1", "`site` - 2"])
     scalars.types(COLUMNS, ["`site` - 2", "nosuch(1)"])
     scalars.types(COLUMNS, ["nosuch(1)"])

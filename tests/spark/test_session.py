@@ -141,7 +141,8 @@ def test_expressions_keep_the_mode_they_were_analysed_with(spark: SparkSession) 
 
 
 def test_threads_take_turns_with_the_ansi_setting(spark: SparkSession) -> None:
-    inside, seen = threading.Event(), []
+    inside = threading.Event()
+    seen: list[bool | str | None] = []
 
     def second() -> None:
         inside.wait()

@@ -28,10 +28,13 @@ _INSTALL = """Spark runs on Java, version 17 or later. To install it:
   macOS            brew install openjdk@17
   Windows          winget install Microsoft.OpenJDK.17
 or set JAVA_HOME to the directory of one that is installed."""
-# Spark's own default profile greets on stderr before the log level can be set.
+# Spark's own default profile greets on stderr before the log level can be set, and so does the gateway
+# unless its logger is named.
 _LOGGING = """status = error
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
@@ -67,7 +70,6 @@ def _defaults(master: str) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_logging_file().as_uri()}",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -97,9 +97,8 @@ def plain_table(table: pa.Table) -> pa.Table:
 def to_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """A DataFrame of an Arrow table; small ones are local relations that need no job to read."""
     table = plain_table(table)
-    return spark.createDataFrame(
-        table, schema=spark_schema(dict(zip(table.column_names, table.schema.types)))
-    )
+    schema = spark_schema({field.name: field.type for field in table.schema})
+    return spark.createDataFrame(table, schema=schema)
 
 
 def to_table(frame: DataFrame) -> pa.Table:
