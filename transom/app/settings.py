@@ -23,7 +23,7 @@ class Setting:
 
 
 STREAM = (
-    Setting("path", "path", "a file, or a directory of files that may keep growing", required=True),
+    Setting("path", "path", "a file, a directory of files, or a pattern with `*`", required=True),
     Setting(
         "format", "text", "json, csv, parquet, or any other file format that Spark reads", "from the path"
     ),
