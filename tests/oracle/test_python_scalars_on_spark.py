@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from scalar_cases import CASES, COLUMNS
@@ -13,19 +15,7 @@ from transom.oracle.values import rows_of, table_of
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def lenient(spark):  # type: ignore[no-untyped-def]
-    """The session with ANSI mode off and its clocks on UTC."""
-    wanted = {"spark.sql.ansi.enabled": "false", "spark.sql.session.timeZone": "UTC"}
-    before = {name: spark.conf.get(name) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
-
-
-def test_spark_gives_every_expression_the_same_type_and_value_on_every_row(lenient) -> None:  # type: ignore[no-untyped-def]
+def test_spark_gives_every_expression_the_same_type_and_value_on_every_row(lenient: Any) -> None:
     rows = [dict(number=i, **case[2]) for i, case in enumerate(CASES)]
     table = table_of(rows, {"number": pa.int32(), **COLUMNS})
     expressions = {"number": "number"} | {f"c{i}": case[1] for i, case in enumerate(CASES)}

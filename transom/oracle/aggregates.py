@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from functools import cmp_to_key
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 import pyarrow as pa
 
 from transom.errors import SQLError
 from transom.oracle.types import is_decimal, is_int
-from transom.oracle.values import EXACT, fit, order, order_nulls, sameness, wrap
+from transom.oracle.values import EXACT, TESTS, fit, order, order_nulls, sameness, wrap
 from transom.sql.query import And, Call, Comparison, IsNull, Member, Not, Or, Predicate, Truth
 
 Values = Mapping[str, Any]  # the value of each scalar of a query for one row, by its text
-TESTS: dict[str, Callable[[int], bool]] = {
-    "=": lambda o: o == 0, "!=": lambda o: o != 0, "<": lambda o: o < 0,
-    "<=": lambda o: o <= 0, ">": lambda o: o > 0, ">=": lambda o: o >= 0,
-}  # fmt: skip
 
 
 def holds(predicate: Predicate | None, values: Values) -> bool | None:

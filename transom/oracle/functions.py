@@ -14,7 +14,7 @@ from transom.errors import SQLError
 from transom.oracle import types
 from transom.oracle.casts import cast
 from transom.oracle.types import BOOL, DOUBLE, INT, LONG, NULL, STRING, is_decimal, is_float, is_int
-from transom.oracle.values import EXACT, fit, order, order_nulls, single, wrap
+from transom.oracle.values import EXACT, TESTS, fit, order, order_nulls, single, wrap
 
 Row = Mapping[str, Any]
 
@@ -227,11 +227,6 @@ def power(base: float, exponent: float) -> float:
 
 
 # --- comparisons and truth -------------------------------------------------------------------
-
-TESTS: dict[str, Callable[[int], bool]] = {
-    "=": lambda o: o == 0, "!=": lambda o: o != 0, "<": lambda o: o < 0,
-    "<=": lambda o: o <= 0, ">": lambda o: o > 0, ">=": lambda o: o >= 0,
-}  # fmt: skip
 
 
 def comparison(operator: str, left: Typed, right: Typed) -> Typed:

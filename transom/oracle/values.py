@@ -10,7 +10,7 @@ import math
 import struct
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any, Hashable, Mapping
+from typing import Any, Callable, Hashable, Mapping
 
 import pyarrow as pa
 
@@ -18,6 +18,11 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 EXACT = Context(prec=120, rounding=ROUND_HALF_UP)  # more digits than any Spark decimal needs on the way
 PER_UNIT = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
+
+TESTS: dict[str, Callable[[int], bool]] = {  # what an operator asks of the order of its two sides
+    "=": lambda o: o == 0, "!=": lambda o: o != 0, "<": lambda o: o < 0,
+    "<=": lambda o: o <= 0, ">": lambda o: o > 0, ">=": lambda o: o >= 0,
+}  # fmt: skip
 
 
 def plain(scalar: pa.Scalar) -> Any:
