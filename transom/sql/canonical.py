@@ -91,7 +91,8 @@ class Printer:
         negation = "NOT " if node.args.get("negate") else ""
         text = f"{self.text(left)} {negation}{operator} {self.text(right)}"
         # INTERVAL 1 DAY 2 HOURS comes as a sum of two, which has to stay together.
-        return f"({text})" if isinstance(node, exp.Add) and _all_intervals(left, right) else text
+        together = isinstance(node, exp.Add) and _all_intervals(left, right)
+        return f"({text})" if together and not isinstance(node.parent, exp.Paren) else text
 
     def _list(self, nodes: list[exp.Expr]) -> str:
         return ", ".join(self.root(node) for node in nodes)
@@ -99,12 +100,9 @@ class Printer:
     def _literal(self, node: exp.Expr) -> str:
         if not node.is_string:
             return node.name.lower()
-        if "\\" not in node.name and "'" not in node.name:
-            return f"'{node.name}'"
-        return self._verbatim(node)
+        return self._verbatim(node) if "'" in node.name else f"'{node.name}'"
 
     def _verbatim(self, node: exp.Expr) -> str:
-        # How backslashes are read is Spark's business.
         return self.parsed.text[node.meta["start"] : node.meta["end"] + 1]
 
     def _paren(self, node: exp.Expr) -> str:
@@ -162,7 +160,7 @@ class Printer:
         if name in OTHER_AGGREGATES:
             self.parsed.fail(f"the aggregate {written} is not supported{near_miss(name, AGGREGATES)}", node)
         if name not in ALLOWED:
-            known = [*ALLOWED, *AGGREGATES, *self.functions]
+            known = [*ALLOWED, *AGGREGATES, *self.functions.values()]
             raise_at = exp.Anonymous(this=written).update_positions(node)
             self.parsed.fail(f"unknown function {written}{near_miss(name, known)}", raise_at)
         if name in TAKES_UNIT and len(node.expressions) == 3 and isinstance(node.expressions[0], exp.Column):

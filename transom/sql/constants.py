@@ -40,8 +40,8 @@ def literal(node: exp.Expr) -> Literal | None:
     if isinstance(node, exp.Literal):
         if not node.is_string:
             return Literal(_number(node.name))
-        return None if "\\" in node.name else Literal(node.name)
-    if type(node) is exp.Cast and isinstance(node.this, exp.Literal) and "\\" not in node.this.name:
+        return Literal(node.name)
+    if type(node) is exp.Cast and isinstance(node.this, exp.Literal):
         return _cast(node.this, node.args["to"].this)
     return None
 

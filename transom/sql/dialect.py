@@ -44,6 +44,7 @@ class TransomParser(SparkParser):
         kind: _constant(SparkParser.PRIMARY_PARSERS[kind])
         for kind in (TokenType.NULL, TokenType.TRUE, TokenType.FALSE)
     }
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}  # array(a, b)[1] is no constructor of [1]
     STRICT_CAST = True
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
@@ -133,13 +134,20 @@ def parse(text: str) -> Parsed:
         parser = TransomParser(dialect=_DIALECT, error_level=ErrorLevel.IMMEDIATE)
         tree = parser.parse(rest, text)[0]
     except _Located as error:
-        message = error.message.replace("Invalid expression / Unexpected token", "this was not expected here")
-        raise SQLError(message[:1].lower() + message[1:], text, error.start, error.end) from None
+        raise SQLError(_plain(error.message), text, error.start, error.end) from None
     except ParseError as error:
         raise SQLError(str(error).split("\n")[0], text) from None
     if not isinstance(tree, exp.Select):
         raise SQLError("expected SELECT", text, tokens[0].start, tokens[0].end + 1)
     return Parsed(text, tree, bracket)
+
+
+def _plain(message: str) -> str:
+    """sqlglot's message without its own names for things."""
+    if message.startswith("Required keyword"):
+        return "an expression is missing before this"
+    plain = message.replace("Invalid expression / Unexpected token", "this was not expected here")
+    return plain[:1].lower() + plain[1:]
 
 
 class _Tokens:
@@ -199,12 +207,13 @@ class _Tokens:
         last = self.kept[-1] if self.kept else None
         constructor = token.token_type in _CONSTRUCTORS and following == TokenType.L_PAREN
         if token.token_type == TokenType.WINDOW or constructor:
-            # A keyword for sqlglot (and array(a, b)[1] a type); here it is only ever a name.
+            # A keyword for sqlglot, or the name of a type; here it is only ever a name.
             place = (token.line, token.col, token.start, token.end)
             token = Token(TokenType.VAR, token.text, *place, token.comments)
         elif (
             last is not None
-            and token.token_type == last.token_type == TokenType.STRING
+            and token.token_type == TokenType.STRING
+            and last.token_type in (TokenType.STRING, TokenType.RAW_STRING)
             and token.start == last.end + 1
             and self.text[token.start] == self.text[last.end]
         ):
@@ -212,6 +221,10 @@ class _Tokens:
             self.kept.pop()
             whole = f"{last.text}{self.text[last.end]}{token.text}"
             token = Token(TokenType.STRING, whole, token.line, token.col, last.start, token.end)
+        if token.token_type == TokenType.STRING and "\\" in self.text[token.start : token.end + 1]:
+            # What a backslash means is Spark's to say: the string is passed on as it was written.
+            place = (token.line, token.col, token.start, token.end)
+            token = Token(TokenType.RAW_STRING, token.text, *place, token.comments)
         self.kept.append(token)
 
     def _opens_window(self, at: int, in_from: bool, after_on: bool) -> bool:
@@ -252,7 +265,8 @@ class _Tokens:
         value = self.tokens[first:last]
         if value and value[-1].token_type == TokenType.COMMA:
             value = value[:-1]
-        if first >= close or not value:
+        swallowed = word != "WATTR" and value and value[0].text.upper() in _BRACKET_WORDS
+        if first >= close or not value or swallowed:
             self._fail(f"{word} needs a value", name)
         pieces[word.lower()] = self._piece(value)
         return last

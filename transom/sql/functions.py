@@ -69,7 +69,8 @@ SCALAR_FUNCTIONS = {
     "conditional": """
         coalesce equal_null if ifnull isnan isnotnull isnull nanvl nullif nullifzero nvl nvl2 zeroifnull""",
     "cast": """
-        bigint binary boolean cast date decimal double float int smallint string timestamp tinyint try_cast""",
+        bigint binary boolean cast date decimal double float int smallint string timestamp tinyint
+        try_cast""",
     "json": """
         from_json get_json_object json_array_length json_object_keys schema_of_json to_json from_csv to_csv
         schema_of_csv""",
