@@ -149,6 +149,11 @@ def test_expressions_are_evaluated_row_by_row_with_exact_types(scalars: SparkSca
     assert str(found["single"].to_pylist()) == "[1.5, nan, None]"
 
 
+def test_names_may_differ_in_case_only(scalars: SparkScalars) -> None:
+    found = scalars.project(ROWS.slice(0, 1), {"n": "`site`", "N": "`site` + 1", "ts": "`ts`"})
+    assert found.column_names == ["n", "N", "ts"] and found.to_pylist()[0]["N"] == 2
+
+
 def test_nothing_but_constants_over_rows_gives_a_row_each(scalars: SparkScalars) -> None:
     assert scalars.project(ROWS, {"one": "1"}).to_pydict() == {"one": [1, 1, 1]}
 
