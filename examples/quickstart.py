@@ -5,7 +5,7 @@ import transom
 with transom.Engine() as engine:
     bids = engine.feed("bids", "site int, price double, ts timestamp", time="ts", slack="1 minute")
     mean = engine.register(
-        "SELECT site, count(*) AS n, avg(price) AS mean FROM bids [RANGE 2 minutes SLIDE 1 minute] GROUP BY site"
+        "SELECT site, avg(price) AS mean FROM bids [RANGE 2 minutes SLIDE 1 minute] GROUP BY site"
     )
 
     bids.push([(1, 10.0, "2013-01-01 12:00:05"), (1, 14.0, "2013-01-01 12:03:10")])
@@ -15,6 +15,6 @@ with transom.Engine() as engine:
     engine.drain()  # no more bids: every window closes
 
     for row in mean.results().to_pylist():
-        print(f"{row['window_start']:%H:%M} to {row['window_end']:%H:%M}  site {row['site']}  n={row['n']}  mean={row['mean']}")
+        print(f"{row['window_start']:%H:%M} to {row['window_end']:%H:%M}  site {row['site']}  {row['mean']}")
     for row in engine.late("bids").to_pylist():
         print(f"late: site {row['site']} at {row['ts']:%H:%M}: {row['reason']}")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from transom.spark.progress import StreamProgress
 
 SLACK = "1 hour"  # most flights leave within it; those that don't may be late in both senses
-PAGE = timedelta(hours=8)
+PAGE = timedelta(hours=12)
 SHOWN = 14  # queries in the live table
 LINE_EVERY = 10  # pages, without a terminal
 

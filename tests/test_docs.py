@@ -1,0 +1,108 @@
+"""The docs say what is so: their examples are run, and their tables are compared with the code."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import re
+import shlex
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from transom.app.cli import app
+from transom.app.settings import KINDS_EXPLAINED, SECTIONS, markdown
+
+ROOT = Path(__file__).parents[1]
+DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+FENCE = re.compile(r"^```(python|sh)\n((?:(?!```).*\n)*)```\n```text\n((?:(?!```).*\n)*)```$", re.MULTILINE)
+
+
+def examples(path: Path) -> list[tuple[str, str, str]]:
+    """The examples of a page that show their output: language, code, output."""
+    return [(m[1], m[2], m[3]) for m in FENCE.finditer(path.read_text(encoding="utf-8"))]
+
+
+def run_python(code: str, names: dict[str, Any]) -> str:
+    out = io.StringIO()
+    with redirect_stdout(out):
+        exec(compile(code, "an example", "exec"), names)
+    return out.getvalue()
+
+
+def run_shell(line: str) -> str:
+    words = shlex.split(line.replace("\\\n", " "))
+    assert words[0] == "transom"
+    done = CliRunner().invoke(app, words[1:])
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+def test_examples_print_what_the_page_shows(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    names: dict[str, Any] = {"directory": tmp_path}
+    for language, code, expected in examples(ROOT / name):
+        printed = run_python(code, names) if language == "python" else run_shell(code)
+        assert printed == expected, code
+
+
+def test_the_readme_shows_the_quickstart() -> None:
+    (code,) = [code for language, code, _ in examples(ROOT / "README.md") if language == "python"]
+    source = (ROOT / "examples" / "quickstart.py").read_text()
+    assert code == source[source.index("import transom") :]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_in_the_reference(command: str) -> None:
+    text = (ROOT / "docs/reference/cli.md").read_text()
+    section = re.search(rf"^## transom {command}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    shown = set(re.findall(r"--[a-z-]+", section[1]))
+    have = {
+        name
+        for parameter in COMMANDS[command].params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+        if name.startswith("--") and name != "--help"
+    }
+    assert have - shown == set(), "not in the reference"
+    rows = set(re.findall(r"--[a-z-]+", "\n".join(re.findall(r"^\| (.*?) \|", section[1], re.MULTILINE))))
+    assert rows - have == set(), "in the reference, but not in the command"
+
+
+def test_the_settings_are_in_the_reference() -> None:
+    text = (ROOT / "docs/reference/settings.md").read_text()
+    for name, section in SECTIONS.items():
+        part = text[text.index(f"## {name}\n") :]
+        assert markdown(section) in part, name
+    for kind, takes in KINDS_EXPLAINED.items():
+        assert f"| {kind} | {takes} |" in text
+
+
+def test_the_python_interface_is_in_the_reference() -> None:
+    from transom.spark.engine import Engine
+    from transom.spark.handles import Feed, QueryHandle
+
+    text = (ROOT / "docs/reference/python.md").read_text()
+    for owner, shown in ((Engine, "engine"), (QueryHandle, "query"), (Feed, "feed")):
+        public = [name for name in vars(owner) if not name.startswith("_")]
+        missing = [name for name in public if f"`{shown}.{name}" not in text]
+        assert missing == [], owner.__name__
+    for name in inspect.signature(Engine.__init__).parameters:
+        assert name == "self" or f"`{name}`" in text, name
+    for name in inspect.signature(Engine.stream).parameters:
+        assert name == "self" or f"`{name}`" in text, name
+
+
+@pytest.mark.parametrize("page", DOCS, ids=[str(page.relative_to(ROOT)) for page in DOCS])
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
