@@ -1,5 +1,7 @@
 """The window of a query in all the ways to write it."""
 
+# ruff: noqa: E501 -- a case of a table is a line
+
 from __future__ import annotations
 
 import pyarrow as pa
@@ -31,7 +33,10 @@ FIVE_ONE = WindowSpec.ending(5 * MINUTE, MINUTE)
         ("Trades [RANGE 5 /* five */ minutes -- and\n SLIDE 1 minute]", FIVE_ONE),
         ("Trades T [WATTR T.ts RANGE 5 minutes SLIDE 1 minute]", FIVE_ONE),
         ("Trades [WATTR `TS`, RANGE 5 minutes, SLIDE 1 minute]", FIVE_ONE),
-        ("Trades [RANGE 12 min SLIDE 5 min ORIGIN '1970-01-01 00:01']", WindowSpec(12 * MINUTE, 5 * MINUTE, MINUTE)),
+        (
+            "Trades [RANGE 12 min SLIDE 5 min ORIGIN '1970-01-01 00:01']",
+            WindowSpec(12 * MINUTE, 5 * MINUTE, MINUTE),
+        ),
         (
             "Trades [RANGE 12 min SLIDE 5 min ORIGIN TIMESTAMP '1970-01-01 00:01']",
             WindowSpec(12 * MINUTE, 5 * MINUTE, MINUTE),
@@ -50,9 +55,18 @@ def test_the_bracket_aligns_ends(source: str, spec: WindowSpec) -> None:
     [
         ("window(ts, '5 minutes')", WindowSpec.starting(5 * MINUTE, 5 * MINUTE)),
         ("WINDOW(ts, '12 minutes', '5 minutes')", WindowSpec.starting(12 * MINUTE, 5 * MINUTE)),
-        ("window(T.ts, '12 minutes', '5 minutes', '1 minute')", WindowSpec.starting(12 * MINUTE, 5 * MINUTE, MINUTE)),
-        ("window(ts, INTERVAL 12 MINUTES, INTERVAL '5' MINUTES)", WindowSpec.starting(12 * MINUTE, 5 * MINUTE)),
-        ("window(ts, '5 minutes', '5 minutes', '-1 minute')", WindowSpec.starting(5 * MINUTE, 5 * MINUTE, -MINUTE)),
+        (
+            "window(T.ts, '12 minutes', '5 minutes', '1 minute')",
+            WindowSpec.starting(12 * MINUTE, 5 * MINUTE, MINUTE),
+        ),
+        (
+            "window(ts, INTERVAL 12 MINUTES, INTERVAL '5' MINUTES)",
+            WindowSpec.starting(12 * MINUTE, 5 * MINUTE),
+        ),
+        (
+            "window(ts, '5 minutes', '5 minutes', '-1 minute')",
+            WindowSpec.starting(5 * MINUTE, 5 * MINUTE, -MINUTE),
+        ),
     ],
 )
 def test_sparks_form_aligns_starts(call: str, spec: WindowSpec) -> None:

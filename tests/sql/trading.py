@@ -31,7 +31,8 @@ CATALOG = Catalog(
     streams={
         "Trades": Relation("Trades", TRADES, time="ts"),
         "S": Relation(
-            "S", {"timestamp": pa.int64(), "sensor_id": pa.int32(), "speed": pa.float64(), "volume": pa.int64()},
+            "S",
+            {"timestamp": pa.int64(), "sensor_id": pa.int32(), "speed": pa.float64(), "volume": pa.int64()},
             time="timestamp",
         ),
         "clockless": Relation("clockless", {"name": pa.string(), "n": pa.int16()}),
@@ -42,7 +43,9 @@ CATALOG = Catalog(
     },
     functions=frozenset({"midcap", "Score"}),
 )
-_CONDITION = re.compile(r" (LIKE|RLIKE|IN|IS|BETWEEN|AND|OR|=|!=|<|<=|>|>=|<=>) |^NOT |^`midcap`|^isnull\(|^true$|^false$")
+_CONDITION = re.compile(
+    r" (LIKE|RLIKE|IN|IS|BETWEEN|AND|OR|=|!=|<|<=|>|>=|<=>) |^NOT |^`midcap`|^isnull\(|^true$|^false$"
+)
 
 
 class Rules:
@@ -51,7 +54,9 @@ class Rules:
     def __init__(self) -> None:
         self.calls: list[tuple[tuple[str, ...], list[str]]] = []
 
-    def types(self, columns: Mapping[str, pa.DataType], expressions: Sequence[str]) -> list[pa.DataType | SQLError]:
+    def types(
+        self, columns: Mapping[str, pa.DataType], expressions: Sequence[str]
+    ) -> list[pa.DataType | SQLError]:
         self.calls.append((tuple(columns), list(expressions)))
         return [self._type(text) for text in expressions]
 

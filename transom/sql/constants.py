@@ -6,6 +6,7 @@ import re
 import struct
 from datetime import date
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -38,18 +39,21 @@ def literal(node: exp.Expr) -> Literal | None:
     if isinstance(node, exp.Boolean):
         return Literal(bool(node.this))
     if isinstance(node, exp.Literal):
-        if not node.is_string:
-            return Literal(_number(node.name))
-        return Literal(node.name)
+        value = node.name if node.is_string else _number(node.name)
+        return None if value is None else Literal(value)
     if type(node) is exp.Cast and isinstance(node.this, exp.Literal):
         return _cast(node.this, node.args["to"].this)
     return None
 
 
-def _number(text: str) -> int | Decimal | float:
-    if "e" in text.lower():
-        return float(text)
-    return Decimal(text) if "." in text else int(text)
+def _number(text: str) -> int | Decimal | float | None:
+    try:
+        number = float(text)
+        if "e" in text.lower():
+            return number if isfinite(number) else None  # Spark refuses what no double holds
+        return Decimal(text) if "." in text else int(text)
+    except ValueError:
+        return None
 
 
 def _cast(inner: exp.Literal, kind: exp.DType) -> Literal | None:

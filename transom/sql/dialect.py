@@ -154,7 +154,7 @@ class _Tokens:
     """One pass over the tokens: refuse what can't be, cut out the bracket, mend what sqlglot misreads."""
 
     def __init__(self, text: str, tokens: list[Token]):
-        self.text, self.tokens = text, tokens
+        self.text, self.tokens = text, _whole_group_by(tokens)
         self.kept: list[Token] = []
         self.bracket: Bracket | None = None
 
@@ -277,6 +277,16 @@ class _Tokens:
             return Piece(tokens[0].text, start, end, quoted=True)
         # Token by token, so that a comment in between is left out.
         return Piece(" ".join(self.text[token.start : token.end + 1] for token in tokens), start, end)
+
+
+def _whole_group_by(tokens: list[Token]) -> list[Token]:
+    """sqlglot reads GROUP BY as one word, unless a comment stands between the two."""
+    for at in range(len(tokens) - 1):
+        first, second = tokens[at], tokens[at + 1]
+        if first.text.upper() == "GROUP" and second.text.upper() == "BY":
+            whole = Token(TokenType.GROUP_BY, "GROUP BY", first.line, first.col, first.start, second.end)
+            return [*tokens[:at], whole, *tokens[at + 2 :]]
+    return tokens
 
 
 def span(text: str, node: exp.Expr) -> tuple[int, int]:

@@ -72,7 +72,7 @@ def join(scope: Scope, printer: Printer) -> Joined:
     while pending:
         ready = next((table for table in pending if _link(scope, table, placed, result.where)), None)
         if ready is None:
-            _no_link(scope, pending[0])
+            _no_link(scope, printer, pending[0], result.where)
         _place(scope, printer, ready, result)
         placed.add(scope.sources.index(ready.source))
         pending.remove(ready)
@@ -140,7 +140,12 @@ def _link(scope: Scope, table: _Pending, placed: set[int], where: list[exp.Expr]
     return reads <= placed | own and any(_own_key(scope, table.source, node) for node in table.conjuncts)
 
 
-def _no_link(scope: Scope, table: _Pending) -> NoReturn:
+def _no_link(scope: Scope, printer: Printer, table: _Pending, where: list[exp.Expr]) -> NoReturn:
+    # A name that is unknown explains more than the missing link it caused.
+    for node in table.conjuncts:
+        printer.text(node)
+    for column in (part for node in where for part in node.find_all(exp.Column)):
+        scope.column(column)
     name = table.source.alias
     example = f"for example ... = {name}.{next(iter(table.source.relation.columns), 'column')}"
     scope.parsed.fail(

@@ -26,12 +26,20 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _LOOSE = (*_OPERATORS, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.RegexpLike, exp.Not, exp.Escape)
 
 
+# Stands where a type has to be asked for first; what it is part of is built again.
+_PENDING = Truth(Scalar("", pa.bool_()))
+
+
 class Typist(Protocol):
-    """Whoever knows the scalars of a query; an unknown type is None until it has been asked for."""
+    """Whoever knows the scalars of a query."""
 
-    def scalar(self, node: exp.Expr) -> Scalar | None: ...
+    def scalar(self, node: exp.Expr) -> Scalar | None:
+        """The scalar that a node is, or None when its type had to be asked for."""
+        ...
 
-    def truth(self, node: exp.Expr) -> Scalar: ...
+    def truth(self, node: exp.Expr) -> Scalar:
+        """A condition for Spark; whatever while its type is not known."""
+        ...
 
 
 def lower(node: exp.Expr, typist: Typist) -> Predicate:
@@ -77,7 +85,7 @@ def _lower_leaf(node: exp.Expr, typist: Typist) -> Predicate | None:
 def _compare(left: exp.Expr, operator: str, right: exp.Expr, typist: Typist) -> Predicate | None:
     if operator == "<=>" and isinstance(bare(right), exp.Null):
         scalar = typist.scalar(left)
-        return None if scalar is None else IsNull(scalar)
+        return _PENDING if scalar is None else IsNull(scalar)
     constant = literal(right)
     if constant is None:
         constant = literal(left)
@@ -87,13 +95,17 @@ def _compare(left: exp.Expr, operator: str, right: exp.Expr, typist: Typist) -> 
     if literal(left) is not None:
         return None
     scalar = typist.scalar(left)
-    value = None if scalar is None else comparable(constant, scalar.type)
-    return None if scalar is None or value is None else Comparison(scalar, operator, value)
+    if scalar is None:
+        return _PENDING
+    value = comparable(constant, scalar.type)
+    return None if value is None else Comparison(scalar, operator, value)
 
 
 def _between(node: exp.Expr, typist: Typist) -> Predicate | None:
     low = _compare(node.this, ">=", node.args["low"], typist)
     high = _compare(node.this, "<=", node.args["high"], typist)
+    if low is _PENDING or high is _PENDING:
+        return _PENDING
     if not isinstance(low, Comparison) or not isinstance(high, Comparison) or node.args.get("symmetric"):
         return None
     return And((low, high))
@@ -106,7 +118,7 @@ def _member(node: exp.Expr, typist: Typist) -> Predicate | None:
         return None
     scalar = typist.scalar(node.this)
     if scalar is None:
-        return None
+        return _PENDING
     members = [comparable(constant, scalar.type) for constant in constants if constant is not None]
     if None in members or (pa.types.is_integer(scalar.type) and len({type(m) is float for m in members}) > 1):
         return None
@@ -116,7 +128,7 @@ def _member(node: exp.Expr, typist: Typist) -> Predicate | None:
 def _is(node: exp.Expr, typist: Typist) -> Predicate | None:
     scalar = typist.scalar(node.this)
     if scalar is None:
-        return None
+        return _PENDING
     if isinstance(node.expression, exp.Null):
         return IsNull(scalar)
     boolean = isinstance(node.expression, exp.Boolean) and pa.types.is_boolean(scalar.type)

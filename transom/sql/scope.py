@@ -58,7 +58,7 @@ class Scope:
     def __init__(self, parsed: Parsed, catalog: Catalog):
         self.parsed, self.catalog = parsed, catalog
         self.sources: list[Source] = []
-        self._found: dict[tuple[str, ...], Column] = {}
+        self._found: dict[int, Column] = {}  # by the node's id: the tree outlives the scope
 
     @property
     def stream(self) -> Source:
@@ -103,13 +103,12 @@ class Scope:
 
     def find(self, node: exp.Column) -> Column | None:
         """What a column's name means, if anything."""
-        parts = tuple(part.name for part in node.parts)
-        if parts not in self._found:
-            found = self._lookup(node, parts)
-            if found is None:
-                return None
-            self._found[parts] = found
-        return self._found[parts]
+        known = self._found.get(id(node))
+        if known is None:
+            known = self._lookup(node, tuple(part.name for part in node.parts))
+            if known is not None:
+                self._found[id(node)] = known
+        return known
 
     def _lookup(self, node: exp.Column, parts: tuple[str, ...]) -> Column | None:
         if len(parts) > 1:

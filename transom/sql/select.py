@@ -163,7 +163,8 @@ class Selection:
 
     def _auto_name(self, node: exp.Expr) -> str:
         if isinstance(node, (exp.Column, exp.Dot)):
-            return self.names.text(node).rpartition(".")[2].strip("`")
+            name = self.names.text(node).rpartition(".")[2].strip("`")
+            return name.lower() if is_window(node.this) else name
         return self.names.root(node)
 
     # --- leaves: what columns, aggregates and window() are, by place ---------------------------
@@ -272,7 +273,9 @@ class Selection:
         """How a result's column is called when it has no alias: the text, without quotes."""
         if isinstance(node, exp.Column):
             column = self.scope.find(node)
-            return ".".join([column.name, *column.fields] if column else [part.name for part in node.parts])
+            return ".".join(
+                [column.name, *column.fields] if column else [part.name.lower() for part in node.parts]
+            )
         if isinstance(node, exp.Star):
             return "*"
         if isinstance(node, exp.Filter):
