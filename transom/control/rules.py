@@ -29,4 +29,5 @@ class StreamRules:
             return 0
         if clock.attribute in self.slacks:
             return self.slacks[clock.attribute]
-        return self.slack if clock.kind is self.clock.kind else 0
+        is_alike = clock == self.clock or clock.kind is self.clock.kind is ClockKind.TIME
+        return self.slack if is_alike or self.slack is None else 0  # the unit of another column is not known

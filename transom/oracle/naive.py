@@ -117,7 +117,11 @@ class Standing:
     partial: bool
     seen_before: list[int]
     cells: dict[Hashable, Cell] = field(default_factory=dict)
-    ended: set[Window] = field(default_factory=set)  # that the end of the stream closed
+    ended: int | None = None  # where the last window ends that the end of the stream closed
+
+    def is_over(self, window: Window) -> bool:
+        """Whether the stream ended, or fell idle, after this window or a later one."""
+        return self.ended is not None and window[1] <= self.ended
 
     def saw_all_of(self, window: Window) -> bool:
         """Whether no row of the window was accepted before the query joined."""
@@ -235,7 +239,7 @@ class Oracle:
             group = tuple(grouped(values[key.scalar.sql]) for key in query.keys)
             for window in windows_of(value, query.window):
                 verdicts[i] = bool(verdicts[i])
-                if window in standing.ended or is_closed(query, window, group, closings):
+                if standing.is_over(window) or is_closed(query, window, group, closings):
                     continue
                 verdicts[i] = True
                 cell = standing.cells.setdefault((window, sameness(group)), Cell(window, group))
@@ -267,7 +271,7 @@ class Oracle:
         for key, cell in done.items():
             del standing.cells[key]
             if ending:
-                standing.ended.add(cell.window)
+                standing.ended = max(cell.window[1], standing.ended or cell.window[1])
         told = [cell for cell in done.values() if standing.partial or standing.saw_all_of(cell.window)]
         told.sort(key=lambda cell: (cell.window[1], repr(cell.group)))
         return [self.result(standing, cell, row, page) for cell, row in self.lowered(query, told)]

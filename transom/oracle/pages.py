@@ -52,7 +52,7 @@ class OraclePage:
     """A page of one stream. A row that is not a dict stands for one that could not be parsed.
 
     `before` takes effect before the rows, `after` when they are in. A control page has no rows. The end
-    of the stream closes every window of its queries that holds a row.
+    of the stream closes every window up to the last that holds a row, query by query.
     """
 
     stream: str

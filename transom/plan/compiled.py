@@ -60,7 +60,10 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
             places.append(slots.index(slot))
         reads.append(tuple(places))
     keys = {key.scalar.column: i for i, key in enumerate(query.keys) if key.scalar.column is not None}
-    return CompiledQuery(name, query, tuple(slots), tuple(reads), keys, dict(_pins(query.where)), naive)
+    pinned: dict[str, tuple[Any, ...]] = {}
+    for column, values in _pins(query.where):
+        pinned[column] = tuple(value for value in values if value in pinned.get(column, values))
+    return CompiledQuery(name, query, tuple(slots), tuple(reads), keys, pinned, naive)
 
 
 def _pins(predicate: Predicate | None) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -68,9 +71,9 @@ def _pins(predicate: Predicate | None) -> Iterator[tuple[str, tuple[Any, ...]]]:
         case And(parts):
             for part in parts:
                 yield from _pins(part)
-        case Comparison(Scalar(column=str(column)), "=" | "<=>", value):
+        case Comparison(Scalar(column=str(column)), "=", value):
             yield column, (plain_value(value),)
-        case Member(Scalar(column=str(column)), values, False):
+        case Member(Scalar(column=str(column)), values):
             yield column, tuple(map(plain_value, values))
 
 

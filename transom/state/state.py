@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from transom.algorithms.intervals import LOWEST, IntervalSet
 from transom.control.closed import Closed
-from transom.elements import Clock
+from transom.elements import Clock, ClockKind
 
 # How finely it is remembered where in time rows were accepted, to tell a joining query what it missed.
 MOST_OCCUPIED = 4096
@@ -83,5 +83,7 @@ class State:
     def newcomer(self, clock: Clock, empty: pa.Table) -> QueryState:
         """The state of a query that joins now: it has missed what was accepted so far."""
         stream = self.stream(clock.stream)
+        if clock.kind is ClockKind.ROWS:
+            return QueryState(empty, IntervalSet.of((0, stream.totals.accepted)))
         known = clock in stream.clocks or not stream.totals.accepted
         return QueryState(empty, stream.clock(clock).occupied if known else None)

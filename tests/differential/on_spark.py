@@ -1,0 +1,79 @@
+"""Run a case on a real engine: pages pushed into a feed, or brought by Spark itself as a stream of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+import transom
+from tests.differential.cases import COLUMNS, Case, PageCase
+from tests.differential.comparing import bound, key, presented, same_as_oracle
+
+SCHEMA = "ts timestamp, seq bigint, site int, kind string, price double, qty bigint, amount decimal(10, 2)"
+OPTIONS: dict[str, Any] = {"time": "ts"}
+
+
+def check_on_feed(case: Case, spark: SparkSession, checkpoint: Path, restart: bool = False, **options: Any) -> None:
+    """Push the pages one by one; with `restart`, into a new engine on the same checkpoint each time."""
+    handles: dict[str, Any] = {}
+    engine = feed = None
+    for page in case.pages:
+        if engine is None or restart:
+            engine = transom.Engine(spark, str(checkpoint), **options)
+            feed = engine.feed("s", SCHEMA, time="ts", slack=micros(case.slack), horizon=micros(case.horizon))
+            handles = {name: handle for name, handle in handles.items()}
+        say(engine, case, page, handles)
+        if page.rows:
+            feed.push(table_of(page))
+        for one in page.punctuations:
+            feed.punctuate(one.until, one.since, dict(one.where))
+        if page.ended:
+            engine._loop.end(["s"])
+        pages = engine._loop.state.page
+        engine.step()
+        assert engine._loop.state.page <= pages + 1
+        if engine._loop.state.page == pages:
+            engine._loop.waiting.control = []
+            force_page(engine)
+    compare_engine(case, engine, handles)
+
+
+def force_page(engine: Any) -> None:
+    """A page that brings nothing: the case counts it."""
+    with engine._loop.lock:
+        engine._loop._run(engine._loop._begin(None, {}, ()), None)
+
+
+def say(engine: Any, case: Case, page: PageCase, handles: dict[str, Any]) -> None:
+    for name in page.leaving:
+        engine.query(name).drop()
+    for name in page.joining:
+        handles[name] = engine.register(case.queries[name], name, partial=name in case.partial)
+
+
+def table_of(page: PageCase) -> pa.Table:
+    return pa.table(
+        {name: pa.array([row[name] for row in page.rows], kind, from_pandas=False) for name, kind in COLUMNS.items()}
+    )
+
+
+def micros(value: int | None) -> str | None:
+    return None if value is None else f"{value} microseconds"
+
+
+def compare_engine(case: Case, engine: Any, handles: dict[str, Any]) -> None:
+    queries = bound(case.queries)
+    results = {name: presented(handles[name].results()) if name in handles else [] for name in queries}
+    late = [(row["page"] - 1, key(row)) for row in presented(engine.late("s"))]
+    same_as_oracle(case, queries, results, late, engine._loop.state.stream("s").totals)
+
+
+def write_pages(case: Case, directory: Path) -> None:
+    """The pages as files, in the order of their names and times."""
+    directory.mkdir(parents=True)
+    for number, page in enumerate(case.pages):
+        pq.write_table(table_of(page), directory / f"{number:04d}.parquet")

@@ -1,0 +1,21 @@
+"""The same cases on Spark, fewer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from pyspark.sql import SparkSession
+
+from tests.differential.cases import case
+from tests.differential.on_spark import check_on_feed
+
+
+def test_every_answer_is_the_oracles(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    for number in range(seed, seed + 12):
+        check_on_feed(case(Random(number)), spark, tmp_path / str(number))
+
+
+def test_a_restart_at_every_page_boundary_changes_nothing(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    for number in range(seed + 100, seed + 106):
+        check_on_feed(case(Random(number)), spark, tmp_path / str(number), restart=True)
