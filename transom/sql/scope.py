@@ -48,8 +48,12 @@ class Column:
 
     @property
     def sql(self) -> str:
+        return self.upto(len(self.fields))
+
+    def upto(self, depth: int) -> str:
+        """The text of the column with only so many of its fields."""
         name = f"{self.source.id}.{self.name}" if self.source.table else self.name
-        return ".".join([quote(name), *map(quote, self.fields)])
+        return ".".join([quote(name), *map(quote, self.fields[:depth])])
 
 
 class Scope:

@@ -219,11 +219,10 @@ class Selection:
     def _result_column(self, node: exp.Column) -> str:
         column = self.scope.find(node)
         if column is not None:
-            for count in range(len(column.fields), -1, -1):
-                whole = ".".join([column.sql.split(".`")[0], *map(quote, column.fields[:count])])
-                if whole in self.keys:
+            for depth in range(len(column.fields), -1, -1):
+                if (whole := column.upto(depth)) in self.keys:
                     key = f"`k{list(self.keys).index(whole)}`"
-                    return ".".join([key, *map(quote, column.fields[count:])])
+                    return ".".join([key, *map(quote, column.fields[depth:])])
         if (window := self._window_column(node, column is not None)) is not None:
             return window
         alias = self._aliases.get(node.name.casefold()) if self._in_having and len(node.parts) == 1 else None
