@@ -1,0 +1,75 @@
+"""The scripts behind the Makefile: what they say when something is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+JAVAS = [
+    ("Java 17", 'openjdk version "17.0.15" 2025-04-15', 0, ""),
+    ("a first release without a dot", 'openjdk version "21" 2023-09-19', 0, ""),
+    ("Java 11", 'openjdk version "11.0.2" 2019-01-15', 1, "is version 11.0.2"),
+    ("Java 8, numbered the old way", 'java version "1.8.0_402"', 1, "is version 1.8.0_402"),
+]
+
+
+@pytest.mark.parametrize(("banner", "code", "says"), [c[1:] for c in JAVAS], ids=[c[0] for c in JAVAS])
+def test_java_is_judged_by_its_version(banner: str, code: int, says: str, tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho '{banner}' >&2\n")
+    java.chmod(0o755)
+    done = run("check-java", JAVA_HOME=str(tmp_path))
+    assert done.returncode == code
+    assert says in done.stderr
+    assert ("apt install" in done.stderr) == bool(code)
+
+
+def test_a_java_that_only_says_that_there_is_none(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'Unable to locate a Java Runtime.' >&2\nexit 1\n")
+    java.chmod(0o755)
+    done = run("check-java", JAVA_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert "does not run: Unable to locate" in done.stderr
+
+
+def test_no_java_at_all(tmp_path: Path) -> None:
+    done = run("check-java", JAVA_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert "No Java was found in JAVA_HOME" in done.stderr
+    assert "openjdk-17" in done.stderr
+
+
+def test_no_python_that_is_new_enough(tmp_path: Path) -> None:
+    old = tmp_path / "python3.8"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    done = run("make-venv", str(tmp_path / "venv"), "requirements-dev.lock", PYTHON=str(old))
+    assert done.returncode == 1
+    assert "needs Python 3.11 or newer" in done.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_the_locks_pin_everything_and_name_no_registry() -> None:
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        lines = [line for line in (ROOT / name).read_text().splitlines() if line and not line.startswith("#")]
+        assert all("==" in line or line == "-r requirements.lock" for line in lines), name
+        assert not any("://" in line for line in lines), name
+
+
+def run(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(ROOT / "scripts" / script), *arguments],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
