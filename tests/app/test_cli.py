@@ -152,6 +152,27 @@ queries:
         written = [json.loads(line) for part in (tmp_path / "out").rglob("*.json") for line in part.open()]
         assert sorted((row["city"], row["n"]) for row in written) == [("Boston", 4), ("Portland", 5)]
 
+    def test_a_table_may_have_options_of_its_own(self, tmp_path: Path) -> None:
+        (tmp_path / "sites.txt").write_text("1;Portland\n2;Boston\n")
+        file = tmp_path / "pipeline.yaml"
+        file.write_text(
+            f"""
+streams: {{bids: {{path: {EXAMPLES / "bids.json"}, time: ts}}}}
+tables:
+  sites:
+    {{path: sites.txt, format: csv, schema: "site int, city string", options: {{sep: ";", header: false}}}}
+queries:
+  by_city:
+    sql: SELECT city, count(*) AS n FROM bids [RANGE 1 hour SLIDE 1 hour], sites
+         WHERE bids.site = sites.site GROUP BY city
+    sinks: [{{format: json, path: out}}]
+"""
+        )
+        done = CliRunner().invoke(app, ["run", str(file), "--drain", "--no-progress"])
+        assert done.exit_code == OK, done.stderr
+        written = [json.loads(line) for part in (tmp_path / "out").rglob("*.json") for line in part.open()]
+        assert sorted((row["city"], row["n"]) for row in written) == [("Boston", 4), ("Portland", 5)]
+
     def test_a_pipeline_with_a_wrong_query_names_it(self, tmp_path: Path) -> None:
         file = tmp_path / "pipeline.yaml"
         file.write_text(

@@ -198,7 +198,7 @@ def demo(
     queries: Annotated[int, typer.Option("--queries", min=1, metavar="N", help="how many queries")] = 48,
     days: Annotated[
         int, typer.Option("--days", min=1, max=365, metavar="N", help="how many days of 2013")
-    ] = 28,
+    ] = 21,
     keep_running: Annotated[
         bool, typer.Option("--keep-running", help="go on with the next days, year after year, until Ctrl-C")
     ] = False,

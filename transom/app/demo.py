@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from transom.spark.progress import StreamProgress
 
 SLACK = "1 hour"  # most flights leave within it; those that don't may be late in both senses
-PAGE = timedelta(hours=12)
+PAGE = timedelta(hours=18)  # not a whole day, so that cuts fall on busy hours too
 SHOWN = 14  # queries in the live table
-LINE_EVERY = 10  # pages, without a terminal
+LINE_EVERY = 4  # pages, without a terminal
 
 
 @dataclass
@@ -120,6 +120,7 @@ def run_demo(count: int, days: int, keep_running: bool, master: str | None) -> N
             replay = declare(engine, count, None if keep_running else len(stream))
         try:
             show(console, replay, pages(table, PAGE, None) if keep_running else stream)
+            engine.drain()  # the last windows close too
         except KeyboardInterrupt:
             pass  # the way to end --keep-running
         summary(console, replay)
