@@ -59,3 +59,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The seed of random cases: Hypothesis's own, so that one option repeats a whole run."""
+    return int(request.config.option.hypothesis_seed)

@@ -1,4 +1,4 @@
-"""Run a case on a real engine: pages pushed into a feed, or brought by Spark itself as a stream of files."""
+"""Run a case on a real engine: pages pushed into a feed, or found as files of a path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tests.differential.cases import COLUMNS, Case, PageCase
 from tests.differential.comparing import bound, key, presented, same_as_oracle
 
 SCHEMA = "ts timestamp, seq bigint, site int, kind string, price double, qty bigint, amount decimal(10, 2)"
-OPTIONS: dict[str, Any] = {"time": "ts"}
 
 
 def check_on_feed(case: Case, spark: SparkSession, checkpoint: Path, restart: bool = False, **options: Any) -> None:
@@ -25,7 +24,6 @@ def check_on_feed(case: Case, spark: SparkSession, checkpoint: Path, restart: bo
         if engine is None or restart:
             engine = transom.Engine(spark, str(checkpoint), **options)
             feed = engine.feed("s", SCHEMA, time="ts", slack=micros(case.slack), horizon=micros(case.horizon))
-            handles = {name: handle for name, handle in handles.items()}
         say(engine, case, page, handles)
         if page.rows:
             feed.push(table_of(page))
@@ -33,13 +31,31 @@ def check_on_feed(case: Case, spark: SparkSession, checkpoint: Path, restart: bo
             feed.punctuate(one.until, one.since, dict(one.where))
         if page.ended:
             engine._loop.end(["s"])
-        pages = engine._loop.state.page
-        engine.step()
-        assert engine._loop.state.page <= pages + 1
-        if engine._loop.state.page == pages:
-            engine._loop.waiting.control = []
+        if engine.step() == 0:
             force_page(engine)
-    compare_engine(case, engine, handles)
+    compare_engine(case, engine, handles | engine.queries())
+
+
+def check_on_files(case: Case, spark: SparkSession, directory: Path) -> None:
+    """Let the pages come as files of a path: their rows are read and aggregated by Spark's tasks."""
+    files = directory / "files"
+    files.mkdir(parents=True)
+    engine = transom.Engine(spark, str(directory / "checkpoint"))
+    engine.stream(
+        "s", str(files), time="ts", slack=micros(case.slack), horizon=micros(case.horizon), format="parquet", schema=SCHEMA
+    )
+    handles: dict[str, Any] = {}
+    for number, page in enumerate(case.pages):
+        if page.rows:
+            pq.write_table(table_of(page), files / f"{number:04d}.parquet", row_group_size=3)
+        say(engine, case, page, handles)
+        for one in page.punctuations:
+            engine.punctuate("s", one.until, one.since, dict(one.where))
+        if page.ended:
+            engine._loop.end(["s"])
+        if engine.step() == 0:
+            force_page(engine)
+    compare_engine(case, engine, handles | engine.queries())
 
 
 def force_page(engine: Any) -> None:
@@ -50,7 +66,8 @@ def force_page(engine: Any) -> None:
 
 def say(engine: Any, case: Case, page: PageCase, handles: dict[str, Any]) -> None:
     for name in page.leaving:
-        engine.query(name).drop()
+        handles[name] = engine.query(name)  # results of a query that left are read from its last engine
+        handles[name].drop()
     for name in page.joining:
         handles[name] = engine.register(case.queries[name], name, partial=name in case.partial)
 
@@ -70,10 +87,3 @@ def compare_engine(case: Case, engine: Any, handles: dict[str, Any]) -> None:
     results = {name: presented(handles[name].results()) if name in handles else [] for name in queries}
     late = [(row["page"] - 1, key(row)) for row in presented(engine.late("s"))]
     same_as_oracle(case, queries, results, late, engine._loop.state.stream("s").totals)
-
-
-def write_pages(case: Case, directory: Path) -> None:
-    """The pages as files, in the order of their names and times."""
-    directory.mkdir(parents=True)
-    for number, page in enumerate(case.pages):
-        pq.write_table(table_of(page), directory / f"{number:04d}.parquet")

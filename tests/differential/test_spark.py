@@ -8,12 +8,17 @@ from random import Random
 from pyspark.sql import SparkSession
 
 from tests.differential.cases import case
-from tests.differential.on_spark import check_on_feed
+from tests.differential.on_spark import check_on_feed, check_on_files
 
 
-def test_every_answer_is_the_oracles(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_pushed_rows_give_the_oracles_answers(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     for number in range(seed, seed + 12):
         check_on_feed(case(Random(number)), spark, tmp_path / str(number))
+
+
+def test_rows_of_files_give_the_oracles_answers(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    for number in range(seed + 50, seed + 58):
+        check_on_files(case(Random(number)), spark, tmp_path / str(number))
 
 
 def test_a_restart_at_every_page_boundary_changes_nothing(spark: SparkSession, tmp_path: Path, seed: int) -> None:

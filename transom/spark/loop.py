@@ -46,7 +46,7 @@ from transom.state.state import State
 
 log = logging.getLogger("transom")
 
-NEAR_ROWS = 50_000  # pushed pages up to this size are aggregated on the driver, where they are
+NEAR_ROWS = 10_000  # pushed pages up to this size are aggregated on the driver, where they are
 
 
 @dataclass
@@ -149,7 +149,7 @@ class PageLoop:
     def end(self, streams: Iterable[str]) -> None:
         """Close every window of some streams with the next page."""
         with self.lock:
-            self.waiting.ended += [name for name in streams if self.state.stream(name).totals.accepted]
+            self.waiting.ended += streams
 
     def close_idle(self) -> None:
         """Close the windows of streams that have been silent for as long as their rules allow."""

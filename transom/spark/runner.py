@@ -28,6 +28,7 @@ class Runner:
         self._stopped = threading.Event()
         self._awake = threading.Event()
         self._error: BaseException | None = None
+        self._page_error: BaseException | None = None  # of a page that Spark brought
         self._spark: dict[str, StreamingQuery] = {}
         self._turn = 0
 
@@ -43,7 +44,7 @@ class Runner:
         self.loop.open()
         self._stopping.clear()
         self._stopped.clear()
-        self._error = None
+        self._error = self._page_error = None
         self._start_spark(available_now=False)
         self._thread = threading.Thread(target=self._pump, name="transom", daemon=True)
         self._thread.start()
@@ -104,6 +105,8 @@ class Runner:
             if self._error is not None:
                 raise self._error
         self.loop.open()
+        self._stopping.clear()
+        self._page_error = None
         try:
             if not was_running:
                 self._start_spark(available_now=True)
@@ -167,22 +170,33 @@ class Runner:
         assert isinstance(source, SparkSource)
 
         def handle(df: DataFrame, batch: int) -> None:
-            reference = {"spark": batch}
-            loop = self.loop
-            with loop.lock:
-                while (begun := loop.pending()) is not None and dict(begun.reference) != reference:
-                    self.wake()
-                    loop.idle.wait(1.0)
-                if batch > source.batch:
-                    loop.data_page(stream, reference, with_time(rebound(df, loop.spark), stream.rules.clock.attribute))
+            if batch <= source.batch:
+                return
+            try:
+                frame = with_time(rebound(df, self.loop.spark), stream.rules.clock.attribute)
+                self._spark_page(stream, {"spark": batch}, frame)
+            except BaseException as error:
+                self._page_error = error
+                raise
 
         return handle
+
+    def _spark_page(self, stream: Stream, reference: Mapping[str, Any], frame: DataFrame) -> None:
+        """Run a page that Spark brought, after the one that was begun before the last stop, if there is one."""
+        loop = self.loop
+        with loop.lock:
+            while (begun := loop.pending()) is not None and dict(begun.reference) != reference:
+                if self._stopping.is_set():
+                    raise StateError("the engine is stopping")
+                self.wake()
+                loop.idle.wait(0.1)
+            loop.data_page(stream, reference, frame)
 
     def _raise_spark_error(self) -> None:
         for query in self._spark.values():
             error = query.exception()
             if error is not None:
-                raise error
+                raise self._page_error or error
 
 
 def rebound(df: DataFrame, spark: SparkSession) -> DataFrame:

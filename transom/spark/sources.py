@@ -103,13 +103,15 @@ class FileSource(Source):
     def __init__(self, path: PathSource):
         self.path = path
         self._done: set[str] = set()
+        self._found: deque[list[str]] = deque()  # listing a path is slow: only when the last list is used up
 
     def schema(self) -> StructType:
         return self.path.schema
 
     def take(self, page: int) -> Taken | None:
-        groups = self.path.pending(self._done)
-        return Taken({"files": list(groups[0])}) if groups else None
+        if not self._found:
+            self._found.extend(self.path.pending(self._done))
+        return Taken({"files": list(self._found.popleft())}) if self._found else None
 
     def frame(self, reference: Reference) -> DataFrame:
         return self.path.read(reference["files"])

@@ -1,0 +1,50 @@
+"""The engine on a cluster: nothing may count on executors sharing the driver's memory or its code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+
+import transom
+from tests.differential.cases import case
+from tests.differential.on_spark import check_on_files
+
+pytestmark = pytest.mark.cluster
+
+
+def test_the_package_is_shipped_to_the_executors(cluster: SparkSession) -> None:
+    transom.Engine(cluster)
+
+    def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import transom.partial.kernel as kernel
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"path": [kernel.__file__]})
+
+    found = cluster.range(2, numPartitions=2).mapInArrow(where, "path string").toArrow()["path"].to_pylist()
+    assert found and all("transom.zip" in path for path in found)
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_every_answer_is_the_oracles(cluster: SparkSession, tmp_path: Path, seed: int, part: int) -> None:
+    for number in range(seed + 4 * part, seed + 4 * (part + 1)):
+        check_on_files(case(Random(number)), cluster, tmp_path / str(number))
+
+
+def test_a_large_page_is_cut_up_among_the_executors(cluster: SparkSession) -> None:
+    engine = transom.Engine(cluster)
+    rows = cluster.range(0, 200_000, numPartitions=4).selectExpr(
+        "timestamp_seconds(id div 100) AS ts", "CAST(id % 7 AS INT) AS site", "CAST(id AS DOUBLE) AS price"
+    )
+    engine.stream("bids", rows, time="ts")
+    query = engine.register("SELECT site, count(*) AS n, sum(price) AS total FROM bids [RANGE 10 minutes SLIDE 5 minutes] GROUP BY site")
+    engine.drain()
+    found = query.results()
+    assert pc.sum(found["n"]).as_py() == 2 * 200_000  # every row is in two windows
+    assert pc.sum(found["total"]).as_py() == 2 * sum(range(200_000))
