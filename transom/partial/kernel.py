@@ -228,11 +228,15 @@ class _Rows:
             return query.state_schema().empty_table()
         at = pa.array(rows)
         times, _ = self.numbers(self.plan.clocks[query.query.clock])
-        slices = times[rows] if query.naive else windows.slice_start(query.query.window, times[rows])
+        spec, chosen_times = query.query.window, times[rows]
         keys = [normalized(self.column(key.scalar)).take(at) for key in query.query.keys]
-        groups = each_alone(len(rows)) if query.naive else group([slices, *keys], len(rows))
+        if query.naive:
+            groups, slices = each_alone(len(rows)), chosen_times
+        else:
+            groups = group([windows.slice_number(spec, chosen_times), *keys], len(rows))
+            slices = windows.slice_start(spec, chosen_times[groups.firsts])
         firsts = pa.array(groups.firsts)
-        columns = [pa.array(slices).take(firsts), *(key.take(firsts) for key in keys)]
+        columns = [pa.array(slices), *(key.take(firsts) for key in keys)]
         columns += CountRows().lift(at, groups.codes, groups.count)
         for slot in query.slots:
             values = at if slot.argument is None else self.column(slot.argument).take(at)

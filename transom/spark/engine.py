@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -70,6 +72,8 @@ class Engine:
         self.spark = spark if spark is not None else local_session()
         ship(self.spark)
         store = Store(checkpoint) if checkpoint is not None else Store.temporary()
+        if checkpoint is None:
+            weakref.finalize(self, store.delete)
         clock = clock or (lambda: time.time_ns() // 1000)
         self._loop = PageLoop(self.spark, store, clock, max_failures, strategy == "naive")
         self._loop.listeners.append(self._deliver)
@@ -150,6 +154,7 @@ class Engine:
     ) -> None:
         if self._runner.running:
             raise StateError("streams are declared before the engine is started")
+        self._check_name(name)
         columns = visible(to_arrow(source.schema()))
         spelled = declared_column(name, time, columns)
         columns = with_time_schema(columns, spelled)
@@ -162,8 +167,16 @@ class Engine:
                 raise SettingError(f"the punctuation of {name} is {kind}, expected a condition")
         self._loop.declare(Stream(name, columns, rules, source, punctuation))
 
+    def _check_name(self, name: str) -> None:
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            raise SettingError(f"not a name: {name!r}; letters, digits, _, - and . will do")
+        if name in self._loop.streams or name in self._loop.versions:
+            raise StateError(f"there is a {'stream' if name in self._loop.streams else 'table'} named {name} already")
+
     def table(self, name: str, source: Any) -> None:
         """Declare a static table to join with, or give it a new version, which pages from now on see."""
+        if name not in self._loop.versions:
+            self._check_name(name)
         version = self._loop.tables.snapshot(name, source)
         with self._loop.lock:
             self._loop.versions[name] = version

@@ -311,13 +311,14 @@ class PageLoop:
                 near=begun.reference.get("rows", NEAR_ROWS + 1) <= NEAR_ROWS,
             )
             try:
-                done = PageRun(page, self.tables).process()
+                with PageRun(page, self.tables) as run:
+                    done = run.process()
+                    self.outputs.set_apart("late", stream.name, begun.page, with_reason(done.late, page))
+                    self.outputs.set_apart("rejected", stream.name, begun.page, done.rejected)
                 break
             except Exception as error:
                 if not self._suspend_culprits(page, registry):
                     raise PageError(f"page {begun.page} of {stream.name} failed: {short_message(error)}") from error
-        self.outputs.set_apart("late", stream.name, begun.page, with_reason(done.late, page))
-        self.outputs.set_apart("rejected", stream.name, begun.page, done.rejected)
         self._count_failures(registry, stream.name, before)
         return carried, done.outcome
 
@@ -343,7 +344,8 @@ class PageLoop:
             if not query.query.functions:
                 continue
             try:
-                PageRun(replace(page, queries=[query], near=False), self.tables).process()
+                with PageRun(replace(page, queries=[query], near=False), self.tables) as run:
+                    run.process()
             except Exception as error:
                 registry.update(query.name, suspended=f"its function failed: {short_message(error)}")
                 log.warning("query %s is suspended: %s", query.name, registry[query.name].suspended)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -69,7 +70,7 @@ class _Branch:
 
 
 class PageRun:
-    """One data page on its way through Spark."""
+    """One data page on its way through Spark; what it set apart can be read until it is left."""
 
     def __init__(self, page: Page, tables: Tables):
         self.page, self.tables = page, tables
@@ -78,20 +79,21 @@ class PageRun:
         if CORRUPT in page.df.columns:
             self.time = f"CASE WHEN `{CORRUPT}` IS NULL THEN {self.time} END"
 
+        self._cached: DataFrame | None = None
+
+    def __enter__(self) -> PageRun:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._cached is not None:
+            self._cached.unpersist()
+
     def process(self) -> Processed:
         """Aggregate the rows that are accepted, and find those that are late or rejected."""
-        page = self.page
-        repeated = self._repeating()
-        cached = page.df.persist() if any(repeated) else None
-        try:
-            return self._process(repeated, page.df if cached is None else cached)
-        finally:
-            if cached is not None:
-                cached.unpersist()
-
-    def _process(self, repeated: Mapping[tuple[str, ...], list[CompiledQuery]], df: DataFrame) -> Processed:
+        repeated, df = self._repeating(), self.page.df
         if any(repeated):
-            df = df.withColumn(ROW_ID, F.monotonically_increasing_id())
+            # The branches must agree on which row is which, so that the rows are read once.
+            df = self._cached = df.withColumn(ROW_ID, F.monotonically_increasing_id()).persist()
         limit, exact = self._first_limit(df)
         df = self._numbered(df, limit)
         branches = [self._branch(queries, df, limit, any(repeated)) for queries in repeated.values()]
@@ -176,13 +178,27 @@ class PageRun:
         """The queries by the joins of theirs that repeat rows; first those (perhaps none) that have none."""
         found: dict[tuple[str, ...], list[CompiledQuery]] = {(): []}
         for query in self.page.queries:
-            repeating = tuple(
-                join.id
-                for join in query.query.joins
-                if not self.tables.is_unique(join.table, self.page.versions[join.table], join.keys)
-            )
+            joins = query.query.joins
+            repeating = tuple(join.id for join in joins if not self._matches_once(join, joins))
             found.setdefault(repeating, []).append(query)
         return found
+
+    def _matches_once(self, join: Join, joins: Sequence[Join]) -> bool:
+        """Whether a row finds at most one row of the table: its keys are unique, and compared as they are.
+
+        A comparison that first casts a key (an integer with a text) may find several for one.
+        """
+        version = self.page.versions[join.table]
+        known = {f"`{name}`": kind for name, kind in self.page.columns.items()}
+        for one in joins:
+            columns = self.tables.columns(one.table, self.page.versions[one.table])
+            known |= {f"`{one.id}.{name}`": kind for name, kind in columns.items()}
+        for key in join.keys:
+            own = f"`{join.id}.{key}`"
+            others = re.findall(rf"{re.escape(own)} = (`[^`]+`)(?= AND |$)", join.on)
+            if not any(known.get(other) == known[own] for other in others):
+                return False
+        return self.tables.is_unique(join.table, version, join.keys)
 
     def _branch(
         self, queries: Sequence[CompiledQuery], df: DataFrame, limit: int | None, with_id: bool
