@@ -54,7 +54,13 @@ def test_misuse_is_told_on_stderr_without_a_traceback(arguments: list[str], says
 
 FAILURES = [
     ("a page that failed", PageError("page 3 failed"), FAILED, "error: page 3 failed"),
-    ("a disk that is full", OSError("no space left"), FAILED, "error: no space left"),
+    ("a disk that is full", OSError("no space left"), FAILED, "error: OSError: no space left"),
+    (
+        "an error of Spark's",
+        RuntimeError("it broke\n\tat a.b.c"),
+        FAILED,
+        "error: RuntimeError: it broke (transom",
+    ),
     ("an interrupt", KeyboardInterrupt(), INTERRUPTED, ""),
     ("a reader that went away", BrokenPipeError(), OK, ""),
 ]

@@ -66,13 +66,21 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(OK) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
-        except (TransomError, OSError) as error:
+        except Exception as error:
             if _debugging:
                 raise
-            typer.echo(f"error: {error}", err=True)
+            typer.echo(f"error: {_message(error)}", err=True)
             raise typer.Exit(USAGE if isinstance(error, (SQLError, SettingError)) else FAILED) from None
 
     return wrapper
+
+
+def _message(error: Exception) -> str:
+    """What went wrong; of an error that isn't ours, which may bring a page of Java, the first line."""
+    if isinstance(error, TransomError):
+        return str(error)
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first} (transom --debug ... shows where)"
 
 
 def _silence_stdout() -> None:
