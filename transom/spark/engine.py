@@ -205,52 +205,48 @@ class Engine:
     def register_all(self, queries: Mapping[str, str], *, partial: bool = False) -> dict[str, QueryHandle]:
         """Register many queries at once: all of them, or none if one is wrong."""
         loop = self._loop
-        with loop.lock:
-            known = loop.queries()
-            new = {name: text for name, text in queries.items() if not self._is_known(known, name, text)}
-            self._loop.functions |= {function.casefold() for function in user_functions(self.spark)}
-            bound = bind(new, loop.catalog(), loop.scalars) if new else {}
-            for name, query in bound.items():
-                if isinstance(query, SQLError):
-                    raise SQLError(f"{name}: {query.message}", query.text, query.start, query.end)
-                loop.bound[new[name]] = query
-            loop.waiting.control += [Register(name, text, partial) for name, text in new.items()]
+        loop.functions |= {function.casefold() for function in user_functions(self.spark)}
+        bound = {}
+        for name, query in bind(dict(queries), loop.catalog(), loop.scalars).items():
+            if isinstance(query, SQLError):
+                raise SQLError(f"{name}: {query.message}", query.text, query.start, query.end)
+            bound[name] = query
+        with loop.control_lock:
+            new = {name: text for name, text in queries.items() if not self._is_known(name, text)}
+            loop.bound |= {text: bound[name] for name, text in new.items()}
+            loop.say(Register(name, text, partial) for name, text in new.items())
         self._wake()
-        return {
-            name: QueryHandle(self, name, text, bound.get(name)) for name, text in queries.items()
-        }
+        return {name: QueryHandle(self, name, text, bound[name]) for name, text in queries.items()}
 
-    def _is_known(self, known: Mapping[str, str], name: str, text: str) -> bool:
+    def _is_known(self, name: str, text: str) -> bool:
         """Whether a query is registered already, perhaps by an earlier run of the program."""
-        if name not in known:
-            return False
-        if known[name] != text:
+        known = self._loop.texts.get(name)
+        if known is not None and known != text:
             raise StateError(f"a query named {name} is registered already, with another text; drop it first")
-        return True
+        return known is not None
 
     def _free_name(self) -> str:
-        known = self._loop.queries()
         while True:
             self._names += 1
-            if f"q{self._names}" not in known:
+            if f"q{self._names}" not in self._loop.texts:
                 return f"q{self._names}"
 
     def query(self, name: str) -> QueryHandle:
         """A registered query, also one that came with the checkpoint."""
-        known = self._loop.queries()
-        if name not in known:
-            raise StateError(f"there is no query named {name}{near_miss(name, known)}")
-        return QueryHandle(self, name, known[name])
+        texts = dict(self._loop.texts)
+        if name not in texts:
+            raise StateError(f"there is no query named {name}{near_miss(name, texts)}")
+        return QueryHandle(self, name, texts[name])
 
     def queries(self) -> dict[str, QueryHandle]:
         """All registered queries by name."""
-        return {name: QueryHandle(self, name, text) for name, text in self._loop.queries().items()}
+        return {name: QueryHandle(self, name, text) for name, text in dict(self._loop.texts).items()}
 
     def _drop(self, name: str) -> None:
-        with self._loop.lock:
-            if name not in self._loop.queries():
+        with self._loop.control_lock:
+            if name not in self._loop.texts:
                 raise StateError(f"there is no query named {name}")
-            self._loop.waiting.control.append(Drop(name))
+            self._loop.say([Drop(name)])
         self._wake()
 
     # --- control ---
@@ -285,8 +281,7 @@ class Engine:
         if isinstance(declared.source, FeedSource):
             declared.source.control(element)
         else:
-            with self._loop.lock:
-                self._loop.waiting.control.append(element)
+            self._loop.say([element])
         self._wake()
 
     def start(self) -> None:
@@ -356,11 +351,11 @@ class Engine:
 
     def _bound(self, handle: QueryHandle) -> tuple[Query | None, int]:
         """A handle's query and the page it joined with, as far as they are known."""
-        with self._loop.lock:
-            if handle.name not in self._loop.registry:
-                return handle._query, handle._since
-            self._loop.registry.bind(self._loop.catalog(), self._loop.scalars)
-            return self._loop.registry.query(handle.name), self._loop.registry[handle.name].since
+        registry = self._loop.registry
+        if handle.name not in registry:
+            return handle._query, handle._since
+        registry.bind(self._loop.catalog(), self._loop.scalars)
+        return registry.query(handle.name), registry[handle.name].since
 
     def _results(self, handle: QueryHandle) -> pa.Table:
         query, since = self._bound(handle)
@@ -383,11 +378,10 @@ class Engine:
     def explain(self) -> str:
         """How the registered queries are computed."""
         loop = self._loop
-        with loop.lock:
-            texts = dict(loop.queries())
-            bound = bind(texts, loop.catalog(), loop.scalars)
-            compiled = [compile_query(name, q) for name, q in bound.items() if not isinstance(q, SQLError)]
-            return explain({name: stream.rules for name, stream in loop.streams.items()}, compiled)
+        bound = bind(dict(loop.texts), loop.catalog(), loop.scalars)
+        naive = loop.registry.naive
+        compiled = [compile_query(name, q, naive) for name, q in bound.items() if not isinstance(q, SQLError)]
+        return explain({name: stream.rules for name, stream in loop.streams.items()}, compiled)
 
     def progress(self) -> Progress:
         """How the engine fares: rows, lateness, watermarks, open windows, page time, state."""

@@ -100,7 +100,9 @@ class PageLoop:
         self.idle = threading.Condition(self.lock)  # notified after every page
         self.streams: dict[str, Stream] = {}
         self.functions: set[str] = set()
+        self.control_lock = threading.RLock()  # of what follows; held for moments only
         self.waiting = Waiting()
+        self.texts: dict[str, str] = {}  # queries by name, as they will be when the waiting control took effect
         self.bound: dict[str, Query] = {}  # by text: queries that wait to join
         self.listeners: list[Callable[[PageReport], None]] = []
         last = self.log.last()
@@ -110,6 +112,9 @@ class PageLoop:
         self.result_pages: list[tuple[int, int]] = [(p, at) for p, at in extra.get("results", ())]
         self.state_bytes = 0
         self.report: PageReport | None = None
+        begun = self.pending()
+        for element in (*(Register(e.name, e.text) for e in self.registry), *(begun.control if begun else ())):
+            self._note(element)
 
     # --- what is declared ---
 
@@ -126,17 +131,18 @@ class PageLoop:
         tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
         return Catalog(streams, tables, frozenset(self.functions))
 
-    def queries(self) -> dict[str, str]:
-        """The texts of all queries, by name, as they will be when the waiting control has taken effect."""
-        with self.lock:
-            texts = {entry.name: entry.text for entry in self.registry}
-            begun = self.pending()
-            for element in (*(begun.control if begun else ()), *self.waiting.control):
-                if isinstance(element, Register):
-                    texts[element.name] = element.text
-                elif isinstance(element, Drop):
-                    texts.pop(element.name, None)
-            return texts
+    def say(self, control: Iterable[Control]) -> None:
+        """Let control wait for the next page. Never waits for a page itself."""
+        with self.control_lock:
+            for element in control:
+                self.waiting.control.append(element)
+                self._note(element)
+
+    def _note(self, element: Control) -> None:
+        if isinstance(element, Register):
+            self.texts[element.name] = element.text
+        elif isinstance(element, Drop):
+            self.texts.pop(element.name, None)
 
     def open(self) -> None:
         """Check that every stream that the checkpoint's queries read is declared, and bind them."""
@@ -148,7 +154,7 @@ class PageLoop:
 
     def end(self, streams: Iterable[str]) -> None:
         """Close every window of some streams with the next page."""
-        with self.lock:
+        with self.control_lock:
             self.waiting.ended += streams
 
     def close_idle(self) -> None:
@@ -157,15 +163,14 @@ class PageLoop:
         for stream in self.streams.values():
             if stream.rules.idle is None or stream.idle_closed or now - stream.last_data < stream.rules.idle:
                 continue
-            self.waiting.ended.append(stream.name)
+            self.end([stream.name])
             stream.idle_closed = True
 
     # --- what came out ---
 
     def results(self, name: str, query: Query, since: int) -> pa.Table:
         """A query's results, from the page it joined with."""
-        with self.lock:
-            pages = [page for page, _ in self.result_pages if page >= since]
+        pages = [page for page, _ in self.result_pages if page >= since]
         return self.outputs.read_results(name, query, pages)
 
     def drop_results(self, is_old: Callable[[int, int], bool]) -> None:
@@ -211,17 +216,18 @@ class PageLoop:
 
     def _begin(self, stream: str | None, reference: Mapping[str, Any], control: tuple[Control, ...]) -> Begun:
         """Bind what waits to the next page, and write it ahead."""
-        begun = Begun(
-            self.state.page + 1,
-            self.clock(),
-            stream,
-            dict(reference),
-            (*self.waiting.control, *control),
-            tuple(dict.fromkeys(self.waiting.ended)),
-            dict(self.versions),
-        )
-        self.log.begin(begun)
-        self.waiting = Waiting()
+        with self.control_lock:
+            begun = Begun(
+                self.state.page + 1,
+                self.clock(),
+                stream,
+                dict(reference),
+                (*self.waiting.control, *control),
+                tuple(dict.fromkeys(self.waiting.ended)),
+                dict(self.versions),
+            )
+            self.log.begin(begun)
+            self.waiting = Waiting()
         return begun
 
     def _run(self, begun: Begun, df: DataFrame | None) -> None:

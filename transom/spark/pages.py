@@ -172,7 +172,7 @@ class PageRun:
         base, accepted = self.page.before.totals.accepted, self._accepted(limit)
         number = f"row_number() OVER (PARTITION BY {accepted} ORDER BY {', '.join(order)})"
         with ansi_off(df.sparkSession):
-            return df.withColumn(ROW_NUMBER, F.expr(f"CASE WHEN {accepted} THEN {base - 1} + {number} END"))
+            return df.withColumn(ROW_NUMBER, F.expr(f"CASE WHEN {accepted} THEN CAST({base - 1} AS BIGINT) + {number} END"))
 
     def _repeating(self) -> dict[tuple[str, ...], list[CompiledQuery]]:
         """The queries by the joins of theirs that repeat rows; first those (perhaps none) that have none."""

@@ -54,32 +54,30 @@ class Progress:
 
 def progress_of(loop: PageLoop) -> Progress:
     """How a page loop fares."""
-    with loop.lock:
-        state, report = loop.state, loop.report
-        registry = loop.registry
-        streams = {}
-        for name, stream in loop.streams.items():
-            own, clock = state.stream(name), stream.rules.clock
-            known = own.clock(clock)
-            opened = sum(
-                open_windows(query, state.queries[query.name].slices, boundary(query, own, state.queries[query.name]))
-                for query in registry.reading(name)
-                if query.name in state.queries
-            )
-            totals = own.totals
-            streams[name] = StreamProgress(
-                totals.rows,
-                totals.counted,
-                totals.unasked,
-                totals.late,
-                totals.rejected,
-                known.high,
-                known.closed.watermark(),
-                opened,
-                clock.kind is ClockKind.TIME,
-            )
-        suspended = {entry.name: entry.suspended for entry in registry if entry.suspended is not None}
-        seconds = report.seconds if report is not None else 0.0
-        return Progress(state.page, seconds, loop.state_bytes, len(registry.entries), suspended, streams)
+    state, registry, report = loop.state, loop.registry, loop.report  # each is replaced whole: no need to wait
+    streams = {}
+    for name, stream in loop.streams.items():
+        own, clock = state.stream(name), stream.rules.clock
+        known = own.clock(clock)
+        opened = sum(
+            open_windows(query, state.queries[query.name].slices, boundary(query, own, state.queries[query.name]))
+            for query in registry.reading(name)
+            if query.name in state.queries
+        )
+        totals = own.totals
+        streams[name] = StreamProgress(
+            totals.rows,
+            totals.counted,
+            totals.unasked,
+            totals.late,
+            totals.rejected,
+            known.high,
+            known.closed.watermark(),
+            opened,
+            clock.kind is ClockKind.TIME,
+        )
+    suspended = {entry.name: entry.suspended for entry in registry if entry.suspended is not None}
+    seconds = report.seconds if report is not None else 0.0
+    return Progress(state.page, seconds, loop.state_bytes, len(registry.entries), suspended, streams)
 
 
