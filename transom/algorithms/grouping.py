@@ -56,7 +56,11 @@ def normalized(column: pa.Array) -> pa.Array:
 
 def _encode(column: pa.Array | NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     if isinstance(column, np.ndarray):
+        if len(column) and int(column.max()) - int(column.min()) >= 2**62:
+            return _ranked(column)
         return _densify(column - (column.min() if len(column) else 0), None)
+    if pa.types.is_nested(column.type):  # Arrow has no dictionaries of these
+        column = pa.array(map(repr, column.to_pylist()), pa.string())
     encoded = normalized(column).dictionary_encode(null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), max(1, len(encoded.dictionary))
 
@@ -72,5 +76,9 @@ def _densify(codes: NDArray[np.int64], size: int | None) -> tuple[NDArray[np.int
         present[codes] = True
         ranks = np.cumsum(present) - 1
         return ranks[codes], int(ranks[-1]) + 1
-    distinct, dense = np.unique(codes, return_inverse=True)
-    return dense.astype(np.int64), len(distinct)
+    return _ranked(codes)
+
+
+def _ranked(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    distinct, ranks = np.unique(numbers, return_inverse=True)
+    return ranks.astype(np.int64), len(distinct)

@@ -27,8 +27,9 @@ class Profile:
             return cls()
         if len(times) > 1 and np.any(times[1:] < times[:-1]):
             times = np.sort(times)
-        fine = max(1, int(times[-1] - times[0]) // MOST_RUNS)
-        breaks = np.flatnonzero(np.diff(times) > (fine if gap is None else min(fine, gap)))
+        fine = max(1, (int(times[-1]) - int(times[0])) // MOST_RUNS)
+        gaps = np.diff(times.view(np.uint64))  # of times in order, these can't overflow
+        breaks = np.flatnonzero(gaps > np.uint64(fine if gap is None else min(fine, gap)))
         if cut is not None:
             at = int(np.searchsorted(times, cut, side="right")) - 1
             if 0 <= at < len(times) - 1:
