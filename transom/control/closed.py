@@ -7,15 +7,17 @@ is closed for a cell (a query's group) when its whole extent lies within what is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import product
 from typing import Any
 
 from transom.algorithms.intervals import LOWEST, IntervalSet, union
 
 Pattern = frozenset[tuple[str, Any]]
+ByColumns = Mapping[frozenset[str], Mapping[Pattern, IntervalSet]]
 
 
 @dataclass(frozen=True)
@@ -27,35 +29,42 @@ class Closed:
 
     def close(self, until: int, since: int | None = None, where: Sequence[tuple[str, Any]] = ()) -> Closed:
         """This, and also `[since, until)` for the rows that match `where`."""
-        added = IntervalSet.of((LOWEST if since is None else since, until))
-        if not where:
-            return self._with(self.general | added, self.patterned)
-        pattern = frozenset(where)
-        known = dict(self.patterned)
-        known[pattern] = known.get(pattern, IntervalSet()) | added
-        return self._with(self.general, tuple(known.items()))
+        return self.close_all([(until, since, where)])
 
-    def _with(self, general: IntervalSet, patterned: tuple[tuple[Pattern, IntervalSet], ...]) -> Closed:
-        """Patterned ranges are kept only as far as they say more than the general ones.
+    def close_all(self, ranges: Iterable[tuple[int, int | None, Sequence[tuple[str, Any]]]]) -> Closed:
+        """This, and also many ranges at once: (until, since, where).
 
-        A range that the general ones swallow in part keeps the part that touches them: a window may
-        lie across the border.
+        A patterned range is kept while it says more than the general ones, and then as a whole: a
+        window may lie across the border.
         """
-        kept = tuple((pattern, ranges) for pattern, ranges in patterned if ranges - general)
-        return Closed(general, kept)
+        general, patterned = self.general, dict(self.patterned)
+        for until, since, where in ranges:
+            added = IntervalSet.of((LOWEST if since is None else since, until))
+            if where:
+                pattern = frozenset(where)
+                patterned[pattern] = patterned.get(pattern, IntervalSet()) | added
+            else:
+                general = general | added
+        return Closed(general, tuple((pattern, own) for pattern, own in patterned.items() if own - general))
 
     def watermark(self) -> int | None:
         """How far everything is closed from the beginning."""
         first = next(iter(self.general), None)
         return first[1] if first is not None and first[0] <= LOWEST else None
 
+    @cached_property
+    def by_columns(self) -> ByColumns:
+        """The patterned ranges by the columns that they speak of: there are few such sets."""
+        found: dict[frozenset[str], dict[Pattern, IntervalSet]] = defaultdict(dict)
+        for pattern, ranges in self.patterned:
+            found[frozenset(column for column, _ in pattern)][pattern] = ranges
+        return dict(found)
+
     def view(self, keys: Mapping[str, int], pinned: Mapping[str, tuple[Any, ...]]) -> View:
         """What is closed as seen by a query whose groups have these columns at these places, and
         whose WHERE leaves these columns only the values given."""
         known = keys.keys() | pinned.keys()
-        applying = tuple(
-            (pattern, ranges) for pattern, ranges in self.patterned if {column for column, _ in pattern} <= known
-        )
+        applying = {columns: own for columns, own in self.by_columns.items() if columns <= known}
         return View(self.general, applying, dict(keys), dict(pinned))
 
 
@@ -64,7 +73,7 @@ class View:
     """The closed ranges as one query's groups see them."""
 
     general: IntervalSet
-    patterned: tuple[tuple[Pattern, IntervalSet], ...]
+    patterned: ByColumns
     keys: Mapping[str, int]
     pinned: Mapping[str, tuple[Any, ...]]
 
@@ -76,7 +85,7 @@ class View:
     @property
     def columns(self) -> list[int]:
         """The places of the group columns that decide what is closed."""
-        used = {column for pattern, _ in self.patterned for column, _ in pattern}
+        used = frozenset[str]().union(*self.patterned)
         return sorted(place for column, place in self.keys.items() if column in used)
 
     def of(self, group: Mapping[int, Any]) -> IntervalSet:
@@ -87,16 +96,19 @@ class View:
         if self.uniform:
             return self.general
         return reduce(
-            IntervalSet.__and__,
-            (
-                union(ranges for pattern, ranges in self.patterned if pattern <= cell) | self.general
-                for cell in self._cells(group)
-            ),
+            IntervalSet.__and__, (self._of_cell(cell) | self.general for cell in self._cells(group))
         )
 
-    def _cells(self, group: Mapping[int, Any]) -> Iterator[Pattern]:
+    def _of_cell(self, cell: Mapping[str, Any]) -> IntervalSet:
+        patterns = (
+            (own, frozenset((column, cell[column]) for column in columns))
+            for columns, own in self.patterned.items()
+        )
+        return union(own[pattern] for own, pattern in patterns if pattern in own)
+
+    def _cells(self, group: Mapping[int, Any]) -> Iterator[dict[str, Any]]:
         """The combinations of values that rows of a group can have in the columns of the patterns."""
-        own = {(column, group[place]) for column, place in self.keys.items() if place in group}
-        used = {column for pattern, _ in self.patterned for column, _ in pattern} - self.keys.keys()
-        for choice in product(*([(column, value) for value in self.pinned[column]] for column in sorted(used))):
-            yield frozenset((*own, *choice))
+        own = {column: group[place] for column, place in self.keys.items() if place in group}
+        free = sorted(frozenset[str]().union(*self.patterned) - self.keys.keys())
+        for values in product(*(self.pinned[column] for column in free)):
+            yield own | dict(zip(free, values, strict=True))

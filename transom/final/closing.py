@@ -73,9 +73,8 @@ def _by_group(
 ) -> Iterator[tuple[Numbers, IntervalSet, IntervalSet]]:
     """The slices in parts whose groups see the same closed windows, before and after."""
     keys = [one_array(slices[f"k{i}"]) for i in range(len(query.query.keys))]
-    for rows, closed in split_by_view(after.view, keys, slices.num_rows):
-        for part, earlier in split_by_view(before.view, [key.take(pa.array(rows)) for key in keys], len(rows)):
-            yield rows[part], before.wids(query, earlier), after.wids(query, closed)
+    for rows, (earlier, closed) in split_by_view([before.view, after.view], keys, slices.num_rows):
+        yield rows, before.wids(query, earlier), after.wids(query, closed)
 
 
 def _expand(firsts: Numbers, lasts: Numbers) -> tuple[Numbers, Numbers]:

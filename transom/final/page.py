@@ -82,10 +82,10 @@ def _advance_stream(stream: StreamState, page: PageInput) -> StreamState:
     clocks = dict(stream.clocks)
     for clock in clocks_of(page.queries, page.rules):
         clocks[clock] = _advance_clock(clocks.get(clock, ClockState()), clock, page, totals)
-    for punctuation in page.punctuations:
-        known = clocks.get(punctuation.clock, ClockState())
-        closed = known.closed.close(punctuation.until, punctuation.since, punctuation.where)
-        clocks[punctuation.clock] = replace(known, closed=closed)
+    for clock in dict.fromkeys(said.clock for said in page.punctuations):
+        known = clocks.get(clock, ClockState())
+        ranges = ((said.until, said.since, said.where) for said in page.punctuations if said.clock == clock)
+        clocks[clock] = replace(known, closed=known.closed.close_all(ranges))
     return StreamState(clocks, totals)
 
 

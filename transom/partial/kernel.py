@@ -5,7 +5,7 @@ It runs where the rows are, inside a Spark task or in a test, and knows neither 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -158,12 +158,12 @@ def regroup(
 
 
 def split_by_view(
-    view: View, keys: list[pa.Array], rows: int
-) -> Iterable[tuple[NDArray[np.int64], IntervalSet]]:
-    """The rows, by what is closed for their groups."""
-    places = view.columns
+    views: Sequence[View], keys: list[pa.Array], rows: int
+) -> Iterable[tuple[NDArray[np.int64], list[IntervalSet]]]:
+    """The rows in parts, each with what is closed for its groups in every view."""
+    places = sorted({place for view in views for place in view.columns})
     if not places:
-        yield np.arange(rows), view.of({})
+        yield np.arange(rows), [view.of({}) for view in views]
         return
     groups = group([keys[place] for place in places], rows)
     values = [keys[place].take(pa.array(groups.firsts)).to_pylist() for place in places]
@@ -171,7 +171,7 @@ def split_by_view(
     bounds = np.searchsorted(groups.codes[order], np.arange(groups.count + 1))
     for g in range(groups.count):
         cell = {place: plain_value(values[i][g]) for i, place in enumerate(places)}
-        yield order[bounds[g] : bounds[g + 1]], view.of(cell)
+        yield order[bounds[g] : bounds[g + 1]], [view.of(cell) for view in views]
 
 
 class _Rows:
@@ -216,7 +216,7 @@ class _Rows:
             return wanted, late
         firsts, lasts = windows.wid_from(spec, times[at]), windows.wid_to(spec, times[at])
         keys = [] if view.uniform else [self.column(key.scalar).take(pa.array(at)) for key in query.query.keys]
-        for rows, closed in split_by_view(view, keys, len(at)):
+        for rows, (closed,) in split_by_view([view], keys, len(at)):
             wids = windows.closed_wids(spec, closed) | forced
             late[at[rows]] = wids.covers(firsts[rows], lasts[rows])
         return wanted, late
