@@ -92,14 +92,16 @@ class Count:
 class Sum:
     """The sum of the values that are not null; null when there are none.
 
-    Integers add up in 64 bits and wrap as Spark's do, decimals in 38 digits, floats in double.
+    Integers add up in 64 bits and wrap as Spark's do, floats in double. Decimals add up exactly: where
+    38 digits could run over, in 76, and `lower` tells whether the sum fits.
     """
 
     input: pa.DataType
 
     def types(self) -> list[pa.DataType]:
         if pa.types.is_decimal(self.input):
-            return [pa.decimal128(38, self.input.scale)]
+            scale = self.input.scale
+            return [pa.decimal128(38, scale) if self.input.precision <= 28 else pa.decimal256(76, scale)]
         return [pa.float64() if pa.types.is_floating(self.input) else pa.int64()]
 
     def identity(self) -> list[object]:
@@ -155,7 +157,7 @@ class Moments:
 
     def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
         valid = values.is_valid().to_numpy(zero_copy_only=False)
-        numbers = values.drop_null().cast(pa.float64()).to_numpy()
+        numbers = values.drop_null().cast(pa.float64(), safe=False).to_numpy()
         ones, zeros = np.ones(len(numbers), np.int64), np.zeros(len(numbers))
         return self._merged(ones, numbers, zeros, codes[valid], groups)
 
@@ -172,13 +174,20 @@ class Moments:
         groups: int,
     ) -> States:
         total = np.bincount(codes, counts, groups)
+        near, filled = np.zeros(groups), counts > 0
+        near[codes[filled]] = means[
+            filled
+        ]  # measured from one of its own, a constant group has no spread at all
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            mean = np.bincount(codes, counts * means, groups) / np.maximum(total, 1)
+            mean = near + np.bincount(codes, counts * (means - near[codes]), groups) / np.maximum(total, 1)
             spread = np.bincount(codes, squares + counts * (means - mean[codes]) ** 2, groups)
-        return [pa.array(total.astype(np.int64)), pa.array(mean), pa.array(spread)]
+        # Of no rows at all, bincount makes integers.
+        return [pa.array(total.astype(np.int64)), pa.array(mean), pa.array(spread.astype(np.float64))]
 
 
-def lifted(accumulator: Accumulator, values: pa.Array, mask: Sequence[bool] | None, codes: Codes, groups: int) -> States:
+def lifted(
+    accumulator: Accumulator, values: pa.Array, mask: Sequence[bool] | None, codes: Codes, groups: int
+) -> States:
     """`lift` over the tuples that an aggregate's FILTER lets through."""
     if mask is None:
         return accumulator.lift(values, codes, groups)

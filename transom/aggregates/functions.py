@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Moments, States, Sum
 from transom.aggregates.sketches import Distinct, Quantiles
 
+_EXACT = Context(prec=160, rounding=ROUND_HALF_UP)
 Lower = Callable[[Sequence[States], pa.DataType, tuple[Any, ...]], pa.Array]
 
 
@@ -33,8 +34,12 @@ def _sum(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...
     total = states[0][0]
     if not pa.types.is_decimal(type):
         return total.cast(type)
+    return pa.array([None if v is None or not _fits(v, type) else v for v in total.to_pylist()], type)
+
+
+def _fits(value: Decimal, type: pa.DataType) -> bool:
     limit = Decimal(10) ** (type.precision - type.scale)
-    return pa.array([None if v is None or abs(v) >= limit else v for v in total.to_pylist()], type)
+    return -limit < value < limit  # abs() would round to 28 digits first
 
 
 def _average(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
@@ -42,20 +47,17 @@ def _average(states: Sequence[States], type: pa.DataType, parameters: tuple[Any,
     if pa.types.is_decimal(type):
         pairs = zip(total.to_pylist(), count.to_pylist(), strict=True)
         return pa.array([None if not n else _decimal_quotient(v, n, type) for v, n in pairs], type)
-    return pc.divide(total.cast(pa.float64(), safe=False), pc.replace_with_mask(
-        count.cast(pa.float64()), pc.equal(count, 0), pa.scalar(None, pa.float64())
-    ))
+    return pc.divide(
+        total.cast(pa.float64(), safe=False),
+        pc.replace_with_mask(count.cast(pa.float64()), pc.equal(count, 0), pa.scalar(None, pa.float64())),
+    )
 
 
 def _decimal_quotient(total: Decimal | None, count: int, type: pa.DataType) -> Decimal | None:
     if total is None:
         return None
-    exact = Context(prec=76, rounding=ROUND_HALF_UP)
-    try:
-        rounded = exact.divide(total, Decimal(count)).quantize(Decimal(1).scaleb(-type.scale), context=exact)
-    except InvalidOperation:
-        return None
-    return rounded if abs(rounded) < Decimal(10) ** (type.precision - type.scale) else None
+    rounded = _EXACT.divide(total, Decimal(count)).quantize(Decimal(1).scaleb(-type.scale), context=_EXACT)
+    return rounded if _fits(rounded, type) else None
 
 
 def _spread(sample: int, root: bool) -> Lower:
@@ -79,21 +81,28 @@ def _percentile(states: Sequence[States], type: pa.DataType, parameters: tuple[A
     ranks = tuple(asked) if isinstance(asked, (tuple, list)) else (asked,)
     found = Quantiles(pa.null(), 200).percentiles(states[0][0], ranks)
     if pa.types.is_list(type):
-        flat = _of_type([value for values in found if values is not None for value in values], type.value_type)
+        flat = _of_type(
+            [value for values in found if values is not None for value in values], type.value_type
+        )
         widths = [0 if values is None else len(values) for values in found]
-        offsets = pa.array(np.r_[0, np.cumsum(widths)], pa.int32(), mask=np.r_[[v is None for v in found], False])
+        offsets = pa.array(
+            np.r_[0, np.cumsum(widths)], pa.int32(), mask=np.r_[[v is None for v in found], False]
+        )
         return pa.ListArray.from_arrays(offsets, flat).cast(type)
     return _of_type([None if values is None else values[0] for values in found], type)
 
 
 def _of_type(values: Sequence[float | None], type: pa.DataType) -> pa.Array:
-    """Doubles back into the type that they came from."""
+    """Doubles back into the type that they came from; one that was rounded past its end is the end."""
     if pa.types.is_floating(type):
         return pa.array(values, pa.float64()).cast(type)
     if pa.types.is_decimal(type):
+        most = _EXACT.scaleb(Decimal(10**type.precision - 1), -type.scale)
+        least = most.copy_negate()  # a minus sign would round to 28 digits
         unit = Decimal(1).scaleb(-type.scale)
-        return pa.array([None if v is None else Decimal(repr(v)).quantize(unit, ROUND_HALF_UP) for v in values], type)
-    whole = pa.array([None if v is None else round(v) for v in values], pa.int64())
+        exact = (None if v is None else Decimal(repr(v)).quantize(unit, context=_EXACT) for v in values)
+        return pa.array([None if v is None else max(least, min(v, most)) for v in exact], type)
+    whole = pa.array([None if v is None else min(round(v), 2**63 - 1) for v in values], pa.int64())
     return whole.cast(pa.int32()).cast(type) if pa.types.is_date(type) else whole.cast(type)
 
 
@@ -116,6 +125,7 @@ FUNCTIONS: dict[str, Function] = {
         lambda input, parameters: (Distinct.with_error(input, *(parameters or (0.02,))),), _distinct
     ),
     "approx_percentile": Function(
-        lambda input, parameters: (Quantiles.with_accuracy(input, *(parameters[1:] or (10000,))),), _percentile
+        lambda input, parameters: (Quantiles.with_accuracy(input, *(parameters[1:] or (10000,))),),
+        _percentile,
     ),
 }

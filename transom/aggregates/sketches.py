@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +15,8 @@ from datasketches import hll_sketch, hll_union, kll_doubles_sketch, tgt_hll_type
 
 from transom.aggregates.accumulators import Codes, States
 from transom.algorithms.grouping import group, normalized
+
+GREATEST = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,13 @@ class Distinct:
     def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
         valid = values.is_valid().to_numpy(zero_copy_only=False)
         present, codes = normalized(values.drop_null()), codes[valid]
-        firsts = group([codes, present], len(codes)).firsts  # a value counts once a group: update with it once
+        firsts = group(
+            [codes, present], len(codes)
+        ).firsts  # a value counts once a group: update with it once
         sketches: list[hll_sketch | None] = [None] * groups
-        for code, value in zip(codes[firsts].tolist(), _hashable(present.take(pa.array(firsts))), strict=True):
+        for code, value in zip(
+            codes[firsts].tolist(), _hashable(present.take(pa.array(firsts))), strict=True
+        ):
             sketch = sketches[code]
             if sketch is None:
                 sketch = sketches[code] = hll_sketch(self.lg_k, tgt_hll_type.HLL_8)
@@ -59,13 +67,18 @@ class Distinct:
     def estimates(self, state: pa.Array) -> pa.Array:
         """The distinct counts, 0 for no values."""
         return pa.array(
-            [0 if s is None else round(hll_sketch.deserialize(s).get_estimate()) for s in state.to_pylist()], pa.int64()
+            [0 if s is None else round(hll_sketch.deserialize(s).get_estimate()) for s in state.to_pylist()],
+            pa.int64(),
         )
 
 
 @dataclass(frozen=True)
 class Quantiles:
-    """A KLL sketch of the values that are not null; exact while a group has no more than `k` values."""
+    """A KLL sketch of the values that are not null; exact while a group has no more than `k` values.
+
+    Values are kept as doubles. KLL passes over NaN, which Spark sorts above infinity: in the sketch NaN
+    is infinity, and infinity the greatest finite double.
+    """
 
     input: pa.DataType
     k: int
@@ -107,14 +120,21 @@ class Quantiles:
     def percentiles(self, state: pa.Array, ranks: tuple[float, ...]) -> list[list[float] | None]:
         """For each group the values at these ranks, or nothing where there were none."""
         sketches = (None if s is None else kll_doubles_sketch.deserialize(s) for s in state.to_pylist())
-        return [None if s is None or s.is_empty() else [s.get_quantile(p, True) for p in ranks] for s in sketches]
+        return [None if s is None else [_unshifted(s.get_quantile(p, True)) for p in ranks] for s in sketches]
+
+
+def _unshifted(value: float) -> float:
+    return math.nan if value == math.inf else math.inf if value == GREATEST else value
 
 
 def _as_doubles(values: pa.Array) -> Any:
     if pa.types.is_temporal(values.type):
         wide = pa.int32() if values.type.bit_width == 32 else pa.int64()
         values = values.cast(wide)
-    return values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if not pa.types.is_floating(values.type):
+        return numbers
+    return np.where(np.isnan(numbers), np.inf, np.minimum(numbers, GREATEST))
 
 
 def _hashable(values: pa.Array) -> list[int | float | str]:
@@ -125,6 +145,8 @@ def _hashable(values: pa.Array) -> list[int | float | str]:
         values = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
     elif pa.types.is_binary(values.type):
         return [value.hex() for value in values.to_pylist()]
+    elif pa.types.is_nested(values.type):
+        return [repr(value) for value in values.to_pylist()]
     elif not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         values = pc.cast(values, pa.string())
     found: list[int | float | str] = values.to_pylist()
@@ -135,7 +157,9 @@ def _packed(sketches: list[Any], serialize: Callable[[Any], Any]) -> pa.Array:
     return pa.array([None if s is None else bytes(serialize(s)) for s in sketches], pa.binary())
 
 
-def _unpacked(state: pa.Array, codes: Codes, deserialize: Callable[[bytes], Any]) -> Iterator[tuple[int, Any]]:
+def _unpacked(
+    state: pa.Array, codes: Codes, deserialize: Callable[[bytes], Any]
+) -> Iterator[tuple[int, Any]]:
     for code, packed in zip(codes.tolist(), state.to_pylist(), strict=True):
         if packed is not None:
             yield code, deserialize(packed)

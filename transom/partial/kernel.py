@@ -137,13 +137,19 @@ def combine(query: CompiledQuery, tables: Iterable[pa.Table]) -> pa.Table:
     table = pa.concat_tables(filled).combine_chunks()
     if query.naive:
         return table
-    keys = [one_array(table["slice"]).to_numpy()] + [one_array(table[f"k{i}"]) for i in range(len(query.query.keys))]
+    keys = [one_array(table["slice"]).to_numpy()] + [
+        one_array(table[f"k{i}"]) for i in range(len(query.query.keys))
+    ]
     groups = group(keys, table.num_rows)
     return regroup(query, table, groups.codes, groups.firsts, ["slice"])
 
 
 def regroup(
-    query: CompiledQuery, table: pa.Table, codes: NDArray[np.int64], firsts: NDArray[np.int64], leading: list[str]
+    query: CompiledQuery,
+    table: pa.Table,
+    codes: NDArray[np.int64],
+    firsts: NDArray[np.int64],
+    leading: list[str],
 ) -> pa.Table:
     """The rows of a table of partials combined by code; keys and leading columns are those of `firsts`."""
     groups = len(firsts)
@@ -215,7 +221,9 @@ class _Rows:
         if not (view.general or view.patterned or forced) or not len(at):
             return wanted, late
         firsts, lasts = windows.wid_from(spec, times[at]), windows.wid_to(spec, times[at])
-        keys = [] if view.uniform else [self.column(key.scalar).take(pa.array(at)) for key in query.query.keys]
+        keys = (
+            [] if view.uniform else [self.column(key.scalar).take(pa.array(at)) for key in query.query.keys]
+        )
         for rows, (closed,) in split_by_view([view], keys, len(at)):
             wids = windows.closed_wids(spec, closed) | forced
             late[at[rows]] = wids.covers(firsts[rows], lasts[rows])

@@ -38,7 +38,7 @@ def evaluate(predicate: Predicate, columns: Columns) -> pa.Array:
         case IsNull(scalar):
             return pc.is_null(columns(scalar))
         case Truth(scalar):
-            return columns(scalar)
+            return columns(scalar).cast(pa.bool_())  # a bare NULL has a type of its own
         case Member(scalar, values, null):
             column = columns(scalar)
             found = reduce(pc.or_kleene, (compare(column, "=", v) for v in values), _constant(column, False))

@@ -1,4 +1,4 @@
-"""From a bound query to what the kernel runs: accumulators shared among its aggregates, and pinned columns."""
+"""From a bound query to what the kernel runs: accumulators that its aggregates share, and pinned columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator
 from transom.aggregates.functions import FUNCTIONS
-from transom.sql.query import And, Comparison, Member, Predicate, Query, Scalar
+from transom.sql.query import And, Call, Comparison, IsNull, Member, Not, Predicate, Query, Scalar
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
         needed = FUNCTIONS[call.function].accumulators(argument and argument.type, call.parameters)
         places = []
         for accumulator in needed:
-            slot = Slot(accumulator, argument, call.where)
+            slot = Slot(accumulator, argument, _shown(call))
             if slot not in slots:
                 slots.append(slot)
             places.append(slots.index(slot))
@@ -64,6 +64,14 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
     for column, values in _pins(query.where):
         pinned[column] = tuple(value for value in values if value in pinned.get(column, values))
     return CompiledQuery(name, query, tuple(slots), tuple(reads), keys, pinned, naive)
+
+
+def _shown(call: Call) -> Predicate | None:
+    """Which tuples an aggregate is shown: count(a, b) counts a where b is not null, too."""
+    parts: list[Predicate] = [Not(IsNull(scalar)) for scalar in call.args[1:]]
+    if call.where is not None:
+        parts.append(call.where)
+    return And(tuple(parts)) if len(parts) > 1 else parts[0] if parts else None
 
 
 def _pins(predicate: Predicate | None) -> Iterator[tuple[str, tuple[Any, ...]]]:

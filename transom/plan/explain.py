@@ -19,7 +19,8 @@ def explain(streams: Mapping[str, StreamRules], queries: Sequence[CompiledQuery]
         scalars = dict.fromkeys(scalar.sql for query in reading for scalar in query.query.scalars())
         used = sum(1 for query in reading for _ in query.query.scalars())
         lines.append(f"stream {name}: {len(reading)} queries, time {rules.clock.attribute}")
-        lines.append(f"  slack {_length(rules.slack, rules.clock.kind)}, horizon {_length(rules.horizon, rules.clock.kind)}")
+        slack, horizon = (_length(value, rules.clock.kind) for value in (rules.slack, rules.horizon))
+        lines.append(f"  slack {slack}, horizon {horizon}")
         lines.append(f"  project: {len(scalars)} scalar expressions for {used} uses")
         lines += [f"    {sql}" for sql in scalars]
         joins = dict.fromkeys((join.table, join.on) for query in reading for join in query.query.joins)
@@ -31,7 +32,10 @@ def explain(streams: Mapping[str, StreamRules], queries: Sequence[CompiledQuery]
 
 def _query(query: CompiledQuery) -> list[str]:
     bound = query.query
-    lines = [f"query {query.name}", f"  window {_window(bound.window, bound.clock.kind)} on {bound.clock.attribute or 'rows'}"]
+    lines = [
+        f"query {query.name}",
+        f"  window {_window(bound.window, bound.clock.kind)} on {bound.clock.attribute or 'rows'}",
+    ]
     if bound.where is not None:
         lines.append(f"  where {predicate_text(bound.where)}")
     if bound.keys:

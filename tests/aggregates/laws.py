@@ -1,0 +1,99 @@
+"""Every accumulator that a SQL function can ask for, over every input type, with values to feed it."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transom.aggregates.accumulators import Accumulator, States
+from transom.aggregates.functions import FUNCTIONS
+from transom.sql.calls import result_type
+
+NAN, INF = math.nan, math.inf
+SAMPLES: dict[pa.DataType, list[Any]] = {
+    pa.bool_(): [True, False],
+    pa.int8(): [-128, 0, 127],
+    pa.int16(): [-5, 0, 300],
+    pa.int32(): [-5, 0, 2**31 - 1],
+    pa.int64(): [-(2**63), -5, 0, 7, 2**63 - 1],
+    pa.float32(): [-1.5, -0.0, 0.0, 2.25, NAN],
+    pa.float64(): [-1.5, -0.0, 0.0, 1e15, NAN, INF],
+    pa.decimal128(10, 2): [Decimal("-7.25"), Decimal("0.00"), Decimal("99999999.99")],
+    pa.decimal128(38, 2): [Decimal("-7.25"), Decimal("9" * 36 + ".99"), Decimal("-" + "9" * 36 + ".99")],
+    pa.string(): ["", "a", "é", "😀", "z"],
+    pa.binary(): [b"", b"\x00", b"\xff"],
+    pa.date32(): [date(1969, 12, 31), date(2013, 1, 1)],
+    pa.timestamp("us"): [datetime(1969, 12, 31), datetime(2013, 1, 1, 12, 0, 0, 5)],
+    pa.timestamp("us", tz="UTC"): [datetime(1969, 12, 31, tzinfo=UTC), datetime(2013, 1, 1, tzinfo=UTC)],
+    pa.null(): [],
+}
+PARAMETERS: dict[str, list[tuple[Any, ...]]] = {
+    "approx_count_distinct": [(0.05,), (0.01,)],
+    "approx_percentile": [(0.5, 10_000), ((0.0, 0.5, 1.0), 100)],
+}
+
+
+@cache
+def uses() -> list[tuple[str, pa.DataType, tuple[Any, ...], pa.DataType]]:
+    """(function, input type, parameters, result type) of every call that the SQL front lets through."""
+    every = (
+        (function, kind, parameters, result_type(function, [kind], parameters))
+        for function in FUNCTIONS
+        for kind in SAMPLES
+        for parameters in PARAMETERS.get(function, [()])
+    )
+    return [use for use in every if not isinstance(use[-1], str)]
+
+
+@cache
+def accumulators() -> list[tuple[Accumulator, pa.DataType]]:
+    """Each accumulator with each input type, once."""
+    found: list[tuple[Accumulator, pa.DataType]] = []
+    for function, kind, parameters, _ in uses():
+        for accumulator in FUNCTIONS[function].accumulators(kind, parameters):
+            if (accumulator, kind) not in found:
+                found.append((accumulator, kind))
+    return found
+
+
+def array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    return pa.array(values, kind, from_pandas=False)
+
+
+def zeros(rows: int) -> np.ndarray:
+    return np.zeros(rows, np.int64)
+
+
+def lift(accumulator: Accumulator, values: list[Any], kind: pa.DataType) -> States:
+    """The state of one group of values."""
+    return accumulator.lift(array(values, kind), zeros(len(values)), 1)
+
+
+def combine(accumulator: Accumulator, *states: States) -> States:
+    """The state of one group, from states of its parts."""
+    columns = [pa.concat_arrays(column) for column in zip(*states, strict=True)]
+    return accumulator.combine(columns, zeros(len(columns[0])), 1)
+
+
+def answers(accumulator: Accumulator, kind: pa.DataType, state: States) -> list[Any]:
+    """A state as all that can be read off it: sketches that answer alike need not be equal bytes."""
+    read = []
+    for function, input, parameters, type in uses():
+        if input == kind and FUNCTIONS[function].accumulators(input, parameters) == (accumulator,):
+            read.append(FUNCTIONS[function].lower([state], type, parameters).to_pylist())
+    return read or [column.to_pylist() for column in state]
+
+
+def alike(ours: Any, theirs: Any) -> bool:
+    """Equal, floats up to rounding; NaN is NaN."""
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(alike, ours, theirs))
+    if isinstance(ours, float) and isinstance(theirs, float):
+        return (ours != ours and theirs != theirs) or math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-9)
+    return type(ours) is type(theirs) and bool(ours == theirs)

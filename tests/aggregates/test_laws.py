@@ -1,0 +1,114 @@
+"""The laws of the algebra, for every accumulator over every input type that it can be asked for."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from laws import PARAMETERS, SAMPLES, accumulators, alike, answers, array, combine, lift, uses, zeros
+
+from transom.aggregates.accumulators import Accumulator, lifted
+from transom.aggregates.functions import FUNCTIONS
+from transom.sql.functions import AGGREGATES
+
+EVERY = [
+    pytest.param(
+        accumulator, kind, id=f"{type(accumulator).__name__} {getattr(accumulator, 'function', '')} of {kind}"
+    )
+    for accumulator, kind in accumulators()
+]
+every = pytest.mark.parametrize(("accumulator", "kind"), EVERY)
+
+
+def draws(kind: pa.DataType, most: int = 9, count: int = 6) -> list[list[Any]]:
+    """Lists of values with nulls and repeats: always the empty list, one null, and all samples."""
+    rng = random.Random(7)
+    choices = [*SAMPLES[kind], None]
+    drawn = [[rng.choice(choices) for _ in range(rng.randint(1, most))] for _ in range(count)]
+    return [[], [None], list(SAMPLES[kind]), *drawn]
+
+
+def test_every_aggregate_of_the_sql_front_can_be_computed_and_no_other() -> None:
+    assert {*AGGREGATES.values(), "count_rows"} == set(FUNCTIONS)
+    assert {function for function, *_ in uses()} == set(FUNCTIONS)
+    assert set(PARAMETERS) <= set(FUNCTIONS)
+
+
+@every
+def test_states_have_the_types_that_were_promised(accumulator: Accumulator, kind: pa.DataType) -> None:
+    for values in draws(kind):
+        lifted_state = lift(accumulator, values, kind)
+        assert [column.type for column in lifted_state] == accumulator.types()
+        assert [
+            column.type for column in combine(accumulator, lifted_state, lifted_state)
+        ] == accumulator.types()
+
+
+@every
+def test_the_identity_is_the_state_of_no_tuples(accumulator: Accumulator, kind: pa.DataType) -> None:
+    assert [column[0].as_py() for column in lift(accumulator, [], kind)] == accumulator.identity()
+
+
+@every
+def test_the_identity_changes_nothing(accumulator: Accumulator, kind: pa.DataType) -> None:
+    nothing = [pa.array([v], t) for v, t in zip(accumulator.identity(), accumulator.types(), strict=True)]
+    for values in draws(kind):
+        state = lift(accumulator, values, kind)
+        expected = answers(accumulator, kind, state)
+        for combined in (combine(accumulator, nothing, state), combine(accumulator, state, nothing)):
+            assert alike(answers(accumulator, kind, combined), expected), values
+
+
+@every
+def test_combining_is_associative_and_commutative(accumulator: Accumulator, kind: pa.DataType) -> None:
+    one, two, three = (lift(accumulator, values, kind) for values in draws(kind)[-3:])
+    left = combine(accumulator, combine(accumulator, one, two), three)
+    right = combine(accumulator, one, combine(accumulator, two, three))
+    turned = combine(accumulator, three, one, two)
+    assert alike(answers(accumulator, kind, left), answers(accumulator, kind, right))
+    assert alike(answers(accumulator, kind, left), answers(accumulator, kind, turned))
+
+
+@every
+def test_parts_combined_are_the_whole(accumulator: Accumulator, kind: pa.DataType) -> None:
+    for values in draws(kind):
+        whole = answers(accumulator, kind, lift(accumulator, values, kind))
+        for parts in (1, 2, 3):
+            states = [lift(accumulator, values[start::parts], kind) for start in range(parts)]
+            assert alike(answers(accumulator, kind, combine(accumulator, *states)), whole), values
+
+
+@every
+def test_groups_do_not_see_each_other_and_may_be_empty(accumulator: Accumulator, kind: pa.DataType) -> None:
+    lists = draws(kind)
+    rows = [(code, value) for code, values in enumerate(lists) for value in values]
+    random.Random(8).shuffle(rows)
+    codes = np.array([code for code, _ in rows], np.int64)
+    states = accumulator.lift(array([value for _, value in rows], kind), codes, len(lists) + 1)
+    again = accumulator.combine(states, np.arange(len(lists) + 1), len(lists) + 2)
+    for found in (states, again):
+        for code, values in enumerate([*lists, []]):
+            own = answers(accumulator, kind, [column.slice(code, 1) for column in found])
+            assert alike(own, answers(accumulator, kind, lift(accumulator, values, kind)))
+    assert [column[-1].as_py() for column in again] == accumulator.identity()
+
+
+@every
+def test_a_filter_shows_some_of_the_tuples(accumulator: Accumulator, kind: pa.DataType) -> None:
+    for values in draws(kind):
+        mask = np.arange(len(values)) % 3 != 1
+        found = lifted(accumulator, array(values, kind), mask, zeros(len(values)), 1)
+        shown = [value for value, chosen in zip(values, mask, strict=True) if chosen]
+        assert alike(
+            answers(accumulator, kind, found), answers(accumulator, kind, lift(accumulator, shown, kind))
+        )
+
+
+@every
+def test_accumulators_compare_by_value(accumulator: Accumulator, kind: pa.DataType) -> None:
+    again = [other for other, input in accumulators() if input == kind and other == accumulator]
+    assert again == [accumulator]
+    assert hash(again[0]) == hash(accumulator)
