@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,17 @@ from transom.sql.catalog import Scalars
 from transom.sql.query import Query
 
 _REFERENCE = re.compile(r"`(k\d+|a\d+|window_start|window_end)`")
+_IN_TEXT = re.compile(rf"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|{_REFERENCE.pattern}""", re.DOTALL)
+FEW_CELLS = 200_000  # up to here it is cheaper to evaluate all shapes in one table, though mostly null
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Queries that write the same expressions over the same types, and their windows."""
+
+    texts: tuple[str, ...]
+    places: list[int] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -46,39 +56,72 @@ def _free(name: str, taken: set[str]) -> str:
 def finish(closed: Sequence[Lowered], page: int, kind: Kind, scalars: Scalars) -> dict[str, pa.Table]:
     """The results of a page's closed windows, by query.
 
-    Expressions over aggregates are evaluated once for all queries that write them alike.
+    Expressions over aggregates are evaluated once for all queries that write them alike, and while
+    there are few results, together with those of all others.
     """
-    alike: dict[tuple[object, ...], list[Lowered]] = defaultdict(list)
-    for one in closed:
-        bound = one.query.query
-        texts = tuple(item.sql for item in bound.items if not _REFERENCE.fullmatch(item.sql))
-        alike[(texts, bound.having, one.table.schema if texts or bound.having else None)].append(one)
     results = {}
-    for (texts, having, _), members in alike.items():
-        computed = _computed(members, texts, having, scalars)
-        for one, columns in zip(members, computed, strict=True):
-            table = _presented(one, columns, page, kind)
-            if table.num_rows:
-                results[one.query.name] = table
+    for one, columns in zip(closed, _computed(closed, scalars), strict=True):
+        table = _presented(one, columns, page, kind)
+        if table.num_rows:
+            results[one.query.name] = table
     return results
 
 
-def _computed(
-    members: Sequence[Lowered], texts: tuple[str, ...], having: str | None, scalars: Scalars
-) -> list[dict[str, pa.ChunkedArray]]:
-    """For each member the columns that need computing, by their text."""
-    wanted = dict.fromkeys((*texts, *((having,) if having is not None else ())))
-    if not wanted:
-        return [{} for _ in members]
-    every = pa.concat_tables([one.table for one in members])
-    names = {f"x{i}": text for i, text in enumerate(wanted)}
-    table = scalars.project(every, names)
-    found, start = [], 0
-    for one in members:
-        part = table.slice(start, one.table.num_rows)
-        start += one.table.num_rows
-        found.append({text: part[name] for name, text in names.items()})
+def _computed(closed: Sequence[Lowered], scalars: Scalars) -> list[dict[str, pa.ChunkedArray]]:
+    """For each query the columns that need computing, by their text."""
+    shapes: dict[tuple[object, ...], Shape] = {}
+    found: list[dict[str, pa.ChunkedArray]] = [{} for _ in closed]
+    for place, one in enumerate(closed):
+        bound = one.query.query
+        wanted = [item.sql for item in bound.items if not _REFERENCE.fullmatch(item.sql)]
+        texts = tuple(dict.fromkeys([*wanted, *([] if bound.having is None else [bound.having])]))
+        if texts:
+            shape = shapes.setdefault((texts, one.table.schema), Shape(texts))
+            shape.places.append(place)
+            shape.tables.append(one.table)
+    for shape, columns in evaluated(list(shapes.values()), scalars):
+        start = 0
+        for place, table in zip(shape.places, shape.tables, strict=True):
+            found[place] = {text: column.slice(start, table.num_rows) for text, column in columns.items()}
+            start += table.num_rows
     return found
+
+
+def evaluated(
+    shapes: Sequence[Shape], scalars: Scalars
+) -> Iterator[tuple[Shape, dict[str, pa.ChunkedArray]]]:
+    """The expressions of each shape over its windows, by their text."""
+    tables = [pa.concat_tables(shape.tables) for shape in shapes]
+    rows = sum(table.num_rows for table in tables)
+    if len(shapes) > 1 and rows * sum(table.num_columns for table in tables) <= FEW_CELLS:
+        yield from _evaluated_together(shapes, tables, scalars)
+        return
+    for shape, table in zip(shapes, tables, strict=True):
+        found = scalars.project(table, {f"x{i}": text for i, text in enumerate(shape.texts)})
+        yield shape, {text: found[f"x{i}"] for i, text in enumerate(shape.texts)}
+
+
+def _evaluated_together(
+    shapes: Sequence[Shape], tables: Sequence[pa.Table], scalars: Scalars
+) -> Iterator[tuple[Shape, dict[str, pa.ChunkedArray]]]:
+    """One evaluation for all shapes: their tables below and beside each other, null elsewhere.
+
+    What an evaluation costs is starting it: a page of thirty shapes would pay that thirty times.
+    """
+    beside = [
+        table.rename_columns([f"{name} of {i}" for name in table.column_names]) for i, table in enumerate(tables)
+    ]
+    together = pa.concat_tables(beside, promote_options="default")
+    texts = {
+        f"x{i}_{j}": _IN_TEXT.sub(lambda found, i=i: f"`{found[1]} of {i}`" if found[1] else found[0], text)
+        for i, shape in enumerate(shapes)
+        for j, text in enumerate(shape.texts)
+    }
+    found, start = scalars.project(together, texts), 0
+    for i, (shape, table) in enumerate(zip(shapes, tables, strict=True)):
+        part = found.slice(start, table.num_rows)
+        start += table.num_rows
+        yield shape, {text: part[f"x{i}_{j}"] for j, text in enumerate(shape.texts)}
 
 
 def _presented(one: Lowered, computed: dict[str, pa.ChunkedArray], page: int, kind: Kind) -> pa.Table:

@@ -173,11 +173,23 @@ class Engine:
         if name in self._loop.streams or name in self._loop.versions:
             raise StateError(f"there is a {'stream' if name in self._loop.streams else 'table'} named {name} already")
 
-    def table(self, name: str, source: Any) -> None:
-        """Declare a static table to join with, or give it a new version, which pages from now on see."""
+    def table(
+        self,
+        name: str,
+        source: Any,
+        *,
+        format: str | None = None,
+        schema: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Declare a static table to join with, or give it a new version, which pages from now on see.
+
+        The source is a batch DataFrame, a path of files (which the other arguments are about), an Arrow
+        table or a list of mappings.
+        """
         if name not in self._loop.versions:
             self._check_name(name)
-        version = self._loop.tables.snapshot(name, source)
+        version = self._loop.tables.snapshot(name, source, format, schema, options)
         with self._loop.lock:
             self._loop.versions[name] = version
 

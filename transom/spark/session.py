@@ -15,11 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Iterator, Mapping
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import transom
-from transom.errors import SettingError
+from transom.errors import SettingError, StateError
 
 OLDEST_JAVA = 17
 ANSI = "spark.sql.ansi.enabled"
@@ -61,7 +62,11 @@ def start_session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in (_defaults(master) | dict(config or {})).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.getMessage() or error.java_exception).split("\n")[0]
+        raise StateError(f"Spark does not start on {master}: {reason}") from error
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 

@@ -28,9 +28,19 @@ class Tables:
         self._frames: dict[tuple[str, int], DataFrame] = {}
         self._unique: dict[tuple[str, int, tuple[str, ...]], bool] = {}
 
-    def snapshot(self, name: str, source: TableSource) -> int:
-        """Write the table as it is now as a new version, and return the version's number."""
-        frame = self._frame_of(source)
+    def snapshot(
+        self,
+        name: str,
+        source: TableSource,
+        format: str | None = None,
+        schema: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Write the table as it is now as a new version, and return the version's number.
+
+        `format`, `schema` and `options` are about the files of a path.
+        """
+        frame = self._frame_of(source, format, schema, options)
         to_arrow(frame.schema)  # refuses columns that no query could read
         version = (self.latest(name) or 0) + 1
         frame.write.mode("overwrite").parquet(self._store.path(_directory(name, version)))
@@ -77,7 +87,9 @@ class Tables:
             self._unique[asked] = counts.where("count > 1").isEmpty()
         return self._unique[asked]
 
-    def _frame_of(self, source: TableSource) -> DataFrame:
+    def _frame_of(
+        self, source: TableSource, format: str | None, schema: str | None, options: Mapping[str, Any] | None
+    ) -> DataFrame:
         if isinstance(source, DataFrame):
             if source.isStreaming:
                 raise SettingError("a table is a batch DataFrame; a streaming one is a stream")
@@ -85,7 +97,7 @@ class Tables:
         if isinstance(source, pa.Table):
             return to_frame(self._spark, source)
         if isinstance(source, str):
-            files = PathSource(self._spark, source)
+            files = PathSource(self._spark, source, format, schema, options)
             return _parsed(files.read([file for page in files.pending() for file in page]), source)
         rows = [dict(row) for row in source]
         if not rows:
