@@ -8,7 +8,6 @@ accumulators share them: AVG reads what SUM and COUNT keep.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -186,10 +185,9 @@ class Moments:
 
 
 def lifted(
-    accumulator: Accumulator, values: pa.Array, mask: Sequence[bool] | None, codes: Codes, groups: int
+    accumulator: Accumulator, values: pa.Array, mask: NDArray[np.bool_] | None, codes: Codes, groups: int
 ) -> States:
     """`lift` over the tuples that an aggregate's FILTER lets through."""
     if mask is None:
         return accumulator.lift(values, codes, groups)
-    chosen = np.asarray(mask)
-    return accumulator.lift(values.filter(pa.array(chosen)), codes[chosen], groups)
+    return accumulator.lift(values.filter(pa.array(mask)), codes[mask], groups)

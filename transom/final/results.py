@@ -112,16 +112,17 @@ def _evaluated_together(
         table.rename_columns([f"{name} of {i}" for name in table.column_names]) for i, table in enumerate(tables)
     ]
     together = pa.concat_tables(beside, promote_options="default")
-    texts = {
-        f"x{i}_{j}": _IN_TEXT.sub(lambda found, i=i: f"`{found[1]} of {i}`" if found[1] else found[0], text)
-        for i, shape in enumerate(shapes)
-        for j, text in enumerate(shape.texts)
-    }
+    texts = {f"x{i}_{j}": _over(i, text) for i, shape in enumerate(shapes) for j, text in enumerate(shape.texts)}
     found, start = scalars.project(together, texts), 0
     for i, (shape, table) in enumerate(zip(shapes, tables, strict=True)):
         part = found.slice(start, table.num_rows)
         start += table.num_rows
         yield shape, {text: part[f"x{i}_{j}"] for j, text in enumerate(shape.texts)}
+
+
+def _over(shape: int, text: str) -> str:
+    """An expression over the columns of one of the shapes in a table of all."""
+    return _IN_TEXT.sub(lambda found: f"`{found[1]} of {shape}`" if found[1] else found[0], text)
 
 
 def _presented(one: Lowered, computed: dict[str, pa.ChunkedArray], page: int, kind: Kind) -> pa.Table:

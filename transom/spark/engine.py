@@ -343,7 +343,7 @@ class Engine:
         for query, sink in self._sinks:
             if query is None and report.results:
                 sink.write(fixed_rows(report.results, report.queries), report.page, self.spark)
-            elif query in report.results:
+            elif query is not None and query in report.results:
                 sink.write(report.results[query], report.page, self.spark)
         for name, table in report.results.items():
             for callback in list(self._subscribers.get(name, ())):
@@ -354,12 +354,14 @@ class Engine:
         self._retain(report.page)
 
     def _retain(self, page: int) -> None:
-        if self._retention is None:
+        kept = self._retention
+        if kept is None:
             return
-        now = self._loop.clock()
-        self._loop.drop_results(
-            lambda made, at: made <= page - self._retention if self._keeps_pages else at < now - self._retention
-        )
+        if self._keeps_pages:
+            self._loop.drop_results(lambda made, at: made <= page - kept)
+        else:
+            oldest = self._loop.clock() - kept
+            self._loop.drop_results(lambda made, at: at < oldest)
 
     def _bound(self, handle: QueryHandle) -> tuple[Query | None, int]:
         """A handle's query and the page it joined with, as far as they are known."""

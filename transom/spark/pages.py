@@ -271,7 +271,7 @@ class PageRun:
         stops += [stop for _, ranges in closed.patterned for _, stop in ranges]
         for query in self.page.queries:
             for _, wid in self.page.forced.get(query.name, ()):
-                stops.append(int(windows.window_end(query.query.window, np.int64(wid))))
+                stops.append(int(windows.window_end(query.query.window, np.array([wid]))[0]))
         return min(max(stops, default=HIGHEST), HIGHEST)
 
     def _rejected(self, df: DataFrame, limit: int | None) -> DataFrame:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from transom.errors import StateError
 from transom.spark.loop import PageLoop, Stream
@@ -153,7 +153,7 @@ class Runner:
 
     @staticmethod
     def _frame(stream: Stream, reference: Mapping[str, Any]) -> DataFrame:
-        return with_time(stream.source.frame(dict(reference)), stream.rules.clock.attribute)
+        return with_time(stream.source.frame(reference), stream.rules.clock.attribute)
 
     # --- Spark's streams ---
 

@@ -30,7 +30,7 @@ CORRUPT = "_corrupt_record"  # what Spark's readers call a row that they could n
 TIME_TEXT = "_time_text"  # what stood in a time column of text, before it became a time
 HIDDEN = (CORRUPT, TIME_TEXT)
 
-Reference = dict[str, Any]
+Reference = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -183,15 +183,15 @@ class FeedSource(Source):
         return dict(zip(self._arrow.names, values, strict=True))
 
     def take(self, page: int) -> Taken | None:
-        tables, control = [], []
+        tables: list[pa.Table] = []
+        control: list[Punctuation] = []
         with self._lock:
-            while self._queue:
-                if isinstance(self._queue[0], pa.Table):
-                    if control:
-                        break
-                    tables.append(self._queue.popleft())
+            while self._queue and not (control and isinstance(self._queue[0], pa.Table)):
+                element = self._queue.popleft()
+                if isinstance(element, Punctuation):
+                    control.append(element)
                 else:
-                    control.append(self._queue.popleft())
+                    tables.append(element)
         if not tables and not control:
             return None
         path = f"feeds/{self.name}/{page:010d}.arrow"
