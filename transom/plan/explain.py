@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from transom.aggregates.accumulators import Extreme
 from transom.control.rules import StreamRules
 from transom.durations import format_duration
 from transom.elements import ClockKind, WindowSpec
@@ -58,7 +59,8 @@ def _window(spec: WindowSpec, kind: ClockKind) -> str:
 
 
 def _slot(slot: Slot) -> str:
-    name = type(slot.accumulator).__name__.lower()
+    kept = slot.accumulator
+    name = kept.function if isinstance(kept, Extreme) else type(kept).__name__.lower()
     shown = f"{name}({slot.argument.sql if slot.argument is not None else '*'})"
     return shown if slot.where is None else f"{shown} where {predicate_text(slot.where)}"
 

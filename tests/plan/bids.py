@@ -1,0 +1,36 @@
+"""A stream of bids and queries over it, bound and compiled without Spark."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from transom.control.rules import StreamRules
+from transom.elements import Clock, ClockKind
+from transom.oracle import PythonScalars
+from transom.plan.compiled import CompiledQuery, compile_query
+from transom.sql import Catalog, Query, Relation, bind_one
+
+SCALARS = PythonScalars()
+COLUMNS = {
+    "ts": pa.timestamp("us", tz="UTC"),
+    "seq": pa.int64(),
+    "site": pa.int32(),
+    "kind": pa.string(),
+    "price": pa.float64(),
+    "amount": pa.decimal128(10, 2),
+    "day": pa.date32(),
+}
+CATALOG = Catalog(
+    {"bids": Relation("bids", COLUMNS, "ts")},
+    {"closing": Relation("closing", {"site": pa.int32(), "cp": pa.float64()})},
+)
+TIME, SEQ = Clock("bids", "ts"), Clock("bids", "seq", ClockKind.INTEGER)
+RULES = StreamRules(TIME, 30_000_000, {}, 366 * 86_400_000_000)
+
+
+def bound(text: str) -> Query:
+    return bind_one(text, CATALOG, SCALARS)
+
+
+def compiled(text: str, name: str = "q", naive: bool = False) -> CompiledQuery:
+    return compile_query(name, bound(text), naive)

@@ -1,0 +1,131 @@
+"""A state as bytes and back."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from transom.aggregates.sketches import Distinct, Quantiles
+from transom.algorithms.intervals import LOWEST, IntervalSet
+from transom.control.closed import Closed
+from transom.elements import Clock, ClockKind
+from transom.errors import StateError
+from transom.state import snapshot
+from transom.state.state import ClockState, QueryState, State, StreamState, Totals
+
+TIME, SEQ, ROWS = Clock("s", "ts"), Clock("s", "seq", ClockKind.INTEGER), Clock("s", "", ClockKind.ROWS)
+
+
+def there_and_back(state: State) -> State:
+    found, extra = snapshot.loads(snapshot.dumps(state, {"names": ["a"], "n": 1}))
+    assert extra == {"names": ["a"], "n": 1}
+    return found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Decimal("1.50"), Decimal("-" + "9" * 38), date(1969, 12, 31), b"\x00\xff", b"", "", "é 😀 \" \\", 0,
+        -(2**63), 2**63 - 1, None, True, False, 1.5, math.inf,
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_pattern_keeps_its_value_and_type(value: Any) -> None:
+    closed = Closed().close(9, 3, (("x", value), ("other", 1)))
+    state = State(4, {"s": StreamState({TIME: ClockState(5, closed)})})
+    found = there_and_back(state)
+    assert found == state
+    ((pattern, _),) = found.stream("s").clock(TIME).closed.patterned
+    assert type(dict(pattern)["x"]) is type(value)
+    assert str(dict(pattern)["x"]) == str(value)
+
+
+def test_nan_in_a_pattern_comes_back_as_nan() -> None:
+    assert math.isnan(snapshot.value_in(json.loads(json.dumps(snapshot.value_out(math.nan)))))
+
+
+def test_clocks_totals_and_what_queries_missed_come_back() -> None:
+    clocks = {
+        TIME: ClockState(-5, Closed().close(-7).close(20, 10), IntervalSet.of((-9, -4), (0, 3))),
+        SEQ: ClockState(),
+        ROWS: ClockState(3, Closed().close(3)),
+    }
+    empty = pa.schema([("slice", pa.int64())]).empty_table()
+    queries = {
+        "sees all": QueryState(empty),
+        "missed some": QueryState(empty, IntervalSet.of((LOWEST, 8)), 12),
+        "not known yet": QueryState(empty, None, -3),
+    }
+    state = State(7, {"s": StreamState(clocks, Totals(10, 5, 2, 2, 1)), "idle": StreamState()}, queries)
+    assert there_and_back(state) == state
+    assert there_and_back(State()) == State()
+
+
+def test_partials_of_every_type_come_back_bit_by_bit() -> None:
+    values = pa.array([1, 2, 3])
+    (distinct,) = Distinct(pa.int64(), 9).lift(values, np.array([0, 0, 1]), 3)
+    (quantiles,) = Quantiles(pa.int64(), 200).lift(values, np.array([0, 0, 1]), 3)
+    columns = {
+        "slice": pa.array([-(2**62), 0, 5]),
+        "k0": pa.array(["é", None, ""]),
+        "k1": pa.array([math.nan, -0.0, None]),
+        "k2": pa.array([Decimal("1.50"), None, Decimal("-9.99")], pa.decimal128(38, 2)),
+        "k3": pa.array([date(1969, 1, 1), None, date(9999, 12, 31)]),
+        "k4": pa.array([b"\x00", None, b""]),
+        "k5": pa.array([-1, None, 2**50], pa.timestamp("us", tz="UTC")),
+        "k6": pa.array([True, None, False]),
+        "k7": pa.nulls(3),
+        "s0_0": distinct,
+        "s1_0": quantiles,
+        "s2_0": pa.array([Decimal("9" * 70), None, Decimal(0)], pa.decimal256(76, 0)),
+    }
+    slices = pa.table(columns)
+    found = there_and_back(State(1, {}, {"q": QueryState(slices)})).queries["q"].slices
+    assert found.schema == slices.schema
+    for name in columns:
+        ours, theirs = found[name].combine_chunks(), slices[name].combine_chunks()
+        assert str(ours.to_pylist()) == str(theirs.to_pylist()), name
+
+
+def test_a_snapshot_of_another_version_is_refused_with_both_numbers() -> None:
+    packed = snapshot.dumps(State(), {})
+    table = pa.ipc.open_stream(packed).read_all()
+    meta = json.loads(table.schema.metadata[b"transom"]) | {"version": 99}
+    sink = pa.BufferOutputStream()
+    changed = table.replace_schema_metadata({"transom": json.dumps(meta)})
+    with pa.ipc.new_stream(sink, changed.schema) as writer:
+        writer.write_table(changed)
+    with pytest.raises(StateError, match="format 99, this version of transom reads 1"):
+        snapshot.loads(sink.getvalue().to_pybytes())
+
+
+# --- what a newcomer has missed --------------------------------------------------------------
+
+EMPTY = pa.schema([("slice", pa.int64())]).empty_table()
+SEEN = State(
+    1, {"s": StreamState({TIME: ClockState(9, occupied=IntervalSet.of((3, 10)))}, Totals(5, 4, 0, 0, 1))}
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "clock", "missed"),
+    [
+        pytest.param(State(), TIME, IntervalSet(), id="the first query has missed nothing"),
+        pytest.param(
+            SEEN, TIME, IntervalSet.of((3, 10)), id="a later one has missed where rows were accepted"
+        ),
+        pytest.param(SEEN, ROWS, IntervalSet.of((0, 4)), id="along the rows: the accepted ones"),
+        pytest.param(SEEN, SEQ, None, id="on a clock that nobody followed it is not known yet"),
+    ],
+)
+def test_a_newcomer_has_missed_what_was_accepted(
+    state: State, clock: Clock, missed: IntervalSet | None
+) -> None:
+    assert state.newcomer(clock, EMPTY).unseen == missed
