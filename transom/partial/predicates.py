@@ -82,12 +82,12 @@ def _compare_exact(column: pa.Array, op: str, value: int | Decimal, scale: int) 
             op, grid = ">=", grid + 1
         else:
             op = "<="
-    limit = 2**63 if scale == 0 and pa.types.is_integer(column.type) else 10**38
-    if not -limit <= grid < limit:
+    is_whole = pa.types.is_integer(column.type)
+    if not (-(2**63) <= grid < 2**63 if is_whole else -(10**38) < grid < 10**38):
         is_far_above = grid > 0
         return _constant(column, {"=": False, "!=": True}.get(op, is_far_above == (op in ("<", "<="))))
-    kind = pa.int64() if limit == 2**63 else pa.decimal128(38, scale)
-    constant = grid if limit == 2**63 else _EXACT.scaleb(Decimal(grid), -scale)
+    kind = pa.int64() if is_whole else pa.decimal128(38, scale)
+    constant = grid if is_whole else _EXACT.scaleb(Decimal(grid), -scale)
     return _COMPARE[op](column.cast(kind), pa.scalar(constant, kind))
 
 
