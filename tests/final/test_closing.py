@@ -1,0 +1,144 @@
+"""Closing windows: slices combined, against a recomputation of every window from the rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.plan.bids import SEQ, compiled
+from transom.algorithms.intervals import LOWEST, IntervalSet
+from transom.control.closed import Closed
+from transom.elements import WindowSpec
+from transom.final.closing import Boundary, close, lower, open_windows
+from transom.partial.kernel import PagePlan, combine, run
+from transom.plan.compiled import CompiledQuery
+
+Row = tuple[int, int | None, int | None]  # seq, site, price
+Range = tuple[int, int | None, tuple[tuple[str, Any], ...]]
+Cell = tuple[int, int | None]  # window id, site
+
+ROWS = st.lists(
+    st.tuples(st.integers(-15, 30), st.sampled_from([1, 2, None]), st.none() | st.integers(-5, 5)),
+    max_size=14,
+)
+WHERE = st.sampled_from([(), (("site", 1),), (("site", 2),), (("site", None),), (("kind", "a"),)])
+RANGES = st.lists(st.tuples(st.integers(-10, 40), st.none() | st.integers(-15, 20), WHERE), max_size=4)
+FORCED = st.none() | st.integers(-5, 20)
+
+
+def query_over(size: int, slide: int, origin: int, naive: bool) -> CompiledQuery:
+    bracket = f"[RANGE {size} SLIDE {slide} WATTR seq ORIGIN {origin}]"
+    text = f"SELECT site, count(*), sum(price), min(price), avg(price) FROM bids {bracket} GROUP BY site"
+    return compiled(text, naive=naive)
+
+
+def partials(query: CompiledQuery, rows: list[Row], parts: int) -> pa.Table:
+    """The rows' slices, made in as many tasks and put together."""
+    columns = {"`site`": "site", "`price`": "price"}
+    plan = PagePlan((query,), columns, {SEQ: "seq"}, "seq")
+    tables = []
+    for start in range(parts):
+        own = rows[start::parts]
+        table = pa.table(
+            {
+                "seq": pa.array([seq for seq, _, _ in own], pa.int64()),
+                "site": pa.array([site for _, site, _ in own], pa.int32()),
+                "price": pa.array([price for _, _, price in own], pa.float64()),
+            }
+        )
+        tables.append(run(table, plan).partials["q"])
+    return combine(query, tables)
+
+
+def extent(spec: WindowSpec, wid: int) -> range:
+    end = spec.phase + (wid + 1) * spec.slide
+    return range(end - spec.range, end)
+
+
+def is_closed(spec: WindowSpec, ranges: list[Range], forced: int | None, wid: int, site: int | None) -> bool:
+    """Whether each time of the window is closed for the site; no group is pinned to a kind."""
+    if forced is not None and wid < forced:
+        return True
+    applying = [(until, since) for until, since, where in ranges if where in ((), (("site", site),))]
+    return all(
+        any((since is None or since <= time) and time < until for until, since in applying)
+        for time in extent(spec, wid)
+    )
+
+
+def by_window(spec: WindowSpec, rows: list[Row]) -> dict[Cell, list[int | None]]:
+    """The prices of each window and site that has rows."""
+    found: dict[Cell, list[int | None]] = defaultdict(list)
+    for seq, site, price in rows:
+        for wid in range(-60, 60):
+            if seq in extent(spec, wid):
+                found[wid, site].append(price)
+    return found
+
+
+def answers(query: CompiledQuery, closed: pa.Table | None) -> dict[Cell, tuple[Any, ...]]:
+    if closed is None:
+        return {}
+    table = lower(query, closed)
+    names = ["k0", "a0", "a1", "a2", "a3", "rows"]
+    rows = zip(closed["wid"].to_pylist(), *(table[name].to_pylist() for name in names), strict=True)
+    found = {(wid, site): tuple(rest) for wid, site, *rest in rows}
+    assert len(found) == closed.num_rows, "a window and group comes once"
+    return found
+
+
+def expected_answer(prices: list[int | None]) -> tuple[Any, ...]:
+    known = [price for price in prices if price is not None]
+    if not known:
+        return len(prices), None, None, None, len(prices)
+    return len(prices), float(sum(known)), float(min(known)), sum(known) / len(known), len(prices)
+
+
+@settings(max_examples=80)
+@given(ROWS, st.integers(1, 12), st.integers(1, 9), st.integers(0, 5), RANGES, RANGES, FORCED, FORCED,
+       st.integers(1, 3), st.booleans())  # fmt: skip
+def test_windows_that_become_closed_are_those_of_the_definition(
+    rows: list[Row], size: int, slide: int, origin: int, first: list[Range], then: list[Range],
+    forced: int | None, more: int | None, parts: int, naive: bool,
+) -> None:  # fmt: skip
+    query = query_over(size, slide, origin, naive)
+    spec = query.query.window
+    all_ranges = [*first, *then]
+    later = max((f for f in (forced, more) if f is not None), default=None)
+
+    def boundary(ranges: list[Range], upto: int | None) -> Boundary:
+        view = Closed().close_all(ranges).view(query.key_columns, query.pinned)
+        return Boundary(view, IntervalSet() if upto is None else IntervalSet.of((LOWEST, upto)))
+
+    before, after = boundary(first, forced), boundary(all_ranges, later)
+    slices = partials(query, rows, parts)
+    found, kept = close(query, slices, before, after)
+
+    windows = by_window(spec, rows)
+    closed_now = {
+        (wid, site)
+        for wid, site in windows
+        if is_closed(spec, all_ranges, later, wid, site) and not is_closed(spec, first, forced, wid, site)
+    }
+    assert answers(query, found) == {cell: expected_answer(windows[cell]) for cell in closed_now}
+
+    # What was kept is enough for all that is still open, and nothing else is kept.
+    everything = Boundary(Closed().view(query.key_columns, query.pinned), IntervalSet.of((LOWEST, 1000)))
+    rest, nothing = close(query, kept, after, everything)
+    still_open = {cell for cell in windows if not is_closed(spec, all_ranges, later, *cell)}
+    assert answers(query, rest) == {cell: expected_answer(windows[cell]) for cell in still_open}
+    assert nothing.num_rows == 0
+    assert bool(kept.num_rows) == bool(still_open)
+
+
+def test_open_windows_are_counted_over_all_groups_together() -> None:
+    query = query_over(10, 5, 0, naive=False)
+    slices = partials(query, [(0, 1, 1), (3, 2, 1), (12, 1, 1)], 1)  # windows 0 and 1, then 2 and 3
+    view = Closed().close(5).view(query.key_columns, query.pinned)
+    assert open_windows(query, slices, Boundary(view, IntervalSet())) == 3
+    assert open_windows(query, slices, Boundary(view, IntervalSet.of((LOWEST, 3)))) == 1
+    assert open_windows(query, slices.slice(0, 0), Boundary(view, IntervalSet())) == 0
