@@ -11,6 +11,7 @@ import pytest
 from tests.plan.bids import SCALARS, bound, compiled
 from transom.algorithms.intervals import IntervalSet
 from transom.elements import Kind
+from transom.final import results
 from transom.final.results import Lowered, finish, result_schema
 
 BRACKET = "[RANGE 10 SLIDE 5 WATTR seq]"
@@ -143,3 +144,17 @@ def test_times_of_windows_have_the_type_of_their_clock() -> None:
         0
     ).type == pa.timestamp("us", "UTC")
     assert result_schema(bound("SELECT count(*) FROM bids [ROWS 5 SLIDE 5]")).field(0).type == pa.int64()
+
+
+@pytest.mark.parametrize("few", [0, 10**6])
+def test_evaluating_all_together_or_one_by_one_gives_the_same(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "FEW_CELLS", few)
+    items = ["count(*) * 2 AS x, sum(price)", "count(*) AS n, concat('`a0`', site) AS x, sum(price)"]
+    members = [
+        lowered(select(text), f"q{i}", (15, 7, 2, 0.5), (20, 8, 3, 1.5)) for i, text in enumerate(items)
+    ]
+    found = finish(members, 1, Kind.FINAL, SCALARS)
+    assert found["q0"]["x"].to_pylist() == [4, 6]
+    assert found["q1"]["x"].to_pylist() == ["`a0`7", "`a0`8"]
