@@ -39,11 +39,11 @@ def test_the_plan_of_several_queries() -> None:
             window range 4 minutes, slide 1 minute; slices of 1 minute on ts
             where `price` > 10.0 AND `kind` IN ('a', 'b', NULL)
             group by `site`
-            keep per slice and group: rows, sum(`price`), count(`price`), countrows(*) where `kind` = 'a'
+            keep per slice and group: rows, sum(`price`), count(`price`), count(*) where `kind` = 'a'
             having `a2` > 5
           query numbered
             window range 100, slide 10; slices of 10 on seq
-            keep per slice and group: rows, countrows(*)
+            keep per slice and group: rows, count(*)
           query rows
             window range 100, slide 30; paired slices of 20 and 10 on rows
             keep per slice and group: every tuple"""

@@ -61,7 +61,7 @@ def _window(spec: WindowSpec, kind: ClockKind) -> str:
 def _slot(slot: Slot) -> str:
     kept = slot.accumulator
     name = kept.function if isinstance(kept, Extreme) else type(kept).__name__.lower()
-    shown = f"{name}({slot.argument.sql if slot.argument is not None else '*'})"
+    shown = f"{name}({slot.argument.sql})" if slot.argument is not None else "count(*)"
     return shown if slot.where is None else f"{shown} where {predicate_text(slot.where)}"
 
 

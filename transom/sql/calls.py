@@ -114,7 +114,8 @@ def result_type(
     if function == "approx_count_distinct":
         return pa.int64()
     if function in ("min", "max"):
-        return kind
+        orderable = not (pa.types.is_nested(kind) or pa.types.is_interval(kind) or pa.types.is_duration(kind))
+        return kind if orderable else f"{function} can't compare values of type {kind}"
     if function == "approx_percentile":
         if not (is_number(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
             return f"approx_percentile needs a number or a time, and this is {kind}"

@@ -93,6 +93,8 @@ def _numeric(value: int | float | Decimal, kind: pa.DataType) -> int | float | D
         if isinstance(value, float):
             # Spark turns the column to double; below 2**53 that is a comparison by value.
             return value if abs(value) < _EXACT_DOUBLE else None
+        if not -(2**63) <= value < 2**63:
+            return None  # Spark's analyzer folds such comparisons, nulls included: leave them to it
         return int(value) if value == int(value) else value
     if pa.types.is_decimal(kind) and not isinstance(value, float):
         exact = Decimal(value)
