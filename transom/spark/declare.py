@@ -49,12 +49,14 @@ def stream_rules(
         for column, value in slack.items():
             name = declared_column(stream, column, columns)
             own[name] = length(f"the slack of {name}", value, clock_kind(name, columns[name]))
-        slack = own.get(time, 0)
+        base = own.get(time, 0)
+    else:
+        base = length("slack", slack, clock.kind)
     if horizon == "default":
         horizon = DEFAULT_HORIZON if clock.kind is ClockKind.TIME else None
     return StreamRules(
         clock,
-        length("slack", slack, clock.kind),
+        base,
         own,
         length("horizon", horizon, clock.kind),
         live,
