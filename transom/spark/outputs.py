@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -21,6 +22,7 @@ from transom.sql.query import Query
 
 QUERY = "transom_query"  # the column that tells queries of one schema apart
 _INSTANT = pa.timestamp("us", tz="UTC")
+_KEY = re.compile(r"`k\d+`")
 FIXED = pa.schema(
     [
         ("query", pa.string()),
@@ -114,7 +116,7 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query]) ->
     rows: list[dict[str, Any]] = []
     for name, table in results.items():
         query = queries[name]
-        keys = [item.name for item in query.items if item.sql.startswith("`k") and item.sql.endswith("`")]
+        keys = [item.name for item in query.items if _KEY.fullmatch(item.sql)]
         values = [item.name for item in query.items if item.name not in keys]
         system = [column for column in table.column_names if column not in (*keys, *values)]
         start, end, kind, complete, count, page = system
