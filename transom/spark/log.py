@@ -8,11 +8,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from transom.elements import Control, Drop, Punctuation, Register
+from transom.errors import StateError
 from transom.spark.store import Store
 from transom.state import snapshot
 from transom.state.state import State
@@ -48,9 +52,10 @@ class PageLog:
         path = f"log/{page:010d}.json"
         if not self.store.exists(path):
             return None
-        stored = json.loads(self.store.read(path))
-        control = tuple(_control_in(element) for element in stored["control"])
-        return Begun(**stored | {"control": control, "ended": tuple(stored["ended"])})
+        with _readable(path):
+            stored = json.loads(self.store.read(path))
+            control = tuple(_control_in(element) for element in stored["control"])
+            return Begun(**stored | {"control": control, "ended": tuple(stored["ended"])})
 
     def commit(self, state: State, extra: Mapping[str, Any]) -> int:
         """Commit a page; the size of its state in bytes."""
@@ -65,7 +70,19 @@ class PageLog:
     def last(self) -> tuple[State, dict[str, Any]] | None:
         """The last committed state."""
         pages = sorted(name for name in self.store.list("state") if name.endswith(".arrow"))
-        return snapshot.loads(self.store.read(f"state/{pages[-1]}")) if pages else None
+        if not pages:
+            return None
+        with _readable(f"state/{pages[-1]}"):
+            return snapshot.loads(self.store.read(f"state/{pages[-1]}"))
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Say which file of the checkpoint it is that can't be read."""
+    try:
+        yield
+    except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
+        raise StateError(f"{path} of the checkpoint can't be read: {error}") from error
 
 
 def _control_out(element: Control) -> dict[str, Any]:
