@@ -166,11 +166,8 @@ class Runner:
                 self._spark[stream.name] = (writer.trigger(availableNow=True) if available_now else writer).start()
 
     def _handler(self, stream: Stream) -> Callable[[DataFrame, int], None]:
-        source = stream.source
-        assert isinstance(source, SparkSource)
-
         def handle(df: DataFrame, batch: int) -> None:
-            if batch <= source.batch:
+            if batch <= self.loop.progress.get(stream.name, -1):  # committed before Spark came to note it
                 return
             try:
                 frame = with_time(rebound(df, self.loop.spark), stream.rules.clock.attribute)
