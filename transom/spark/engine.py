@@ -191,6 +191,7 @@ class Engine:
             self._check_name(name)
         version = self._loop.tables.snapshot(name, source, format, schema, options)
         with self._loop.lock:
+            self._loop.check_version(name, version)
             self._loop.versions[name] = version
 
     def udf(self, name: str, function: Callable[..., Any], returns: str) -> None:
@@ -367,7 +368,7 @@ class Engine:
         """A handle's query and the page it joined with, as far as they are known."""
         registry = self._loop.registry
         if handle.name not in registry:
-            return handle._query, handle._since
+            return handle._query or self._loop.bound.get(handle.text), handle._since
         registry.bind(self._loop.catalog(), self._loop.scalars)
         return registry.query(handle.name), registry[handle.name].since
 

@@ -74,11 +74,16 @@ class PathSource:
         return self._load(self.schema, files)
 
     @property
+    def is_text(self) -> bool:
+        """Whether rows are parsed, and may be found corrupt."""
+        return self.format in ("json", "csv")
+
+    @property
     def _has_header(self) -> bool:
         return self._options.get("header", "false").lower() == "true"
 
     def _load(self, schema: StructType, files: Sequence[str]) -> DataFrame:
-        if self.format not in ("json", "csv"):
+        if not self.is_text:
             return self._reader().schema(schema).load(_literal(files))
         corrupt = StructField(CORRUPT, StringType())
         frame = self._reader().schema(StructType([*schema.fields, corrupt])).load(_literal(files))

@@ -23,7 +23,7 @@ from sqlglot import exp
 from transom.control.rules import StreamRules
 from transom.durations import format_instant
 from transom.elements import Clock, ClockKind, Control, Drop, Punctuation, Register
-from transom.errors import PageError, SQLError, StateError
+from transom.errors import PageError, SettingError, SQLError, StateError
 from transom.final.page import PageInput, advance
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import plain_value
@@ -34,7 +34,7 @@ from transom.spark.projection import micros
 from transom.spark.registry import Registry
 from transom.spark.scalars import SparkScalars, short_message
 from transom.spark.session import ansi_off
-from transom.spark.sources import Source
+from transom.spark.sources import TIME_TEXT, Source
 from transom.spark.store import Store
 from transom.spark.tables import Tables
 from transom.spark.types import to_arrow, to_table
@@ -107,7 +107,10 @@ class PageLoop:
         self.listeners: list[Callable[[PageReport], None]] = []
         last = self.log.last()
         self.state, extra = last if last else (State(), {})
+        if extra.get("naive", naive) != naive:
+            raise StateError("the checkpoint was made with the other strategy")
         self.registry = Registry(extra.get("queries", ()), naive)
+        self.heard: dict[str, tuple[int, bool]] = extra.get("heard", {})  # by stream: last data, closed since
         self.progress: dict[str, Any] = extra.get("sources", {})
         self.result_pages: list[tuple[int, int]] = [(p, at) for p, at in extra.get("results", ())]
         self.state_bytes = 0
@@ -124,7 +127,20 @@ class PageLoop:
                 raise StateError(f"the stream {stream.name} is declared already")
             if stream.name in self.progress:
                 stream.source.resume(self.progress[stream.name])
+            stream.last_data, stream.idle_closed = self.heard.get(stream.name, (0, True))
             self.streams[stream.name] = stream
+
+    def check_version(self, table: str, version: int) -> None:
+        """Refuse a new version of a table in which a query's columns are not what they were."""
+        if table not in self.versions:
+            return
+        before, after = (self.tables.columns(table, v) for v in (self.versions[table], version))
+        living = [entry.compiled.query for entry in self.registry if entry.compiled is not None]
+        for query in (*living, *self.bound.values()):
+            for join in query.joins:
+                for column in (*join.keys, *join.columns) if join.table == table else ():
+                    if after.get(column) != before[column]:
+                        raise SettingError(f"queries need the column {column} of {table}, {before[column]}")
 
     def catalog(self) -> Catalog:
         streams = {s.name: Relation(s.name, s.columns, s.rules.clock.attribute) for s in self.streams.values()}
@@ -183,7 +199,11 @@ class PageLoop:
 
     def apart(self, kind: str, stream: Stream) -> pa.Table:
         """A stream's late or rejected rows."""
-        columns = to_arrow(stream.source.schema()) | dict(stream.columns) if kind == "rejected" else stream.columns
+        columns = dict(stream.columns)
+        if kind == "rejected":  # with what could not be read
+            read = to_arrow(stream.source.schema())
+            text = {TIME_TEXT: pa.string()} if read[stream.rules.clock.attribute] == pa.string() else {}
+            columns = read | columns | text
         schema = pa.schema([*columns.items(), ("reason", pa.string())])
         return self.outputs.read_apart(kind, stream.name, self.state.page, schema)
 
@@ -383,7 +403,14 @@ class PageLoop:
             sources[begun.stream] = stream.source.progress()
             stream.last_data, stream.idle_closed = self.clock(), False
         pages = [*self.result_pages, (begun.page, begun.clock)] if has_results else self.result_pages
-        extra = {"queries": registry.stored(), "sources": sources, "results": pages}
+        self.heard |= {name: (stream.last_data, stream.idle_closed) for name, stream in self.streams.items()}
+        extra = {
+            "queries": registry.stored(),
+            "sources": sources,
+            "results": pages,
+            "heard": self.heard,
+            "naive": registry.naive,
+        }
         self.state_bytes = self.log.commit(state, extra)
         self.state, self.registry, self.progress, self.result_pages = state, registry, sources, pages
         if begun.stream is not None:

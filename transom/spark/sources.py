@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from transom.durations import parse_instant
 from transom.elements import Punctuation
@@ -76,25 +76,25 @@ class BatchSource(Source):
     """A batch DataFrame: a finite stream of one page."""
 
     def __init__(self, df: DataFrame):
-        self.df, self._taken = df, False
+        self.df, self._done = df, False
 
     def schema(self) -> StructType:
         return self.df.schema
 
     def take(self, page: int) -> Taken | None:
-        if self._taken:
-            return None
-        self._taken = True
-        return Taken({"batch": "all"})
+        return None if self._done else Taken({"batch": "all"})
 
     def frame(self, reference: Reference) -> DataFrame:
         return self.df
 
+    def advance(self, reference: Reference) -> None:
+        self._done = True
+
     def progress(self) -> Any:
-        return self._taken
+        return self._done
 
     def resume(self, progress: Any) -> None:
-        self._taken = bool(progress)
+        self._done = bool(progress)
 
 
 class FileSource(Source):
@@ -106,7 +106,9 @@ class FileSource(Source):
         self._found: deque[list[str]] = deque()  # listing a path is slow: only when the last list is used up
 
     def schema(self) -> StructType:
-        return self.path.schema
+        """With the text of rows that can't be parsed, in formats that have such."""
+        fields = self.path.schema.fields
+        return StructType([*fields, StructField(CORRUPT, StringType())] if self.path.is_text else [*fields])
 
     def take(self, page: int) -> Taken | None:
         if not self._found:
@@ -137,6 +139,7 @@ class FeedSource(Source):
         self.spark, self.store, self.name, self._schema = spark, store, name, schema
         self._arrow = pa.schema(list(to_arrow(schema).items()))
         self._queue: deque[pa.Table | Punctuation] = deque()
+        self._taken = 0  # how many of the queue the page at hand holds
         self._lock = threading.Lock()
 
     def schema(self) -> StructType:
@@ -186,12 +189,14 @@ class FeedSource(Source):
         tables: list[pa.Table] = []
         control: list[Punctuation] = []
         with self._lock:
-            while self._queue and not (control and isinstance(self._queue[0], pa.Table)):
-                element = self._queue.popleft()
+            for element in self._queue:
                 if isinstance(element, Punctuation):
                     control.append(element)
+                elif control:
+                    break
                 else:
                     tables.append(element)
+            self._taken = len(tables) + len(control)
         if not tables and not control:
             return None
         path = f"feeds/{self.name}/{page:010d}.arrow"
@@ -201,6 +206,13 @@ class FeedSource(Source):
 
     def frame(self, reference: Reference) -> DataFrame:
         return to_frame(self.spark, self.store.read_table(reference["feed"])).to(self._schema)
+
+    def advance(self, reference: Reference) -> None:
+        """Only now does the queue lose the page: one that could not even be written ahead is taken again."""
+        with self._lock:
+            for _ in range(self._taken):
+                self._queue.popleft()
+            self._taken = 0
 
     def release(self, reference: Reference) -> None:
         self.store.delete(reference["feed"])
