@@ -397,6 +397,17 @@ def test_a_checkpoint_that_cannot_be_read_says_so(
         engine.step()
 
 
+def test_columns_of_other_types_than_the_checkpoints_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path)
+    engine.register(PER_SITE, name="q")
+    feed.push(bids((1, 1.0, "12:00")))
+    engine.step()
+    engine, feed = bids_engine(spark, tmp_path, schema="site string, price double, ts timestamp")
+    feed.push([("1", 1.0, at("12:00:30"))])
+    with pytest.raises(transom.StateError, match=r"q have other types"):
+        engine.step()
+
+
 def test_a_checkpoint_of_the_other_strategy_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     committed(spark, tmp_path)
     with pytest.raises(transom.StateError, match="strategy"):

@@ -164,6 +164,10 @@ class PageLoop:
         """Check that every stream that the checkpoint's queries read is declared, and bind them."""
         with self.lock:
             self.registry.bind(self.catalog(), self.scalars)
+            for name, own in self.state.queries.items():
+                compiled = self.registry[name].compiled
+                if compiled is not None and not own.slices.schema.equals(compiled.state_schema()):
+                    raise StateError(f"the columns of {name} have other types than when the checkpoint was made")
             begun = self.pending()
             if begun is not None and begun.stream is not None and begun.stream not in self.streams:
                 raise StateError(f"page {begun.page} was begun for the stream {begun.stream}: declare it")
