@@ -19,7 +19,7 @@ def read(
     files: tuple[Path, ...] = (),
     **per_stream: list[str],
 ) -> Pipeline:
-    return read_adhoc(sql, files, streams, tables, {"time": ["ts"]} | per_stream, None)
+    return read_adhoc(sql, files, streams, tables, {"time": ["ts"]} | per_stream)
 
 
 SETTINGS = [
@@ -85,3 +85,15 @@ STATEMENTS = [
 @pytest.mark.parametrize(("text", "expected"), [c[1:] for c in STATEMENTS], ids=[c[0] for c in STATEMENTS])
 def test_statements(text: str, expected: list[str]) -> None:
     assert split_statements(text) == expected
+
+
+def test_reader_options_are_for_all_streams_or_for_one() -> None:
+    given = ["header=true", "a=timestampFormat=M/d/yyyy H:mm:ss"]
+    found = read_adhoc(["SELECT 1"], [], ["a=a.csv", "b=b.csv"], [], {"time": ["ts"]}, given)
+    assert found.streams["a"]["options"] == {"header": "true", "timestampFormat": "M/d/yyyy H:mm:ss"}
+    assert found.streams["b"]["options"] == {"header": "true"}
+
+
+def test_a_reader_option_without_a_value_is_refused() -> None:
+    with pytest.raises(SettingError, match="write KEY=VALUE"):
+        read_adhoc(["SELECT 1"], [], ["a=a.csv"], [], {"time": ["ts"]}, ["header"])

@@ -54,9 +54,15 @@ def _average(states: Sequence[States], type: pa.DataType, parameters: tuple[Any,
 
 
 def _decimal_quotient(total: Decimal | None, count: int, type: pa.DataType) -> Decimal | None:
+    """Exact, but for results of at most 15 digits, which Spark divides as doubles: its last digit is ours."""
     if total is None:
         return None
-    rounded = _EXACT.divide(total, Decimal(count)).quantize(Decimal(1).scaleb(-type.scale), context=_EXACT)
+    if type.precision <= 15:
+        scale = type.scale - 4  # of the input
+        quotient = Decimal(repr(float(total.scaleb(scale)) / count / 10.0**scale))
+    else:
+        quotient = _EXACT.divide(total, Decimal(count))
+    rounded = quotient.quantize(Decimal(1).scaleb(-type.scale), ROUND_HALF_UP, context=_EXACT)
     return rounded if _fits(rounded, type) else None
 
 

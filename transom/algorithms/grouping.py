@@ -23,7 +23,18 @@ class Groups:
         return len(self.firsts)
 
 
-def group(columns: Sequence[pa.Array | NDArray[np.int64]], rows: int) -> Groups:
+@dataclass(frozen=True)
+class Encoded:
+    """A column as small numbers: equal values have equal codes below `size`."""
+
+    codes: NDArray[np.int64]
+    size: int
+
+    def take(self, rows: NDArray[np.int64]) -> Encoded:
+        return Encoded(self.codes[rows], self.size)
+
+
+def group(columns: Sequence[pa.Array | NDArray[np.int64] | Encoded], rows: int) -> Groups:
     """The groups of equal rows.
 
     >>> group([pa.array(["a", None, "a", None])], 4).codes.tolist()
@@ -31,7 +42,7 @@ def group(columns: Sequence[pa.Array | NDArray[np.int64]], rows: int) -> Groups:
     """
     codes, size = np.zeros(rows, np.int64), 1
     for column in columns:
-        own, own_size = _encode(column)
+        own, own_size = (column.codes, column.size) if isinstance(column, Encoded) else _encode(column)
         if size * own_size >= 2**62:
             codes, size = _densify(codes, size)
         codes, size = codes * own_size + own, size * own_size
@@ -39,6 +50,11 @@ def group(columns: Sequence[pa.Array | NDArray[np.int64]], rows: int) -> Groups:
     firsts = np.empty(size, np.int64)
     firsts[codes[::-1]] = np.arange(rows - 1, -1, -1)
     return Groups(codes, firsts)
+
+
+def encoded(column: pa.Array) -> Encoded:
+    """A column's codes, for whoever groups different rows of it again and again."""
+    return Encoded(*_encode(column))
 
 
 def each_alone(rows: int) -> Groups:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ def read_adhoc(
     streams: Sequence[str],
     tables: Sequence[str],
     per_stream: Mapping[str, Sequence[str] | None],
-    master: str | None,
+    options: Sequence[str] = (),
+    master: str | None = None,
 ) -> Pipeline:
     """A pipeline from queries, `NAME=PATH` pairs and `[STREAM=]VALUE` settings."""
     sources = _pairs(streams, "--from")
@@ -29,6 +30,8 @@ def read_adhoc(
     for option, values in per_stream.items():
         for name, value in _by_stream(option, values or (), given).items():
             given[name][option] = value
+    for name, key, value in _reader_options(options, given):
+        given[name].setdefault("options", {})[key] = value
     for name, settings in given.items():
         if "time" not in settings:
             raise SettingError(f"--time is missing: the column of {name} that holds a row's event time")
@@ -94,6 +97,18 @@ def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
             raise SettingError(f"{option} {pair}: {name} is given twice")
         pairs[name] = path
     return pairs
+
+
+def _reader_options(options: Sequence[str], streams: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Stream, key and value of each `[STREAM=]KEY=VALUE`."""
+    for option in options:
+        name, equals, rest = option.partition("=")
+        owners, pair = ([name], rest) if name in streams and "=" in rest else (list(streams), option)
+        key, equals, value = pair.partition("=")
+        if not (equals and key.strip()):
+            raise SettingError(f"--option {option}: write KEY=VALUE, as in --option header=true")
+        for owner in owners:
+            yield owner, key.strip(), value
 
 
 def _by_stream(option: str, values: Sequence[str], streams: Mapping[str, Any]) -> dict[str, Any]:

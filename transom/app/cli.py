@@ -120,6 +120,14 @@ def query(
     slack: Annotated[list[str] | None, _per_stream("slack", "DURATION")] = None,
     horizon: Annotated[list[str] | None, _per_stream("horizon", "DURATION")] = None,
     schema: Annotated[list[str] | None, _per_stream("schema", "COLUMNS")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="[STREAM=]KEY=VALUE",
+            help="an option of Spark's reader, such as 'timestampFormat=M/d/yyyy H:mm:ss'; repeatable",
+        ),
+    ] = None,
     punctuation: Annotated[list[str] | None, _per_stream("punctuation", "EXPRESSION")] = None,
     files_per_page: Annotated[list[str] | None, _per_stream("files_per_page", "N")] = None,
     form: Annotated[
@@ -160,7 +168,9 @@ def query(
         "punctuation": punctuation,
         "files_per_page": files_per_page,
     }
-    pipeline = read_adhoc(sql or [], sql_file or [], streams or [], tables or [], per_stream, master)
+    pipeline = read_adhoc(
+        sql or [], sql_file or [], streams or [], tables or [], per_stream, option or [], master
+    )
     if explain:
         commands.explain(pipeline)
     else:

@@ -111,6 +111,10 @@ def decimal_total(values: Sequence[Decimal]) -> Decimal:
 def mean(values: Sequence[Any], type: pa.DataType) -> Any:
     """The mean: decimals stay decimals, everything else is a double."""
     if is_decimal(type):
+        if type.precision <= 15:  # Spark averages the unscaled values of short decimals as doubles
+            scale = type.scale - 4
+            mean = float(decimal_total(values).scaleb(scale)) / len(values)
+            return fit(Decimal(str(mean / 10.0**scale)), type)
         return fit(EXACT.divide(decimal_total(values), Decimal(len(values))), type)
     return float_total([float(value) for value in values]) / len(values)
 

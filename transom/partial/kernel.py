@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import CountRows, lifted
 from transom.algorithms import windows
-from transom.algorithms.grouping import each_alone, group, normalized
+from transom.algorithms.grouping import Encoded, each_alone, encoded, group, normalized
 from transom.algorithms.intervals import IntervalSet
 from transom.algorithms.profile import Profile
 from transom.control.closed import Closed, View
@@ -185,11 +185,18 @@ class _Rows:
 
     def __init__(self, table: pa.Table, plan: PagePlan):
         self.table, self.plan = table.combine_chunks(), plan
+        self._codes: dict[str, Encoded] = {}
         self._masks: dict[Predicate, Mask] = {}
         self._numbers: dict[str, tuple[NDArray[np.int64], Mask]] = {}
 
     def column(self, scalar: Scalar) -> pa.Array:
         return one_array(self.table[self.plan.columns[scalar.sql]])
+
+    def codes(self, scalar: Scalar) -> Encoded:
+        """A key column's codes, found once for all queries that group by it."""
+        if scalar.sql not in self._codes:
+            self._codes[scalar.sql] = encoded(self.column(scalar))
+        return self._codes[scalar.sql]
 
     def numbers(self, name: str) -> tuple[NDArray[np.int64], Mask]:
         """An int64 column as numbers (0 where null) and where it is not null."""
@@ -237,14 +244,14 @@ class _Rows:
         at = pa.array(rows)
         times, _ = self.numbers(self.plan.clocks[query.query.clock])
         spec, chosen_times = query.query.window, times[rows]
-        keys = [normalized(self.column(key.scalar)).take(at) for key in query.query.keys]
         if query.naive:
             groups, slices = each_alone(len(rows)), chosen_times
         else:
-            groups = group([windows.slice_number(spec, chosen_times), *keys], len(rows))
+            codes = [self.codes(key.scalar).take(rows) for key in query.query.keys]
+            groups = group([windows.slice_number(spec, chosen_times), *codes], len(rows))
             slices = windows.slice_start(spec, chosen_times[groups.firsts])
-        firsts = pa.array(groups.firsts)
-        columns = [pa.array(slices), *(key.take(firsts) for key in keys)]
+        firsts = pa.array(rows[groups.firsts])
+        columns = [pa.array(slices), *(normalized(self.column(key.scalar).take(firsts)) for key in query.query.keys)]
         columns += CountRows().lift(at, groups.codes, groups.count)
         for slot in query.slots:
             values = at if slot.argument is None else self.column(slot.argument).take(at)

@@ -51,7 +51,7 @@ def stream_rules(
             own[name] = length(f"the slack of {name}", value, clock_kind(name, columns[name]))
         base = own.get(time, 0)
     else:
-        base = length("slack", slack, clock.kind)
+        base = 0 if slack == "default" else length("slack", slack, clock.kind)
     if horizon == "default":
         horizon = DEFAULT_HORIZON if clock.kind is ClockKind.TIME else None
     return StreamRules(

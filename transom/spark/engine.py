@@ -98,7 +98,7 @@ class Engine:
         source: DataFrame | str,
         *,
         time: str,
-        slack: Any = "0 seconds",
+        slack: Any = "default",
         horizon: Any = "default",
         live: bool = False,
         idle: Any = None,
@@ -111,7 +111,7 @@ class Engine:
         """Declare a stream: a streaming DataFrame, a batch DataFrame (a finite stream), or a path of
         json, csv or parquet files.
 
-        `time` is the column of its event time, `slack` the disorder to wait for (None: windows close by
+        `time` is the column of its event time, `slack` the disorder to wait for (by default none at all; None: windows close by
         punctuations alone; a mapping gives other columns a slack of their own), `horizon` how far a row may
         be ahead of the stream before it is rejected, `live` whether it may also not be ahead of the clock,
         `idle` the time without data after which windows close, `punctuation` a condition that marks rows as
@@ -130,7 +130,7 @@ class Engine:
         schema: str,
         *,
         time: str,
-        slack: Any = "0 seconds",
+        slack: Any = "default",
         horizon: Any = "default",
         live: bool = False,
         idle: Any = None,
