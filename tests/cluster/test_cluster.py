@@ -43,7 +43,10 @@ def test_a_large_page_is_cut_up_among_the_executors(cluster: SparkSession) -> No
         "timestamp_seconds(id div 100) AS ts", "CAST(id % 7 AS INT) AS site", "CAST(id AS DOUBLE) AS price"
     )
     engine.stream("bids", rows, time="ts")
-    query = engine.register("SELECT site, count(*) AS n, sum(price) AS total FROM bids [RANGE 10 minutes SLIDE 5 minutes] GROUP BY site")
+    query = engine.register(
+        "SELECT site, count(*) AS n, sum(price) AS total "
+        "FROM bids [RANGE 10 minutes SLIDE 5 minutes] GROUP BY site"
+    )
     engine.drain()
     found = query.results()
     assert pc.sum(found["n"]).as_py() == 2 * 200_000  # every row is in two windows

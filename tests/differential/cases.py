@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import pairwise
 from random import Random
 from typing import Any
 
 import pyarrow as pa
+
 from transom.elements import Clock, ClockKind, Punctuation
 
 SECOND = 1_000_000
@@ -95,10 +97,10 @@ CONDITIONS = [
     "coalesce(site, 9) > 2", "site NOT IN (1)", "amount < 3",
 ]  # fmt: skip
 AGGREGATES = [
-    "count(*)", "count(price)", "sum(price)", "sum(qty)", "avg(price)", "avg(qty)", "min(price)", "max(price)",
-    "min(kind)", "max(kind)", "max(qty)", "sum(amount)", "avg(amount)", "min(amount)", "stddev(qty)",
-    "var_pop(qty)", "sum(qty * 2 + 1)", "count(*) FILTER (WHERE price > 5)", "sum(qty) FILTER (WHERE kind = 'a')",
-    "sum(qty) / count(*)", "max(seq) - min(seq)", "max(ts)", "sum(price * qty)", "coalesce(sum(qty), 0) + 1",
+    "count(*)", "count(price)", "sum(price)", "sum(qty)", "avg(price)", "avg(qty)", "min(price)",
+    "max(price)", "min(kind)", "max(kind)", "max(qty)", "sum(amount)", "avg(amount)", "min(amount)", "stddev(qty)",
+    "var_pop(qty)", "sum(qty * 2 + 1)", "count(*) FILTER (WHERE price > 5)",
+    "sum(qty) FILTER (WHERE kind = 'a')", "sum(qty) / count(*)", "max(seq) - min(seq)", "max(ts)", "sum(price * qty)", "coalesce(sum(qty), 0) + 1",
     "approx_count_distinct(kind)", "approx_percentile(qty, 0.5)",
 ]  # fmt: skip
 KEYS = ["site", "kind", "price", "qty % 3", "amount"]
@@ -130,7 +132,9 @@ def punctuation(rng: Random, rows: list[dict[str, Any]]) -> Punctuation:
     times = [row["ts"] for row in rows if row["ts"] is not None] or [0]
     until = rng.randint(min(times) // SECOND, max(times) // SECOND + 10) * SECOND
     since = often(rng, None, until - 8 * SECOND, until - 20 * SECOND)
-    where = rng.choice([(), (), (("site", 1),), (("site", 2),), (("kind", "a"),), (("site", 1), ("kind", "b"))])
+    where = rng.choice(
+        [(), (), (("site", 1),), (("site", 2),), (("kind", "a"),), (("site", 1), ("kind", "b"))]
+    )
     return Punctuation(Clock("s", "ts", ClockKind.TIME), until, since, where)
 
 
@@ -140,7 +144,7 @@ def case(rng: Random) -> Case:
     named = {f"q{i}": query(rng) for i in range(rng.randint(1, 4))}
     bounds = [0, *sorted(rng.randint(0, len(rows)) for _ in range(rng.randint(0, 5))), len(rows)]
     pages = []
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         said = [punctuation(rng, rows)] if rng.randint(0, 3) == 0 else []
         ended = rng.randint(0, 9) == 0
         pages.append(PageCase(rows[start:stop], punctuations=said, ended=ended, splits=rng.randint(1, 3)))
@@ -151,7 +155,7 @@ def case(rng: Random) -> Case:
         if leaves < len(pages):
             pages[leaves].leaving.append(name)
     if any("WATTR seq" in text for text in named.values()):
-        # A clock that nobody follows is not recorded: a query that joins it later can't be told what it missed.
+        # A clock that nobody follows is not recorded: who joins it later can't be told what it missed.
         named["first"] = "SELECT count(*) FROM s [RANGE 10 SLIDE 10 WATTR seq]"
         pages[0].joining.append("first")
     pages[-1].ended = pages[-1].ended or rng.randint(0, 1) == 0

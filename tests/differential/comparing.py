@@ -49,7 +49,7 @@ class PureEngine:
 
     def page(self, page: PageCase) -> None:
         self._join_and_leave(page)
-        outcome, limit = self._outcome(page)
+        outcome = self._outcome(page)
         queries = list(self.living.values())
         given = PageInput(
             self.rules, queries, outcome, page.punctuations, page.ended, frozenset(self.case.partial)
@@ -74,10 +74,15 @@ class PureEngine:
             known[name] = self.state.newcomer(query.query.clock, query.state_schema().empty_table())
         self.state = State(self.state.page, self.state.streams, known)
 
-    def _outcome(self, page: PageCase) -> tuple[Outcome, int | None]:
+    def _outcome(self, page: PageCase) -> Outcome:
         queries = list(self.living.values())
         stream = self.state.stream("s")
-        table = pa.table({name: pa.array([row[name] for row in page.rows], kind, from_pandas=False) for name, kind in COLUMNS.items()})
+        table = pa.table(
+            {
+                name: pa.array([row[name] for row in page.rows], kind, from_pandas=False)
+                for name, kind in COLUMNS.items()
+            }
+        )
         high = stream.clock(TIME).high
         cut = None if high is None or self.case.horizon is None else high + self.case.horizon
         probe = pa.table({"t0": table["ts"].cast(pa.int64())})
@@ -87,7 +92,9 @@ class PureEngine:
         names = {sql: f"c{i}" for i, sql in enumerate(sqls)}
         clocks = {clock: f"t{i}" for i, clock in enumerate(clocks_of(queries, self.rules))}
         projected = SCALARS.project(table, {name: sql for sql, name in names.items()}) if names else None
-        columns = {} if projected is None else dict(zip(projected.column_names, projected.columns, strict=True))
+        columns = (
+            {} if projected is None else dict(zip(projected.column_names, projected.columns, strict=True))
+        )
         for clock, name in clocks.items():
             columns[name] = self._clock(clock, table, page, limit)
         plan = PagePlan(
@@ -101,11 +108,15 @@ class PureEngine:
             forced={name: self.state.queries[name].forced_wids() for name in self.living},
         )
         rows = pa.table(columns)
-        outcome = merge((run(rows.take(share), plan) for share in shares(rows.num_rows, page.splits)), queries)
+        outcome = merge(
+            (run(rows.take(share), plan) for share in shares(rows.num_rows, page.splits)), queries
+        )
         chosen = late_rows(rows, plan)
         assert outcome.late == chosen.sum()
-        self.late += [(self.state.page, key(row)) for row, late in zip(page.rows, chosen, strict=True) if late]
-        return outcome, limit
+        self.late += [
+            (self.state.page, key(row)) for row, late in zip(page.rows, chosen, strict=True) if late
+        ]
+        return outcome
 
     def _clock(self, clock: Clock, table: pa.Table, page: PageCase, limit: int | None) -> pa.Array:
         if clock.kind is not ClockKind.ROWS:
@@ -115,9 +126,7 @@ class PureEngine:
             for i, row in enumerate(page.rows)
             if row["ts"] is not None and (limit is None or row["ts"] <= limit)
         ]
-        ordered = oracle.pages.in_order(
-            [{**page.rows[i], "#": i} for i in accepted], "ts", list(COLUMNS)
-        )
+        ordered = oracle.pages.in_order([{**page.rows[i], "#": i} for i in accepted], "ts", list(COLUMNS))
         numbers: list[int | None] = [None] * len(page.rows)
         for number, row in enumerate(ordered):
             numbers[row["#"]] = self.state.stream("s").totals.accepted + number
@@ -133,7 +142,9 @@ def presented(table: pa.Table) -> list[Row]:
     """Result rows with times as microseconds."""
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        columns[name] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+        columns[name] = (
+            column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        ).to_pylist()
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
@@ -142,7 +153,10 @@ def oracle_answer(case: Case, queries: dict[str, Query]) -> oracle.OracleOutcome
         oracle.OraclePage(
             "s",
             page.rows,
-            [*(Drop(name) for name in page.leaving), *(Register(n, "", n in case.partial) for n in page.joining)],
+            [
+                *(Drop(name) for name in page.leaving),
+                *(Register(n, "", n in case.partial) for n in page.joining),
+            ],
             page.punctuations,
             page.ended,
         )
@@ -180,7 +194,13 @@ def same_as_oracle(
         same_results(query, results[name], expected.results[name])
     assert Counter(map(repr, late)) == Counter(repr((page, key(row))) for row, page in expected.late["s"])
     counts = expected.counts["s"]
-    for ours, theirs in [("rows", "in"), ("counted",) * 2, ("unasked",) * 2, ("late",) * 2, ("rejected",) * 2]:
+    for ours, theirs in [
+        ("rows", "in"),
+        ("counted",) * 2,
+        ("unasked",) * 2,
+        ("late",) * 2,
+        ("rejected",) * 2,
+    ]:
         assert getattr(totals, ours) == counts[theirs], f"{ours}: {totals} {dict(counts)}"
     assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected
 
@@ -192,11 +212,15 @@ def same_results(query: Query, found: list[Row], expected: list[Row]) -> None:
     ours = {identity(query, row, row["page"] - 1): row for row in found}
     theirs = {identity(query, row, row["page"]): row for row in expected}
     assert len(ours) == len(found), "a window and group was reported twice"
-    assert ours.keys() == theirs.keys(), f"{query.text}\nmissing {theirs.keys() - ours.keys()}\nextra {ours.keys() - theirs.keys()}"
+    assert ours.keys() == theirs.keys(), (
+        f"{query.text}\nmissing {theirs.keys() - ours.keys()}\nextra {ours.keys() - theirs.keys()}"
+    )
     for where, row in ours.items():
         other = theirs[where]
         for name in (*exact, *names):
-            assert alike(row[name], other[name]), f"{query.text}\n{where} {name}: {row[name]!r}, expected {other[name]!r}"
+            assert alike(row[name], other[name]), (
+                f"{query.text}\n{where} {name}: {row[name]!r}, expected {other[name]!r}"
+            )
 
 
 def identity(query: Query, row: Row, page: int) -> tuple[Any, ...]:

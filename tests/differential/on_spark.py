@@ -16,7 +16,9 @@ from tests.differential.comparing import bound, key, presented, same_as_oracle
 SCHEMA = "ts timestamp, seq bigint, site int, kind string, price double, qty bigint, amount decimal(10, 2)"
 
 
-def check_on_feed(case: Case, spark: SparkSession, checkpoint: Path, restart: bool = False, **options: Any) -> None:
+def check_on_feed(
+    case: Case, spark: SparkSession, checkpoint: Path, restart: bool = False, **options: Any
+) -> None:
     """Push the pages one by one; with `restart`, into a new engine on the same checkpoint each time."""
     handles: dict[str, Any] = {}
     engine = feed = None
@@ -42,7 +44,13 @@ def check_on_files(case: Case, spark: SparkSession, directory: Path) -> None:
     files.mkdir(parents=True)
     engine = transom.Engine(spark, str(directory / "checkpoint"))
     engine.stream(
-        "s", str(files), time="ts", slack=micros(case.slack), horizon=micros(case.horizon), format="parquet", schema=SCHEMA
+        "s",
+        str(files),
+        time="ts",
+        slack=micros(case.slack),
+        horizon=micros(case.horizon),
+        format="parquet",
+        schema=SCHEMA,
     )
     handles: dict[str, Any] = {}
     for number, page in enumerate(case.pages):
@@ -74,7 +82,10 @@ def say(engine: Any, case: Case, page: PageCase, handles: dict[str, Any]) -> Non
 
 def table_of(page: PageCase) -> pa.Table:
     return pa.table(
-        {name: pa.array([row[name] for row in page.rows], kind, from_pandas=False) for name, kind in COLUMNS.items()}
+        {
+            name: pa.array([row[name] for row in page.rows], kind, from_pandas=False)
+            for name, kind in COLUMNS.items()
+        }
     )
 
 

@@ -67,7 +67,9 @@ def _summary(console: Console, engine: Engine, seconds: float) -> None:
             highlight=False,
         )
         if 2 * stream.rejected > stream.rows:
-            console.print(f"{name}: {_why_rejected(engine, name)}", style="red", highlight=False, markup=False)
+            console.print(
+                f"{name}: {_why_rejected(engine, name)}", style="red", highlight=False, markup=False
+            )
     for name, reason in progress.suspended.items():
         console.print(f"{name} was suspended: {reason}", style="red", highlight=False)
 
@@ -77,7 +79,9 @@ def _why_rejected(engine: Engine, stream: str) -> str:
     first = engine.rejected(stream).slice(0, 1).to_pylist()[0]
     text = first.get("_time_text") or first.get("_corrupt_record")
     hint = "; is a format missing, such as --option 'timestampFormat=M/d/yyyy H:mm:ss'?" if text else ""
-    return f"most rows were rejected, the first because: {first['reason']}" + (f": {text}{hint}" if text else "")
+    return f"most rows were rejected, the first because: {first['reason']}" + (
+        f": {text}{hint}" if text else ""
+    )
 
 
 def explain(pipeline: Pipeline) -> None:

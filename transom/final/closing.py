@@ -93,7 +93,7 @@ def _combined(query: CompiledQuery, slices: pa.Table, rows: Numbers, wids: Numbe
 
 
 def lower(query: CompiledQuery, closed: pa.Table) -> pa.Table:
-    """The columns that a SELECT list is written over: `k0`.., `a0`.., `window_start`, `window_end`, `rows`."""
+    """What a SELECT list is written over: `k0`.., `a0`.., `window_start`, `window_end`; and `rows`."""
     bound, spec = query.query, query.query.window
     ends = windows.window_end(spec, closed["wid"].to_numpy())
     columns = {f"k{i}": closed[f"k{i}"] for i in range(len(bound.keys))}
@@ -107,5 +107,3 @@ def lower(query: CompiledQuery, closed: pa.Table) -> pa.Table:
     columns["window_end"] = pa.array(ends).cast(bound.clock_type)
     columns["rows"] = closed["rows"]
     return pa.table(columns)
-
-

@@ -1,4 +1,4 @@
-"""From a window's aggregates to the rows that a user sees: SELECT items, HAVING, and what is said about them."""
+"""From a window's aggregates to the rows that a user sees: SELECT items, HAVING, system columns."""
 
 from __future__ import annotations
 
@@ -109,10 +109,13 @@ def _evaluated_together(
     What an evaluation costs is starting it: a page of thirty shapes would pay that thirty times.
     """
     beside = [
-        table.rename_columns([f"{name} of {i}" for name in table.column_names]) for i, table in enumerate(tables)
+        table.rename_columns([f"{name} of {i}" for name in table.column_names])
+        for i, table in enumerate(tables)
     ]
     together = pa.concat_tables(beside, promote_options="default")
-    texts = {f"x{i}_{j}": _over(i, text) for i, shape in enumerate(shapes) for j, text in enumerate(shape.texts)}
+    texts = {
+        f"x{i}_{j}": _over(i, text) for i, shape in enumerate(shapes) for j, text in enumerate(shape.texts)
+    }
     found, start = scalars.project(together, texts), 0
     for i, (shape, table) in enumerate(zip(shapes, tables, strict=True)):
         part = found.slice(start, table.num_rows)

@@ -251,7 +251,10 @@ class _Rows:
             groups = group([windows.slice_number(spec, chosen_times), *codes], len(rows))
             slices = windows.slice_start(spec, chosen_times[groups.firsts])
         firsts = pa.array(rows[groups.firsts])
-        columns = [pa.array(slices), *(normalized(self.column(key.scalar).take(firsts)) for key in query.query.keys)]
+        columns = [
+            pa.array(slices),
+            *(normalized(self.column(key.scalar).take(firsts)) for key in query.query.keys),
+        ]
         columns += CountRows().lift(at, groups.codes, groups.count)
         for slot in query.slots:
             values = at if slot.argument is None else self.column(slot.argument).take(at)

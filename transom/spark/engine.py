@@ -20,7 +20,7 @@ from transom.plan.explain import explain
 from transom.spark.declare import clock_kind, declared_column, stream_rules
 from transom.spark.files import PathSource
 from transom.spark.handles import Feed, QueryHandle
-from transom.spark.loop import PageLoop, PageReport, Stream
+from transom.spark.loop import PageLoop, PageReport
 from transom.spark.outputs import fixed_rows
 from transom.spark.progress import Progress, progress_of
 from transom.spark.runner import Runner
@@ -36,6 +36,7 @@ from transom.spark.sources import (
     with_time_schema,
 )
 from transom.spark.store import Store
+from transom.spark.streams import Stream
 from transom.spark.types import schema_of, to_arrow
 from transom.spark.udf import register_udf, user_functions
 from transom.sql import bind
@@ -68,7 +69,9 @@ class Engine:
         max_failures: int = 3,
     ):
         if strategy not in STRATEGIES:
-            raise SettingError(f"unknown strategy {strategy!r}: {' or '.join(STRATEGIES)}{near_miss(strategy, STRATEGIES)}")
+            raise SettingError(
+                f"unknown strategy {strategy!r}: {' or '.join(STRATEGIES)}{near_miss(strategy, STRATEGIES)}"
+            )
         self.spark = spark if spark is not None else local_session()
         ship(self.spark)
         store = Store(checkpoint) if checkpoint is not None else Store.temporary()
@@ -78,7 +81,9 @@ class Engine:
         self._loop = PageLoop(self.spark, store, clock, max_failures, strategy == "naive")
         self._loop.listeners.append(self._deliver)
         self._runner = Runner(self._loop, parse_duration(poll) / 1e6)
-        self._retention = retention if retention is None or isinstance(retention, int) else parse_duration(retention)
+        self._retention = (
+            retention if retention is None or isinstance(retention, int) else parse_duration(retention)
+        )
         self._keeps_pages = isinstance(retention, int)
         self._subscribers: dict[str, list[Callable[[pa.Table], None]]] = {}
         self._sinks: list[tuple[str | None, Sink]] = []
@@ -111,17 +116,19 @@ class Engine:
         """Declare a stream: a streaming DataFrame, a batch DataFrame (a finite stream), or a path of
         json, csv or parquet files.
 
-        `time` is the column of its event time, `slack` the disorder to wait for (by default none at all; None: windows close by
-        punctuations alone; a mapping gives other columns a slack of their own), `horizon` how far a row may
-        be ahead of the stream before it is rejected, `live` whether it may also not be ahead of the clock,
-        `idle` the time without data after which windows close, `punctuation` a condition that marks rows as
-        punctuations. The rest is about the files of a path.
+        `time` is the column of its event time, `slack` the disorder to wait for (by default nothing; None:
+        windows close by punctuations alone; a mapping gives other columns a slack of their own), `horizon`
+        how far a row may be ahead of the stream before it is rejected, `live` whether it may also not be
+        ahead of the clock, `idle` the time without data after which windows close, `punctuation` a
+        condition that marks rows as punctuations. The rest is about the files of a path.
         """
         found: Source
         if isinstance(source, DataFrame):
             found = SparkSource(source) if source.isStreaming else BatchSource(source)
         else:
-            found = FileSource(PathSource(self.spark, str(source), format, schema, dict(options or {}), files_per_page))
+            found = FileSource(
+                PathSource(self.spark, str(source), format, schema, dict(options or {}), files_per_page)
+            )
         self._declare(name, found, time, slack, horizon, live, idle, punctuation)
 
     def feed(
@@ -171,7 +178,9 @@ class Engine:
         if not re.fullmatch(r"\w[\w.-]*", name):
             raise SettingError(f"not a name: {name!r}; letters, digits, _, - and . will do")
         if name in self._loop.streams or name in self._loop.versions:
-            raise StateError(f"there is a {'stream' if name in self._loop.streams else 'table'} named {name} already")
+            raise StateError(
+                f"there is a {'stream' if name in self._loop.streams else 'table'} named {name} already"
+            )
 
     def table(
         self,
@@ -213,7 +222,9 @@ class Engine:
         try:
             return self.register_all({name: sql}, partial=partial)[name]
         except SQLError as error:
-            raise SQLError(error.message.removeprefix(f"{name}: "), error.text, error.start, error.end) from None
+            raise SQLError(
+                error.message.removeprefix(f"{name}: "), error.text, error.start, error.end
+            ) from None
 
     def register_all(self, queries: Mapping[str, str], *, partial: bool = False) -> dict[str, QueryHandle]:
         """Register many queries at once: all of them, or none if one is wrong."""
@@ -365,9 +376,12 @@ class Engine:
             self._loop.drop_results(lambda made, at: at < oldest)
 
     def _bound(self, handle: QueryHandle) -> tuple[Query | None, int]:
-        """A handle's query and the page it joined with, as far as they are known."""
+        """A handle's query and the page it joined with, as far as they are known.
+
+        The name may be another query's by now, or still be one's that is about to leave.
+        """
         registry = self._loop.registry
-        if handle.name not in registry:
+        if handle._has_left or handle.name not in registry or registry[handle.name].text != handle.text:
             return handle._query or self._loop.bound.get(handle.text), handle._since
         registry.bind(self._loop.catalog(), self._loop.scalars)
         return registry.query(handle.name), registry[handle.name].since

@@ -19,7 +19,7 @@ class QueryHandle:
 
     def __init__(self, engine: Engine, name: str, text: str, query: Query | None = None):
         self._engine, self.name, self.text, self._query = engine, name, text, query
-        self._since = 0
+        self._since, self._has_left = 0, False
 
     def __repr__(self) -> str:
         return f"<query {self.name}>"
@@ -28,6 +28,7 @@ class QueryHandle:
         """Leave with the next page; results made so far can still be read from this handle."""
         self._query, self._since = self._engine._bound(self)
         self._engine._drop(self.name)
+        self._has_left = True
 
     def results(self) -> pa.Table:
         """All results so far: window_start, window_end, the group columns, the select items, kind,
@@ -67,6 +68,8 @@ class Feed:
         self._engine._wake()
         return count
 
-    def punctuate(self, until: Any, since: Any = None, where: Mapping[str, Any] | None = None, on: str | None = None) -> None:
+    def punctuate(
+        self, until: Any, since: Any = None, where: Mapping[str, Any] | None = None, on: str | None = None
+    ) -> None:
         """No more rows like that will be pushed; takes effect behind the rows pushed before it."""
         self._engine.punctuate(self.name, until=until, since=since, where=where, on=on)

@@ -1,8 +1,8 @@
 """The checkpoint's log: what a page is bound to is written before it runs, its state commits it.
 
-    log/0000000012.json        what page 12 reads, and the control that takes effect in it
-    state/0000000012.arrow     the state after page 12: writing it commits the page
-    results/0000000012/        the page's results; late/, rejected/ likewise, all overwritten on replay
+log/0000000012.json        what page 12 reads, and the control that takes effect in it
+state/0000000012.arrow     the state after page 12: writing it commits the page
+results/0000000012/        the page's results; late/, rejected/ likewise, all overwritten on replay
 """
 
 from __future__ import annotations

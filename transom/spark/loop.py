@@ -15,51 +15,28 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-import sqlglot
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from sqlglot import exp
 
-from transom.control.rules import StreamRules
-from transom.durations import format_instant
-from transom.elements import Clock, ClockKind, Control, Drop, Punctuation, Register
-from transom.errors import PageError, SettingError, SQLError, StateError
+from transom.elements import Control, Drop, Punctuation, Register
+from transom.errors import SettingError, SQLError, StateError
 from transom.final.page import PageInput, advance
 from transom.partial.kernel import Outcome
-from transom.plan.compiled import plain_value
+from transom.spark.firsthalf import FirstHalf
 from transom.spark.log import Begun, PageLog
 from transom.spark.outputs import Outputs
-from transom.spark.pages import Page, PageRun
-from transom.spark.projection import micros
 from transom.spark.registry import Registry
-from transom.spark.scalars import SparkScalars, short_message
-from transom.spark.session import ansi_off
-from transom.spark.sources import TIME_TEXT, Source
+from transom.spark.scalars import SparkScalars
+from transom.spark.sources import TIME_TEXT
 from transom.spark.store import Store
+from transom.spark.streams import Stream
 from transom.spark.tables import Tables
-from transom.spark.types import to_arrow, to_table
-from transom.spark.udf import failures
+from transom.spark.types import to_arrow
 from transom.sql import bind
 from transom.sql.catalog import Catalog, Relation
 from transom.sql.query import Query
 from transom.state.state import State
 
 log = logging.getLogger("transom")
-
-NEAR_ROWS = 10_000  # pushed pages up to this size are aggregated on the driver, where they are
-
-
-@dataclass
-class Stream:
-    """A declared stream."""
-
-    name: str
-    columns: Mapping[str, pa.DataType]
-    rules: StreamRules
-    source: Source
-    marker: str | None = None  # true for rows that are punctuations
-    last_data: int = 0  # the loop's clock when it last brought rows
-    idle_closed: bool = True  # nothing has come since its windows were closed
 
 
 @dataclass(frozen=True)
@@ -91,18 +68,21 @@ class PageLoop:
     def __init__(
         self, spark: SparkSession, store: Store, clock: Callable[[], int], max_failures: int, naive: bool
     ):
-        self.spark, self.store, self.clock, self.max_failures = spark, store, clock, max_failures
+        self.spark, self.store, self.clock = spark, store, clock
         self.scalars = SparkScalars(spark)
         self.tables = Tables(store.uri, spark)
         self.versions: dict[str, int] = {}  # of the static tables that are declared
         self.log, self.outputs = PageLog(store), Outputs(store)
+        self.first_half = FirstHalf(spark, self.tables, self.outputs, max_failures)
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every page
         self.streams: dict[str, Stream] = {}
         self.functions: set[str] = set()
         self.control_lock = threading.RLock()  # of what follows; held for moments only
         self.waiting = Waiting()
-        self.texts: dict[str, str] = {}  # queries by name, as they will be when the waiting control took effect
+        self.texts: dict[
+            str, str
+        ] = {}  # queries by name, as they will be when the waiting control took effect
         self.bound: dict[str, Query] = {}  # by text: queries that wait to join
         self.listeners: list[Callable[[PageReport], None]] = []
         last = self.log.last()
@@ -116,7 +96,10 @@ class PageLoop:
         self.state_bytes = 0
         self.report: PageReport | None = None
         begun = self.pending()
-        for element in (*(Register(e.name, e.text) for e in self.registry), *(begun.control if begun else ())):
+        for element in (
+            *(Register(e.name, e.text) for e in self.registry),
+            *(begun.control if begun else ()),
+        ):
             self._note(element)
 
     # --- what is declared ---
@@ -143,7 +126,9 @@ class PageLoop:
                         raise SettingError(f"queries need the column {column} of {table}, {before[column]}")
 
     def catalog(self) -> Catalog:
-        streams = {s.name: Relation(s.name, s.columns, s.rules.clock.attribute) for s in self.streams.values()}
+        streams = {
+            s.name: Relation(s.name, s.columns, s.rules.clock.attribute) for s in self.streams.values()
+        }
         tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
         return Catalog(streams, tables, frozenset(self.functions))
 
@@ -167,7 +152,9 @@ class PageLoop:
             for name, own in self.state.queries.items():
                 compiled = self.registry[name].compiled
                 if compiled is not None and not own.slices.schema.equals(compiled.state_schema()):
-                    raise StateError(f"the columns of {name} have other types than when the checkpoint was made")
+                    raise StateError(
+                        f"the columns of {name} have other types than when the checkpoint was made"
+                    )
             begun = self.pending()
             if begun is not None and begun.stream is not None and begun.stream not in self.streams:
                 raise StateError(f"page {begun.page} was begun for the stream {begun.stream}: declare it")
@@ -217,7 +204,9 @@ class PageLoop:
         """The page that was begun and not committed, if there is one: it comes before all others."""
         return self.log.begun(self.state.page + 1)
 
-    def data_page(self, stream: Stream, reference: Mapping[str, Any], df: DataFrame, control: tuple[Control, ...] = ()) -> None:
+    def data_page(
+        self, stream: Stream, reference: Mapping[str, Any], df: DataFrame, control: tuple[Control, ...] = ()
+    ) -> None:
         """Run a page that carries rows."""
         with self.lock:
             begun = self.pending()
@@ -262,7 +251,8 @@ class PageLoop:
         outcome = Outcome()
         carried: list[Punctuation] = []
         if df is not None and begun.stream is not None:
-            carried, outcome = self._rows(begun, df, registry, state)
+            stream = self.streams[begun.stream]
+            carried, outcome = self.first_half.process(begun, stream, df, registry, state)
         inputs = self._inputs(begun, registry, outcome, carried)
         output = advance(state, inputs, self.scalars)
         self.outputs.write_results(begun.page, output.results)
@@ -283,7 +273,9 @@ class PageLoop:
             match element:
                 case Register(name, text):
                     compiled = registry.add(element, bound[text], begun.page)
-                    queries[name] = self.state.newcomer(compiled.query.clock, compiled.state_schema().empty_table())
+                    queries[name] = self.state.newcomer(
+                        compiled.query.clock, compiled.state_schema().empty_table()
+                    )
                 case Drop(name):
                     registry.remove(element)
                     queries.pop(name, None)
@@ -304,7 +296,9 @@ class PageLoop:
     ) -> list[PageInput]:
         """What the page brings to each stream that it concerns."""
         said = [element for element in begun.control if isinstance(element, Punctuation)] + carried
-        concerned = dict.fromkeys([*filter(None, [begun.stream]), *(p.clock.stream for p in said), *begun.ended])
+        concerned = dict.fromkeys(
+            [*filter(None, [begun.stream]), *(p.clock.stream for p in said), *begun.ended]
+        )
         partial = frozenset(entry.name for entry in registry if entry.partial)
         return [
             PageInput(
@@ -318,86 +312,6 @@ class PageLoop:
             for name in concerned
             if name in self.streams
         ]
-
-    def _rows(
-        self, begun: Begun, df: DataFrame, registry: Registry, state: State
-    ) -> tuple[list[Punctuation], Outcome]:
-        """The first half of a data page; a query whose function fails is suspended, and the page run without it."""
-        assert begun.stream is not None
-        stream = self.streams[begun.stream]
-        before = self._failures(registry, stream.name)
-        carried, df = self._carried(stream, df)
-        while True:
-            queries = registry.reading(stream.name)
-            page = Page(
-                df,
-                stream.columns,
-                stream.rules,
-                queries,
-                state.stream(stream.name),
-                {query.name: state.queries[query.name].forced_wids() for query in queries},
-                begun.clock,
-                begun.tables,
-                near=begun.reference.get("rows", NEAR_ROWS + 1) <= NEAR_ROWS,
-            )
-            try:
-                with PageRun(page, self.tables) as run:
-                    done = run.process()
-                    self.outputs.set_apart("late", stream.name, begun.page, with_reason(done.late, page))
-                    self.outputs.set_apart("rejected", stream.name, begun.page, done.rejected)
-                break
-            except Exception as error:
-                if not self._suspend_culprits(page, registry):
-                    raise PageError(f"page {begun.page} of {stream.name} failed: {short_message(error)}") from error
-        self._count_failures(registry, stream.name, before)
-        return carried, done.outcome
-
-    def _carried(self, stream: Stream, df: DataFrame) -> tuple[list[Punctuation], DataFrame]:
-        """The punctuations that a page's rows are, and its other rows."""
-        if stream.marker is None:
-            return [], df
-        named = {column.name.casefold() for column in sqlglot.parse_one(stream.marker, read="spark").find_all(exp.Column)}
-        clock = stream.rules.clock
-        until = micros(f"`{clock.attribute}`", stream.columns[clock.attribute])
-        columns = [n for n in stream.columns if n.casefold() not in named and n != clock.attribute]
-        with ansi_off(self.spark):
-            marked = df.filter(f"({stream.marker}) AND ({until}) IS NOT NULL").select(
-                F.expr(until).alias("until"), *(F.col(f"`{name}`").alias(f"is {name}") for name in columns)
-            )
-            rest = df.filter(f"NOT coalesce(({stream.marker}) AND ({until}) IS NOT NULL, false)")
-        return [_punctuation(clock, row) for row in to_table(marked).to_pylist()], rest
-
-    def _suspend_culprits(self, page: Page, registry: Registry) -> bool:
-        """Find the queries whose own functions make a page fail, each by itself, and suspend them."""
-        found = False
-        for query in page.queries:
-            if not query.query.functions:
-                continue
-            try:
-                with PageRun(replace(page, queries=[query], near=False), self.tables) as run:
-                    run.process()
-            except Exception as error:
-                registry.update(query.name, suspended=f"its function failed: {short_message(error)}")
-                log.warning("query %s is suspended: %s", query.name, registry[query.name].suspended)
-                found = True
-        return found
-
-    def _failures(self, registry: Registry, stream: str) -> dict[str, int]:
-        """How often each user-defined function of a stream's queries has failed so far."""
-        used = {name for query in registry.reading(stream) for name in query.query.functions}
-        return {name: failures(self.spark, name) for name in used}
-
-    def _count_failures(self, registry: Registry, stream: str, before: Mapping[str, int]) -> None:
-        after = self._failures(registry, stream)
-        for query in registry.reading(stream):
-            failed = any(after[f] > before.get(f, 0) for f in query.query.functions)
-            entry = registry[query.name]
-            if failed and entry.failing + 1 >= self.max_failures:
-                reason = f"its function failed in {self.max_failures} pages in a row"
-                registry.update(query.name, suspended=reason, failing=0)
-                log.warning("query %s is suspended: %s", query.name, reason)
-            elif failed or entry.failing:
-                registry.update(query.name, failing=entry.failing + 1 if failed else 0)
 
     def _commit(self, begun: Begun, registry: Registry, state: State, has_results: bool) -> None:
         sources = dict(self.progress)
@@ -433,22 +347,3 @@ class PageLoop:
             len(self.registry.entries),
             report.seconds,
         )
-
-
-def with_reason(rows: DataFrame | pa.Table | None, page: Page) -> DataFrame | pa.Table | None:
-    """Late rows that say why they are."""
-    clock = page.rules.clock
-    mark = page.before.clock(clock).closed.watermark()
-    shown = "" if mark is None else f": watermark {format_instant(mark) if clock.kind is ClockKind.TIME else mark}"
-    reason = f"every window that asked for it was closed{shown}"
-    if isinstance(rows, DataFrame):
-        return rows.withColumn("reason", F.lit(reason))
-    return None if rows is None else rows.append_column("reason", pa.repeat(pa.scalar(reason), rows.num_rows))
-
-
-def _punctuation(clock: Clock, row: dict[str, Any]) -> Punctuation:
-    """A row that is a punctuation: its time, and a pattern of its other columns in which null is `*`."""
-    pattern = [(name.removeprefix("is "), plain_value(value)) for name, value in row.items() if name != "until"]
-    return Punctuation(clock, row["until"], None, tuple((n, v) for n, v in pattern if v is not None))
-
-

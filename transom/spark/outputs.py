@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -55,7 +56,8 @@ class Outputs:
             alike[table.schema].append((name, table))
         for i, members in enumerate(alike.values()):
             tables = [
-                table.append_column(QUERY, pa.repeat(pa.scalar(name), table.num_rows)) for name, table in members
+                table.append_column(QUERY, pa.repeat(pa.scalar(name), table.num_rows))
+                for name, table in members
             ]
             self.store.write_table(f"{directory}/{i:04d}.arrow", pa.concat_tables(tables))
 
@@ -135,12 +137,23 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query]) ->
                     "complete": row[complete],
                     "rows": row[count],
                     "page": row[page],
-                    "keys": json.dumps({key: row[key] for key in keys}, default=plain_json),
-                    "values": json.dumps({value: row[value] for value in values}, default=plain_json),
+                    "keys": as_json({key: row[key] for key in keys}),
+                    "values": as_json({value: row[value] for value in values}),
                 }
             )
-    columns = {field.name: pa.array([row[field.name] for row in rows], _storage(field.type)) for field in FIXED}
-    return pa.table({name: column.cast(FIXED.field(name).type) for name, column in columns.items()}, schema=FIXED)
+    columns = {
+        field.name: pa.array([row[field.name] for row in rows], _storage(field.type)) for field in FIXED
+    }
+    return pa.table(
+        {name: column.cast(FIXED.field(name).type) for name, column in columns.items()}, schema=FIXED
+    )
+
+
+def as_json(values: Mapping[str, Any]) -> str:
+    """A JSON object; numbers that JSON does not have are texts, as in Spark's `to_json`."""
+    strange = {name: repr(v) for name, v in values.items() if isinstance(v, float) and not math.isfinite(v)}
+    names = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    return json.dumps({**values, **{name: names[text] for name, text in strange.items()}}, default=plain_json)
 
 
 def plain_json(value: Any) -> Any:

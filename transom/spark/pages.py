@@ -60,7 +60,7 @@ class Processed:
 
 @dataclass(frozen=True)
 class _Branch:
-    """Queries that can share one pass over the rows: those without a join that repeats rows, or with the same ones."""
+    """Queries that share a pass over the rows: without a join that repeats rows, or with the same ones."""
 
     queries: tuple[CompiledQuery, ...]
     joins: tuple[Join, ...]
@@ -168,11 +168,15 @@ class PageRun:
         order = [f"({self.time})"]
         for name in self.page.columns:
             kind = df.schema[name].dataType
-            order.append(f"to_json(struct(`{name}`))" if isinstance(kind, MapType | VariantType) else f"`{name}`")
+            order.append(
+                f"to_json(struct(`{name}`))" if isinstance(kind, MapType | VariantType) else f"`{name}`"
+            )
         base, accepted = self.page.before.totals.accepted, self._accepted(limit)
         number = f"row_number() OVER (PARTITION BY {accepted} ORDER BY {', '.join(order)})"
         with ansi_off(df.sparkSession):
-            return df.withColumn(ROW_NUMBER, F.expr(f"CASE WHEN {accepted} THEN CAST({base - 1} AS BIGINT) + {number} END"))
+            return df.withColumn(
+                ROW_NUMBER, F.expr(f"CASE WHEN {accepted} THEN CAST({base - 1} AS BIGINT) + {number} END")
+            )
 
     def _repeating(self) -> dict[tuple[str, ...], list[CompiledQuery]]:
         """The queries by the joins of theirs that repeat rows; first those (perhaps none) that have none."""
@@ -229,7 +233,9 @@ class PageRun:
         return _Branch(tuple(queries), tuple(joins.values()), df, plan, scalars)
 
     def _projected(self, branch: _Branch, df: DataFrame, keep: Sequence[str] = ()) -> DataFrame:
-        frames = {join.table: self.tables.frame(join.table, self.page.versions[join.table]) for join in branch.joins}
+        frames = {
+            join.table: self.tables.frame(join.table, self.page.versions[join.table]) for join in branch.joins
+        }
         return project(df, branch.scalars, branch.joins, frames, keep=keep, now=self.page.now)
 
     def _run(self, branch: _Branch, plan: PagePlan) -> Outcome:
@@ -277,7 +283,9 @@ class PageRun:
     def _rejected(self, df: DataFrame, limit: int | None) -> DataFrame:
         hidden = [name for name in HIDDEN if name in df.columns]
         unparsable = f"WHEN `{CORRUPT}` IS NOT NULL THEN 'not parsable' " if CORRUPT in df.columns else ""
-        unreadable = f"WHEN `{TIME_TEXT}` IS NOT NULL AND ({self.time}) IS NULL THEN 'no time: not a timestamp' "
+        unreadable = (
+            f"WHEN `{TIME_TEXT}` IS NOT NULL AND ({self.time}) IS NULL THEN 'no time: not a timestamp' "
+        )
         reason = (
             f"CASE {unparsable}{unreadable if TIME_TEXT in df.columns else ''}"
             f"WHEN ({self.time}) IS NULL THEN 'no time: null' "

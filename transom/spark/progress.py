@@ -27,9 +27,13 @@ class StreamProgress:
     is_time: bool
 
     def __str__(self) -> str:
-        shown = [f"{name} {getattr(self, name):,}" for name in ("rows", "counted", "unasked", "late", "rejected")]
+        shown = [
+            f"{name} {getattr(self, name):,}" for name in ("rows", "counted", "unasked", "late", "rejected")
+        ]
         mark = self.watermark
-        shown.append(f"watermark {'none' if mark is None else format_instant(mark) if self.is_time else mark}")
+        shown.append(
+            f"watermark {'none' if mark is None else format_instant(mark) if self.is_time else mark}"
+        )
         return ", ".join([*shown, f"open windows {self.open_windows:,}"])
 
 
@@ -54,13 +58,19 @@ class Progress:
 
 def progress_of(loop: PageLoop) -> Progress:
     """How a page loop fares."""
-    state, registry, report = loop.state, loop.registry, loop.report  # each is replaced whole: no need to wait
+    state, registry, report = (
+        loop.state,
+        loop.registry,
+        loop.report,
+    )  # each is replaced whole: no need to wait
     streams = {}
     for name, stream in loop.streams.items():
         own, clock = state.stream(name), stream.rules.clock
         known = own.clock(clock)
         opened = sum(
-            open_windows(query, state.queries[query.name].slices, boundary(query, own, state.queries[query.name]))
+            open_windows(
+                query, state.queries[query.name].slices, boundary(query, own, state.queries[query.name])
+            )
             for query in registry.reading(name)
             if query.name in state.queries
         )
@@ -79,5 +89,3 @@ def progress_of(loop: PageLoop) -> Progress:
     suspended = {entry.name: entry.suspended for entry in registry if entry.suspended is not None}
     seconds = report.seconds if report is not None else 0.0
     return Progress(state.page, seconds, loop.state_bytes, len(registry.entries), suspended, streams)
-
-

@@ -28,7 +28,9 @@ class Entry:
 
     def stored(self) -> dict[str, Any]:
         """What a checkpoint keeps of it."""
-        return {name: getattr(self, name) for name in ("name", "text", "partial", "since", "suspended", "failing")}
+        return {
+            name: getattr(self, name) for name in ("name", "text", "partial", "since", "suspended", "failing")
+        }
 
 
 class Registry:
@@ -58,12 +60,16 @@ class Registry:
         waiting = {entry.name: entry.text for entry in self if entry.compiled is None}
         for name, query in bind(waiting, catalog, scalars).items() if waiting else ():
             if isinstance(query, SQLError):
-                raise StateError(f"the query {name} of the checkpoint can't be read any more: {query}") from query
+                raise StateError(
+                    f"the query {name} of the checkpoint can't be read any more: {query}"
+                ) from query
             self.entries[name] = replace(self.entries[name], compiled=compile_query(name, query, self.naive))
 
     def add(self, control: Register, query: Query, page: int) -> CompiledQuery:
         compiled = compile_query(control.name, query, self.naive)
-        self.entries[control.name] = Entry(control.name, control.text, control.partial, page, compiled=compiled)
+        self.entries[control.name] = Entry(
+            control.name, control.text, control.partial, page, compiled=compiled
+        )
         return compiled
 
     def query(self, name: str) -> Query:
@@ -83,7 +89,9 @@ class Registry:
         return [
             entry.compiled
             for entry in self
-            if entry.compiled is not None and entry.suspended is None and entry.compiled.query.stream == stream
+            if entry.compiled is not None
+            and entry.suspended is None
+            and entry.compiled.query.stream == stream
         ]
 
     def copy(self) -> Registry:

@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from transom.errors import StateError
-from transom.spark.loop import PageLoop, Stream
+from transom.spark.loop import PageLoop
 from transom.spark.sources import SparkSource, with_time
+from transom.spark.streams import Stream
 
 log = logging.getLogger("transom")
 
@@ -115,7 +116,9 @@ class Runner:
                 if self._spark:
                     time.sleep(0.01)
             self._raise_spark_error()
-            self.loop.end([s.name for s in self.loop.streams.values() if (s.source.finite if close is None else close)])
+            self.loop.end(
+                [s.name for s in self.loop.streams.values() if (s.source.finite if close is None else close)]
+            )
             self.loop.control_page()
         finally:
             self.stop()
@@ -163,7 +166,9 @@ class Runner:
                 writer = stream.source.df.writeStream.foreachBatch(self._handler(stream)).option(
                     "checkpointLocation", self.loop.store.path(f"spark/{stream.name}")
                 )
-                self._spark[stream.name] = (writer.trigger(availableNow=True) if available_now else writer).start()
+                self._spark[stream.name] = (
+                    writer.trigger(availableNow=True) if available_now else writer
+                ).start()
 
     def _handler(self, stream: Stream) -> Callable[[DataFrame, int], None]:
         def handle(df: DataFrame, batch: int) -> None:
@@ -179,7 +184,7 @@ class Runner:
         return handle
 
     def _spark_page(self, stream: Stream, reference: Mapping[str, Any], frame: DataFrame) -> None:
-        """Run a page that Spark brought, after the one that was begun before the last stop, if there is one."""
+        """Run a page that Spark brought, after the one begun before the last stop, if there is one."""
         loop = self.loop
         with loop.lock:
             while (begun := loop.pending()) is not None and dict(begun.reference) != reference:

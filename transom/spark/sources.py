@@ -165,7 +165,9 @@ class FeedSource(Source):
                 absent = [name for name in names if name not in rows.schema.names]
                 if absent:
                     raise SettingError(f"the rows pushed into {self.name} have no column {absent[0]}")
-                return pa.table([rows[name].cast(self._arrow.field(name).type) for name in names], schema=self._arrow)
+                return pa.table(
+                    [rows[name].cast(self._arrow.field(name).type) for name in names], schema=self._arrow
+                )
             records = [dict(row) if isinstance(row, Mapping) else self._record(row) for row in rows]
             unknown = {name for row in records for name in row} - set(names)
             if unknown:

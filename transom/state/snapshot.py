@@ -110,7 +110,10 @@ def _stream_in(stored: dict[str, Any]) -> StreamState:
     clocks = {}
     for own in stored["clocks"]:
         patterned = tuple(
-            (frozenset((column, value_in(value)) for column, value in pattern), _intervals(ranges) or IntervalSet())
+            (
+                frozenset((column, value_in(value)) for column, value in pattern),
+                _intervals(ranges) or IntervalSet(),
+            )
             for pattern, ranges in own["patterned"]
         )
         closed = Closed(_intervals(own["closed"]) or IntervalSet(), patterned)

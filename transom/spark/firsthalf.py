@@ -1,0 +1,130 @@
+"""The first half of a data page: what fails in one query suspends that query, not the page."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from transom.durations import format_instant
+from transom.elements import ClockKind, Punctuation
+from transom.errors import PageError
+from transom.partial.kernel import Outcome
+from transom.spark.log import Begun
+from transom.spark.outputs import Outputs
+from transom.spark.pages import Page, PageRun
+from transom.spark.registry import Registry
+from transom.spark.scalars import short_message
+from transom.spark.streams import Stream, believable, carried_punctuations
+from transom.spark.tables import Tables
+from transom.spark.udf import failures
+from transom.state.state import State
+
+log = logging.getLogger("transom")
+
+NEAR_ROWS = 10_000  # pushed pages up to this size are aggregated on the driver, where they are
+
+
+class FirstHalf:
+    """Turns the rows of a page into an outcome, and sets late and rejected rows apart."""
+
+    def __init__(self, spark: SparkSession, tables: Tables, outputs: Outputs, max_failures: int):
+        self.spark, self.tables, self.outputs, self.max_failures = spark, tables, outputs, max_failures
+
+    def process(
+        self, begun: Begun, stream: Stream, df: DataFrame, registry: Registry, state: State
+    ) -> tuple[list[Punctuation], Outcome]:
+        """The punctuations that the page carries, and what came of its other rows."""
+        failed = self._failures(registry, stream.name)
+        carried, df = carried_punctuations(stream, df)
+        while True:
+            page = self._page(begun, stream, df, registry, state)
+            try:
+                outcome = self._run(begun.page, stream.name, page)
+                break
+            except Exception as error:
+                if not self._suspend_culprits(page, registry):
+                    reason = short_message(error)
+                    raise PageError(f"page {begun.page} of {stream.name} failed: {reason}") from error
+        self._count_failures(registry, stream.name, failed)
+        clock = stream.rules.clock
+        tops = (page.before.clock(clock).high, outcome.clocks[clock].top if clock in outcome.clocks else None)
+        kept = believable(carried, stream.rules, max((top for top in tops if top is not None), default=None))
+        if len(kept) < len(carried):
+            log.warning("%d punctuations of %s are beyond its horizon", len(carried) - len(kept), stream.name)
+        return kept, outcome
+
+    def _page(self, begun: Begun, stream: Stream, df: DataFrame, registry: Registry, state: State) -> Page:
+        queries = registry.reading(stream.name)
+        return Page(
+            df,
+            stream.columns,
+            stream.rules,
+            queries,
+            state.stream(stream.name),
+            {query.name: state.queries[query.name].forced_wids() for query in queries},
+            begun.clock,
+            begun.tables,
+            near=begun.reference.get("rows", NEAR_ROWS + 1) <= NEAR_ROWS,
+        )
+
+    def _run(self, number: int, stream: str, page: Page) -> Outcome:
+        with PageRun(page, self.tables) as run:
+            done = run.process()
+            self.outputs.set_apart("late", stream, number, with_reason(done.late, page))
+            self.outputs.set_apart("rejected", stream, number, done.rejected)
+        return done.outcome
+
+    def _suspend_culprits(self, page: Page, registry: Registry) -> bool:
+        """Find the queries whose own functions make a page fail, each by itself, and suspend them."""
+        found = False
+        for query in page.queries:
+            if not query.query.functions:
+                continue
+            try:
+                with PageRun(replace(page, queries=[query], near=False), self.tables) as run:
+                    run.process()
+            except Exception as error:
+                self._suspend(registry, query.name, f"its function failed: {short_message(error)}")
+                found = True
+        return found
+
+    def _failures(self, registry: Registry, stream: str) -> dict[str, int]:
+        """How often each user-defined function of a stream's queries has failed so far."""
+        used = {name for query in registry.reading(stream) for name in query.query.functions}
+        return {name: failures(self.spark, name) for name in used}
+
+    def _count_failures(self, registry: Registry, stream: str, before: Mapping[str, int]) -> None:
+        """Suspend the queries whose functions failed in too many pages in a row."""
+        after = self._failures(registry, stream)
+        for query in registry.reading(stream):
+            has_failed = any(after[name] > before.get(name, 0) for name in query.query.functions)
+            failing = registry[query.name].failing + 1 if has_failed else 0
+            if failing >= self.max_failures:
+                self._suspend(registry, query.name, f"its function failed in {failing} pages in a row")
+            elif failing != registry[query.name].failing:
+                registry.update(query.name, failing=failing)
+
+    @staticmethod
+    def _suspend(registry: Registry, name: str, reason: str) -> None:
+        registry.update(name, suspended=reason, failing=0)
+        log.warning("query %s is suspended: %s", name, reason)
+
+
+def with_reason(rows: DataFrame | pa.Table | None, page: Page) -> DataFrame | pa.Table | None:
+    """Late rows that say why they are."""
+    clock = page.rules.clock
+    mark = page.before.clock(clock).closed.watermark()
+    shown = (
+        ""
+        if mark is None
+        else f": watermark {format_instant(mark) if clock.kind is ClockKind.TIME else mark}"
+    )
+    reason = f"every window that asked for it was closed{shown}"
+    if isinstance(rows, DataFrame):
+        return rows.withColumn("reason", F.lit(reason))
+    return None if rows is None else rows.append_column("reason", pa.repeat(pa.scalar(reason), rows.num_rows))
