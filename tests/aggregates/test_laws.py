@@ -8,8 +8,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from laws import PARAMETERS, SAMPLES, accumulators, alike, answers, array, combine, lift, uses, zeros
 
+from tests.aggregates.laws import (
+    PARAMETERS,
+    SAMPLES,
+    accumulators,
+    alike,
+    answers,
+    array,
+    combine,
+    lift,
+    uses,
+    zeros,
+)
 from transom.aggregates.accumulators import Accumulator, lifted
 from transom.aggregates.functions import FUNCTIONS
 from transom.sql.functions import AGGREGATES

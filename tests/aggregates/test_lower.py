@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from laws import alike, array, combine, lift, uses, zeros
 
+from tests.aggregates.laws import alike, array, combine, lift, uses, zeros
 from transom.aggregates.accumulators import Moments, Sum
 from transom.aggregates.functions import FUNCTIONS
 from transom.aggregates.sketches import Distinct, Quantiles

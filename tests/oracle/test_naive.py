@@ -7,8 +7,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from building import COLUMNS, LONG, ROWS, call, column, equals, one_of, page, query, run, told, until
 
+from tests.oracle.building import (
+    COLUMNS,
+    LONG,
+    ROWS,
+    call,
+    column,
+    equals,
+    one_of,
+    page,
+    query,
+    run,
+    told,
+    until,
+)
 from transom.elements import Clock, ClockKind, Drop, Punctuation, Register, WindowSpec
 from transom.oracle import OraclePage, PythonScalars, StreamRules, answer, join_tables, windows_of
 from transom.oracle.naive import covered

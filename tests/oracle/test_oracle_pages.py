@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from building import CLOCK, ROWS
 
+from tests.oracle.building import CLOCK, ROWS
 from transom.elements import Clock, ClockKind
 from transom.oracle import OraclePage, StreamRules
 from transom.oracle.pages import DAY, in_order, sieve

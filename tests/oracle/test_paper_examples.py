@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from building import call, column, page, query, run, told, until
 
+from tests.oracle.building import call, column, page, query, run, told, until
 from transom.elements import Clock, WindowSpec
 from transom.oracle import OraclePage, PythonScalars, StreamRules, answer, windows_of
 from transom.oracle.types import TIMESTAMP

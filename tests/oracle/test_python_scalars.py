@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from scalar_cases import CASES, COLUMNS
 
+from tests.oracle.scalar_cases import CASES, COLUMNS
 from transom.errors import SQLError
 from transom.oracle import PythonScalars
 from transom.oracle.values import rows_of, table_of

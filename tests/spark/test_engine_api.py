@@ -10,7 +10,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from engine_helpers import (
+from pyspark.sql import SparkSession
+
+import transom
+from tests.spark.engine_helpers import (
     BIDS,
     PER_MINUTE,
     PER_SITE,
@@ -22,9 +25,6 @@ from engine_helpers import (
     bids_frame,
     bids_table,
 )
-from pyspark.sql import SparkSession
-
-import transom
 
 ROWS = [(1, 10.0, "12:00:10"), (2, 20.0, "12:00:50"), (1, 30.0, "12:01:20"), (1, 5.0, "12:04:00")]
 PER_SITE_ANSWERS = [

@@ -9,7 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine_helpers import (
+from pyspark.sql import SparkSession
+
+import transom
+from tests.spark.engine_helpers import (
     BIDS,
     PER_MINUTE,
     PER_SITE,
@@ -21,9 +24,6 @@ from engine_helpers import (
     bids_engine,
     bids_frame,
 )
-from pyspark.sql import SparkSession
-
-import transom
 
 TUMBLING = "SELECT site, count(*) AS n FROM bids [RANGE 5 minutes SLIDE 5 minutes] GROUP BY site"
 OVER_ALL = "SELECT count(*) AS n FROM bids [RANGE 5 minutes SLIDE 5 minutes]"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine_helpers import PER_MINUTE, accounted, answers, bids, bids_engine, bids_frame
 from pyspark.sql import SparkSession
 
 import transom
+from tests.spark.engine_helpers import PER_MINUTE, accounted, answers, bids, bids_engine, bids_frame
 
 WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
 SITES = [{"site": 1, "city": "Portland"}, {"site": 2, "city": "Boston"}, {"site": None, "city": "Nowhere"}]

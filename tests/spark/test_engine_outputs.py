@@ -10,7 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine_helpers import (
+from pyspark.sql import SparkSession
+
+import transom
+from tests.spark.engine_helpers import (
     MINUTE,
     PER_MINUTE,
     PER_SITE,
@@ -21,9 +24,6 @@ from engine_helpers import (
     bids,
     bids_engine,
 )
-from pyspark.sql import SparkSession
-
-import transom
 
 # --- subscribers -----------------------------------------------------------------------------
 

@@ -8,7 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine_helpers import (
+from pyspark.sql import SparkSession
+
+import transom
+from tests.spark.engine_helpers import (
     BIDS,
     PER_MINUTE,
     PER_SITE,
@@ -20,9 +23,6 @@ from engine_helpers import (
     bids_files,
     bids_frame,
 )
-from pyspark.sql import SparkSession
-
-import transom
 
 PATIENCE = 60  # seconds; tests wait for events, not for time to pass
 

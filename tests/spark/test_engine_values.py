@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine_helpers import PER_MINUTE, SettableClock, accounted, answers, at, bids, bids_engine
 from pyspark.sql import SparkSession
 
 import transom
+from tests.spark.engine_helpers import PER_MINUTE, SettableClock, accounted, answers, at, bids, bids_engine
 
 WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
 

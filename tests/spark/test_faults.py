@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import (
+from pyspark.sql import SparkSession
+
+import transom
+from tests.spark.engine_helpers import (
     BIDS,
     PER_MINUTE,
     PER_SITE,
@@ -21,9 +24,7 @@ from engine_helpers import (
     bids_files,
     bids_frame,
 )
-from pyspark.sql import SparkSession
-
-import transom
+from transom.spark import firsthalf
 from transom.spark import loop as loop_module
 from transom.spark.log import PageLog
 from transom.spark.outputs import Outputs
@@ -81,7 +82,7 @@ STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "a sink": (Sink, "write", of_page_two),
     "the page's second half": (loop_module, "advance", lambda state, *rest: state.page == 1),
     "the commit": (PageLog, "commit", lambda log, state, extra: state.page == 2),
-    "the first half": (loop_module.PageRun, "process", lambda run: run.page.before.totals.rows == 3),
+    "the first half": (firsthalf.PageRun, "process", lambda run: run.page.before.totals.rows == 3),
 }
 
 
