@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from test_python_scalars import same
 
 from tests.oracle.scalar_cases import CASES, COLUMNS
+from tests.oracle.test_python_scalars import same
 from transom.oracle import PythonScalars
 from transom.oracle.values import rows_of, table_of
 

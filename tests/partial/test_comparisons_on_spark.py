@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from test_comparisons import OPERATORS, TABLE, column
 
+from tests.partial.test_comparisons import OPERATORS, TABLE, column
 from transom.partial.predicates import evaluate
 from transom.spark.scalars import SparkScalars
 from transom.sql import Catalog, Relation, bind

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from trading import CATALOG, TRADES, Rules, bound
 
+from tests.sql.trading import CATALOG, TRADES, Rules, bound
 from transom.errors import SQLError
 from transom.sql import Query, bind
 

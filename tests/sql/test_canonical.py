@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from trading import over_trades
 
+from tests.sql.trading import over_trades
 from transom.errors import SQLError
 
 

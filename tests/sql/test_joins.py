@@ -8,8 +8,8 @@ from hashlib import sha1
 
 import pyarrow as pa
 import pytest
-from trading import bound
 
+from tests.sql.trading import bound
 from transom.errors import SQLError
 from transom.sql.query import And, Comparison, Join, Scalar, Truth
 

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
-from trading import Rules
 
+from tests.sql.trading import Rules
 from transom.sql import Catalog, Query, Relation, bind_one
 from transom.sql.functions import AGGREGATES, ALLOWED
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from trading import TRADES, bound, over_trades
 
+from tests.sql.trading import TRADES, bound, over_trades
 from transom.errors import SQLError
 from transom.sql.calls import result_type
 from transom.sql.query import Call, Comparison, Item, Key, Scalar

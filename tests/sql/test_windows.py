@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from trading import CATALOG, UTC, Rules, bound
 
+from tests.sql.trading import CATALOG, UTC, Rules, bound
 from transom.elements import Clock, ClockKind, WindowSpec
 from transom.errors import SQLError
 from transom.sql import bind_one
