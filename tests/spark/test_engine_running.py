@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -189,3 +190,95 @@ def test_a_batch_dataframe_is_not_read_again_after_a_restart(spark: SparkSession
         engine.drain()
         assert answers(query) == [("12:00", "12:01", 1)]
         assert engine.progress().streams["bids"].rows == 1
+
+
+# --- names, clocks and sinks that are used again ---------------------------------------------
+
+
+def test_a_name_that_is_used_again_has_results_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path)
+    old = engine.register(PER_MINUTE, name="q")
+    feed.push(bids((1, 1.0, "12:00:10"), (1, 1.0, "12:02:10")))
+    engine.step()
+    before = old.results().num_rows
+    assert before
+    heard: list[int] = []
+    old.subscribe(lambda table: heard.append(table.num_rows))
+    old.drop()
+    new = engine.register(PER_MINUTE.replace("count(*)", "count(price)"), name="q")
+    assert new.results().num_rows == 0
+    feed.push(bids((1, 1.0, "12:05:10"), (1, 1.0, "12:09:10")))
+    engine.step()
+    assert old.results().num_rows == before and not heard
+    assert new.results().num_rows == 1  # of 12:05
+
+
+def test_a_query_that_joins_a_clock_again_knows_that_it_missed_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    engine = transom.Engine(spark)
+    feed = engine.feed("s", "seq bigint, ts timestamp", time="ts")
+    text = "SELECT count(*) AS n FROM s [RANGE 10 SLIDE 10 WATTR seq]"
+    first = engine.register(text, name="first")
+    feed.push([(1, "2013-01-01 12:00:00")])
+    engine.step()
+    first.drop()
+    feed.push([(21, "2013-01-01 12:00:01"), (22, "2013-01-01 12:00:02")])
+    engine.step()
+    second = engine.register(text, name="second", partial=True)
+    feed.push([(25, "2013-01-01 12:00:03"), (40, "2013-01-01 12:00:04")])
+    engine.step()
+    found = second.results().to_pylist()
+    assert [(row["window_start"], row["n"], row["complete"]) for row in found] == [(20, 1, False)]
+
+
+def test_a_subscriber_can_stop_the_engine_and_can_not_step_it(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path)
+    query = engine.register(PER_MINUTE)
+    refused: list[Exception] = []
+
+    def step_inside(table: object) -> None:
+        try:
+            engine.step()
+        except transom.StateError as error:
+            refused.append(error)
+        engine.stop()
+
+    query.subscribe(step_inside)
+    feed.push(bids((1, 1.0, "12:00:10"), (1, 1.0, "12:02:10")))
+    engine.step()
+    assert len(refused) == 1 and query.results().num_rows == 1
+
+
+def test_two_sinks_share_no_path_and_another_runs_pages_are_left_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "out")
+    engine = transom.Engine(spark)
+    feed = engine.feed("bids", "site int, price double, ts timestamp", time="ts")
+    query = engine.register("SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute]")
+    query.sink("parquet", path=path)
+    with pytest.raises(transom.SettingError, match="another sink"):
+        engine.sink("parquet", path=path)
+    feed.push([(1, 1.0, "2013-01-01 12:00:10")])
+    engine.step()
+    engine.drain()
+    assert pq.read_table(path).column_names[-1] == "page"
+    other = transom.Engine(spark)
+    with pytest.raises(transom.SettingError, match="another run"):
+        other.sink("parquet", path=path)
+
+
+def test_a_writer_that_spark_does_not_have_is_refused_at_once(spark: SparkSession) -> None:
+    with pytest.raises(transom.SettingError, match="no writer for parqet; did you mean parquet"):
+        transom.Engine(spark).sink("parqet", path="somewhere")
+
+
+def test_two_engines_on_one_checkpoint_do_not_go_unnoticed(spark: SparkSession, tmp_path: Path) -> None:
+    first, feed = bids_engine(spark, tmp_path)
+    second, other = bids_engine(spark, tmp_path)
+    feed.push(bids((1, 1.0, "12:00:10")))
+    first.step()
+    other.push(bids((1, 1.0, "12:00:20")))
+    with pytest.raises(transom.StateError, match="another engine"):
+        second.step()

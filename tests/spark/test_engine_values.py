@@ -254,3 +254,53 @@ def test_a_function_of_sparks_that_raises_suspends_its_query_only(
     engine.drain()
     assert answers(plain) == [("12:00", "12:01", 2)] and answers(good) == [("12:00", "12:01", 5)]
     assert good.suspended is None and "boom" in (bad.suspended or "") and answers(bad) == []
+
+
+def test_an_average_of_large_integers_does_not_wrap(spark: SparkSession) -> None:
+    engine = transom.Engine(spark)
+    feed = engine.feed("s", "n bigint, ts timestamp", time="ts")
+    query = engine.register("SELECT avg(n) AS mean FROM s [RANGE 1 minute SLIDE 1 minute]")
+    feed.push([(2**63 - 1, "2013-01-01 12:00:00"), (2**63 - 1, "2013-01-01 12:00:01")])
+    engine.step()
+    engine.drain()
+    assert query.results()["mean"].to_pylist() == [float(2**63)]
+
+
+def test_times_without_a_zone_are_the_sessions(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        engine = transom.Engine(spark)
+        feed = engine.feed("s", "ts timestamp", time="ts")
+        query = engine.register(
+            "SELECT count(*) AS n FROM s [RANGE 1 day SLIDE 1 day] WHERE ts >= '2013-01-01 12:00:00'"
+        )
+        feed.push([("2013-01-01 12:00:00Z",), ("2013-01-01 17:00:00Z",), ("2013-01-01 18:00:00Z",)])
+        engine.step()
+        engine.drain()
+        assert query.results()["n"].to_pylist() == [2]  # noon in New York is 17:00 in UTC
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_rejected_rows_of_any_year_can_be_read_back(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.sql(
+        "SELECT timestamp'2013-01-01 12:00:00' AS ts UNION ALL SELECT timestamp'2013-01-01 12:00:01' "
+        "UNION ALL SELECT timestamp'2999-01-01 00:00:00'"
+    )
+    engine = transom.Engine(spark)
+    engine.stream("s", rows, time="ts")
+    engine.register("SELECT count(*) FROM s [RANGE 1 minute SLIDE 1 minute]")
+    engine.drain()
+    assert [row["ts"].year for row in engine.rejected("s").to_pylist()] == [2999]
+
+
+def test_a_function_over_aggregates_that_breaks_suspends_its_query_only(spark: SparkSession) -> None:
+    engine = transom.Engine(spark)
+    feed = engine.feed("s", "n bigint, ts timestamp", time="ts")
+    spark.udf.register("breaks", lambda n: 1 // 0, "bigint")
+    good = engine.register("SELECT count(*) AS n FROM s [RANGE 1 minute SLIDE 1 minute]")
+    bad = engine.register("SELECT breaks(count(*)) AS n FROM s [RANGE 1 minute SLIDE 1 minute]")
+    feed.push([(1, "2013-01-01 12:00:00"), (1, "2013-01-01 12:02:00")])
+    engine.step()
+    assert good.results()["n"].to_pylist() == [1]
+    assert bad.suspended is not None and "function failed" in bad.suspended

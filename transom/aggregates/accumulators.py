@@ -107,7 +107,7 @@ class Sum:
         return [None]
 
     def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
-        return self.combine([values.cast(self.types()[0])], codes, groups)
+        return self.combine([values.cast(self.types()[0], safe=False)], codes, groups)
 
     def combine(self, states: States, codes: Codes, groups: int) -> States:
         return [reduced(states[0], codes, groups, "sum").cast(self.types()[0])]

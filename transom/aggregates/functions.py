@@ -116,11 +116,16 @@ def _needs(*makers: Callable[[pa.DataType], Accumulator]) -> Callable[..., tuple
     return lambda input, parameters: tuple(maker(input) for maker in makers)
 
 
+def _summed_for_average(input: pa.DataType) -> Accumulator:
+    """The sum that an average is read off: SUM's own, but where that would wrap, a double, as in Spark."""
+    return Sum(pa.float64() if input == pa.int64() else input)
+
+
 FUNCTIONS: dict[str, Function] = {
     "count_rows": Function(_needs(lambda _: CountRows()), _first),
     "count": Function(_needs(lambda _: Count()), _first),
     "sum": Function(_needs(Sum), _sum),
-    "avg": Function(_needs(Sum, lambda _: Count()), _average),
+    "avg": Function(_needs(_summed_for_average, lambda _: Count()), _average),
     "min": Function(_needs(lambda input: Extreme(input, "min")), _first),
     "max": Function(_needs(lambda input: Extreme(input, "max")), _first),
     "var_pop": Function(_needs(lambda _: Moments()), _spread(0, root=False)),

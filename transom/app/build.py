@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Iterator
 
@@ -11,6 +12,9 @@ from transom.errors import SettingError, SQLError
 if TYPE_CHECKING:
     from transom.spark.engine import Engine
     from transom.spark.handles import QueryHandle
+
+
+log = logging.getLogger("transom")
 
 
 def open_engine(settings: Settings) -> Engine:
@@ -52,7 +56,14 @@ def declare(engine: Engine, pipeline: Pipeline) -> None:
 
 
 def _register(engine: Engine, pipeline: Pipeline) -> dict[str, QueryHandle]:
-    """Register the queries all at once, since there may be thousands."""
+    """Register the queries all at once, since there may be thousands.
+
+    Queries of the checkpoint that the file no longer has, or has with another text, leave first.
+    """
+    for name, known in engine.queries().items():
+        if name not in pipeline.queries or pipeline.queries[name].sql != known.text:
+            log.warning("query %s of the checkpoint is not in the pipeline any more: dropped", name)
+            known.drop()
     queries: dict[str, QueryHandle] = {}
     for partial in (False, True):
         texts = {name: entry.sql for name, entry in pipeline.queries.items() if entry.partial is partial}

@@ -130,7 +130,7 @@ def json_value(value: Any) -> str:
 def plain(value: Any) -> str:
     """A value as bare text: ISO times in UTC, numbers as Python writes them, Spark's NaN and Infinity.
 
-    >>> plain(datetime(2013, 1, 1, 12, 5, tzinfo=timezone.utc)), plain(float("-inf")), plain(True)
+    >>> plain(datetime(2013, 1, 1, 12, 5, tzinfo=UTC)), plain(float("-inf")), plain(True)
     ('2013-01-01T12:05:00Z', '-Infinity', 'true')
     """
     match value:

@@ -66,7 +66,7 @@ SINK = (
 ENGINE = (
     Setting("checkpoint", "path", "the directory to continue from after a restart", "a temporary one"),
     Setting("master", "text", "the Spark master to run on", "local[*]"),
-    Setting("strategy", "text", "paired: from shared slices; naive: by rescanning each window", "paired"),
+    Setting("strategy", "text", "paired: from slices; naive: by rescanning rows", "paired"),
     Setting("poll", "duration", "how often to look for new data", "200 ms"),
     Setting(
         "retention", "retention", "how long results are kept: a duration, or a number of pages", "for ever"

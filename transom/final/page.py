@@ -79,11 +79,15 @@ def _advance_stream(stream: StreamState, page: PageInput) -> StreamState:
     totals = stream.totals + Totals(
         outcome.rows, outcome.counted, outcome.unasked, outcome.late, outcome.timeless + outcome.ahead
     )
-    clocks = dict(stream.clocks)
-    for clock in clocks_of(page.queries, page.rules):
-        clocks[clock] = _advance_clock(clocks.get(clock, ClockState()), clock, page, totals)
+    followed = clocks_of(page.queries, page.rules)
+    clocks = {
+        clock: own if clock in followed or not outcome.rows else replace(own, occupied=None)
+        for clock, own in stream.clocks.items()
+    }
+    for clock in followed:
+        clocks[clock] = _advance_clock(stream.clock(clock), clock, page, totals)
     for clock in dict.fromkeys(said.clock for said in page.punctuations):
-        known = clocks.get(clock, ClockState())
+        known = clocks.get(clock) or stream.clock(clock)
         ranges = ((said.until, said.since, said.where) for said in page.punctuations if said.clock == clock)
         clocks[clock] = replace(known, closed=known.closed.close_all(ranges))
     return StreamState(clocks, totals)
@@ -99,7 +103,9 @@ def _advance_clock(known: ClockState, clock: Clock, page: PageInput, totals: Tot
         closed = closed.close(totals.accepted) if totals.accepted else closed
     elif high is not None and slack is not None:
         closed = closed.close(high - slack)
-    occupied = (known.occupied | profile.occupied()).coarsened(MOST_OCCUPIED)
+    occupied = known.occupied if known.occupied is not None else _missed(clock, page)
+    if occupied is not None:
+        occupied = (occupied | profile.occupied()).coarsened(MOST_OCCUPIED)
     return ClockState(high, closed, occupied)
 
 
@@ -111,7 +117,7 @@ def _advance_query(
     slices = own.slices if brought is None or not brought.num_rows else combine(query, [own.slices, brought])
     unseen = own.unseen
     if unseen is None:
-        unseen = _missed(query, page)
+        unseen = _missed(query.query.clock, page)
     forced = own.forced
     if page.ended and slices.num_rows:
         last = windows.wid_to(query.query.window, slices["slice"].to_numpy()).max()
@@ -121,11 +127,11 @@ def _advance_query(
     return found, replace(own, slices=kept)
 
 
-def _missed(query: CompiledQuery, page: PageInput) -> IntervalSet | None:
-    """What a query on a clock that nobody followed before has missed: with disorder of at most the
-    slack, nothing that came before lies further up than the first rows seen plus the slack."""
-    runs = page.outcome.clocks.get(query.query.clock, Profile()).runs
+def _missed(clock: Clock, page: PageInput) -> IntervalSet | None:
+    """Where rows may lie that came while nobody followed a clock: with disorder of at most the slack,
+    none of them lies further up than the first rows seen now plus the slack."""
+    runs = page.outcome.clocks.get(clock, Profile()).runs
     if not runs:
         return None
-    slack = page.rules.slack_of(query.query.clock)
+    slack = page.rules.slack_of(clock)
     return IntervalSet.of((LOWEST, HIGHEST if slack is None else runs[0][0] + slack + 1))

@@ -24,7 +24,7 @@ from transom.spark.loop import PageLoop, PageReport
 from transom.spark.outputs import fixed_rows
 from transom.spark.progress import Progress, progress_of
 from transom.spark.runner import Runner
-from transom.spark.session import local_session, ship
+from transom.spark.session import is_local, local_session, ship
 from transom.spark.sinks import Sink
 from transom.spark.sources import (
     BatchSource,
@@ -77,6 +77,8 @@ class Engine:
         store = Store(checkpoint) if checkpoint is not None else Store.temporary()
         if checkpoint is None:
             weakref.finalize(self, store.delete)
+            if not is_local(self.spark):
+                log.warning("no checkpoint: the executors must be able to read and write %s", store.uri)
         clock = clock or (lambda: time.time_ns() // 1000)
         self._loop = PageLoop(self.spark, store, clock, max_failures, strategy == "naive")
         self._loop.listeners.append(self._deliver)
@@ -218,7 +220,7 @@ class Engine:
         `partial` asks for earlier windows too, marked as not complete.
         """
         if name is None:
-            name = self._free_name()
+            name = self._free_name(sql)
         try:
             return self.register_all({name: sql}, partial=partial)[name]
         except SQLError as error:
@@ -249,10 +251,11 @@ class Engine:
             raise StateError(f"a query named {name} is registered already, with another text; drop it first")
         return known is not None
 
-    def _free_name(self) -> str:
+    def _free_name(self, sql: str) -> str:
+        """The next of q1, q2, ...; that of an earlier run of the program if it is the same query."""
         while True:
             self._names += 1
-            if f"q{self._names}" not in self._loop.texts:
+            if self._loop.texts.get(f"q{self._names}", sql) == sql:
                 return f"q{self._names}"
 
     def query(self, name: str) -> QueryHandle:
@@ -271,6 +274,8 @@ class Engine:
             if name not in self._loop.texts:
                 raise StateError(f"there is no query named {name}")
             self._loop.say([Drop(name)])
+        self._subscribers.pop(name, None)
+        self._sinks = [(query, sink) for query, sink in self._sinks if query != name]
         self._wake()
 
     # --- control ---
@@ -292,10 +297,14 @@ class Engine:
         if on is not None:
             column = declared_column(stream, on, declared.columns)
             clock = Clock(stream, column, clock_kind(column, declared.columns[column]))
-        moment = parse_instant if clock.kind is ClockKind.TIME else int
+        moment = parse_instant if clock.kind is ClockKind.TIME else _number
         pattern = []
         for name, value in (where or {}).items():
             column = declared_column(stream, name, declared.columns)
+            if pa.types.is_nested(declared.columns[column]):
+                raise SettingError(
+                    f"the column {column} is {declared.columns[column]}: no pattern can match it"
+                )
             try:
                 typed = pa.scalar(value, declared.columns[column])
             except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -343,7 +352,19 @@ class Engine:
 
     def _sink(self, query: str | None, format: str, path: str | None, options: Mapping[str, Any]) -> None:
         chosen = dict(options) if path is None else {**options, "path": str(path)}
-        self._sinks.append((query, Sink(format, chosen)))
+        sink = Sink(format, chosen)
+        sink.check(self.spark)
+        if sink.exactly_once:
+            self._check_sink(sink.options["path"])
+        self._sinks.append((query, sink))
+
+    def _check_sink(self, path: str) -> None:
+        """A directory per page is written exactly once only if nobody else writes pages there."""
+        if any(other.exactly_once and other.options["path"] == path for _, other in self._sinks):
+            raise SettingError(f"another sink writes to {path} already")
+        has_pages = any(name.startswith("page=") for name in Store(path).list())
+        if has_pages and not self._loop.continues:
+            raise SettingError(f"{path} holds the pages of another run; a checkpoint would continue that run")
 
     def _subscribe(self, query: str, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
         callbacks = self._subscribers.setdefault(query, [])
@@ -421,3 +442,10 @@ class Engine:
         if name not in streams:
             raise SettingError(f"there is no stream named {name}{near_miss(name, streams)}")
         return streams[name]
+
+
+def _number(value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise SettingError(f"not a number: {value!r}; the column counts in plain numbers") from None

@@ -74,6 +74,12 @@ class PathSource:
         return self._load(self.schema, files)
 
     @property
+    def timestamp_format(self) -> str | None:
+        """How times are written in the files, if the reader was told."""
+        found = {name.lower(): value for name, value in self._options.items()}
+        return found.get("timestampformat")
+
+    @property
     def is_text(self) -> bool:
         """Whether rows are parsed, and may be found corrupt."""
         return self.format in ("json", "csv")

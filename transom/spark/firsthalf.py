@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -14,9 +15,11 @@ from transom.durations import format_instant
 from transom.elements import ClockKind, Punctuation
 from transom.errors import PageError
 from transom.partial.kernel import Outcome
+from transom.plan.compiled import CompiledQuery
 from transom.spark.log import Begun
 from transom.spark.outputs import Outputs
 from transom.spark.pages import Page, PageRun
+from transom.spark.projection import micros
 from transom.spark.registry import Registry
 from transom.spark.scalars import short_message
 from transom.spark.streams import Stream, believable, carried_punctuations
@@ -39,7 +42,6 @@ class FirstHalf:
         self, begun: Begun, stream: Stream, df: DataFrame, registry: Registry, state: State
     ) -> tuple[list[Punctuation], Outcome]:
         """The punctuations that the page carries, and what came of its other rows."""
-        failed = self._failures(registry, stream.name)
         carried, df = carried_punctuations(stream, df)
         while True:
             page = self._page(begun, stream, df, registry, state)
@@ -50,7 +52,6 @@ class FirstHalf:
                 if not self._suspend_culprits(page, registry):
                     reason = short_message(error)
                     raise PageError(f"page {begun.page} of {stream.name} failed: {reason}") from error
-        self._count_failures(registry, stream.name, failed)
         clock = stream.rules.clock
         tops = (page.before.clock(clock).high, outcome.clocks[clock].top if clock in outcome.clocks else None)
         kept = believable(carried, stream.rules, max((top for top in tops if top is not None), default=None))
@@ -80,51 +81,63 @@ class FirstHalf:
         return done.outcome
 
     def _suspend_culprits(self, page: Page, registry: Registry) -> bool:
-        """Find the queries whose own functions make a page fail, each by itself, and suspend them."""
+        """Find the queries whose own functions make a page fail, and suspend them."""
+
+        def alone(query: CompiledQuery) -> None:
+            with PageRun(replace(page, queries=[query], near=False), self.tables) as run:
+                run.process()
+
+        tried = {query.name: partial(alone, query) for query in page.queries if query.query.functions}
+        return self.suspend_failing(registry, tried)
+
+    @staticmethod
+    def suspend_failing(registry: Registry, tried: Mapping[str, Callable[[], object]]) -> bool:
+        """Try queries one by one, and suspend those that fail; whether there were any."""
         found = False
-        for query in page.queries:
-            if not query.query.functions:
-                continue
+        for name, attempt in tried.items():
             try:
-                with PageRun(replace(page, queries=[query], near=False), self.tables) as run:
-                    run.process()
+                attempt()
             except Exception as error:
-                self._suspend(registry, query.name, f"its function failed: {short_message(error)}")
+                _suspend(registry, name, f"its function failed: {short_message(error)}")
                 found = True
         return found
 
-    def _failures(self, registry: Registry, stream: str) -> dict[str, int]:
-        """How often each user-defined function of a stream's queries has failed so far."""
-        used = {name for query in registry.reading(stream) for name in query.query.functions}
+    def failures(self, registry: Registry) -> dict[str, int]:
+        """How often each user-defined function of the queries has failed so far."""
+        used = {name for query in registry.living() for name in query.query.functions}
         return {name: failures(self.spark, name) for name in used}
 
-    def _count_failures(self, registry: Registry, stream: str, before: Mapping[str, int]) -> None:
+    def count_failures(self, registry: Registry, before: Mapping[str, int]) -> None:
         """Suspend the queries whose functions failed in too many pages in a row."""
-        after = self._failures(registry, stream)
-        for query in registry.reading(stream):
+        after = self.failures(registry)
+        for query in registry.living():
             has_failed = any(after[name] > before.get(name, 0) for name in query.query.functions)
             failing = registry[query.name].failing + 1 if has_failed else 0
             if failing >= self.max_failures:
-                self._suspend(registry, query.name, f"its function failed in {failing} pages in a row")
+                _suspend(registry, query.name, f"its function failed in {failing} pages in a row")
             elif failing != registry[query.name].failing:
                 registry.update(query.name, failing=failing)
 
-    @staticmethod
-    def _suspend(registry: Registry, name: str, reason: str) -> None:
-        registry.update(name, suspended=reason, failing=0)
-        log.warning("query %s is suspended: %s", name, reason)
+
+def _suspend(registry: Registry, name: str, reason: str) -> None:
+    registry.update(name, suspended=reason, failing=0)
+    log.warning("query %s is suspended: %s", name, reason)
 
 
 def with_reason(rows: DataFrame | pa.Table | None, page: Page) -> DataFrame | pa.Table | None:
-    """Late rows that say why they are."""
+    """Late rows that say why they are: before the watermark, or closed by something else."""
+    if rows is None:
+        return None
     clock = page.rules.clock
     mark = page.before.clock(clock).closed.watermark()
-    shown = (
-        ""
-        if mark is None
-        else f": watermark {format_instant(mark) if clock.kind is ClockKind.TIME else mark}"
-    )
-    reason = f"every window that asked for it was closed{shown}"
+    shown = format_instant(mark or 0) if clock.kind is ClockKind.TIME else str(mark)
+    passed = f"every window that asked for it was closed: watermark {shown}"
+    said = "every window that asked for it was closed by a punctuation, or as the stream fell idle or ended"
     if isinstance(rows, DataFrame):
-        return rows.withColumn("reason", F.lit(reason))
-    return None if rows is None else rows.append_column("reason", pa.repeat(pa.scalar(reason), rows.num_rows))
+        time = F.expr(micros(f"`{clock.attribute}`", page.columns[clock.attribute]))
+        is_passed = F.lit(False) if mark is None else time < F.lit(mark)
+        return rows.withColumn("reason", F.when(is_passed, F.lit(passed)).otherwise(F.lit(said)))
+    times = rows[clock.attribute]
+    times = times.cast(pa.timestamp("us", times.type.tz) if pa.types.is_timestamp(times.type) else pa.int64())
+    before = [mark is not None and t < mark for t in times.cast(pa.int64()).to_pylist()]
+    return rows.append_column("reason", pa.array([passed if b else said for b in before], pa.string()))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from transom.errors import StateError
 from transom.spark.sources import FeedSource
 from transom.sql.query import Query
 
@@ -26,7 +28,8 @@ class QueryHandle:
 
     def drop(self) -> None:
         """Leave with the next page; results made so far can still be read from this handle."""
-        self._query, self._since = self._engine._bound(self)
+        with suppress(StateError):  # a query whose stream is gone can't be bound, but it can leave
+            self._query, self._since = self._engine._bound(self)
         self._engine._drop(self.name)
         self._has_left = True
 

@@ -12,20 +12,22 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from transom.elements import Control, Drop, Punctuation, Register
-from transom.errors import SettingError, SQLError, StateError
-from transom.final.page import PageInput, advance
+from transom.errors import PageError, SettingError, SQLError, StateError
+from transom.final.page import PageInput, PageOutput, advance
 from transom.partial.kernel import Outcome
 from transom.spark.firsthalf import FirstHalf
 from transom.spark.log import Begun, PageLog
 from transom.spark.outputs import Outputs
-from transom.spark.registry import Registry
-from transom.spark.scalars import SparkScalars
+from transom.spark.progress import progress_of
+from transom.spark.registry import Registry, identity
+from transom.spark.scalars import SparkScalars, short_message
 from transom.spark.sources import TIME_TEXT
 from transom.spark.store import Store
 from transom.spark.streams import Stream
@@ -90,17 +92,23 @@ class PageLoop:
         if extra.get("naive", naive) != naive:
             raise StateError("the checkpoint was made with the other strategy")
         self.registry = Registry(extra.get("queries", ()), naive)
-        self.heard: dict[str, tuple[int, bool]] = extra.get("heard", {})  # by stream: last data, closed since
+        self.heard: dict[str, bool] = extra.get("heard", {})  # by stream: closed since the last data
         self.progress: dict[str, Any] = extra.get("sources", {})
         self.result_pages: list[tuple[int, int]] = [(p, at) for p, at in extra.get("results", ())]
         self.state_bytes = 0
+        self.page_thread: threading.Thread | None = None  # who is processing a page
         self.report: PageReport | None = None
-        begun = self.pending()
+        self.begun = begun = self.log.begun(self.state.page + 1)
         for element in (
             *(Register(e.name, e.text) for e in self.registry),
             *(begun.control if begun else ()),
         ):
             self._note(element)
+
+    @property
+    def continues(self) -> bool:
+        """Whether an earlier engine began or committed pages here."""
+        return self.state.page > 0 or self.pending() is not None
 
     # --- what is declared ---
 
@@ -110,7 +118,8 @@ class PageLoop:
                 raise StateError(f"the stream {stream.name} is declared already")
             if stream.name in self.progress:
                 stream.source.resume(self.progress[stream.name])
-            stream.last_data, stream.idle_closed = self.heard.get(stream.name, (0, True))
+            # The time that the engine was down is not the source's silence: it begins to count now.
+            stream.last_data, stream.idle_closed = self.clock(), self.heard.get(stream.name, True)
             self.streams[stream.name] = stream
 
     def check_version(self, table: str, version: int) -> None:
@@ -130,7 +139,8 @@ class PageLoop:
             s.name: Relation(s.name, s.columns, s.rules.clock.attribute) for s in self.streams.values()
         }
         tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
-        return Catalog(streams, tables, frozenset(self.functions))
+        utc = self.spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "GMT")
+        return Catalog(streams, tables, frozenset(self.functions), utc)
 
     def say(self, control: Iterable[Control]) -> None:
         """Let control wait for the next page. Never waits for a page itself."""
@@ -148,14 +158,15 @@ class PageLoop:
     def open(self) -> None:
         """Check that every stream that the checkpoint's queries read is declared, and bind them."""
         with self.lock:
-            self.registry.bind(self.catalog(), self.scalars)
+            begun = self.pending()
+            said = (*(begun.control if begun else ()), *self.waiting.control)
+            self.registry.bind(self.catalog(), self.scalars, _leaving(said))
             for name, own in self.state.queries.items():
                 compiled = self.registry[name].compiled
                 if compiled is not None and not own.slices.schema.equals(compiled.state_schema()):
                     raise StateError(
                         f"the columns of {name} have other types than when the checkpoint was made"
                     )
-            begun = self.pending()
             if begun is not None and begun.stream is not None and begun.stream not in self.streams:
                 raise StateError(f"page {begun.page} was begun for the stream {begun.stream}: declare it")
 
@@ -178,7 +189,7 @@ class PageLoop:
     def results(self, name: str, query: Query, since: int) -> pa.Table:
         """A query's results, from the page it joined with."""
         pages = [page for page, _ in self.result_pages if page >= since]
-        return self.outputs.read_results(name, query, pages)
+        return self.outputs.read_results(identity(name, since), query, pages)
 
     def drop_results(self, is_old: Callable[[int, int], bool]) -> None:
         """Forget the results of old pages, told by their number and their reading of the clock."""
@@ -202,7 +213,7 @@ class PageLoop:
 
     def pending(self) -> Begun | None:
         """The page that was begun and not committed, if there is one: it comes before all others."""
-        return self.log.begun(self.state.page + 1)
+        return self.begun
 
     def data_page(
         self, stream: Stream, reference: Mapping[str, Any], df: DataFrame, control: tuple[Control, ...] = ()
@@ -239,23 +250,41 @@ class PageLoop:
                 tuple(dict.fromkeys(self.waiting.ended)),
                 dict(self.versions),
             )
-            self.log.begin(begun)
-            self.waiting = Waiting()
+            if self.log.begun(begun.page) is not None:
+                raise StateError(f"another engine works on this checkpoint: it has begun page {begun.page}")
+            try:
+                self.log.begin(begun)
+            finally:  # what failed after it was written is bound all the same
+                self.begun = self.log.begun(begun.page)
+                if self.begun is not None:
+                    self.waiting = Waiting()
         return begun
 
     def _run(self, begun: Begun, df: DataFrame | None) -> None:
+        if self.page_thread is not None:
+            raise StateError("a page is being processed; a subscriber can't ask for another")
+        self.page_thread = threading.current_thread()
+        try:
+            self._process(begun, df)
+        finally:
+            self.page_thread = None
+
+    def _process(self, begun: Begun, df: DataFrame | None) -> None:
         started = time.perf_counter()
         registry = self.registry.copy()
-        registry.bind(self.catalog(), self.scalars)
+        registry.bind(self.catalog(), self.scalars, _leaving(begun.control))
         state = self._joined_and_left(begun, registry)
+        failed = self.first_half.failures(registry)
         outcome = Outcome()
         carried: list[Punctuation] = []
         if df is not None and begun.stream is not None:
             stream = self.streams[begun.stream]
             carried, outcome = self.first_half.process(begun, stream, df, registry, state)
-        inputs = self._inputs(begun, registry, outcome, carried)
-        output = advance(state, inputs, self.scalars)
-        self.outputs.write_results(begun.page, output.results)
+        output = self._second_half(begun, registry, state, outcome, carried)
+        self.first_half.count_failures(registry, failed)
+        self.outputs.write_results(
+            begun.page, {registry[name].identity: table for name, table in output.results.items()}
+        )
         queries = {name: registry.query(name) for name in output.results}
         seconds = time.perf_counter() - started
         report = PageReport(begun.page, begun.stream, outcome, output.results, queries, seconds)
@@ -265,6 +294,25 @@ class PageLoop:
         self.report = replace(report, seconds=time.perf_counter() - started)
         self._say(self.report)
         self.idle.notify_all()
+
+    def _second_half(
+        self, begun: Begun, registry: Registry, state: State, outcome: Outcome, carried: list[Punctuation]
+    ) -> PageOutput:
+        """Finish the page; a query that can't be finished because of a function of its own is suspended."""
+        while True:
+            inputs = self._inputs(begun, registry, outcome, carried)
+            try:
+                return advance(state, inputs, self.scalars)
+            except Exception as error:
+                alone = {
+                    query.name: [replace(given, queries=[query])]
+                    for given in inputs
+                    for query in given.queries
+                    if query.query.functions
+                }
+                tried = {name: partial(advance, state, given, self.scalars) for name, given in alone.items()}
+                if not self.first_half.suspend_failing(registry, tried):
+                    raise PageError(f"page {begun.page} failed: {short_message(error)}") from error
 
     def _joined_and_left(self, begun: Begun, registry: Registry) -> State:
         queries = dict(self.state.queries)
@@ -321,7 +369,7 @@ class PageLoop:
             sources[begun.stream] = stream.source.progress()
             stream.last_data, stream.idle_closed = self.clock(), False
         pages = [*self.result_pages, (begun.page, begun.clock)] if has_results else self.result_pages
-        self.heard |= {name: (stream.last_data, stream.idle_closed) for name, stream in self.streams.items()}
+        self.heard |= {name: stream.idle_closed for name, stream in self.streams.items()}
         extra = {
             "queries": registry.stored(),
             "sources": sources,
@@ -331,19 +379,19 @@ class PageLoop:
         }
         self.state_bytes = self.log.commit(state, extra)
         self.state, self.registry, self.progress, self.result_pages = state, registry, sources, pages
+        self.begun = None
         if begun.stream is not None:
             self.streams[begun.stream].source.release(begun.reference)
 
     def _say(self, report: PageReport) -> None:
-        outcome = report.outcome
-        log.info(
-            "page %d %s: %d rows, %d late, %d rejected, %d results, %d queries, %.3f s",
-            report.page,
-            report.stream or "control",
-            outcome.rows,
-            outcome.late,
-            outcome.timeless + outcome.ahead,
-            sum(table.num_rows for table in report.results.values()),
-            len(self.registry.entries),
-            report.seconds,
-        )
+        if log.isEnabledFor(logging.INFO):
+            outcome, rejected = report.outcome, report.outcome.timeless + report.outcome.ahead
+            results = sum(table.num_rows for table in report.results.values())
+            log.info(
+                f"{report.stream or 'control'}: {outcome.rows} rows, {outcome.late} late, "
+                f"{rejected} rejected, {results} results; {progress_of(self)}"
+            )
+
+
+def _leaving(control: Iterable[Control]) -> set[str]:
+    return {element.name for element in control if isinstance(element, Drop)}

@@ -61,7 +61,7 @@ class Outputs:
             ]
             self.store.write_table(f"{directory}/{i:04d}.arrow", pa.concat_tables(tables))
 
-    def read_results(self, name: str, query: Query, pages: Sequence[int]) -> pa.Table:
+    def read_results(self, identity: str, query: Query, pages: Sequence[int]) -> pa.Table:
         """All results of a query in some pages, in the order in which they were made."""
         schema = result_schema(query)
         found = [schema.empty_table()]
@@ -71,7 +71,7 @@ class Outputs:
                 table = self.store.read_table(f"{directory}/{file}")
                 if table.schema.remove_metadata().remove(table.schema.get_field_index(QUERY)) != schema:
                     continue
-                mine = table.filter(pc.equal(table[QUERY], name)).drop_columns(QUERY)
+                mine = table.filter(pc.equal(table[QUERY], identity)).drop_columns(QUERY)
                 if mine.num_rows:
                     found.append(mine.cast(schema))
         return pa.concat_tables(found)
@@ -109,8 +109,13 @@ class Outputs:
             if file.endswith(".arrow"):
                 tables.append(self.store.read_table(f"{directory}/{file}"))
             elif file.endswith(".parquet"):
-                tables.append(pq.read_table(pa.BufferReader(self.store.read(f"{directory}/{file}"))))
+                tables.append(_read_parquet(self.store.read(f"{directory}/{file}")))
         return pa.concat_tables(tables) if tables else None
+
+
+def _read_parquet(packed: bytes) -> pa.Table:
+    """A file that Spark wrote: its times may be of any year, which nanoseconds can't hold."""
+    return pq.read_table(pa.BufferReader(packed), coerce_int96_timestamp_unit="us")
 
 
 def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query]) -> pa.Table:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.final.closing import open_windows
 from transom.final.page import boundary
-from transom.spark.loop import PageLoop
+
+if TYPE_CHECKING:
+    from transom.spark.loop import PageLoop
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,11 +26,21 @@ class Entry:
     failing: int = 0  # pages in a row in which a function of its own failed
     compiled: CompiledQuery | None = None
 
+    @property
+    def identity(self) -> str:
+        """What tells it from other queries that had its name before."""
+        return identity(self.name, self.since)
+
     def stored(self) -> dict[str, Any]:
         """What a checkpoint keeps of it."""
         return {
             name: getattr(self, name) for name in ("name", "text", "partial", "since", "suspended", "failing")
         }
+
+
+def identity(name: str, since: int) -> str:
+    """A query's name and the page it joined with: names may be used again, this may not."""
+    return f"{name}@{since}"
 
 
 class Registry:
@@ -55,9 +65,9 @@ class Registry:
     def stored(self) -> list[dict[str, Any]]:
         return [entry.stored() for entry in self]
 
-    def bind(self, catalog: Catalog, scalars: Scalars) -> None:
-        """Compile the entries that came from a checkpoint."""
-        waiting = {entry.name: entry.text for entry in self if entry.compiled is None}
+    def bind(self, catalog: Catalog, scalars: Scalars, leaving: Collection[str] = ()) -> None:
+        """Compile the entries that came from a checkpoint, but for those that are about to leave."""
+        waiting = {e.name: e.text for e in self if e.compiled is None and e.name not in leaving}
         for name, query in bind(waiting, catalog, scalars).items() if waiting else ():
             if isinstance(query, SQLError):
                 raise StateError(
@@ -84,15 +94,13 @@ class Registry:
     def update(self, name: str, **changes: Any) -> None:
         self.entries[name] = replace(self.entries[name], **changes)
 
+    def living(self) -> list[CompiledQuery]:
+        """The queries that take part in pages."""
+        return [e.compiled for e in self if e.compiled is not None and e.suspended is None]
+
     def reading(self, stream: str) -> list[CompiledQuery]:
         """The queries over a stream that take part in pages."""
-        return [
-            entry.compiled
-            for entry in self
-            if entry.compiled is not None
-            and entry.suspended is None
-            and entry.compiled.query.stream == stream
-        ]
+        return [query for query in self.living() if query.query.stream == stream]
 
     def copy(self) -> Registry:
         other = Registry(naive=self.naive)

@@ -35,7 +35,7 @@ class Runner:
 
     @property
     def running(self) -> bool:
-        return self._thread is not None
+        return self._thread is not None and self._thread.is_alive()
 
     # --- in the background ---
 
@@ -60,6 +60,8 @@ class Runner:
         except BaseException as error:
             self._error = error
             log.error("the engine stopped: %s", error)
+            for query in self._spark.values():
+                query.stop()
         finally:
             self._stopped.set()
 
@@ -70,6 +72,10 @@ class Runner:
     def stop(self) -> None:
         self._stopping.set()
         self.wake()
+        if self.loop.page_thread is threading.current_thread():
+            # Called by a subscriber: the page must end first, and with it the wait for it.
+            threading.Thread(target=self.stop, name="transom stop", daemon=True).start()
+            return
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -156,7 +162,8 @@ class Runner:
 
     @staticmethod
     def _frame(stream: Stream, reference: Mapping[str, Any]) -> DataFrame:
-        return with_time(stream.source.frame(reference), stream.rules.clock.attribute)
+        source = stream.source
+        return with_time(source.frame(reference), stream.rules.clock.attribute, source.time_format)
 
     # --- Spark's streams ---
 
@@ -187,7 +194,8 @@ class Runner:
         """Run a page that Spark brought, after the one begun before the last stop, if there is one."""
         loop = self.loop
         with loop.lock:
-            while (begun := loop.pending()) is not None and dict(begun.reference) != reference:
+            mine = (stream.name, reference)
+            while (begun := loop.pending()) is not None and (begun.stream, begun.reference) != mine:
                 if self._stopping.is_set():
                     raise StateError("the engine is stopping")
                 self.wake()

@@ -48,8 +48,8 @@ _shipped: set[str] = set()
 
 
 def local_session(name: str = "transom") -> SparkSession:
-    """The running session, or a new one on all cores of this machine."""
-    return start_session(name)
+    """The running session as it is, or a new one on all cores of this machine."""
+    return SparkSession.getActiveSession() or start_session(name)
 
 
 def start_session(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from transom.errors import SettingError
+from transom.errors import SettingError, near_miss
 from transom.spark.types import to_frame
 
 FILE_FORMATS = frozenset({"parquet", "json", "csv", "orc", "avro", "text", "xml"})
@@ -35,12 +37,29 @@ class Sink:
         """Whether a replayed page leaves no trace."""
         return self.format in FILE_FORMATS
 
+    def check(self, spark: SparkSession) -> None:
+        """Refuse a format that Spark does not know now, not when the first results are there."""
+        if self.format == "console":
+            return
+        jvm: Any = spark._jvm
+        lookup = jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource
+        try:
+            lookup(self.format, spark._jsparkSession.sessionState().conf())
+        except Py4JJavaError:
+            guess = near_miss(self.format, FILE_FORMATS)
+            raise SettingError(f"Spark has no writer for {self.format}{guess}") from None
+
     def write(self, data: DataFrame | pa.Table, page: int, spark: SparkSession) -> None:
-        """Write a page's rows; an Arrow table without rows writes nothing."""
+        """Write a page's rows; an Arrow table without rows writes nothing.
+
+        In files the page is told by the directory's name, from which Spark and Arrow make a column.
+        """
         if isinstance(data, pa.Table):
             if data.num_rows == 0:
                 return
             data = to_frame(spark, data)
+        if self.exactly_once:
+            data = data.drop("page")
         if self.format == "console":
             data.show(int(self.options.get("numRows", 20)), truncate=self.options.get("truncate") == "true")
             return

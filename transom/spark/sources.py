@@ -45,6 +45,7 @@ class Source(ABC):
     """A stream's source that the engine drives."""
 
     finite = True  # whether a drain may take its end for the end of the stream
+    time_format: str | None = None  # how times are written, where they are text
 
     @abstractmethod
     def schema(self) -> StructType:
@@ -101,7 +102,7 @@ class FileSource(Source):
     """Files of a path, in (modification time, name) order, some a page; new ones are found as they come."""
 
     def __init__(self, path: PathSource):
-        self.path = path
+        self.path, self.time_format = path, path.timestamp_format
         self._done: set[str] = set()
         self._found: deque[list[str]] = deque()  # listing a path is slow: only when the last list is used up
 
@@ -255,12 +256,18 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind, from_pandas=False)
 
 
-def with_time(df: DataFrame, time: str) -> DataFrame:
-    """The rows with a time column that is a time: text is parsed, and kept beside what became of it."""
+def with_time(df: DataFrame, time: str, form: str | None = None) -> DataFrame:
+    """The rows with a time column that is a time: text is parsed, and kept beside what became of it.
+
+    Text is read in the reader's `timestampFormat`, if there is one, or as Spark casts it.
+    """
     if not isinstance(df.schema[time].dataType, StringType):
         return df
     with ansi_off(df.sparkSession):
-        return df.withColumns({TIME_TEXT: F.col(f"`{time}`"), time: F.expr(f"CAST(`{time}` AS TIMESTAMP)")})
+        parsed = F.expr(f"CAST(`{time}` AS TIMESTAMP)")
+        if form is not None:
+            parsed = F.coalesce(F.try_to_timestamp(F.col(f"`{time}`"), F.lit(form)), parsed)
+        return df.withColumns({TIME_TEXT: F.col(f"`{time}`"), time: parsed})
 
 
 def with_time_schema(columns: Mapping[str, pa.DataType], time: str) -> dict[str, pa.DataType]:

@@ -44,7 +44,11 @@ def carried_punctuations(stream: Stream, df: DataFrame) -> tuple[list[Punctuatio
     }
     clock = stream.rules.clock
     until = micros(f"`{clock.attribute}`", stream.columns[clock.attribute])
-    columns = [n for n in stream.columns if n.casefold() not in named and n != clock.attribute]
+    columns = [
+        name
+        for name, kind in stream.columns.items()
+        if name.casefold() not in named and name != clock.attribute and not pa.types.is_nested(kind)
+    ]
     is_one = f"({stream.marker}) AND ({until}) IS NOT NULL"
     with ansi_off(df.sparkSession):
         marked = df.filter(is_one).select(

@@ -74,6 +74,10 @@ class _Binder:
     def __init__(self, text: str, catalog: Catalog, table: TypeTable):
         self.text, self.catalog, self.table = text, catalog, table
 
+    @property
+    def utc(self) -> bool:
+        return self.catalog.utc
+
     def steps(self) -> Steps[Query]:
         self.parsed = parse(self.text)
         self.selection = Selection(self.parsed, self.catalog)

@@ -40,3 +40,4 @@ class Catalog:
     streams: Mapping[str, Relation] = field(default_factory=dict)
     tables: Mapping[str, Relation] = field(default_factory=dict)
     functions: frozenset[str] = frozenset()  # user-defined scalar functions that the program registered
+    utc: bool = True  # whether a time written without a zone is in UTC; else only Spark knows what it means

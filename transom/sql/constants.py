@@ -67,8 +67,11 @@ def _cast(inner: exp.Literal, kind: exp.DType) -> Literal | None:
     return Literal(int(inner.name)) if kind == exp.DType.BIGINT and whole else None
 
 
-def comparable(constant: Literal, kind: pa.DataType) -> Any:
-    """The value to compare a scalar of this type with, or None when Spark has to compare."""
+def comparable(constant: Literal, kind: pa.DataType, utc: bool = True) -> Any:
+    """The value to compare a scalar of this type with, or None when Spark has to compare.
+
+    `utc` says that times without a zone are in UTC.
+    """
     value = constant.value
     if isinstance(value, bool):
         return value if pa.types.is_boolean(kind) else None
@@ -79,7 +82,7 @@ def comparable(constant: Literal, kind: pa.DataType) -> Any:
     if pa.types.is_date(kind):
         return _date(value) if constant.kind in (None, exp.DType.DATE) else None
     if pa.types.is_timestamp(kind):
-        return _instant(value, constant.kind, kind)
+        return _instant(value, constant.kind, kind, utc)
     return None
 
 
@@ -112,7 +115,7 @@ def _date(text: str) -> date | None:
         return None
 
 
-def _instant(text: str, written: exp.DType | None, kind: pa.DataType) -> int | None:
+def _instant(text: str, written: exp.DType | None, kind: pa.DataType, utc: bool) -> int | None:
     pattern = _DATE if written == exp.DType.DATE else _TIME
     found = pattern.fullmatch(text)
     if not found:
@@ -120,6 +123,8 @@ def _instant(text: str, written: exp.DType | None, kind: pa.DataType) -> int | N
     zoned = text.endswith("Z") or bool(re.search(r":\d{2}[+-]\d{2}:\d{2}$|:\d{2}\.\d+[+-]\d{2}:\d{2}$", text))
     if zoned and (kind.tz is None or written == exp.DType.TIMESTAMPNTZ):
         return None  # a zone means something else to a time without one
+    if not utc and not zoned and kind.tz is not None:
+        return None
     try:
         return parse_instant(text)
     except SettingError:

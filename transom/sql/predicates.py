@@ -31,7 +31,12 @@ _PENDING = Truth(Scalar("", pa.bool_()))
 
 
 class Typist(Protocol):
-    """Whoever knows the scalars of a query."""
+    """Whoever knows the scalars of a query, and what times without a zone mean."""
+
+    @property
+    def utc(self) -> bool:
+        """Whether they are in UTC."""
+        ...
 
     def scalar(self, node: exp.Expr) -> Scalar | None:
         """The scalar that a node is, or None when its type had to be asked for."""
@@ -97,7 +102,7 @@ def _compare(left: exp.Expr, operator: str, right: exp.Expr, typist: Typist) -> 
     scalar = typist.scalar(left)
     if scalar is None:
         return _PENDING
-    value = comparable(constant, scalar.type)
+    value = comparable(constant, scalar.type, typist.utc)
     return None if value is None else Comparison(scalar, operator, value)
 
 
@@ -119,7 +124,9 @@ def _member(node: exp.Expr, typist: Typist) -> Predicate | None:
     scalar = typist.scalar(node.this)
     if scalar is None:
         return _PENDING
-    members = [comparable(constant, scalar.type) for constant in constants if constant is not None]
+    members = [
+        comparable(constant, scalar.type, typist.utc) for constant in constants if constant is not None
+    ]
     if None in members or (pa.types.is_integer(scalar.type) and len({type(m) is float for m in members}) > 1):
         return None
     return Member(scalar, tuple(dict.fromkeys(members)), null=len(constants) < len(values))

@@ -94,7 +94,7 @@ def _stream_out(stream: StreamState) -> dict[str, Any]:
         {
             "clock": clock_out(clock),
             "high": own.high,
-            "occupied": own.occupied.pairs,
+            "occupied": None if own.occupied is None else own.occupied.pairs,
             "closed": own.closed.general.pairs,
             "patterned": [
                 [[[column, value_out(value)] for column, value in sorted(pattern, key=str)], ranges.pairs]
@@ -117,8 +117,7 @@ def _stream_in(stored: dict[str, Any]) -> StreamState:
             for pattern, ranges in own["patterned"]
         )
         closed = Closed(_intervals(own["closed"]) or IntervalSet(), patterned)
-        occupied = _intervals(own["occupied"]) or IntervalSet()
-        clocks[clock_in(own["clock"])] = ClockState(own["high"], closed, occupied)
+        clocks[clock_in(own["clock"])] = ClockState(own["high"], closed, _intervals(own["occupied"]))
     return StreamState(clocks, Totals(**stored["totals"]))
 
 

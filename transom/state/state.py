@@ -17,11 +17,14 @@ MOST_OCCUPIED = 4096
 
 @dataclass(frozen=True)
 class ClockState:
-    """How far a clock has come: its highest accepted value, what is closed, where rows were accepted."""
+    """How far a clock has come: its highest accepted value, what is closed, where rows were accepted.
+
+    Where they were is not known (None) while no query follows the clock.
+    """
 
     high: int | None = None
     closed: Closed = Closed()
-    occupied: IntervalSet = IntervalSet()
+    occupied: IntervalSet | None = IntervalSet()
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,9 @@ class StreamState:
     totals: Totals = Totals()
 
     def clock(self, clock: Clock) -> ClockState:
-        return self.clocks.get(clock, ClockState())
+        """A clock's state; one that nobody followed yet has only missed what was accepted so far."""
+        unknown = None if self.totals.accepted else IntervalSet()
+        return self.clocks.get(clock, ClockState(occupied=unknown))
 
 
 @dataclass(frozen=True)
@@ -85,5 +90,4 @@ class State:
         stream = self.stream(clock.stream)
         if clock.kind is ClockKind.ROWS:
             return QueryState(empty, IntervalSet.of((0, stream.totals.accepted)))
-        known = clock in stream.clocks or not stream.totals.accepted
-        return QueryState(empty, stream.clock(clock).occupied if known else None)
+        return QueryState(empty, stream.clock(clock).occupied)
