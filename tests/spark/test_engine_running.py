@@ -94,8 +94,8 @@ def test_an_engine_is_stopped_at_the_end_of_with(spark: SparkSession, tmp_path: 
 def test_what_made_an_engine_fail_is_raised_to_who_waits(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = bids_engine(spark, tmp_path, poll="20 ms")
     query = engine.register(PER_MINUTE)
-    (tmp_path / "taken").write_text("a file where a directory is wanted")
     query.sink("parquet", path=str(tmp_path / "taken"))
+    (tmp_path / "taken").write_text("a file where a directory is wanted")
     engine.start()
     feed.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:02")))
     with pytest.raises(Exception, match="taken"):

@@ -142,9 +142,13 @@ class Program:
 
     def written(self, name: str, first: int) -> list[str]:
         """What the sink of a query holds."""
-        files = (self.place / "out" / name).glob("page=*/*.json")
-        rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-        return sorted(json.dumps({**row, "page": row["page"] - first}) for row in rows)
+        found = []
+        for file in (self.place / "out" / name).glob("page=*/*.json"):
+            page = int(file.parent.name.removeprefix("page=")) - first
+            found += [
+                json.dumps({**json.loads(line), "page": page}) for line in file.read_text().splitlines()
+            ]
+        return sorted(found)
 
 
 @pytest.fixture(scope="module")

@@ -362,7 +362,10 @@ class Engine:
         """A directory per page is written exactly once only if nobody else writes pages there."""
         if any(other.exactly_once and other.options["path"] == path for _, other in self._sinks):
             raise SettingError(f"another sink writes to {path} already")
-        has_pages = any(name.startswith("page=") for name in Store(path).list())
+        try:
+            has_pages = any(name.startswith("page=") for name in Store(path).list())
+        except NotADirectoryError:
+            raise SettingError(f"a sink needs a directory, and {path} is a file") from None
         if has_pages and not self._loop.continues:
             raise SettingError(f"{path} holds the pages of another run; a checkpoint would continue that run")
 
