@@ -117,8 +117,12 @@ def _needs(*makers: Callable[[pa.DataType], Accumulator]) -> Callable[..., tuple
 
 
 def _summed_for_average(input: pa.DataType) -> Accumulator:
-    """The sum that an average is read off: SUM's own, but where that would wrap, a double, as in Spark."""
-    return Sum(pa.float64() if input == pa.int64() else input)
+    """The sum that an average is read off: SUM's own, but where that could wrap, one that can't.
+
+    Spark adds up doubles here. Added exactly, the answer is the same to within its rounding, and does not
+    depend on the order of the rows.
+    """
+    return Sum(pa.decimal128(19, 0) if input == pa.int64() else input)
 
 
 FUNCTIONS: dict[str, Function] = {
