@@ -87,7 +87,7 @@ def _alive(page: int) -> int:
     try:
         with urllib.request.urlopen(f"http://{HOST}:{page}/json/", timeout=5) as answer:
             return int(json.load(answer)["aliveworkers"])
-    except OSError:
+    except (OSError, ValueError):  # not there yet, or only the page for people
         return 0
 
 
