@@ -5,7 +5,7 @@ It runs where the rows are, inside a Spark task or in a test, and knows neither 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -83,8 +83,7 @@ def run(table: pa.Table, plan: PagePlan) -> Outcome:
         numbers, valid = page.numbers(name)
         outcome.clocks[clock] = Profile.of(numbers[valid & accepted])
     asked, counted = np.zeros(len(times), bool), np.zeros(len(times), bool)
-    for query in plan.queries:
-        wanted, late = page.judge(query, accepted)
+    for query, wanted, late in page.verdicts(accepted):
         asked |= wanted
         counted |= wanted & ~late
         outcome.partials[query.name] = page.aggregate(query, wanted & ~late)
@@ -103,8 +102,7 @@ def late_rows(table: pa.Table, plan: PagePlan) -> Mask:
     times, has_time = page.numbers(plan.time)
     accepted = has_time if plan.limit is None else has_time & (times <= plan.limit)
     asked, counted = np.zeros(len(times), bool), np.zeros(len(times), bool)
-    for query in plan.queries:
-        wanted, late = page.judge(query, accepted)
+    for _, wanted, late in page.verdicts(accepted):
         asked |= wanted
         counted |= wanted & ~late
     return asked & ~counted
@@ -216,6 +214,11 @@ class _Rows:
             truth = evaluate(predicate, columns)
             self._masks[predicate] = truth.fill_null(False).to_numpy(zero_copy_only=False)
         return self._masks[predicate]
+
+    def verdicts(self, accepted: Mask) -> Iterator[tuple[CompiledQuery, Mask, Mask]]:
+        """Each query, which of the accepted rows it asks for, and for which of them it comes too late."""
+        for query in self.plan.queries:
+            yield query, *self.judge(query, accepted)
 
     def judge(self, query: CompiledQuery, accepted: Mask) -> tuple[Mask, Mask]:
         """Which rows a query asks for, and for which of them it comes too late."""

@@ -18,14 +18,13 @@ from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.plan.compiled import compile_query, plain_value
 from transom.plan.explain import explain
 from transom.spark.declare import clock_kind, declared_column, stream_rules
+from transom.spark.delivery import Delivery
 from transom.spark.files import PathSource
 from transom.spark.handles import Feed, QueryHandle
-from transom.spark.loop import PageLoop, PageReport
-from transom.spark.outputs import fixed_rows
+from transom.spark.loop import PageLoop
 from transom.spark.progress import Progress, progress_of
 from transom.spark.runner import Runner
 from transom.spark.session import is_local, local_session, ship
-from transom.spark.sinks import Sink
 from transom.spark.sources import (
     BatchSource,
     FeedSource,
@@ -81,14 +80,10 @@ class Engine:
                 log.warning("no checkpoint: the executors must be able to read and write %s", store.uri)
         clock = clock or (lambda: time.time_ns() // 1000)
         self._loop = PageLoop(self.spark, store, clock, max_failures, strategy == "naive")
-        self._loop.listeners.append(self._deliver)
         self._runner = Runner(self._loop, parse_duration(poll) / 1e6)
-        self._retention = (
-            retention if retention is None or isinstance(retention, int) else parse_duration(retention)
-        )
-        self._keeps_pages = isinstance(retention, int)
-        self._subscribers: dict[str, list[Callable[[pa.Table], None]]] = {}
-        self._sinks: list[tuple[str | None, Sink]] = []
+        in_pages = isinstance(retention, int)
+        kept = parse_duration(retention) if isinstance(retention, str) else retention
+        self._delivery = Delivery(self._loop, kept, in_pages)
         self._names = 0
 
     def __enter__(self) -> Engine:
@@ -274,8 +269,7 @@ class Engine:
             if name not in self._loop.texts:
                 raise StateError(f"there is no query named {name}")
             self._loop.say([Drop(name)])
-        self._subscribers.pop(name, None)
-        self._sinks = [(query, sink) for query, sink in self._sinks if query != name]
+        self._delivery.forget(name)
         self._wake()
 
     # --- control ---
@@ -348,56 +342,7 @@ class Engine:
 
     def sink(self, format: str, path: str | None = None, **options: Any) -> None:
         """Write the results of all queries, in one schema, with any Spark writer."""
-        self._sink(None, format, path, options)
-
-    def _sink(self, query: str | None, format: str, path: str | None, options: Mapping[str, Any]) -> None:
-        chosen = dict(options) if path is None else {**options, "path": str(path)}
-        sink = Sink(format, chosen)
-        sink.check(self.spark)
-        if sink.exactly_once:
-            self._check_sink(sink.options["path"])
-        self._sinks.append((query, sink))
-
-    def _check_sink(self, path: str) -> None:
-        """A directory per page is written exactly once only if nobody else writes pages there."""
-        if any(other.exactly_once and other.options["path"] == path for _, other in self._sinks):
-            raise SettingError(f"another sink writes to {path} already")
-        try:
-            has_pages = any(name.startswith("page=") for name in Store(path).list())
-        except NotADirectoryError:
-            raise SettingError(f"a sink needs a directory, and {path} is a file") from None
-        if has_pages and not self._loop.continues:
-            raise SettingError(f"{path} holds the pages of another run; a checkpoint would continue that run")
-
-    def _subscribe(self, query: str, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
-        callbacks = self._subscribers.setdefault(query, [])
-        callbacks.append(callback)
-        return lambda: callbacks.remove(callback) if callback in callbacks else None
-
-    def _deliver(self, report: PageReport) -> None:
-        """Hand a page's results to sinks and subscribers, before the page is committed."""
-        for query, sink in self._sinks:
-            if query is None and report.results:
-                sink.write(fixed_rows(report.results, report.queries), report.page, self.spark)
-            elif query is not None and query in report.results:
-                sink.write(report.results[query], report.page, self.spark)
-        for name, table in report.results.items():
-            for callback in list(self._subscribers.get(name, ())):
-                try:
-                    callback(table)
-                except Exception:
-                    log.exception("a subscriber of %s failed", name)
-        self._retain(report.page)
-
-    def _retain(self, page: int) -> None:
-        kept = self._retention
-        if kept is None:
-            return
-        if self._keeps_pages:
-            self._loop.drop_results(lambda made, at: made <= page - kept)
-        else:
-            oldest = self._loop.clock() - kept
-            self._loop.drop_results(lambda made, at: at < oldest)
+        self._delivery.sink(None, format, path, options)
 
     def _bound(self, handle: QueryHandle) -> tuple[Query | None, int]:
         """A handle's query and the page it joined with, as far as they are known.

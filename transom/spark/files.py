@@ -17,7 +17,7 @@ from transom.errors import SettingError
 from transom.spark.projection import quoted
 from transom.spark.types import schema_of
 
-CORRUPT = "_corrupt_record"
+CORRUPT = "_corrupt_record"  # what Spark's readers call a row that they could not parse
 FORMATS = {
     "json": "json",
     "jsonl": "json",

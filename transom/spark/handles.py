@@ -41,11 +41,11 @@ class QueryHandle:
     def subscribe(self, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
         """Call back with each page's new results, before the page is committed (so at least once);
         returns a function that ends the subscription. An exception in it is logged, not raised."""
-        return self._engine._subscribe(self.name, callback)
+        return self._engine._delivery.subscribe(self.name, callback)
 
     def sink(self, format: str, path: str | None = None, **options: Any) -> None:
         """Write this query's results, typed, with any Spark writer; files are written exactly once."""
-        self._engine._sink(self.name, format, path, options)
+        self._engine._delivery.sink(self.name, format, path, options)
 
     @property
     def suspended(self) -> str | None:

@@ -21,10 +21,11 @@ from transom.elements import Clock, ClockKind
 from transom.final.page import clocks_of
 from transom.partial.kernel import Outcome, PagePlan, late_rows, merge, run
 from transom.plan.compiled import CompiledQuery
+from transom.spark.files import CORRUPT
 from transom.spark.projection import micros, project
 from transom.spark.scalars import collect_small
 from transom.spark.session import ansi_off
-from transom.spark.sources import CORRUPT, HIDDEN, TIME_TEXT
+from transom.spark.sources import HIDDEN, TIME_TEXT
 from transom.spark.tables import Tables
 from transom.spark.tasks import aggregate_task, late_task
 from transom.sql.query import Join

@@ -21,12 +21,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 from transom.durations import parse_instant
 from transom.elements import Punctuation
 from transom.errors import SettingError
-from transom.spark.files import PathSource
+from transom.spark.files import CORRUPT, PathSource
 from transom.spark.session import ansi_off
 from transom.spark.store import Store
 from transom.spark.types import to_arrow, to_frame
 
-CORRUPT = "_corrupt_record"  # what Spark's readers call a row that they could not parse
 TIME_TEXT = "_time_text"  # what stood in a time column of text, before it became a time
 HIDDEN = (CORRUPT, TIME_TEXT)
 
