@@ -14,6 +14,7 @@ from transom.errors import SQLError
 from transom.spark.scalars import SparkScalars, collect_small
 from transom.spark.session import ANSI
 from transom.spark.types import to_frame
+from transom.sql.types import shape
 
 INSTANT = pa.timestamp("us", tz="UTC")
 COLUMNS = {
@@ -47,6 +48,27 @@ def scalars(spark: SparkSession) -> SparkScalars:
 
 def test_each_expression_has_its_type(scalars: SparkScalars) -> None:
     assert scalars.types(COLUMNS, [text for text, _ in TYPED]) == [type for _, type in TYPED]
+
+
+WHOLE = [0, 1, 9, 10, 99, 32767, 32768, 10**9 - 1, 10**9, 2**31 - 1, 2**31, 2**31 + 1, 10**10 - 1]
+WHOLE += [2**63 - 1, 2**63, 2**63 + 1, 10**20 - 1]
+NUMBERS = [*map(str, WHOLE), "00", "007", "0.0", "0.5", "0.05", "0.50", "1.5", "9.99", "10.0", "010.0"]
+NUMBERS += ["12345678.12345678", "0.00000000000000000001"]
+
+
+@pytest.mark.parametrize("column", ["site", "price", "fee", "name"])
+def test_numbers_of_one_shape_give_arithmetic_one_type(scalars: SparkScalars, column: str) -> None:
+    texts = [
+        form.format(f"`{column}`", number)
+        for form in ("{} + {}", "{} * {}", "{1} - {0}", "{} / {}", "{} % {}", "abs({} * -{})", "NOT {} > {}")
+        for number in NUMBERS
+    ]
+    found: dict[str, set[pa.DataType]] = {}
+    for text, kind in zip(texts, scalars.types(COLUMNS, texts), strict=True):
+        assert not isinstance(kind, SQLError)
+        found.setdefault(shape(text), set()).add(kind)
+    assert len(found) < len(texts)
+    assert all(len(kinds) == 1 for kinds in found.values())
 
 
 WRONG = [

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import threading
 from contextlib import contextmanager
-from typing import Iterator, Mapping
+from typing import Hashable, Iterator, Mapping
 
 import pyarrow as pa
 from sqlglot import exp
@@ -13,19 +14,30 @@ from transom.errors import SQLError
 from transom.sql.calls import Draft, result_type
 from transom.sql.canonical import bare
 from transom.sql.catalog import Catalog, Scalars
-from transom.sql.dialect import parse
+from transom.sql.dialect import Parsed, parse
 from transom.sql.joins import join
 from transom.sql.predicates import both, lower
 from transom.sql.query import Call, Item, Key, Predicate, Query, Scalar
 from transom.sql.select import WINDOW_STRUCT, Selection
+from transom.sql.templates import Cut, Template, cut
 from transom.sql.types import Steps, Typer, TypeTable
+
+MAX_ALIKE = 8  # templates of one text without its constants; more would hardly be used again
+MAX_TEMPLATES = 1_000
+MAX_TYPES = 100_000  # remembered; queries that come and go must not fill the memory
 
 
 def bind(texts: Mapping[str, str], catalog: Catalog, scalars: Scalars) -> dict[str, Query | SQLError]:
     """Bind named queries; each gives a query or its own error, and none hinders another."""
-    with _collector_paused():
-        outcome = _bind(texts, catalog, scalars)
-    return {name: outcome[name] for name in texts}
+    return Binding(catalog, scalars).bind(texts)
+
+
+def bind_one(text: str, catalog: Catalog, scalars: Scalars) -> Query:
+    """Bind one query or raise what is wrong with it."""
+    bound = bind({"": text}, catalog, scalars)[""]
+    if isinstance(bound, SQLError):
+        raise bound
+    return bound
 
 
 @contextmanager
@@ -40,96 +52,137 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _bind(texts: Mapping[str, str], catalog: Catalog, scalars: Scalars) -> dict[str, Query | SQLError]:
-    table = TypeTable(scalars)
-    outcome: dict[str, Query | SQLError] = {}
-    running = {name: _Binder(text, catalog, table).steps() for name, text in texts.items()}
-    while running:
-        for name, steps in list(running.items()):
+class Binding:
+    """Binds queries over one catalog, and remembers what they have in common: templates and types."""
+
+    def __init__(self, catalog: Catalog, scalars: Scalars):
+        self.catalog, self.table = catalog, TypeTable(scalars)
+        self._readers: dict[Hashable, list[_Reader]] = {}
+        self._lock = threading.Lock()  # a template holds one query's constants at a time
+
+    def bind(self, texts: Mapping[str, str]) -> dict[str, Query | SQLError]:
+        """Bind named queries; each gives a query or its own error, and none hinders another."""
+        with self._lock, _collector_paused():
+            outcome = self._bind(texts)
+            self.table.tidy(MAX_TYPES)
+        return {name: outcome[name] for name in texts}
+
+    def _bind(self, texts: Mapping[str, str]) -> dict[str, Query | SQLError]:
+        outcome: dict[str, Query | SQLError] = {}
+        running = {name: self._steps(text) for name, text in texts.items()}
+        while running:
+            for name, steps in list(running.items()):
+                try:
+                    next(steps)
+                    continue
+                except StopIteration as done:
+                    outcome[name] = done.value
+                except SQLError as error:
+                    outcome[name] = error
+                except RecursionError:
+                    outcome[name] = SQLError("the query is nested too deeply", texts[name])
+                del running[name]
+            self.table.ask()
+        return outcome
+
+    def _steps(self, text: str) -> Steps[Query]:
+        whole = cut(text)
+        alike = self._readers.get(whole.key, [])
+        reader = next((one for one in alike if one.template.fits(whole.constants)), None)
+        if reader is not None:
+            if not reader.is_typed:
+                yield  # the first of its kind asks for what all will want to know
             try:
-                next(steps)
-                continue
-            except StopIteration as done:
-                outcome[name] = done.value
-            except SQLError as error:
-                outcome[name] = error
-            except RecursionError:
-                outcome[name] = SQLError("the query is nested too deeply", texts[name])
-            del running[name]
-        table.ask()
-    return outcome
+                return (yield from reader.steps(text, whole))
+            except SQLError:  # read alone, the query says it again and points into its own text
+                return (yield from _Reader(text, whole, self.catalog, self.table).steps(text, whole))
+        reader = _Reader(text, whole, self.catalog, self.table)
+        if len(self._readers) >= MAX_TEMPLATES:
+            self._readers.clear()
+        self._readers[whole.key] = [*alike[1 - MAX_ALIKE :], reader]
+        return (yield from reader.steps(text, whole))
 
 
-def bind_one(text: str, catalog: Catalog, scalars: Scalars) -> Query:
-    """Bind one query or raise what is wrong with it."""
-    bound = bind({"": text}, catalog, scalars)[""]
-    if isinstance(bound, SQLError):
-        raise bound
-    return bound
+class _Typed:
+    """Expressions with their types, over a row or over a result."""
 
-
-class _Binder:
-    """Binds one query in steps; between two steps the types that it asked for are found out."""
-
-    def __init__(self, text: str, catalog: Catalog, table: TypeTable):
-        self.text, self.catalog, self.table = text, catalog, table
-
-    @property
-    def utc(self) -> bool:
-        return self.catalog.utc
-
-    def steps(self) -> Steps[Query]:
-        self.parsed = parse(self.text)
-        self.selection = Selection(self.parsed, self.catalog)
-        self.scope = self.selection.scope
-        with self.selection.inside("ON"):
-            self.joined = join(self.scope, self.selection.rows)
-        self.selection.read()
-        ids = tuple(source.id for source in self.scope.sources if source.table)
-        inputs = self.table.over((self.scope.stream.relation.name, ids), self.scope.inputs)
-        self.row = Typer(self.parsed, inputs)
-        where, keys, calls = yield from self.row.until_known(self._rows)
-        columns = self._result_columns(keys, calls)
-        signature = tuple((name, str(kind)) for name, kind in columns.items())
-        results = Typer(self.parsed, self.table.over(signature, lambda: columns))
-        items = yield from results.until_known(lambda: self._items(results, columns))
-        return Query(
-            text=self.text,
-            stream=self.scope.stream.relation.name,
-            clock=self.selection.windowing.clock,
-            clock_type=self.selection.windowing.type,
-            window=self.selection.windowing.spec,
-            joins=self.joined.finish(),
-            where=where,
-            keys=keys,
-            calls=calls,
-            items=items,
-            having=self.selection.having,
-            functions=frozenset(self.selection.called()),
-        )
-
-    # --- what is computed for a row ----------------------------------------------------------
+    def __init__(self, parsed: Parsed, utc: bool):
+        self.parsed, self.utc = parsed, utc
 
     def scalar(self, node: exp.Expr) -> Scalar | None:
         """The scalar that a node is, once its type is known."""
-        node = bare(node)
-        if isinstance(node, exp.Column) and (column := self.scope.find(node)) is not None:
-            self.scope.column(node)
-            return Scalar(column.sql, column.type, column.name if column.plain else None)
-        text = self.selection.row_text(node)
-        kind = self.row.type(text, node)
-        return None if kind is None else Scalar(text, kind)
+        raise NotImplementedError
 
     def truth(self, node: exp.Expr) -> Scalar:
         """A condition that Spark evaluates."""
         scalar = self.scalar(node)
         if scalar is None:
             return Scalar("", pa.bool_())  # not known yet: this build is thrown away
-        if not (pa.types.is_boolean(scalar.type) or pa.types.is_null(scalar.type)):
+        if pa.types.is_boolean(scalar.type):
+            return scalar
+        if not pa.types.is_null(scalar.type):
             self.parsed.fail(f"expected a condition, and this is {scalar.type}", node)
         return Scalar(scalar.sql, pa.bool_(), scalar.column)
 
-    def _rows(self) -> tuple[Predicate | None, tuple[Key, ...], tuple[Call, ...]]:
+
+class _Reader(_Typed):
+    """A query that is read once and bound in steps, for its own constants or for those of others like it.
+
+    Between two steps the types that it asked for are found out, and other queries may put their constants in.
+    """
+
+    def __init__(self, text: str, whole: Cut, catalog: Catalog, table: TypeTable):
+        super().__init__(parse(text), catalog.utc)
+        self.table = table
+        self.selection = Selection(self.parsed, catalog)
+        self.scope = self.selection.scope
+        with self.selection.inside("ON"):
+            self.joined = join(self.scope, self.selection.rows)
+        self.selection.read()
+        ids = tuple(source.id for source in self.scope.sources if source.table)
+        inputs = table.over((self.scope.stream.relation.name, ids), self.scope.inputs)
+        self.row = Typer(self.parsed, inputs)
+        self.template = Template(whole, self.parsed, self.selection, self.joined)
+        self.is_typed = False
+
+    def steps(self, text: str, whole: Cut) -> Steps[Query]:
+        """Bind a query that fits the template."""
+        where, keys, calls = yield from self.row.until_known(lambda: self._rows(whole))
+        columns = self._result_columns(keys, calls)
+        signature = tuple((name, str(kind)) for name, kind in columns.items())
+        results = Typer(self.parsed, self.table.over(signature, lambda: columns))
+        result = _Result(self, results, columns)
+        items, kept = yield from results.until_known(lambda: result.build(whole))
+        self.is_typed = True
+        windowing = self.selection.windowing
+        return Query(
+            text=text,
+            stream=self.scope.stream.relation.name,
+            clock=self.table.shared(windowing.clock),
+            clock_type=windowing.type,
+            window=self.table.shared(windowing.spec),
+            joins=self.table.shared(self.joined.finish()),
+            where=where,
+            keys=self.table.shared(keys),
+            calls=self.table.shared(calls),
+            items=self.table.shared(items),
+            having=self.selection.having_text(),
+            kept=kept,
+            functions=self.table.shared(frozenset(self.selection.called())),
+        )
+
+    def scalar(self, node: exp.Expr) -> Scalar | None:
+        node = bare(node)
+        if isinstance(node, exp.Column) and (column := self.scope.find(node)) is not None:
+            self.scope.column(node)
+            name = column.name if column.plain else None
+            return self.table.shared(Scalar(column.sql, column.type, name))
+        text = self.selection.row_text(node)
+        kind = self.row.type(text, node)
+        return None if kind is None else self.table.shared(Scalar(text, kind))
+
+    def _rows(self, whole: Cut) -> tuple[Predicate | None, tuple[Key, ...], tuple[Call, ...]]:
+        self.template.put(whole.constants)
         with self.selection.inside("WHERE"):
             parts = [lower(node, self) for node in self.joined.where]
         with self.selection.inside("GROUP BY"):
@@ -158,25 +211,40 @@ class _Binder:
             self.parsed.fail(kind, draft.args[0])
         return Call(draft.function, known, kind, where, draft.parameters)
 
-    # --- what is computed for a result -------------------------------------------------------
-
     def _result_columns(self, keys: tuple[Key, ...], calls: tuple[Call, ...]) -> dict[str, pa.DataType]:
         kind = self.selection.windowing.type
         columns = {f"k{at}": key.scalar.type for at, key in enumerate(keys)}
         columns |= {f"a{at}": call.type for at, call in enumerate(calls)}
         return columns | {"window_start": kind, "window_end": kind}
 
-    def _items(self, results: Typer, columns: dict[str, pa.DataType]) -> tuple[Item, ...]:
-        known = {f"`{name}`": kind for name, kind in columns.items()}
-        window = self.selection.windowing.type
-        known[WINDOW_STRUCT] = pa.struct([("start", window), ("end", window)])
+
+class _Result(_Typed):
+    """What is computed for a result: the columns of the SELECT list, and whether HAVING keeps it."""
+
+    def __init__(self, reader: _Reader, typer: Typer, columns: Mapping[str, pa.DataType]):
+        super().__init__(reader.parsed, reader.utc)
+        self.selection, self.template, self.table = reader.selection, reader.template, reader.table
+        self.typer = typer
+        self.known = {f"`{name}`": kind for name, kind in columns.items()}
+        window = columns["window_start"]
+        self.known[WINDOW_STRUCT] = pa.struct([("start", window), ("end", window)])
+
+    def build(self, whole: Cut) -> tuple[tuple[Item, ...], Predicate | None]:
+        """The result's columns, and HAVING as a predicate over them."""
+        self.template.put(whole.constants)
         made = []
         for name, sql, node in self.selection.result_items():
-            kind = known.get(sql) or results.type(sql, node)
+            kind = self._type(sql, node)
             made.append(Item(name, sql, kind if kind is not None else pa.null()))
-        if self.selection.having is not None:
-            node = self.parsed.select.args["having"].this
-            kind = known.get(self.selection.having) or results.type(self.selection.having, node)
-            if kind is not None and not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-                self.parsed.fail(f"expected a condition, and this is {kind}", node)
-        return tuple(made)
+        having = self.selection.having
+        with self.selection.inside("HAVING"):
+            kept = None if having is None else lower(having, self)
+        return tuple(made), kept
+
+    def scalar(self, node: exp.Expr) -> Scalar | None:
+        text = self.selection.results.root(node)
+        kind = self._type(text, node)
+        return None if kind is None else self.table.shared(Scalar(text, kind))
+
+    def _type(self, text: str, node: exp.Expr) -> pa.DataType | None:
+        return self.known.get(text) or self.typer.type(text, node)

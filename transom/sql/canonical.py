@@ -19,7 +19,7 @@ from transom.sql.functions import AGGREGATES, ALLOWED, OTHER_AGGREGATES, TAKES_U
 
 Leaf = Callable[[exp.Expr], str | None]
 
-_BINARY: dict[type[exp.Expr], str] = {
+OPERATORS: dict[type[exp.Expr], str] = {
     exp.Add: "+",
     exp.Sub: "-",
     exp.Mul: "*",
@@ -77,7 +77,7 @@ class Printer:
         special = self.leaf(node)
         if special is not None:
             return special
-        if (operator := _BINARY.get(type(node))) is not None:
+        if (operator := OPERATORS.get(type(node))) is not None:
             return self._binary(node, operator)
         printer = _PRINTERS.get(type(node))
         if printer is None:

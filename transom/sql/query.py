@@ -166,6 +166,7 @@ class Query:
     calls: tuple[Call, ...] = ()
     items: tuple[Item, ...] = ()  # group columns that are not selected come first, then the SELECT list
     having: str | None = None  # boolean text over the same columns as the items
+    kept: Predicate | None = None  # HAVING again, as a predicate whose scalars are texts over those columns
     functions: frozenset[str] = field(default_factory=frozenset)  # user-defined functions it calls
 
     def scalars(self) -> Iterator[Scalar]:

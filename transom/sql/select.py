@@ -15,7 +15,7 @@ from transom.sql.catalog import Catalog
 from transom.sql.dialect import Parsed
 from transom.sql.functions import AGGREGATES
 from transom.sql.scope import Scope
-from transom.sql.windows import Windowing, is_window, windowing
+from transom.sql.windows import Windowing, check_place, is_window, windowing
 
 _WITHOUT_PARENTHESES = {"current_timestamp", "current_date"}
 WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
@@ -45,12 +45,13 @@ class Selection:
         self.keys: dict[str, exp.Expr] = {}  # canonical text -> the expression
         self.drafts: list[Draft] = []
         self.items: list[tuple[str, str, exp.Expr]] = []
-        self.having: str | None = None
         self.windowing: Windowing
         self._place = "SELECT"
         self._texts: dict[int, str] = {}
-        self._window_call: exp.Expr | None = None
+        self.window_call: exp.Expr | None = None
+        self.repeats = False  # whether two aggregates are one, because they are written alike
         self._calls: dict[object, int] = {}
+        self._numbers: dict[int, int] = {}  # of the aggregates, by the node's id
         self._in_having = False
 
     @contextmanager
@@ -67,15 +68,28 @@ class Selection:
         self._aliases: dict[str, exp.Expr] = {item.alias.casefold(): item.this for item in aliased}
         with self.inside("GROUP BY"):
             self._read_group(select.args.get("group"))
-        self.windowing = windowing(self.scope, self._window_call)
+        if self.parsed.bracket is not None:
+            check_place(self.scope, self.parsed.bracket)
+        self.windowing = windowing(self.scope, self.window_call, self.parsed.bracket)
         for item in select.expressions:
             self._read_item(item)
-        if (having := select.args.get("having")) is not None:
-            self._in_having = True
-            with self.inside("HAVING"):
-                self.having = self.results.root(having.this)
+        self._in_having = True
+        self.having_text()
         if not self.drafts and not self.keys:
             self.parsed.fail("a window query needs an aggregate or GROUP BY", select.expressions[0])
+
+    @property
+    def having(self) -> exp.Expr | None:
+        """The condition of HAVING."""
+        clause = self.parsed.select.args.get("having")
+        return None if clause is None else clause.this
+
+    def having_text(self) -> str | None:
+        """The text of HAVING over keys and aggregates."""
+        if self.having is None:
+            return None
+        with self.inside("HAVING"):
+            return self.results.root(self.having)
 
     def called(self) -> set[str]:
         """The user-defined functions that the query calls."""
@@ -88,6 +102,15 @@ class Selection:
             text = self._texts[id(node)] = self.rows.root(node)
         return text
 
+    def forget(self, nodes: set[int]) -> None:
+        """Forget the texts of nodes, by their ids: literals in them have changed."""
+        for node in nodes:
+            self._texts.pop(node, None)
+
+    def are_distinct(self) -> bool:
+        """Whether no two aggregates are written alike."""
+        return len(set(map(self._identity, self.drafts))) == len(self.drafts)
+
     # --- GROUP BY ----------------------------------------------------------------------------
 
     def _read_group(self, group: exp.Expr | None) -> None:
@@ -99,9 +122,9 @@ class Selection:
         for node in group.expressions:
             key = bare(self._grouped(bare(node)))
             if is_window(key):
-                if self._window_call is not None and self._same_window(key) is False:
+                if self.window_call is not None and self._same_window(key) is False:
                     self.parsed.fail("a query has one window", node)
-                self._window_call = key
+                self.window_call = key
             else:
                 self.keys.setdefault(self.row_text(key), key)
 
@@ -117,7 +140,7 @@ class Selection:
         return node
 
     def _same_window(self, call: exp.Expr) -> bool:
-        known = self._window_call
+        known = self.window_call
         return known is not None and [self.names.root(arg) for arg in call.expressions] == [
             self.names.root(arg) for arg in known.expressions
         ]
@@ -169,7 +192,8 @@ class Selection:
 
     # --- leaves: what columns, aggregates and window() are, by place ---------------------------
 
-    def _is_aggregate(self, node: exp.Expr) -> bool:
+    def is_aggregate(self, node: exp.Expr) -> bool:
+        """Whether a node is a call of an aggregate, with its FILTER if it has one."""
         if isinstance(node, exp.Filter):
             return True
         name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
@@ -179,7 +203,7 @@ class Selection:
         if isinstance(node, exp.Column):
             return self._without_parentheses(node) or self.scope.column(node).sql
         if isinstance(node, (exp.Anonymous, exp.Filter)):
-            if self._is_aggregate(node):
+            if self.is_aggregate(node):
                 self.parsed.fail(f"an aggregate can't stand in {self._place}", node)
             if is_window(node):
                 self.parsed.fail("window() belongs in GROUP BY", node)
@@ -194,7 +218,7 @@ class Selection:
         if isinstance(node, exp.Column):
             return self._result_column(node)
         if isinstance(node, (exp.Anonymous, exp.Filter)):
-            if self._is_aggregate(node):
+            if self.is_aggregate(node):
                 return f"`a{self._call(node)}`"
             if is_window(node):
                 self._check_window(node)
@@ -211,7 +235,7 @@ class Selection:
         chained = isinstance(node, _CHAINS) and isinstance(node.parent, exp.Binary)
         if chained or isinstance(node.parent, _CHAINS):
             return None
-        if any(self._is_aggregate(part) for part in node.find_all(exp.Anonymous)):
+        if any(self.is_aggregate(part) for part in node.find_all(exp.Anonymous)):
             return None
         text = self.row_text(node)
         return f"`k{list(self.keys).index(text)}`" if text in self.keys else None
@@ -241,7 +265,7 @@ class Selection:
     def _window_column(self, node: exp.Column, shadowed: bool) -> str | None:
         """`window`, `window.start` and `window.end`; also `window_start` and `window_end`."""
         parts = [part.name.lower() for part in node.parts]
-        if shadowed and self._window_call is None:
+        if shadowed and self.window_call is None:
             return None
         if parts[0] == "window" and len(parts) <= 2:
             return WINDOW_STRUCT if len(parts) == 1 else self._window_part(parts[1], node)
@@ -258,15 +282,22 @@ class Selection:
 
     def _call(self, node: exp.Expr) -> int:
         """The number of an aggregate call; equal calls have one number."""
-        draft = read_call(self.parsed, node)
+        if id(node) not in self._numbers:
+            draft = read_call(self.parsed, node)
+            known = self._calls.setdefault(self._identity(draft), len(self.drafts))
+            if known == len(self.drafts):
+                self.drafts.append(draft)
+            else:
+                self.repeats = True
+            self._numbers[id(node)] = known
+        return self._numbers[id(node)]
+
+    def _identity(self, draft: Draft) -> object:
         with self.inside("another aggregate"):
             args = tuple(self.row_text(arg) for arg in draft.args)
         with self.inside("FILTER"):
             where = None if draft.where is None else self.row_text(draft.where)
-        known = self._calls.setdefault((draft.function, args, where, draft.parameters), len(self.drafts))
-        if known == len(self.drafts):
-            self.drafts.append(draft)
-        return known
+        return draft.function, args, where, draft.parameters
 
     def _name_leaf(self, node: exp.Expr) -> str | None:
         """How a result's column is called when it has no alias: the text, without quotes."""
@@ -281,6 +312,6 @@ class Selection:
             return f"{self.names.root(node.this)} FILTER (WHERE {self.names.root(node.expression.this)})"
         if is_window(node):
             return "window"
-        if isinstance(node, exp.Anonymous) and self._is_aggregate(node):
+        if isinstance(node, exp.Anonymous) and self.is_aggregate(node):
             return f"{node.name.lower()}({', '.join(self.names.root(arg) for arg in node.expressions)})"
         return None

@@ -35,13 +35,11 @@ def is_window(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.lower() == "window"
 
 
-def windowing(scope: Scope, call: exp.Expr | None) -> Windowing:
+def windowing(scope: Scope, call: exp.Expr | None, bracket: Bracket | None) -> Windowing:
     """The query's window from its bracket, or from a call of `window()`."""
-    bracket = scope.parsed.bracket
     if bracket is not None and call is not None:
         scope.parsed.fail("a query has one window: either the bracket or window()", call)
     if bracket is not None:
-        _check_place(scope, bracket)
         return _Bracket(scope, bracket).read()
     if call is not None:
         return _from_call(scope, call)
@@ -50,8 +48,8 @@ def windowing(scope: Scope, call: exp.Expr | None) -> Windowing:
     scope.parsed.fail(f"the query has no window; {forms}", scope.stream.node)
 
 
-def _check_place(scope: Scope, bracket: Bracket) -> None:
-    """The bracket stands after the stream, not after a table."""
+def check_place(scope: Scope, bracket: Bracket) -> None:
+    """Refuse a bracket that stands after a table instead of the stream."""
     before = [source for source in scope.sources if span(scope.parsed.text, source.node)[0] < bracket.start]
     owner = max(before, key=lambda source: span(scope.parsed.text, source.node)[0])
     text = scope.parsed.text
