@@ -1,0 +1,311 @@
+"""The experiments: each yields rows, and together they feed the bars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from benchmarks import measuring
+from benchmarks.measuring import Measure, Measured
+from benchmarks.peers import SingleJob, in_polars, native
+from benchmarks.rows import Row
+from benchmarks.trades import ROWS, TradingHour, trading_hour
+from benchmarks.workloads import SEEDS, SIZES, SQUARES, BenchQuery, load, texts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Of each strategy: the windows and the fragments that it forces.
+SHARED = ("shared_paired", "families")
+UNSHARED = ("unshared_paired", "unshared")
+PANED = ("shared_paned", "families")
+UNSHARED_PANED = ("unshared_paned", "unshared")
+POLARS_CHUNK = 250  # queries; more scans of fewer queries are quicker than the bars' one scan
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured: everything, or just enough to see that all of it runs."""
+
+    rows: int = ROWS
+    sizes: tuple[int, ...] = SIZES
+    squares: tuple[int, ...] = SQUARES
+    seeds: int = SEEDS
+    unshared_seeds: int = 3  # for the largest size, one query's plan at a time
+    repeats: int = 3
+    side_by_side: tuple[int, int] = (1, 16)  # native queries to scale from
+    churn_pages: int = 60
+    # Instead of the bars' numbers of queries; the files have these for C regular and for C low sharing.
+    instead: dict[int, int] = field(default_factory=dict)
+
+    def size(self, queries: int) -> int:
+        """The number of queries to measure where a bar names this one."""
+        return self.instead.get(queries, queries)
+
+
+FULL = Scale()
+SHORT = Scale(
+    rows=60_000,
+    sizes=(16,),
+    squares=(16,),
+    seeds=1,
+    unshared_seeds=1,
+    repeats=1,
+    side_by_side=(1, 2),
+    churn_pages=4,
+    instead={256: 16, 1_000: 16, 1_024: 32, 10_000: 64},
+)
+
+
+@dataclass
+class Bench:
+    """A run: its scale, its data, its session and kernel, and what was streamed already."""
+
+    scale: Scale
+    directory: Path | None = None
+    step: Callable[[str], None] = lambda _: None  # is told what is measured next
+    _streamed: dict[tuple[Any, ...], list[float]] = field(default_factory=dict)
+
+    @cached_property
+    def hour(self) -> TradingHour:
+        self.step("generating the trading hour")
+        return trading_hour(self.directory, self.scale.rows)
+
+    @cached_property
+    def pages(self) -> list[pa.Table]:
+        return self.hour.pages()
+
+    @cached_property
+    def _starts(self) -> list[pa.Table]:
+        """The first trades of each page; they live as long as the run, for kernels that remember pages."""
+        return [page.slice(0, 1_000) for page in self.pages]
+
+    @cached_property
+    def measure(self) -> Measure:
+        """The kernel, warmed up."""
+        from benchmarks.kernel import measure
+
+        some = texts(load("C_low", 16)[0])
+        for windows, fragments in (SHARED, UNSHARED):
+            measure(self._starts, some, windows, fragments)
+        return measure
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """A session on two cores that has run a page."""
+        from transom.spark.session import start_session
+
+        self.step("starting Spark")
+        spark = start_session("benchmark", "local[2]", {"spark.driver.memory": "6g"})
+        measuring.stream(spark, trading_hour(self.directory, 1_000), load("C_low", 16)[0])
+        return spark
+
+    def large(self, workload: str, queries: int) -> Sequence[BenchQuery]:
+        """So many queries: a workload's own file, or the first ones of its largest."""
+        known = {"C_regular": (*SQUARES, 1_024, 10_000), "C_low": (*SIZES, 1_024, 10_000)}[workload]
+        if queries in known:
+            return load(workload, queries)[0]
+        return load(workload, self.scale.size(10_000))[0][:queries]
+
+    def streamed(self, workload: str, queries: int, strategy: str | None = None) -> list[float]:
+        """Seconds of each repetition end to end; measured once in a run."""
+        key = (workload, queries, strategy)
+        if key not in self._streamed:
+            self._streamed[key] = []
+            for repeat in range(self.scale.repeats):
+                self.step(
+                    f"streaming {queries:,} queries of {workload}, {strategy or 'shared'}, {repeat + 1}"
+                )
+                seconds, _ = measuring.stream(self.spark, self.hour, self.large(workload, queries), strategy)
+                self._streamed[key].append(seconds)
+        return self._streamed[key]
+
+
+def _rows(
+    experiment: str, workload: str, queries: int, strategy: str, seconds: Sequence[float]
+) -> Iterator[Row]:
+    for repeat, value in enumerate(seconds):
+        yield Row(experiment, workload, queries, 0, strategy, repeat, value)
+
+
+# --- the kernel alone ---
+
+
+def aggregation(bench: Bench) -> Iterator[Row]:
+    """Partial and final aggregation without moving data: figures 13 to 16."""
+    scale = bench.scale
+    for workload in ("A", "A_seconds", "B", "C_regular", "C_low"):
+        for size in scale.squares if workload == "C_regular" else scale.sizes:
+            for seed in range(scale.seeds):
+                bench.step(f"aggregation, {workload}, {size} queries, seed {seed}")
+                queries = texts(load(workload, size)[seed])
+                for strategy in _strategies(workload, size, seed, scale):
+                    for repeat in range(1 if strategy[0].startswith("unshared") else scale.repeats):
+                        measured = _aggregate(bench, queries, *strategy)
+                        yield _measured_row(measured, "aggregation", workload, size, seed, strategy, repeat)
+
+
+def _strategies(workload: str, size: int, seed: int, scale: Scale) -> Iterator[tuple[str, str]]:
+    yield SHARED
+    if size < max(scale.sizes) or seed < scale.unshared_seeds:
+        yield UNSHARED
+    if workload in ("A", "A_seconds") and seed < scale.unshared_seeds:
+        yield PANED
+    # A query's own panes are a millisecond or so long when its window is drawn to the millisecond.
+    if workload == "A_seconds" and seed < scale.unshared_seeds:
+        yield UNSHARED_PANED
+
+
+@dataclass(frozen=True)
+class _Total:
+    partial_seconds: float = 0.0
+    final_seconds: float = 0.0
+    partials: int = 0
+    finals: int = 0
+    state_bytes: int = 0
+
+    def plus(self, other: Measured) -> _Total:
+        names = self.__dataclass_fields__
+        return _Total(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
+def _aggregate(bench: Bench, queries: dict[str, str], windows: str, fragments: str) -> Measured:
+    """Unshared is the same kernel with one query's plan at a time, added up."""
+    if not windows.startswith("unshared"):
+        return bench.measure(bench.pages, queries, windows, fragments)
+    total = _Total()
+    for name, text in queries.items():
+        total = total.plus(bench.measure(bench.pages, {name: text}, windows, fragments))
+    return total
+
+
+def _measured_row(
+    found: Measured,
+    experiment: str,
+    workload: str,
+    size: int,
+    seed: int,
+    strategy: tuple[str, str],
+    repeat: int,
+) -> Row:
+    seconds = found.partial_seconds + found.final_seconds
+    return Row(
+        experiment, workload, size, seed, strategy[0], repeat, seconds, found.partial_seconds,
+        found.final_seconds, found.partials, found.finals, found.state_bytes, note=strategy[1],
+    )  # fmt: skip
+
+
+def polars(bench: Bench) -> Iterator[Row]:
+    """The kernel on one core against Polars on two."""
+    for queries in map(bench.scale.size, (256, 1_024, 10_000)):
+        bench.step(f"polars, {queries:,} queries")
+        ours = texts(load("C_low", queries)[0])
+        for repeat in range(bench.scale.repeats):
+            found = bench.measure(bench.pages, ours, *SHARED)
+            row = _measured_row(found, "polars", "C_low", queries, 0, ("transom", SHARED[1]), repeat)
+            yield row
+        repeats = bench.scale.repeats
+        theirs = in_polars(bench.hour, "C_low", queries, repeats=repeats)
+        yield from _rows("polars", "C_low", queries, "polars", theirs)
+        theirs = in_polars(bench.hour, "C_low", queries, repeats=repeats, chunk=POLARS_CHUNK)
+        yield from _rows("polars", "C_low", queries, "polars_in_chunks", theirs)
+
+
+# --- streaming, end to end ---
+
+
+def native_streaming(bench: Bench) -> Iterator[Row]:
+    """Against as many native streaming queries, scaled from a few side by side."""
+    queries = bench.scale.size(256)
+    chosen = bench.large("C_low", queries)
+    few, more = bench.scale.side_by_side
+    native(bench.spark, bench.hour, chosen[:1])  # a warm-up
+    times = {}
+    for count in (few, more):
+        bench.step(f"{count} native streaming queries")
+        times[count] = native(bench.spark, bench.hour, chosen[:count])[0]
+        yield Row("native", "C_low", count, 0, "native", seconds=times[count])
+    each = (times[more] - times[few]) / (more - few)
+    scaled = times[few] + each * (queries - few)
+    yield Row("native", "C_low", queries, 0, "native_scaled", seconds=scaled, note=f"scaled from {more}")
+    yield from _rows("native", "C_low", queries, "transom", bench.streamed("C_low", queries))
+
+
+def single_job(bench: Bench) -> Iterator[Row]:
+    """Against the best single job of Spark SQL; also in chunks, which is no single job but quicker."""
+    trades = pa.concat_tables(bench.pages)
+    for queries in map(bench.scale.size, (256, 1_024)):
+        chosen = load("C_low", queries)[0]
+        with SingleJob(bench.spark, trades, chosen) as job:
+            job.run(16)  # a warm-up
+            for strategy, chunk in (("single_job", None), ("jobs_of_64", 64)):
+                bench.step(f"{strategy} of Spark SQL, {queries:,} queries")
+                yield Row("single_job", "C_low", queries, 0, strategy, seconds=job.run(chunk)[0])
+        yield from _rows("single_job", "C_low", queries, "transom", bench.streamed("C_low", queries))
+
+
+def noop(bench: Bench) -> Iterator[Row]:
+    """Against the same page loop whose kernel does nothing."""
+    queries = bench.scale.size(1_024)
+    yield from _rows("noop", "C_low", queries, "noop", bench.streamed("C_low", queries, "noop"))
+    yield from _rows("noop", "C_low", queries, "transom", bench.streamed("C_low", queries))
+
+
+def scale_up(bench: Bench) -> Iterator[Row]:
+    """One query, a thousand, ten thousand."""
+    for workload in ("C_regular", "C_low"):
+        for queries in (1, 1_024, 10_000):
+            size = bench.scale.size(queries)
+            if workload == "C_regular" and size == 32:
+                size = 36  # no square
+            yield from _rows("scale", workload, size, "transom", bench.streamed(workload, size))
+
+
+def memory(bench: Bench) -> Iterator[Row]:
+    """Bytes of state after the last page, its windows open."""
+    for workload in ("C_regular", "C_low"):
+        for queries in map(bench.scale.size, (1_000, 10_000)):
+            bench.step(f"state of {queries:,} queries of {workload}")
+            # A thousand of C regular is 1,024, the nearest square.
+            count = 1_024 if workload == "C_regular" and queries == 1_000 else queries
+            chosen = bench.large(workload, count)
+            seconds, state = measuring.stream(bench.spark, bench.hour, chosen, close=False)
+            yield Row("memory", workload, queries, 0, "transom", seconds=seconds, state_bytes=state)
+
+
+def registering(bench: Bench) -> Iterator[Row]:
+    """Many queries at once, and queries that join and leave while data flows."""
+    queries = bench.scale.size(10_000)
+    bench.step(f"registering {queries:,} queries")
+    seconds = measuring.register(bench.spark, bench.hour, load("C_low", queries)[0])
+    yield Row("register", "C_low", queries, 0, "register_all", seconds=seconds)
+    standing = bench.scale.size(1_000)
+    stay, visit = bench.large("C_low", standing), load("C_low", 256)[1]
+    pages = bench.scale.churn_pages
+    bench.step("pages while nobody joins")
+    quiet = measuring.churn(bench.spark, bench.hour, stay, [], pages)
+    bench.step("pages while queries join and leave")
+    busy = measuring.churn(bench.spark, bench.hour, stay, visit, pages)
+    delay = max(ours - theirs for ours, theirs in zip(busy.pages, quiet.pages, strict=True))
+    note = f"{busy.changes_a_minute:.0f} changes a minute"
+    yield Row("register", "C_low", standing, 0, "quiet_page", seconds=median(quiet.pages))
+    yield Row("register", "C_low", standing, 0, "churn_page", seconds=median(busy.pages), note=note)
+    yield Row("register", "C_low", standing, 0, "churn_delay", seconds=delay, note=note)
+
+
+EXPERIMENTS: dict[str, Callable[[Bench], Iterator[Row]]] = {
+    "aggregation": aggregation,
+    "polars": polars,
+    "native": native_streaming,
+    "single_job": single_job,
+    "noop": noop,
+    "scale": scale_up,
+    "memory": memory,
+    "register": registering,
+}

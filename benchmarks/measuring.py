@@ -1,0 +1,183 @@
+"""What the benchmark asks of the kernel and of the engine, and how it times them."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import transom
+from benchmarks.trades import HOUR, START, TradingHour
+from benchmarks.workloads import BenchQuery, texts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TRADES = "time timestamp, symbol string, price double, vol int"
+_MINUTES = 60
+
+
+class Measured(Protocol):
+    """What aggregating the hour took."""
+
+    @property
+    def partial_seconds(self) -> float: ...
+
+    @property
+    def final_seconds(self) -> float: ...
+
+    @property
+    def partials(self) -> int: ...
+
+    @property
+    def finals(self) -> int: ...
+
+    @property
+    def state_bytes(self) -> int: ...
+
+
+class Measure(Protocol):
+    """Aggregates pages for queries with a strategy for windows and one for fragments, and measures it."""
+
+    def __call__(
+        self, pages: list[pa.Table], queries: dict[str, str], windows: str, fragments: str
+    ) -> Measured: ...
+
+
+@contextmanager
+def engine_with_tables(
+    spark: SparkSession, hour: TradingHour, strategy: str | None = None
+) -> Iterator[transom.Engine]:
+    """An engine on an empty checkpoint that knows the static tables."""
+    options = {} if strategy is None else {"strategy": strategy}
+    with (
+        tempfile.TemporaryDirectory(prefix="benchmark-", ignore_cleanup_errors=True) as checkpoint,
+        transom.Engine(spark, checkpoint, **options) as engine,  # type: ignore[arg-type]
+    ):
+        engine.table("closing", str(hour.closing))
+        engine.table("members", str(hour.members))
+        yield engine
+
+
+def stream(
+    spark: SparkSession,
+    hour: TradingHour,
+    queries: Sequence[BenchQuery],
+    strategy: str | None = None,
+    close: bool | None = None,
+) -> tuple[float, int]:
+    """Seconds from the first of the ten pages to the last result, and the bytes of state that remain.
+
+    Registering is not timed. With `close` False the windows that are open after the last page stay open.
+    """
+    with engine_with_tables(spark, hour, strategy) as engine:
+        engine.stream("trades", str(hour.trades), time="time")
+        engine.register_all(texts(queries))
+        seconds = timed(lambda: engine.drain(close))
+        return seconds, engine.progress().state_bytes
+
+
+def register(spark: SparkSession, hour: TradingHour, queries: Sequence[BenchQuery]) -> float:
+    """Seconds to register queries at once."""
+    with engine_with_tables(spark, hour) as engine:
+        engine.stream("trades", str(hour.trades), time="time")
+        return timed(lambda: engine.register_all(texts(queries)))
+
+
+def timed(work: Callable[[], object]) -> float:
+    """The seconds that some work takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+@dataclass(frozen=True)
+class Churn:
+    """Seconds of each page, and how many queries joined or left in a minute."""
+
+    pages: list[float]
+    changes_a_minute: float
+
+
+def churn(
+    spark: SparkSession,
+    hour: TradingHour,
+    standing: Sequence[BenchQuery],
+    passing: Sequence[BenchQuery],
+    pages: int = _MINUTES,
+) -> Churn:
+    """Feed the hour minute by minute while others join and leave, ten every fifth of a second."""
+    with engine_with_tables(spark, hour) as engine:
+        feed = engine.feed("trades", _TRADES, time="time")
+        engine.register_all(texts(standing))
+        visitors = _Visitors(engine, passing)
+        seconds = []
+        started = time.perf_counter()
+        with visitors:
+            for page in minutes(hour)[:pages]:
+                feed.push(page)
+                seconds.append(timed(engine.step))
+        return Churn(seconds, 60 * visitors.changes / (time.perf_counter() - started))
+
+
+class _Visitors:
+    """A thread that registers some queries, drops the ones before, and so on, until told to stop."""
+
+    together = 10
+    pause = 0.2
+
+    def __init__(self, engine: transom.Engine, queries: Sequence[BenchQuery]):
+        self.engine = engine
+        self.texts = list(texts(queries).values())
+        self.changes = 0
+        self._stop = threading.Event()
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        if self.texts:
+            self._thread.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        if self.texts:
+            self._thread.join()
+        if self._failed is not None:
+            raise self._failed
+
+    def _run(self) -> None:
+        try:
+            self._come_and_go()
+        except BaseException as error:
+            self._failed = error
+
+    def _come_and_go(self) -> None:
+        here: list[transom.QueryHandle] = []
+        number = 0
+        while not self._stop.wait(self.pause):
+            some = {
+                f"visitor{i}": self.texts[i % len(self.texts)] for i in range(number, number + self.together)
+            }
+            number += len(some)
+            arrived = list(self.engine.register_all(some).values())
+            for handle in here:
+                handle.drop()
+            self.changes += len(arrived) + len(here)
+            here = arrived
+
+
+def minutes(hour: TradingHour) -> list[pa.Table]:
+    """The trades of each minute, as they come, not joined."""
+    trades = pa.concat_tables([pq.read_table(file) for file in hour.files()])
+    times = trades["time"].cast(pa.int64()).to_numpy()
+    cuts = times.searchsorted(START + HOUR // _MINUTES * np.arange(_MINUTES + 1))
+    return [trades.slice(a, b - a) for a, b in pairwise(cuts)]
