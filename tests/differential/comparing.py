@@ -14,7 +14,9 @@ from transom import oracle
 from transom.control.horizon import horizon_limit
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Drop, Register
+from transom.final.members import Strategy, admit, release
 from transom.final.page import PageInput, advance, clocks_of
+from transom.final.planning import Planner
 from transom.partial.kernel import Outcome, PagePlan, late_rows, merge, run
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.sql import Catalog, Query, Relation, bind
@@ -38,8 +40,11 @@ def bound(texts: dict[str, str]) -> dict[str, Query]:
 class PureEngine:
     """The engine without Spark: rows projected by the oracle's scalars, split as tasks would be."""
 
-    def __init__(self, case: Case, queries: dict[str, Query], naive: bool = False):
-        self.case, self.naive = case, naive
+    def __init__(
+        self, case: Case, queries: dict[str, Query], strategy: Strategy | None = None, naive: bool = False
+    ):
+        self.case = case
+        self.planner = Planner(strategy or Strategy())
         self.compiled = {name: compile_query(name, query, naive) for name, query in queries.items()}
         self.rules = StreamRules(TIME, case.slack, {}, case.horizon)
         self.state = State()
@@ -62,17 +67,16 @@ class PureEngine:
     def restart(self) -> None:
         """What a process does that dies and comes back between two pages."""
         self.state, extra = snapshot.loads(snapshot.dumps(self.state, {"kept": 1}))
+        self.planner = Planner(self.planner.strategy)
         assert extra == {"kept": 1}
 
     def _join_and_leave(self, page: PageCase) -> None:
-        known = dict(self.state.queries)
         for name in page.leaving:
             self.living.pop(name, None)
-            known.pop(name, None)
-        for name in page.joining:
-            query = self.living[name] = self.compiled[name]
-            known[name] = self.state.newcomer(query.query.clock, query.state_schema().empty_table())
-        self.state = State(self.state.page, self.state.streams, known)
+        self.state = release(self.state, page.leaving, self.living)
+        newcomers = [self.compiled[name] for name in page.joining]
+        self.living |= {query.name: query for query in newcomers}
+        self.state = admit(self.state, newcomers, self.living, self.planner.strategy, self.case.partial)
 
     def _outcome(self, page: PageCase) -> Outcome:
         queries = list(self.living.values())
@@ -86,7 +90,7 @@ class PureEngine:
         high = stream.clock(TIME).high
         cut = None if high is None or self.case.horizon is None else high + self.case.horizon
         probe = pa.table({"t0": table["ts"].cast(pa.int64())})
-        profile = run(probe, PagePlan((), {}, {}, "t0", limit=cut, horizon=self.case.horizon)).profile
+        profile = run(probe, PagePlan((), (), {}, {}, "t0", limit=cut, horizon=self.case.horizon)).profile
         limit = horizon_limit(profile, high, self.case.horizon)
         sqls = dict.fromkeys(scalar.sql for query in queries for scalar in query.query.scalars())
         names = {sql: f"c{i}" for i, sql in enumerate(sqls)}
@@ -97,19 +101,20 @@ class PureEngine:
         )
         for clock, name in clocks.items():
             columns[name] = self._clock(clock, table, page, limit)
+        shared = self.planner.plan(self.state, queries)
         plan = PagePlan(
-            tuple(queries),
+            shared.families,
+            shared.askers,
             names,
             clocks,
             clocks[TIME],
             {clock: stream.clock(clock).closed for clock in clocks},
             limit,
             horizon=self.case.horizon,
-            forced={name: self.state.queries[name].forced_wids() for name in self.living},
         )
         rows = pa.table(columns)
         outcome = merge(
-            (run(rows.take(share), plan) for share in shares(rows.num_rows, page.splits)), queries
+            (run(rows.take(share), plan) for share in shares(rows.num_rows, page.splits)), shared.layouts
         )
         chosen = late_rows(rows, plan)
         assert outcome.late == chosen.sum()
@@ -166,18 +171,24 @@ def oracle_answer(case: Case, queries: dict[str, Query]) -> oracle.OracleOutcome
     return oracle.answer(queries, pages, {"s": rules}, SCALARS)
 
 
-def check(case: Case, naive: bool = False, restart: bool = False, seed: int | None = None) -> None:
+def check(
+    case: Case,
+    strategy: Strategy | None = None,
+    naive: bool = False,
+    restart: bool = False,
+    seed: int | None = None,
+) -> None:
     """Every result, every late row and every count is the oracle's."""
     try:
-        compare(case, naive, restart)
+        compare(case, strategy, naive, restart)
     except Exception as error:
-        error.add_note(f"the case is case(Random({seed}))")
+        error.add_note(f"the case is case(Random({seed})), with {strategy}")
         raise
 
 
-def compare(case: Case, naive: bool, restart: bool) -> None:
+def compare(case: Case, strategy: Strategy | None, naive: bool, restart: bool) -> None:
     queries = bound(case.queries)
-    engine = PureEngine(case, queries, naive)
+    engine = PureEngine(case, queries, strategy, naive)
     for page in case.pages:
         engine.page(page)
         if restart:

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.plan.bids import SEQ, compiled
+from tests.plan.bids import SEQ, compiled, planned
 from transom.algorithms.intervals import LOWEST, IntervalSet
 from transom.control.closed import Closed
 from transom.elements import WindowSpec
-from transom.final.closing import Boundary, close, lower, open_windows
-from transom.partial.kernel import PagePlan, combine, run
+from transom.final.closing import Boundary, Reader, close, windows_open
+from transom.final.lowering import lower
+from transom.partial.kernel import PagePlan, run
+from transom.partial.sheets import combine
 from transom.plan.compiled import CompiledQuery
+from transom.plan.layout import Layout
 
 Row = tuple[int, int | None, int | None]  # seq, site, price
 Range = tuple[int, int | None, tuple[tuple[str, Any], ...]]
@@ -39,7 +43,8 @@ def query_over(size: int, slide: int, origin: int, naive: bool) -> CompiledQuery
 def partials(query: CompiledQuery, rows: list[Row], parts: int) -> pa.Table:
     """The rows' slices, made in as many tasks and put together."""
     columns = {"`site`": "site", "`price`": "price"}
-    plan = PagePlan((query,), columns, {SEQ: "seq"}, "seq")
+    plan = PagePlan(planned(query).families, (), columns, {SEQ: "seq"}, "seq")
+    (layout,) = plan.layouts.values()
     tables = []
     for start in range(parts):
         own = rows[start::parts]
@@ -50,8 +55,8 @@ def partials(query: CompiledQuery, rows: list[Row], parts: int) -> pa.Table:
                 "price": pa.array([price for _, _, price in own], pa.float64()),
             }
         )
-        tables.append(run(table, plan).partials["q"])
-    return combine(query, tables)
+        tables += run(table, plan).partials.values()
+    return combine(layout, tables)
 
 
 def extent(spec: WindowSpec, wid: int) -> range:
@@ -80,10 +85,19 @@ def by_window(spec: WindowSpec, rows: list[Row]) -> dict[Cell, list[int | None]]
     return found
 
 
-def answers(query: CompiledQuery, closed: pa.Table | None) -> dict[Cell, tuple[Any, ...]]:
-    if closed is None:
-        return {}
-    table = lower(query, closed)
+def closed_by(
+    query: CompiledQuery, sheet: pa.Table, before: Boundary, after: Boundary
+) -> tuple[dict[Cell, tuple[Any, ...]], pa.Table]:
+    """The answers of the windows that closed in between, and the slices that are kept."""
+    layout = Layout.of(query, query.slots)
+    found = close(layout, sheet, [Reader(query, 1, before, after)])
+    return answers(query, layout, found.table), sheet.filter(pa.array(found.kept))
+
+
+def answers(query: CompiledQuery, layout: Layout, closed: pa.Table) -> dict[Cell, tuple[Any, ...]]:
+    table = lower(
+        layout, closed, [query], np.zeros(closed.num_rows, np.int64), tuple(range(len(query.slots)))
+    )
     names = ["k0", "a0", "a1", "a2", "a3", "rows"]
     rows = zip(closed["wid"].to_pylist(), *(table[name].to_pylist() for name in names), strict=True)
     found = {(wid, site): tuple(rest) for wid, site, *rest in rows}
@@ -116,7 +130,7 @@ def test_windows_that_become_closed_are_those_of_the_definition(
 
     before, after = boundary(first, forced), boundary(all_ranges, later)
     slices = partials(query, rows, parts)
-    found, kept = close(query, slices, before, after)
+    found, kept = closed_by(query, slices, before, after)
 
     windows = by_window(spec, rows)
     closed_now = {
@@ -124,21 +138,22 @@ def test_windows_that_become_closed_are_those_of_the_definition(
         for wid, site in windows
         if is_closed(spec, all_ranges, later, wid, site) and not is_closed(spec, first, forced, wid, site)
     }
-    assert answers(query, found) == {cell: expected_answer(windows[cell]) for cell in closed_now}
+    assert found == {cell: expected_answer(windows[cell]) for cell in closed_now}
 
     # What was kept is enough for all that is still open, and nothing else is kept.
     everything = Boundary(Closed().view(query.key_columns, query.pinned), IntervalSet.of((LOWEST, 1000)))
-    rest, nothing = close(query, kept, after, everything)
+    rest, nothing = closed_by(query, kept, after, everything)
     still_open = {cell for cell in windows if not is_closed(spec, all_ranges, later, *cell)}
-    assert answers(query, rest) == {cell: expected_answer(windows[cell]) for cell in still_open}
+    assert rest == {cell: expected_answer(windows[cell]) for cell in still_open}
     assert nothing.num_rows == 0
     assert bool(kept.num_rows) == bool(still_open)
 
 
 def test_open_windows_are_counted_over_all_groups_together() -> None:
     query = query_over(10, 5, 0, naive=False)
-    slices = partials(query, [(0, 1, 1), (3, 2, 1), (12, 1, 1)], 1)  # windows 0 and 1, then 2 and 3
+    sheet = partials(query, [(0, 1, 1), (3, 2, 1), (12, 1, 1)], 1)  # windows 0 and 1, then 2 and 3
+    starts = sheet["slice"].to_numpy()
     view = Closed().close(5).view(query.key_columns, query.pinned)
-    assert open_windows(query, slices, Boundary(view, IntervalSet())) == 3
-    assert open_windows(query, slices, Boundary(view, IntervalSet.of((LOWEST, 3)))) == 1
-    assert open_windows(query, slices.slice(0, 0), Boundary(view, IntervalSet())) == 0
+    assert windows_open(query, starts, Boundary(view, IntervalSet())) == 3
+    assert windows_open(query, starts, Boundary(view, IntervalSet.of((LOWEST, 3)))) == 1
+    assert windows_open(query, starts[:0], Boundary(view, IntervalSet())) == 0

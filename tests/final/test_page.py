@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.plan.bids import SCALARS, SEQ, compiled
+from tests.plan.bids import SCALARS, SEQ, admitted, compiled, planned
 from transom.algorithms.intervals import IntervalSet
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Punctuation
+from transom.final.members import Strategy, admit, release
 from transom.final.page import PageInput, PageOutput, advance, clocks_of
+from transom.final.planning import Planner
 from transom.partial.kernel import PagePlan, run
 from transom.plan.compiled import CompiledQuery
-from transom.state.state import State, Totals
+from transom.state.state import State, StreamState, Totals
 
 COUNT = "SELECT count(*) AS n FROM bids [RANGE 10 SLIDE 10 WATTR seq]"
 PER_SITE = "SELECT site, count(*) AS n FROM bids [RANGE 10 SLIDE 10 WATTR seq] GROUP BY site"
@@ -30,21 +33,23 @@ class Engine:
         self.join()
 
     def join(self) -> None:
-        newcomer = self.state.newcomer(SEQ, self.query.state_schema().empty_table())
-        self.state = State(self.state.page, self.state.streams, {**self.state.queries, "q": newcomer})
+        """Let the query join, after having left if it was there."""
+        self.state = release(self.state, ["q"], {})
+        self.state = admit(self.state, [self.query], {"q": self.query}, Strategy())
 
     def page(self, *rows: tuple[int, int], **more: Any) -> list[tuple[int, ...]]:
         """What a page reports, as (window end, site if grouped, count)."""
-        stream, own = self.state.stream("bids"), self.state.queries["q"]
+        stream = self.state.stream("bids")
         table = pa.table(
             {
                 "seq": pa.array([seq for seq, _ in rows], pa.int64()),
                 "site": pa.array([site for _, site in rows], pa.int32()),
             }
         )
+        shared = Planner().plan(self.state, [self.query])
         plan = PagePlan(
-            (self.query,), {"`site`": "site"}, {SEQ: "seq"}, "seq",
-            {SEQ: stream.clock(SEQ).closed}, forced={"q": own.forced_wids()},
+            shared.families, shared.askers, {"`site`": "site"}, {SEQ: "seq"}, "seq",
+            {SEQ: stream.clock(SEQ).closed},
         )  # fmt: skip
         self.output: PageOutput = advance(
             self.state, [PageInput(self.rules, [self.query], run(table, plan), **more)], SCALARS
@@ -60,6 +65,10 @@ class Engine:
     def totals(self) -> Totals:
         return self.state.stream("bids").totals
 
+    @property
+    def slices(self) -> int:
+        return sum(sheet.num_rows for sheet in self.state.sheets.values())
+
 
 def until(time: int, since: int | None = None, **where: Any) -> Punctuation:
     return Punctuation(SEQ, time, since, tuple(where.items()))
@@ -72,7 +81,7 @@ def test_the_watermark_closes_windows_at_the_end_of_the_page_that_moves_it(naive
     assert engine.page((3, 1), (15, 1)) == [(10, 3)], "the watermark reaches 10; 3 came in the same page"
     assert engine.page((4, 1)) == []
     assert engine.totals == Totals(rows=6, counted=5, late=1)
-    assert engine.state.queries["q"].slices.num_rows == (2 if naive else 1), "closed slices are forgotten"
+    assert engine.slices == (2 if naive else 1), "closed slices are forgotten"
 
 
 def test_without_slack_only_punctuations_close() -> None:
@@ -102,7 +111,7 @@ def test_ranges_that_touch_close_a_window_together() -> None:
 def test_the_end_closes_every_window_that_holds_rows_and_late_rows_stay_late() -> None:
     engine = Engine("SELECT count(*) AS n FROM bids [RANGE 20 SLIDE 10 WATTR seq]", slack=None)
     assert engine.page((5, 1), (12, 1), ended=True) == [(10, 1), (20, 2), (30, 1)]
-    assert engine.state.queries["q"].slices.num_rows == 0
+    assert engine.slices == 0
     assert engine.page((7, 1)) == [], "all its windows were closed by the end"
     assert engine.totals.late == 1
     assert engine.page((29, 1), ended=True) == [(40, 1)], "29 still counts in the window that no end closed"
@@ -144,13 +153,13 @@ def test_rows_are_closed_as_far_as_they_were_numbered() -> None:
     numbered = compiled("SELECT count(*) AS n FROM bids [ROWS 3 SLIDE 3]")
     rows = Clock("bids", "", ClockKind.ROWS)
     rules = StreamRules(SEQ, None)
-    state = State(queries={"q": State().newcomer(rows, numbered.state_schema().empty_table())})
+    state, families = admitted(numbered), planned(numbered).families
     reported = []
     for start in (0, 2, 4):
         table = pa.table(
             {"seq": pa.array([9, 9], pa.int64()), "row": pa.array([start, start + 1], pa.int64())}
         )
-        plan = PagePlan((numbered,), {}, {SEQ: "seq", rows: "row"}, "seq")
+        plan = PagePlan(families, (), {}, {SEQ: "seq", rows: "row"}, "seq")
         output = advance(state, [PageInput(rules, [numbered], run(table, plan))], SCALARS)
         state = output.state
         reported.append(
@@ -162,9 +171,8 @@ def test_rows_are_closed_as_far_as_they_were_numbered() -> None:
 
 def test_a_query_on_a_clock_that_nobody_followed_learns_from_its_first_page_what_it_missed() -> None:
     engine = Engine(COUNT, slack=2)
-    engine.state = State(
-        0, {"bids": type(engine.state.stream("bids"))(totals=Totals(rows=1, counted=1))}, engine.state.queries
-    )
+    unfollowed = StreamState(totals=Totals(rows=1, counted=1))
+    engine.state = replace(engine.state, streams={"bids": unfollowed})
     engine.join()
     assert engine.state.queries["q"].unseen is None
     assert engine.page() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -45,7 +46,20 @@ def lowered(
             "rows": pa.array([count for _, _, count, _ in rows], pa.int64()),
         }
     )
-    return Lowered(compiled(text, name), table, unseen, partial)
+    which = np.zeros(len(rows), np.int64)
+    return Lowered([compiled(text, name)], which, table, [unseen], [partial])
+
+
+def together(*parts: Lowered) -> Lowered:
+    """Queries of one shape, as they are finished: in one table."""
+    which = [part.which + i for i, part in enumerate(parts)]
+    return Lowered(
+        [part.queries[0] for part in parts],
+        np.concatenate(which),
+        pa.concat_tables([part.table for part in parts]),
+        [part.unseen[0] for part in parts],
+        [part.partial[0] for part in parts],
+    )
 
 
 def select(items: str, having: str = "") -> str:
@@ -77,10 +91,12 @@ def test_expressions_of_queries_alike_are_computed_once() -> None:
     scalars = Counting()
     found = finish(
         [
-            lowered(text, "one", (15, 1, 2, 0.0), (20, 1, 3, 0.0)),
+            together(
+                lowered(text, "one", (15, 1, 2, 0.0), (20, 1, 3, 0.0)),
+                lowered(text, "two", (15, 1, 5, 0.0)),
+            ),
             lowered(plain, "plain", (15, 1, 2, 0.0)),
             lowered(other, "other", (15, 1, 9, 0.0)),
-            lowered(text, "two", (15, 1, 5, 0.0)),
         ],
         1,
         Kind.FINAL,
@@ -119,6 +135,35 @@ def test_windows_that_held_rows_before_the_query_joined(
     one = lowered(select("count(*), sum(price)"), "q", *rows, unseen=unseen, partial=partial)
     table = finish([one], 1, Kind.FINAL, SCALARS)["q"]
     assert list(zip(table["window_end"].to_pylist(), table["complete"].to_pylist(), strict=True)) == expected
+
+
+def test_what_one_query_missed_is_no_matter_to_another_of_its_shape() -> None:
+    text = select("count(*), sum(price)", "HAVING count(*) > 1")
+    rows = [(10, 1, 5, 0.0), (20, 1, 5, 0.0), (20, 2, 1, 0.0)]
+    missed = IntervalSet.of((0, 8))
+    found = finish(
+        [
+            together(
+                lowered(text, "from the start", *rows),
+                lowered(text, "late", *rows, unseen=missed),
+                lowered(text, "late and curious", *rows, unseen=missed, partial=True),
+                lowered(text, "nothing", (10, 1, 5, 0.0), unseen=missed),
+            )
+        ],
+        1,
+        Kind.FINAL,
+        SCALARS,
+    )
+    ends = {
+        name: list(zip(table["window_end"].to_pylist(), table["complete"].to_pylist(), strict=True))
+        for name, table in found.items()
+    }
+    assert ends == {
+        "from the start": [(10, True), (20, True)],
+        "late": [(20, True)],
+        "late and curious": [(10, False), (20, True)],
+    }
+    assert (len(found), found.rows) == (3, 5)
 
 
 @pytest.mark.parametrize(

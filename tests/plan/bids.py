@@ -6,9 +6,12 @@ import pyarrow as pa
 
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind
+from transom.final.members import Strategy, admit
+from transom.final.planning import Planner, SharedPlan
 from transom.oracle import PythonScalars
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.sql import Catalog, Query, Relation, bind_one
+from transom.state.state import State
 
 SCALARS = PythonScalars()
 COLUMNS = {
@@ -34,3 +37,13 @@ def bound(text: str) -> Query:
 
 def compiled(text: str, name: str = "q", naive: bool = False) -> CompiledQuery:
     return compile_query(name, bound(text), naive)
+
+
+def admitted(*queries: CompiledQuery, strategy: Strategy | None = None) -> State:
+    """The state after some queries joined, before any row."""
+    return admit(State(), queries, {query.name: query for query in queries}, strategy or Strategy())
+
+
+def planned(*queries: CompiledQuery, strategy: Strategy | None = None) -> SharedPlan:
+    """The plan of queries that joined before any row."""
+    return Planner(strategy or Strategy()).plan(admitted(*queries, strategy=strategy), queries)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.plan.bids import compiled
 from transom.plan.compiled import plain_value
+from transom.plan.layout import Layout
 
 WINDOW = "FROM bids [RANGE 4 minutes SLIDE 1 minute]"
 
@@ -40,10 +41,12 @@ def test_aggregates_share_accumulators(
     assert query.reads == reads
 
 
-def test_the_state_has_a_column_for_each_part() -> None:
+def test_a_sheet_has_a_column_for_each_part() -> None:
     query = compiled(f"SELECT site, day, avg(amount), stddev(price) {WINDOW} GROUP BY site, day")
-    assert [f"{field.name}: {field.type}" for field in query.state_schema()] == [
+    assert [f"{field.name}: {field.type}" for field in Layout.of(query, query.slots).schema] == [
+        "selection: int64",
         "slice: int64",
+        "stop: int64",
         "k0: int32",
         "k1: date32[day]",
         "rows: int64",

@@ -370,7 +370,7 @@ def test_a_query_along_another_form_of_window(spark: SparkSession, tmp_path: Pat
 
 def test_the_naive_strategy_gives_the_same_answers(spark: SparkSession, tmp_path: Path) -> None:
     found = []
-    for strategy in ("paired", "naive"):
+    for strategy in ("shared_paired", "naive"):
         engine = transom.Engine(spark, str(tmp_path / strategy), strategy=strategy)
         feed = engine.feed("bids", BIDS, time="ts", slack="1 minute")
         query = engine.register(PER_SITE)

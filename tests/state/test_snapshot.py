@@ -18,7 +18,7 @@ from transom.control.closed import Closed
 from transom.elements import Clock, ClockKind
 from transom.errors import StateError
 from transom.state import snapshot
-from transom.state.state import ClockState, QueryState, State, StreamState, Totals
+from transom.state.state import ClockState, QueryState, SelectionState, State, StreamState, Totals
 
 TIME, SEQ, ROWS = Clock("s", "ts"), Clock("s", "seq", ClockKind.INTEGER), Clock("s", "", ClockKind.ROWS)
 
@@ -51,24 +51,28 @@ def test_nan_in_a_pattern_comes_back_as_nan() -> None:
     assert math.isnan(snapshot.value_in(json.loads(json.dumps(snapshot.value_out(math.nan)))))
 
 
-def test_clocks_totals_and_what_queries_missed_come_back() -> None:
+def test_clocks_totals_selections_and_what_queries_missed_come_back() -> None:
     clocks = {
         TIME: ClockState(-5, Closed().close(-7).close(20, 10), IntervalSet.of((-9, -4), (0, 3))),
         SEQ: ClockState(),
         ROWS: ClockState(3, Closed().close(3)),
     }
-    empty = pa.schema([("slice", pa.int64())]).empty_table()
     queries = {
-        "sees all": QueryState(empty),
-        "missed some": QueryState(empty, IntervalSet.of((LOWEST, 8)), 12),
-        "not known yet": QueryState(empty, None, -3),
+        "sees all": QueryState((1,)),
+        "missed some": QueryState((1,), IntervalSet.of((LOWEST, 8)), 12),
+        "not known yet": QueryState((7, 1), None, -3),
     }
-    state = State(7, {"s": StreamState(clocks, Totals(10, 5, 2, 2, 1)), "idle": StreamState()}, queries)
+    selections = {
+        1: SelectionState("s by ts", "slices of s", ("count of *", "é"), -9),
+        7: SelectionState("s by ts where x", "rows of s", ()),
+    }
+    streams = {"s": StreamState(clocks, Totals(10, 5, 2, 2, 1)), "idle": StreamState()}
+    state = State(7, streams, queries, selections)
     assert there_and_back(state) == state
     assert there_and_back(State()) == State()
 
 
-def test_partials_of_every_type_come_back_bit_by_bit() -> None:
+def test_slices_of_every_type_come_back_bit_by_bit() -> None:
     values = pa.array([1, 2, 3])
     (distinct,) = Distinct(pa.int64(), 9).lift(values, np.array([0, 0, 1]), 3)
     (quantiles,) = Quantiles(pa.int64(), 200).lift(values, np.array([0, 0, 1]), 3)
@@ -87,7 +91,7 @@ def test_partials_of_every_type_come_back_bit_by_bit() -> None:
         "s2_0": pa.array([Decimal("9" * 70), None, Decimal(0)], pa.decimal256(76, 0)),
     }
     slices = pa.table(columns)
-    found = there_and_back(State(1, {}, {"q": QueryState(slices)})).queries["q"].slices
+    found = there_and_back(State(1, sheets={"slices of s": slices})).sheets["slices of s"]
     assert found.schema == slices.schema
     for name in columns:
         ours, theirs = found[name].combine_chunks(), slices[name].combine_chunks()
@@ -102,13 +106,12 @@ def test_a_snapshot_of_another_version_is_refused_with_both_numbers() -> None:
     changed = table.replace_schema_metadata({"transom": json.dumps(meta)})
     with pa.ipc.new_stream(sink, changed.schema) as writer:
         writer.write_table(changed)
-    with pytest.raises(StateError, match="format 99, this version of transom reads 1"):
+    with pytest.raises(StateError, match=f"format 99, this version of transom reads {snapshot.VERSION}"):
         snapshot.loads(sink.getvalue().to_pybytes())
 
 
 # --- what a newcomer has missed --------------------------------------------------------------
 
-EMPTY = pa.schema([("slice", pa.int64())]).empty_table()
 SEEN = State(
     1, {"s": StreamState({TIME: ClockState(9, occupied=IntervalSet.of((3, 10)))}, Totals(5, 4, 0, 0, 1))}
 )
@@ -128,4 +131,4 @@ SEEN = State(
 def test_a_newcomer_has_missed_what_was_accepted(
     state: State, clock: Clock, missed: IntervalSet | None
 ) -> None:
-    assert state.newcomer(clock, EMPTY).unseen == missed
+    assert state.missed(clock) == missed

@@ -1,23 +1,33 @@
-"""The second half of a page: partials of closed windows -> the aggregates of each window and group."""
+"""The second half of a page: shared slices of closed windows -> the aggregates of each window and group.
+
+A sheet is sorted by selection, group and time, so that a window of a query is a run of rows in each of
+its selection's lanes. The runs of all windows that close with a page are added up in one sweep; what was
+closed by patterns, or in many pieces, takes a longer way, row by row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.aggregates.functions import FUNCTIONS
+from transom.aggregates.accumulators import CountRows
+from transom.aggregates.numeric import expanded, over_runs
 from transom.algorithms import windows
 from transom.algorithms.grouping import group
-from transom.algorithms.intervals import IntervalSet
+from transom.algorithms.intervals import HIGHEST, LOWEST, IntervalSet
 from transom.control.closed import View
-from transom.partial.kernel import one_array, regroup, split_by_view
+from transom.partial.sheets import lanes, one_array, regroup
+from transom.partial.views import split_by_view
 from transom.plan.compiled import CompiledQuery
+from transom.plan.layout import Layout
 
 Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -31,36 +41,78 @@ class Boundary:
         return windows.closed_wids(query.query.window, closed) | self.forced
 
 
-def close(
-    query: CompiledQuery, slices: pa.Table, before: Boundary, after: Boundary
-) -> tuple[pa.Table | None, pa.Table]:
-    """The windows that became closed, combined from their slices, and the slices that are still needed.
+@dataclass(frozen=True)
+class Reader:
+    """A query that reads a selection of a sheet, and what is closed for it before and after a page."""
 
-    The first has columns `wid`, the keys, `rows` and the states; None when no window closed.
-    """
-    if not slices.num_rows:
-        return None, slices
-    spec = query.query.window
-    starts = slices["slice"].to_numpy()
-    firsts, lasts = windows.wid_from(spec, starts), windows.wid_to(spec, starts)
-    rows, wids, keep = [], [], np.ones(len(starts), bool)
-    for chosen, closed_before, closed_after in _by_group(query, slices, before, after):
-        keep[chosen] = ~closed_after.covers(firsts[chosen], lasts[chosen])
-        for start, stop in closed_after - closed_before:
-            of, wid = _expand(np.maximum(firsts[chosen], start), np.minimum(lasts[chosen], stop - 1))
-            rows.append(chosen[of])
-            wids.append(wid)
-    kept = slices if keep.all() else slices.filter(pa.array(keep))
-    if not rows or not sum(map(len, rows)):
-        return None, kept
-    return _combined(query, slices, np.concatenate(rows), np.concatenate(wids)), kept
+    query: CompiledQuery
+    home: int
+    before: Boundary
+    after: Boundary
+
+    def simply_closed(self) -> tuple[int, int] | None:
+        """The windows that closed, if all groups see the same and they are one run of ids."""
+        if not (self.before.view.uniform and self.after.view.uniform):
+            return None
+        runs = [self._run(boundary) for boundary in (self.before, self.after)]
+        return None if runs[0] is None or runs[1] is None else (runs[0], runs[1])
+
+    def _run(self, boundary: Boundary) -> int | None:
+        """The id below which all windows are closed, if that is all that is."""
+        spec, closed = self.query.query.window, boundary.view.general
+        until = LOWEST
+        if closed:
+            start, stop = closed.pairs[0]
+            if len(closed) > 1 or start > LOWEST:
+                return None
+            until = HIGHEST if stop >= HIGHEST else (stop - spec.phase) // spec.slide
+        return max(until, boundary.forced.pairs[-1][1]) if boundary.forced else until
 
 
-def open_windows(query: CompiledQuery, slices: pa.Table, boundary: Boundary) -> int:
-    """How many windows hold rows and are not closed, over all groups together."""
-    if not slices.num_rows:
-        return 0
-    starts = np.unique(slices["slice"].to_numpy())
+@dataclass(frozen=True)
+class Closed:
+    """Windows that closed: `table` has `reader`, `wid`, keys, rows and states; and the slices to keep."""
+
+    table: pa.Table
+    kept: Mask
+    steps: int  # slices that were combined: the final aggregations
+
+
+def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> Closed:
+    """The windows of some readers that became closed, and which slices of the sheet are still needed."""
+    bounds = lanes(layout, sheet)
+    work = _Sheet(layout, sheet, bounds)
+    simple, others = [], []
+    for i, reader in enumerate(readers):
+        run = reader.simply_closed()
+        if run is None:
+            others.append(i)
+        else:
+            simple.append((i, *run))
+    parts, kept, steps = [], np.zeros(sheet.num_rows, bool), 0
+    if simple and layout.merged:
+        found = work.runs(readers, np.array(simple, np.int64).T)
+        if found is None:
+            others = list(range(len(readers)))
+        else:
+            table, needed, steps = found
+            parts.append(table)
+            kept |= needed
+    else:
+        others = list(range(len(readers)))
+    for i in others:
+        table, needed, more = work.one(i, readers[i])
+        kept |= needed
+        steps += more
+        if table is not None:
+            parts.append(table)
+    filled = [part for part in parts if part.num_rows]
+    empty = _closed_schema(layout).empty_table()
+    return Closed(pa.concat_tables(filled).combine_chunks() if filled else empty, kept, steps)
+
+
+def windows_open(query: CompiledQuery, starts: Numbers, boundary: Boundary) -> int:
+    """How many windows hold slices, which start there, and are not closed for all groups."""
     spec = query.query.window
     firsts, lasts = windows.wid_from(spec, starts), windows.wid_to(spec, starts)
     held = IntervalSet.of(*zip(firsts.tolist(), (lasts + 1).tolist(), strict=True))
@@ -68,42 +120,141 @@ def open_windows(query: CompiledQuery, slices: pa.Table, boundary: Boundary) -> 
     return sum(stop - start for start, stop in held - closed)
 
 
-def _by_group(
-    query: CompiledQuery, slices: pa.Table, before: Boundary, after: Boundary
-) -> Iterator[tuple[Numbers, IntervalSet, IntervalSet]]:
-    """The slices in parts whose groups see the same closed windows, before and after."""
-    keys = [one_array(slices[f"k{i}"]) for i in range(len(query.query.keys))]
-    for rows, (earlier, closed) in split_by_view([before.view, after.view], keys, slices.num_rows):
-        yield rows, before.wids(query, earlier), after.wids(query, closed)
+def _closed_schema(layout: Layout) -> pa.Schema:
+    schema = layout.schema
+    fields = [pa.field("reader", pa.int64()), pa.field("wid", pa.int64()), *list(schema)[3:]]
+    return pa.schema(fields)
 
 
-def _expand(firsts: Numbers, lasts: Numbers) -> tuple[Numbers, Numbers]:
-    """Every (index, number) with the number in that index's run `firsts..lasts`."""
-    lengths = np.maximum(lasts - firsts + 1, 0)
-    index = np.repeat(np.arange(len(firsts)), lengths)
-    offsets = np.arange(len(index)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return index, firsts[index] + offsets
+def specs_of(queries: Sequence[CompiledQuery]) -> Numbers:
+    """Range, slide and phase of each query's windows."""
+    found = [(spec.range, spec.slide, spec.phase) for spec in (query.query.window for query in queries)]
+    return np.array(found, np.int64).reshape(-1, 3)
 
 
-def _combined(query: CompiledQuery, slices: pa.Table, rows: Numbers, wids: Numbers) -> pa.Table:
-    table = slices.take(pa.array(rows)).append_column("wid", pa.array(wids)).combine_chunks()
-    keys = [one_array(table[f"k{i}"]) for i in range(len(query.query.keys))]
-    groups = group([wids, *keys], len(rows))
-    return regroup(query, table, groups.codes, groups.firsts, ["wid"])
+class _Sheet:
+    """A sheet while its windows are closed."""
 
+    def __init__(self, layout: Layout, table: pa.Table, bounds: Numbers):
+        self.layout, self.table, self.bounds = layout, table, bounds
+        self.selections = one_array(table["selection"]).to_numpy()
+        self.starts = one_array(table["slice"]).to_numpy()
+        self.stops = one_array(table["stop"]).to_numpy()
 
-def lower(query: CompiledQuery, closed: pa.Table) -> pa.Table:
-    """What a SELECT list is written over: `k0`.., `a0`.., `window_start`, `window_end`; and `rows`."""
-    bound, spec = query.query, query.query.window
-    ends = windows.window_end(spec, closed["wid"].to_numpy())
-    columns = {f"k{i}": closed[f"k{i}"] for i in range(len(bound.keys))}
-    for i, (call, places) in enumerate(zip(bound.calls, query.reads, strict=True)):
-        states = [
-            [one_array(closed[f"s{p}_{j}"]) for j in range(len(query.slots[p].accumulator.types()))]
-            for p in places
-        ]
-        columns[f"a{i}"] = FUNCTIONS[call.function].lower(states, call.type, call.parameters)
-    columns["window_start"] = pa.array(ends - spec.range).cast(bound.clock_type)
-    columns["window_end"] = pa.array(ends).cast(bound.clock_type)
-    columns["rows"] = closed["rows"]
-    return pa.table(columns)
+    def runs(self, readers: Sequence[Reader], simple: Numbers) -> tuple[pa.Table, Mask, int] | None:
+        """Close runs of windows, all readers at once; None if there are absurdly many windows."""
+        which, first_wids, after_wids = simple
+        specs = specs_of([readers[i].query for i in which])
+        homes = np.array([readers[i].home for i in which], np.int64)
+        heads = self.bounds[:-1]
+        lane_homes = self.selections[heads]
+        kept = self._needed(homes, specs, after_wids)
+        pair_lanes, pair = expanded(
+            np.searchsorted(lane_homes, homes), np.searchsorted(lane_homes, homes, side="right")
+        )
+        ranges, slides, phases = specs[pair].T
+        low = self.starts[heads[pair_lanes]]
+        high = self.starts[self.bounds[pair_lanes + 1] - 1]
+        lows = np.maximum(first_wids[pair], (low - phases) // slides)
+        highs = np.minimum(after_wids[pair] - 1, (high - phases + ranges) // slides - 1)
+        total = int(np.maximum(highs - lows + 1, 0).sum())
+        if total > 16 * len(self.starts) + (1 << 16):
+            return None
+        wids, of = expanded(lows, highs + 1)
+        stops = phases[of] + (wids + 1) * slides[of]
+        begin, end = self._found(pair_lanes[of], stops - ranges[of]), self._found(pair_lanes[of], stops)
+        filled = begin < end
+        order = np.flatnonzero(filled)[np.argsort(begin[filled], kind="stable")]
+        begin, end = begin[order], end[order]
+        readers_of = which[pair[of[order]]]
+        return self._summed(readers_of, wids[order], begin, end), kept, int((end - begin).sum())
+
+    def _needed(self, homes: Numbers, specs: Numbers, after_wids: Numbers) -> Mask:
+        """Which slices lie in a window that is still open, for some reader."""
+        ranges, slides, phases = specs.T
+        opening = np.where(
+            after_wids <= LOWEST,
+            LOWEST,
+            phases + (np.minimum(after_wids, HIGHEST // slides) + 1) * slides - ranges,
+        )
+        kinds, place = np.unique(homes, return_inverse=True)
+        since = np.full(len(kinds), HIGHEST)
+        np.minimum.at(since, place, opening)
+        at = np.minimum(np.searchsorted(kinds, self.selections), len(kinds) - 1)
+        needed = (kinds[at] == self.selections) & (self.stops > since[at])
+        gappy = slides > ranges
+        if gappy.any():
+            needed &= self._covered(homes, specs)
+        return needed
+
+    def _covered(self, homes: Numbers, specs: Numbers) -> Mask:
+        """Which slices lie in any window of a reader: with gaps between windows, not all do."""
+        covered = np.zeros(len(self.starts), bool)
+        for home, (range_, slide, phase) in dict.fromkeys(
+            zip(homes.tolist(), map(tuple, specs.tolist()), strict=True)
+        ):
+            low, high = np.searchsorted(self.selections, [home, home + 1])
+            starts = self.starts[low:high]
+            covered[low:high] |= (starts - phase) // slide <= (starts - phase + range_) // slide - 1
+        return covered
+
+    @cached_property
+    def _ladder(self) -> tuple[Numbers, Numbers]:
+        """All times at which slices start, and each row's lane and time as one rising number."""
+        distinct = np.unique(self.starts)
+        lane_of = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
+        return distinct, lane_of * (len(distinct) + 1) + np.searchsorted(distinct, self.starts)
+
+    def _found(self, of_lanes: Numbers, times: Numbers) -> Numbers:
+        """The first row of each lane whose slice does not start before a time."""
+        distinct, ladder = self._ladder
+        return np.searchsorted(ladder, of_lanes * (len(distinct) + 1) + np.searchsorted(distinct, times))
+
+    def _summed(self, readers: Numbers, wids: Numbers, begin: Numbers, end: Numbers) -> pa.Table:
+        layout, table = self.layout, self.table
+        at = pa.array(begin)
+        columns = [pa.array(readers), pa.array(wids)]
+        columns += [one_array(table[name]).take(at) for name in layout.key_names]
+        columns += over_runs(CountRows(), [one_array(table["rows"])], (begin, end))
+        for i, accumulator in enumerate(layout.accumulators):
+            states = [one_array(table[name]) for name in layout.columns(i)]
+            columns += over_runs(accumulator, states, (begin, end))
+        return pa.Table.from_arrays(columns, schema=_closed_schema(layout))
+
+    def one(self, number: int, reader: Reader) -> tuple[pa.Table | None, Mask, int]:
+        """Close one reader's windows, whatever is closed for whichever group."""
+        kept = np.zeros(self.table.num_rows, bool)
+        low, high = (int(at) for at in np.searchsorted(self.selections, [reader.home, reader.home + 1]))
+        if low == high:
+            return None, kept, 0
+        spec, rows, wids = reader.query.query.window, [], []
+        starts = self.starts[low:high]
+        firsts, lasts = windows.wid_from(spec, starts), windows.wid_to(spec, starts)
+        for chosen, closed_before, closed_after in self._by_group(reader, low, high):
+            still = ~closed_after.covers(firsts[chosen], lasts[chosen])
+            kept[low + chosen] = still & (firsts[chosen] <= lasts[chosen])
+            for start, stop in closed_after - closed_before:
+                wid, of = expanded(np.maximum(firsts[chosen], start), np.minimum(lasts[chosen], stop - 1) + 1)
+                rows.append(low + chosen[of])
+                wids.append(wid)
+        steps = sum(map(len, rows))
+        if not steps:
+            return None, kept, 0
+        return self._regrouped(number, np.concatenate(rows), np.concatenate(wids)), kept, steps
+
+    def _by_group(
+        self, reader: Reader, low: int, high: int
+    ) -> Iterator[tuple[Numbers, IntervalSet, IntervalSet]]:
+        """The slices in parts whose groups see the same closed windows, before and after."""
+        keys = [one_array(self.table[name].slice(low, high - low)) for name in self.layout.key_names]
+        views = [reader.before.view, reader.after.view]
+        for rows, (earlier, closed) in split_by_view(views, keys, high - low):
+            yield rows, reader.before.wids(reader.query, earlier), reader.after.wids(reader.query, closed)
+
+    def _regrouped(self, number: int, rows: Numbers, wids: Numbers) -> pa.Table:
+        table = self.table.take(pa.array(rows)).append_column("wid", pa.array(wids)).combine_chunks()
+        keys = [one_array(table[name]) for name in self.layout.key_names]
+        groups = group([wids, *keys], len(rows))
+        found = regroup(self.layout, table, groups.codes, groups.firsts, ["wid"])
+        readers = pa.array(np.full(groups.count, number))
+        return found.add_column(0, "reader", readers).cast(_closed_schema(self.layout))

@@ -1,13 +1,17 @@
-"""From a window's aggregates to the rows that a user sees: SELECT items, HAVING, system columns."""
+"""From windows' aggregates to the rows that a user sees: SELECT items, HAVING, system columns.
+
+Queries that write the same SELECT list over the same types are finished together, in one table.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from transom.algorithms.intervals import IntervalSet
 from transom.elements import Kind
@@ -21,22 +25,67 @@ FEW_CELLS = 200_000  # up to here it is cheaper to evaluate all shapes in one ta
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Queries that write the same expressions over the same types, and their windows."""
+class Lowered:
+    """Windows of queries of one shape before their SELECT list is applied: row i is of query `which[i]`."""
 
-    texts: tuple[str, ...]
-    places: list[int] = field(default_factory=list)
-    tables: list[pa.Table] = field(default_factory=list)
+    queries: Sequence[CompiledQuery]
+    which: NDArray[np.int64]
+    table: pa.Table
+    unseen: Sequence[IntervalSet]  # of each query
+    partial: Sequence[bool]  # whether windows seen only in part are asked for, of each query
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The expressions that need computing."""
+        bound = self.queries[0].query
+        wanted = [item.sql for item in bound.items if not _REFERENCE.fullmatch(item.sql)]
+        return tuple(dict.fromkeys([*wanted, *([] if bound.having is None else [bound.having])]))
+
+    def complete(self) -> NDArray[np.bool_]:
+        """Which windows were seen from their start."""
+        ranges = np.array([query.query.window.range for query in self.queries])[self.which]
+        ends = self.table["window_end"].cast(pa.int64()).to_numpy()
+        found = np.ones(len(ends), bool)
+        kinds: dict[int, list[int]] = {}
+        for i, unseen in enumerate(self.unseen):
+            if unseen:
+                kinds.setdefault(id(unseen), []).append(i)
+        for members in kinds.values():
+            mine = np.isin(self.which, members)
+            found[mine] = ~self.unseen[members[0]].meets((ends - ranges)[mine], ends[mine])
+        return found
 
 
 @dataclass(frozen=True)
-class Lowered:
-    """A query's windows before its SELECT list is applied."""
+class ResultBatch:
+    """Results of queries of one schema: those of `names[i]` are rows `bounds[i]` to `bounds[i + 1]`."""
 
-    query: CompiledQuery
+    names: Sequence[str]
+    bounds: NDArray[np.int64]
     table: pa.Table
-    unseen: IntervalSet
-    partial: bool  # whether windows seen only in part are asked for
+
+
+class Results(Mapping[str, pa.Table]):
+    """A page's results by query; queries without any are not in it."""
+
+    def __init__(self, batches: Sequence[ResultBatch] = ()):
+        self.batches = tuple(batches)
+        self._places = {name: (batch, i) for batch in self.batches for i, name in enumerate(batch.names)}
+
+    def __getitem__(self, name: str) -> pa.Table:
+        batch, i = self._places[name]
+        start, stop = int(batch.bounds[i]), int(batch.bounds[i + 1])
+        return batch.table.slice(start, stop - start)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def rows(self) -> int:
+        return sum(batch.table.num_rows for batch in self.batches)
 
 
 def result_schema(query: Query) -> pa.Schema:
@@ -53,74 +102,59 @@ def _free(name: str, taken: set[str]) -> str:
     return f"transom_{name}" if name in taken else name
 
 
-def finish(closed: Sequence[Lowered], page: int, kind: Kind, scalars: Scalars) -> dict[str, pa.Table]:
-    """The results of a page's closed windows, by query.
+def finish(closed: Sequence[Lowered], page: int, kind: Kind, scalars: Scalars) -> Results:
+    """The results of a page's closed windows.
 
     Expressions over aggregates are evaluated once for all queries that write them alike, and while
     there are few results, together with those of all others.
     """
-    results = {}
+    batches = []
     for one, columns in zip(closed, _computed(closed, scalars), strict=True):
-        table = _presented(one, columns, page, kind)
-        if table.num_rows:
-            results[one.query.name] = table
-    return results
+        batch = _presented(one, columns, page, kind)
+        if batch.table.num_rows:
+            batches.append(batch)
+    return Results(batches)
 
 
 def _computed(closed: Sequence[Lowered], scalars: Scalars) -> list[dict[str, pa.ChunkedArray]]:
-    """For each query the columns that need computing, by their text."""
-    shapes: dict[tuple[object, ...], Shape] = {}
+    """For each shape the columns that need computing, by their text."""
     found: list[dict[str, pa.ChunkedArray]] = [{} for _ in closed]
-    for place, one in enumerate(closed):
-        bound = one.query.query
-        wanted = [item.sql for item in bound.items if not _REFERENCE.fullmatch(item.sql)]
-        texts = tuple(dict.fromkeys([*wanted, *([] if bound.having is None else [bound.having])]))
-        if texts:
-            shape = shapes.setdefault((texts, one.table.schema), Shape(texts))
-            shape.places.append(place)
-            shape.tables.append(one.table)
-    for shape, columns in evaluated(list(shapes.values()), scalars):
-        start = 0
-        for place, table in zip(shape.places, shape.tables, strict=True):
-            found[place] = {text: column.slice(start, table.num_rows) for text, column in columns.items()}
-            start += table.num_rows
+    places = [i for i, one in enumerate(closed) if one.texts]
+    shapes = [closed[i] for i in places]
+    for place, columns in zip(places, _evaluated(shapes, scalars), strict=True):
+        found[place] = columns
     return found
 
 
-def evaluated(
-    shapes: Sequence[Shape], scalars: Scalars
-) -> Iterator[tuple[Shape, dict[str, pa.ChunkedArray]]]:
+def _evaluated(shapes: Sequence[Lowered], scalars: Scalars) -> Iterator[dict[str, pa.ChunkedArray]]:
     """The expressions of each shape over its windows, by their text."""
-    tables = [pa.concat_tables(shape.tables) for shape in shapes]
-    rows = sum(table.num_rows for table in tables)
-    if len(shapes) > 1 and rows * sum(table.num_columns for table in tables) <= FEW_CELLS:
-        yield from _evaluated_together(shapes, tables, scalars)
+    rows = sum(shape.table.num_rows for shape in shapes)
+    if len(shapes) > 1 and rows * sum(shape.table.num_columns for shape in shapes) <= FEW_CELLS:
+        yield from _evaluated_together(shapes, scalars)
         return
-    for shape, table in zip(shapes, tables, strict=True):
-        found = scalars.project(table, {f"x{i}": text for i, text in enumerate(shape.texts)})
-        yield shape, {text: found[f"x{i}"] for i, text in enumerate(shape.texts)}
+    for shape in shapes:
+        found = scalars.project(shape.table, {f"x{i}": text for i, text in enumerate(shape.texts)})
+        yield {text: found[f"x{i}"] for i, text in enumerate(shape.texts)}
 
 
-def _evaluated_together(
-    shapes: Sequence[Shape], tables: Sequence[pa.Table], scalars: Scalars
-) -> Iterator[tuple[Shape, dict[str, pa.ChunkedArray]]]:
+def _evaluated_together(shapes: Sequence[Lowered], scalars: Scalars) -> Iterator[dict[str, pa.ChunkedArray]]:
     """One evaluation for all shapes: their tables below and beside each other, null elsewhere.
 
     What an evaluation costs is starting it: a page of thirty shapes would pay that thirty times.
     """
     beside = [
-        table.rename_columns([f"{name} of {i}" for name in table.column_names])
-        for i, table in enumerate(tables)
+        shape.table.rename_columns([f"{name} of {i}" for name in shape.table.column_names])
+        for i, shape in enumerate(shapes)
     ]
     together = pa.concat_tables(beside, promote_options="default")
     texts = {
         f"x{i}_{j}": _over(i, text) for i, shape in enumerate(shapes) for j, text in enumerate(shape.texts)
     }
     found, start = scalars.project(together, texts), 0
-    for i, (shape, table) in enumerate(zip(shapes, tables, strict=True)):
-        part = found.slice(start, table.num_rows)
-        start += table.num_rows
-        yield shape, {text: part[f"x{i}_{j}"] for j, text in enumerate(shape.texts)}
+    for i, shape in enumerate(shapes):
+        part = found.slice(start, shape.table.num_rows)
+        start += shape.table.num_rows
+        yield {text: part[f"x{i}_{j}"] for j, text in enumerate(shape.texts)}
 
 
 def _over(shape: int, text: str) -> str:
@@ -128,10 +162,9 @@ def _over(shape: int, text: str) -> str:
     return _IN_TEXT.sub(lambda found: f"`{found[1]} of {shape}`" if found[1] else found[0], text)
 
 
-def _presented(one: Lowered, computed: dict[str, pa.ChunkedArray], page: int, kind: Kind) -> pa.Table:
-    bound, table = one.query.query, one.table
-    ends = table["window_end"].cast(pa.int64()).to_numpy()
-    complete = ~one.unseen.meets(ends - bound.window.range, ends)
+def _presented(one: Lowered, computed: dict[str, pa.ChunkedArray], page: int, kind: Kind) -> ResultBatch:
+    bound, table = one.queries[0].query, one.table
+    complete = one.complete()
     columns = [table["window_start"], table["window_end"]]
     for item in bound.items:
         reference = _REFERENCE.fullmatch(item.sql)
@@ -145,7 +178,12 @@ def _presented(one: Lowered, computed: dict[str, pa.ChunkedArray], page: int, ki
         pa.array(np.full(rows, page, np.int64)),
     ]
     result = pa.Table.from_arrays(columns, schema=result_schema(bound))
-    keep = np.ones(rows, bool) if one.partial else complete
+    keep = complete | np.array(one.partial)[one.which]
     if bound.having is not None:
         keep = keep & computed[bound.having].combine_chunks().fill_null(False).to_numpy(zero_copy_only=False)
-    return result if keep.all() else result.filter(pa.array(keep))
+    which = one.which
+    if not keep.all():
+        result, which = result.filter(pa.array(keep)), which[keep]
+    present, counts = np.unique(which, return_counts=True)
+    names = [one.queries[i].name for i in present]
+    return ResultBatch(names, np.r_[0, np.cumsum(counts)], result)

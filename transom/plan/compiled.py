@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator
 from transom.aggregates.functions import FUNCTIONS
+from transom.plan.text import predicate_text
 from transom.sql.query import And, Call, Comparison, IsNull, Member, Not, Predicate, Query, Scalar
 
 
@@ -21,6 +23,13 @@ class Slot:
     accumulator: Accumulator
     argument: Scalar | None
     where: Predicate | None
+
+    @cached_property
+    def key(self) -> str:
+        """Its name: equal slots of different queries are kept once."""
+        argument = "*" if self.argument is None else self.argument.sql
+        shown = "" if self.where is None else f" where {predicate_text(self.where)}"
+        return f"{self.accumulator!r} of {argument}{shown}"
 
 
 @dataclass(frozen=True)
@@ -35,14 +44,31 @@ class CompiledQuery:
     pinned: Mapping[str, tuple[Any, ...]]  # plain columns that WHERE leaves only these values
     naive: bool = False  # keep every tuple, and rescan those of a window when it closes
 
-    def state_schema(self) -> pa.Schema:
-        """The columns of its partial aggregates: slice, keys, matching rows, accumulator states."""
-        fields = [pa.field("slice", pa.int64())]
-        fields += [pa.field(f"k{i}", key.scalar.type) for i, key in enumerate(self.query.keys)]
-        fields.append(pa.field("rows", pa.int64()))
-        for i, slot in enumerate(self.slots):
-            fields += [pa.field(f"s{i}_{j}", kind) for j, kind in enumerate(slot.accumulator.types())]
-        return pa.schema(fields)
+    @cached_property
+    def conjuncts(self) -> tuple[Predicate, ...]:
+        """The parts of WHERE that must all be true."""
+        where = self.query.where
+        return () if where is None else where.parts if isinstance(where, And) else (where,)
+
+    @cached_property
+    def selection(self) -> str:
+        """Which tuples it asks for and how they are grouped, as a name: queries that agree share slices."""
+        bound = self.query
+        parts = [f"{bound.stream} by {bound.clock.attribute or 'rows'}"]
+        parts += [f"join {join.table} on {join.on}" for join in sorted(bound.joins, key=lambda join: join.id)]
+        if bound.where is not None:
+            parts.append(f"where {' AND '.join(sorted(map(predicate_text, self.conjuncts)))}")
+        if bound.keys:
+            parts.append(f"group by {', '.join(key.scalar.sql for key in bound.keys)}")
+        return " ".join(parts)
+
+    @cached_property
+    def shape(self) -> tuple[object, ...]:
+        """What two queries have in common whose results can be finished together."""
+        bound = self.query
+        calls = tuple((call.function, call.type, call.parameters) for call in bound.calls)
+        keys = tuple(key.scalar.type for key in bound.keys)
+        return calls, bound.items, bound.having, keys, bound.clock_type
 
 
 def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery:

@@ -9,7 +9,7 @@ from transom.control.rules import StreamRules
 from transom.durations import format_duration
 from transom.elements import ClockKind, WindowSpec
 from transom.plan.compiled import CompiledQuery, Slot
-from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Truth
+from transom.plan.text import predicate_text
 
 
 def explain(streams: Mapping[str, StreamRules], queries: Sequence[CompiledQuery]) -> str:
@@ -63,31 +63,6 @@ def _slot(slot: Slot) -> str:
     name = kept.function if isinstance(kept, Extreme) else type(kept).__name__.lower()
     shown = f"{name}({slot.argument.sql})" if slot.argument is not None else "count(*)"
     return shown if slot.where is None else f"{shown} where {predicate_text(slot.where)}"
-
-
-def predicate_text(predicate: Predicate) -> str:
-    """A predicate as it would be written."""
-    match predicate:
-        case And(parts):
-            return " AND ".join(map(_inner, parts))
-        case Or(parts):
-            return " OR ".join(map(_inner, parts))
-        case Not(part):
-            return f"NOT {_inner(part)}"
-        case IsNull(scalar):
-            return f"{scalar.sql} IS NULL"
-        case Truth(scalar):
-            return scalar.sql
-        case Member(scalar, values, null):
-            return f"{scalar.sql} IN ({', '.join([*map(repr, values), *(['NULL'] if null else [])])})"
-        case Comparison(scalar, op, value):
-            return f"{scalar.sql} {op} {value!r}"
-    raise TypeError(f"not a predicate: {predicate!r}")
-
-
-def _inner(predicate: Predicate) -> str:
-    text = predicate_text(predicate)
-    return f"({text})" if isinstance(predicate, And | Or) else text
 
 
 def _length(value: int | None, kind: ClockKind) -> str:

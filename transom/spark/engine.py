@@ -15,8 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from transom.durations import parse_duration, parse_instant
 from transom.elements import Clock, ClockKind, Drop, Punctuation, Register
 from transom.errors import SettingError, SQLError, StateError, near_miss
+from transom.final.members import Strategy
 from transom.plan.compiled import compile_query, plain_value
 from transom.plan.explain import explain
+from transom.plan.families import Fragments
 from transom.spark.declare import clock_kind, declared_column, stream_rules
 from transom.spark.delivery import Delivery
 from transom.spark.files import PathSource
@@ -43,7 +45,7 @@ from transom.sql.query import Query
 
 log = logging.getLogger("transom")
 
-STRATEGIES = ("paired", "naive")
+STRATEGIES = ("shared_paired", "shared_paned", "unshared_paired", "unshared_paned", "naive")
 
 
 class Engine:
@@ -63,14 +65,12 @@ class Engine:
         *,
         clock: Callable[[], int] | None = None,
         retention: int | str | None = None,
-        strategy: str = "paired",
+        strategy: str = "shared_paired",
+        fragments: str = "families",
         poll: str | int = "200 ms",
         max_failures: int = 3,
     ):
-        if strategy not in STRATEGIES:
-            raise SettingError(
-                f"unknown strategy {strategy!r}: {' or '.join(STRATEGIES)}{near_miss(strategy, STRATEGIES)}"
-            )
+        chosen = _strategy(strategy, fragments)
         self.spark = spark if spark is not None else local_session()
         ship(self.spark)
         store = Store(checkpoint) if checkpoint is not None else Store.temporary()
@@ -79,7 +79,7 @@ class Engine:
             if not is_local(self.spark):
                 log.warning("no checkpoint: the executors must be able to read and write %s", store.uri)
         clock = clock or (lambda: time.time_ns() // 1000)
-        self._loop = PageLoop(self.spark, store, clock, max_failures, strategy == "naive")
+        self._loop = PageLoop(self.spark, store, clock, max_failures, chosen, strategy == "naive")
         self._runner = Runner(self._loop, parse_duration(poll) / 1e6)
         in_pages = isinstance(retention, int)
         kept = parse_duration(retention) if isinstance(retention, str) else retention
@@ -390,6 +390,16 @@ class Engine:
         if name not in streams:
             raise SettingError(f"there is no stream named {name}{near_miss(name, streams)}")
         return streams[name]
+
+
+def _strategy(strategy: str, fragments: str) -> Strategy:
+    for name, given, known in (
+        ("strategy", strategy, STRATEGIES),
+        ("fragments", fragments, tuple(kind.value for kind in Fragments)),
+    ):
+        if given not in known:
+            raise SettingError(f"unknown {name} {given!r}: {' or '.join(known)}{near_miss(given, known)}")
+    return Strategy(strategy.startswith("shared"), strategy.endswith("paned"), Fragments(fragments))
 
 
 def _number(value: Any) -> int:

@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 from transom.durations import format_instant
 from transom.elements import ClockKind, Punctuation
 from transom.errors import PageError
+from transom.final.members import settle
+from transom.final.planning import Planner
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery
 from transom.spark.log import Begun
@@ -35,8 +37,11 @@ NEAR_ROWS = 10_000  # pushed pages up to this size are aggregated on the driver,
 class FirstHalf:
     """Turns the rows of a page into an outcome, and sets late and rejected rows apart."""
 
-    def __init__(self, spark: SparkSession, tables: Tables, outputs: Outputs, max_failures: int):
-        self.spark, self.tables, self.outputs, self.max_failures = spark, tables, outputs, max_failures
+    def __init__(
+        self, spark: SparkSession, tables: Tables, outputs: Outputs, planner: Planner, max_failures: int
+    ):
+        self.spark, self.tables, self.outputs = spark, tables, outputs
+        self.planner, self.max_failures = planner, max_failures
 
     def process(
         self, begun: Begun, stream: Stream, df: DataFrame, registry: Registry, state: State
@@ -61,13 +66,14 @@ class FirstHalf:
 
     def _page(self, begun: Begun, stream: Stream, df: DataFrame, registry: Registry, state: State) -> Page:
         queries = registry.reading(stream.name)
+        state = settle(state, registry.compiled())
         return Page(
             df,
             stream.columns,
             stream.rules,
             queries,
-            state.stream(stream.name),
-            {query.name: state.queries[query.name].forced_wids() for query in queries},
+            state,
+            self.planner.plan(state, queries),
             begun.clock,
             begun.tables,
             near=begun.reference.get("rows", NEAR_ROWS + 1) <= NEAR_ROWS,
@@ -84,7 +90,10 @@ class FirstHalf:
         """Find the queries whose own functions make a page fail, and suspend them."""
 
         def alone(query: CompiledQuery) -> None:
-            with PageRun(replace(page, queries=[query], near=False), self.tables) as run:
+            state = settle(page.state, {query.name: query})
+            shared = Planner(self.planner.strategy).plan(state, [query])
+            only = replace(page, queries=[query], state=state, shared=shared, near=False)
+            with PageRun(only, self.tables) as run:
                 run.process()
 
         tried = {query.name: partial(alone, query) for query in page.queries if query.query.functions}

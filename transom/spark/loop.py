@@ -18,10 +18,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from transom.elements import Control, Drop, Punctuation, Register
+from transom.elements import Control, Drop, Kind, Punctuation, Register
 from transom.errors import PageError, SettingError, SQLError, StateError
-from transom.final.page import PageInput, PageOutput, advance
+from transom.final.members import Strategy, admit, is_kept, release, settle
+from transom.final.page import PageInput, PageOutput, conclude
+from transom.final.planning import Planner
+from transom.final.results import Results, finish
 from transom.partial.kernel import Outcome
+from transom.plan.compiled import CompiledQuery
 from transom.spark.firsthalf import FirstHalf
 from transom.spark.log import Begun, PageLog
 from transom.spark.outputs import Outputs
@@ -48,7 +52,7 @@ class PageReport:
     page: int
     stream: str | None
     outcome: Outcome
-    results: Mapping[str, pa.Table]
+    results: Results
     queries: Mapping[str, Query]  # those with results
     seconds: float
 
@@ -68,14 +72,21 @@ class PageLoop:
     """Runs pages and owns what they change: the state, the registry, the waiting control."""
 
     def __init__(
-        self, spark: SparkSession, store: Store, clock: Callable[[], int], max_failures: int, naive: bool
+        self,
+        spark: SparkSession,
+        store: Store,
+        clock: Callable[[], int],
+        max_failures: int,
+        strategy: Strategy,
+        naive: bool,
     ):
         self.spark, self.store, self.clock = spark, store, clock
         self.scalars = SparkScalars(spark)
         self.tables = Tables(store.uri, spark)
         self.versions: dict[str, int] = {}  # of the static tables that are declared
         self.log, self.outputs = PageLog(store), Outputs(store)
-        self.first_half = FirstHalf(spark, self.tables, self.outputs, max_failures)
+        self.planner = Planner(strategy)
+        self.first_half = FirstHalf(spark, self.tables, self.outputs, self.planner, max_failures)
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every page
         self.streams: dict[str, Stream] = {}
@@ -163,7 +174,7 @@ class PageLoop:
             self.registry.bind(self.catalog(), self.scalars, _leaving(said))
             for name, own in self.state.queries.items():
                 compiled = self.registry[name].compiled
-                if compiled is not None and not own.slices.schema.equals(compiled.state_schema()):
+                if compiled is not None and not is_kept(self.state, own, compiled):
                     raise StateError(
                         f"the columns of {name} have other types than when the checkpoint was made"
                     )
@@ -280,11 +291,10 @@ class PageLoop:
         if df is not None and begun.stream is not None:
             stream = self.streams[begun.stream]
             carried, outcome = self.first_half.process(begun, stream, df, registry, state)
+        state = settle(state, registry.compiled())
         output = self._second_half(begun, registry, state, outcome, carried)
         self.first_half.count_failures(registry, failed)
-        self.outputs.write_results(
-            begun.page, {registry[name].identity: table for name, table in output.results.items()}
-        )
+        self.outputs.write_results(begun.page, output.results, lambda name: registry[name].identity)
         queries = {name: registry.query(name) for name in output.results}
         seconds = time.perf_counter() - started
         report = PageReport(begun.page, begun.stream, outcome, output.results, queries, seconds)
@@ -299,35 +309,39 @@ class PageLoop:
         self, begun: Begun, registry: Registry, state: State, outcome: Outcome, carried: list[Punctuation]
     ) -> PageOutput:
         """Finish the page; a query that can't be finished because of a function of its own is suspended."""
-        while True:
-            inputs = self._inputs(begun, registry, outcome, carried)
-            try:
-                return advance(state, inputs, self.scalars)
-            except Exception as error:
-                alone = {
-                    query.name: [replace(given, queries=[query])]
-                    for given in inputs
-                    for query in given.queries
-                    if query.query.functions
-                }
-                tried = {name: partial(advance, state, given, self.scalars) for name, given in alone.items()}
-                if not self.first_half.suspend_failing(registry, tried):
-                    raise PageError(f"page {begun.page} failed: {short_message(error)}") from error
+        done = conclude(state, self._inputs(begun, registry, outcome, carried))
+        number, closed = done.state.page, list(done.closed)
+        try:
+            results = finish(closed, number, Kind.FINAL, self.scalars)
+        except Exception as error:
+            tried = {
+                query.name: partial(finish, [one], number, Kind.FINAL, self.scalars)
+                for one in closed
+                for query in one.queries
+                if query.query.functions
+            }
+            if not self.first_half.suspend_failing(registry, tried):
+                raise PageError(f"page {begun.page} failed: {short_message(error)}") from error
+            living = [one for one in closed if registry[one.queries[0].name].suspended is None]
+            results = finish(living, number, Kind.FINAL, self.scalars)
+        return PageOutput(done.state, results, done.finals)
 
     def _joined_and_left(self, begun: Begun, registry: Registry) -> State:
-        queries = dict(self.state.queries)
         bound = self._bound(element for element in begun.control if isinstance(element, Register))
+        joining: dict[str, CompiledQuery] = {}
+        leaving: dict[str, None] = {}
         for element in begun.control:
             match element:
                 case Register(name, text):
-                    compiled = registry.add(element, bound[text], begun.page)
-                    queries[name] = self.state.newcomer(
-                        compiled.query.clock, compiled.state_schema().empty_table()
-                    )
+                    joining[name] = registry.add(element, bound[text], begun.page)
                 case Drop(name):
                     registry.remove(element)
-                    queries.pop(name, None)
-        return replace(self.state, queries=queries)
+                    if joining.pop(name, None) is None:
+                        leaving[name] = None
+        living = registry.compiled()
+        state = release(self.state, leaving, living)
+        partial = [name for name in joining if registry[name].partial]
+        return admit(state, list(joining.values()), living, self.planner.strategy, partial)
 
     def _bound(self, joining: Iterable[Register]) -> dict[str, Query]:
         """The bound queries of texts: mostly known since they were registered, else bound again."""
@@ -386,7 +400,7 @@ class PageLoop:
     def _say(self, report: PageReport) -> None:
         if log.isEnabledFor(logging.INFO):
             outcome, rejected = report.outcome, report.outcome.timeless + report.outcome.ahead
-            results = sum(table.num_rows for table in report.results.values())
+            results = report.results.rows
             log.info(
                 f"{report.stream or 'control'}: {outcome.rows} rows, {outcome.late} late, "
                 f"{rejected} rejected, {results} results; {progress_of(self)}"

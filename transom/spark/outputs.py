@@ -6,10 +6,11 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from transom.durations import format_instant
 from transom.elements import ClockKind
-from transom.final.results import result_schema
+from transom.final.results import Results, result_schema
 from transom.spark.store import Store
 from transom.sql.query import Query
 
@@ -47,18 +48,17 @@ class Outputs:
     def __init__(self, store: Store):
         self.store = store
 
-    def write_results(self, page: int, results: Mapping[str, pa.Table]) -> None:
+    def write_results(self, page: int, results: Results, identity: Callable[[str], str]) -> None:
         """One file for each schema that occurs, however many queries have it."""
         directory = f"results/{page:010d}"
         self.store.delete(directory)
-        alike: dict[pa.Schema, list[tuple[str, pa.Table]]] = defaultdict(list)
-        for name, table in results.items():
-            alike[table.schema].append((name, table))
-        for i, members in enumerate(alike.values()):
-            tables = [
-                table.append_column(QUERY, pa.repeat(pa.scalar(name), table.num_rows))
-                for name, table in members
-            ]
+        alike: dict[pa.Schema, list[pa.Table]] = defaultdict(list)
+        for batch in results.batches:
+            names = pa.array([identity(name) for name in batch.names], pa.string())
+            which = np.repeat(np.arange(len(names), dtype=np.int32), np.diff(batch.bounds))
+            whose = pa.DictionaryArray.from_arrays(pa.array(which), names).cast(pa.string())
+            alike[batch.table.schema].append(batch.table.append_column(QUERY, whose))
+        for i, tables in enumerate(alike.values()):
             self.store.write_table(f"{directory}/{i:04d}.arrow", pa.concat_tables(tables))
 
     def read_results(self, identity: str, query: Query, pages: Sequence[int]) -> pa.Table:

@@ -13,14 +13,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, VariantType
 
-from transom.algorithms import windows
-from transom.algorithms.intervals import HIGHEST, IntervalSet
 from transom.control.horizon import horizon_limit
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind
 from transom.final.page import clocks_of
+from transom.final.planning import SharedPlan, askers
 from transom.partial.kernel import Outcome, PagePlan, late_rows, merge, run
 from transom.plan.compiled import CompiledQuery
+from transom.plan.layout import Layout
 from transom.spark.files import CORRUPT
 from transom.spark.projection import micros, project
 from transom.spark.scalars import collect_small
@@ -29,7 +29,7 @@ from transom.spark.sources import HIDDEN, TIME_TEXT
 from transom.spark.tables import Tables
 from transom.spark.tasks import aggregate_task, late_task
 from transom.sql.query import Join
-from transom.state.state import StreamState
+from transom.state.state import State, StreamState
 
 ROW_NUMBER, ROW_ID = "__row_number__", "__row_id__"
 
@@ -42,11 +42,15 @@ class Page:
     columns: Mapping[str, pa.DataType]  # of the stream, those that queries can name
     rules: StreamRules
     queries: Sequence[CompiledQuery]
-    before: StreamState
-    forced: Mapping[str, IntervalSet]
+    state: State
+    shared: SharedPlan  # of the queries
     now: int
     versions: Mapping[str, int]  # of the static tables
     near: bool = False  # few rows, already on the driver: no job is worth its start
+
+    @property
+    def before(self) -> StreamState:
+        return self.state.stream(self.rules.clock.stream)
 
 
 @dataclass
@@ -81,6 +85,7 @@ class PageRun:
             self.time = f"CASE WHEN `{CORRUPT}` IS NULL THEN {self.time} END"
 
         self._cached: DataFrame | None = None
+        self._once: dict[tuple[str, tuple[str, ...]], bool] = {}  # by join, and the joins beside it
 
     def __enter__(self) -> PageRun:
         return self
@@ -101,7 +106,7 @@ class PageRun:
         outcomes = [self._run(branch, branch.plan) for branch in branches]
         if not exact and outcomes[0].ahead:
             limit, outcomes = self._followed(branches, outcomes, limit)
-        outcome = _accounted(outcomes, [query for branch in branches for query in branch.queries])
+        outcome = _accounted(outcomes, self.page.shared.layouts)
         done = Processed(outcome, limit)
         if outcome.late:
             done.late = self._late(branches, outcomes, limit)
@@ -123,7 +128,7 @@ class PageRun:
         if high is not None and not any(clock.kind is ClockKind.ROWS for clock in self.clocks):
             return self._not_after_now(high + rules.horizon), False
         cut = None if high is None else high + rules.horizon
-        plan = PagePlan((), {}, {}, "t0", limit=cut, horizon=rules.horizon)
+        plan = PagePlan((), (), {}, {}, "t0", limit=cut, horizon=rules.horizon)
         profile = self._run(_Branch((), (), df, plan, {"t0": self.time}), plan).profile
         return self._not_after_now(horizon_limit(profile, high, rules.horizon)), True
 
@@ -145,7 +150,7 @@ class PageRun:
         both = []
         for branch, outcome in zip(branches, outcomes, strict=True):
             more = self._run(branch, replace(branch.plan, limit=further, floor=limit))
-            merged = merge([outcome, more], branch.queries)
+            merged = merge([outcome, more], self.page.shared.layouts)
             merged.rows, merged.timeless, merged.ahead = outcome.rows, outcome.timeless, more.ahead
             merged.profile = outcome.profile
             both.append(merged)
@@ -184,7 +189,11 @@ class PageRun:
         found: dict[tuple[str, ...], list[CompiledQuery]] = {(): []}
         for query in self.page.queries:
             joins = query.query.joins
-            repeating = tuple(join.id for join in joins if not self._matches_once(join, joins))
+            ids = tuple(join.id for join in joins)
+            for join in joins:
+                if (join.id, ids) not in self._once:
+                    self._once[join.id, ids] = self._matches_once(join, joins)
+            repeating = tuple(id for id in ids if not self._once[id, ids])
             found.setdefault(repeating, []).append(query)
         return found
 
@@ -219,15 +228,17 @@ class PageRun:
         scalars[time] = self.time
         if with_id:
             scalars[ROW_ID] = f"`{ROW_ID}`"
+        mine = {query.name for query in queries}
+        shared = self.page.shared
         plan = PagePlan(
-            tuple(queries),
+            tuple(family for family in shared.families if family.members[0].queries[0] in mine),
+            shared.askers if len(mine) == len(self.page.queries) else askers(self.page.state, queries),
             names,
             clocks,
             time,
             {clock: self.page.before.clock(clock).closed for clock in clocks},
             limit,
             horizon=self.page.rules.horizon,
-            forced=self.page.forced,
             row_id=ROW_ID if with_id else None,
         )
         joins = {join.id: join for query in queries for join in query.query.joins}
@@ -242,9 +253,10 @@ class PageRun:
     def _run(self, branch: _Branch, plan: PagePlan) -> Outcome:
         projected = self._projected(branch, branch.df)
         if self.page.near:
-            return merge([run(collect_small(projected), plan)], plan.queries)
+            return run(collect_small(projected), plan)
         packed = projected.mapInArrow(aggregate_task(plan), "outcome binary").toArrow()
-        return merge((pickle.loads(one) for one in packed["outcome"].to_pylist()), plan.queries)
+        outcomes = (pickle.loads(one) for one in packed["outcome"].to_pylist())
+        return merge(outcomes, self.page.shared.layouts)
 
     # --- rows set apart ---
 
@@ -257,7 +269,7 @@ class PageRun:
             ids = pa.array(np.setdiff1d(asked, counted)).to_pylist()
             return branches[0].df.filter(F.col(ROW_ID).isin(ids)).select(*(f"`{name}`" for name in keep))
         branch = replace(branches[0], plan=replace(branches[0].plan, limit=limit))
-        bound = self._latest_closed()
+        bound = self._latest_closed(branch.plan)
         candidates = branch.df
         if bound is not None:
             with ansi_off(candidates.sparkSession):
@@ -269,17 +281,10 @@ class PageRun:
         schema = candidates.select(*(f"`{name}`" for name in keep)).schema
         return projected.mapInArrow(late_task(branch.plan, keep), schema)
 
-    def _latest_closed(self) -> int | None:
+    def _latest_closed(self, plan: PagePlan) -> int | None:
         """A time above which no row can be late, if all windows follow the stream's own time."""
-        if self.clocks != [self.page.rules.clock]:
-            return None
-        closed = self.page.before.clock(self.page.rules.clock).closed
-        stops = [stop for _, stop in closed.general]
-        stops += [stop for _, ranges in closed.patterned for _, stop in ranges]
-        for query in self.page.queries:
-            for _, wid in self.page.forced.get(query.name, ()):
-                stops.append(int(windows.window_end(query.query.window, np.array([wid]))[0]))
-        return min(max(stops, default=HIGHEST), HIGHEST)
+        own = self.page.rules.clock
+        return plan.latest_closed(own) if self.clocks == [own] else None
 
     def _rejected(self, df: DataFrame, limit: int | None) -> DataFrame:
         hidden = [name for name in HIDDEN if name in df.columns]
@@ -298,12 +303,12 @@ class PageRun:
             return chosen.select(*columns, F.expr(reason).alias("reason"))
 
 
-def _accounted(outcomes: Sequence[Outcome], queries: Sequence[CompiledQuery]) -> Outcome:
+def _accounted(outcomes: Sequence[Outcome], layouts: Mapping[str, Layout]) -> Outcome:
     """One outcome of all branches, in which a row is counted once however often joins repeated it."""
     main = outcomes[0]
     if len(outcomes) == 1:
         return main
-    total = merge(outcomes, queries)
+    total = merge(outcomes, layouts)
     asked, counted = _row_sets(outcomes)
     total.rows, total.timeless, total.ahead = main.rows, main.timeless, main.ahead
     total.profile, total.clocks, total.flags = main.profile, main.clocks, None

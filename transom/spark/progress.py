@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from transom.durations import format_instant
 from transom.elements import ClockKind
-from transom.final.closing import open_windows
-from transom.final.page import boundary
+from transom.final.page import open_windows
 
 if TYPE_CHECKING:
     from transom.spark.loop import PageLoop
@@ -70,13 +69,7 @@ def progress_of(loop: PageLoop) -> Progress:
     for name, stream in loop.streams.items():
         own, clock = state.stream(name), stream.rules.clock
         known = own.clock(clock)
-        opened = sum(
-            open_windows(
-                query, state.queries[query.name].slices, boundary(query, own, state.queries[query.name])
-            )
-            for query in registry.reading(name)
-            if query.name in state.queries
-        )
+        opened = open_windows(state, registry.reading(name), own)
         totals = own.totals
         streams[name] = StreamProgress(
             totals.rows,

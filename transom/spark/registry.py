@@ -98,6 +98,10 @@ class Registry:
         """The queries that take part in pages."""
         return [e.compiled for e in self if e.compiled is not None and e.suspended is None]
 
+    def compiled(self) -> dict[str, CompiledQuery]:
+        """The queries that take part in pages, by name."""
+        return {query.name: query for query in self.living()}
+
     def reading(self, stream: str) -> list[CompiledQuery]:
         """The queries over a stream that take part in pages."""
         return [query for query in self.living() if query.query.stream == stream]

@@ -21,7 +21,7 @@ def aggregate_task(plan: PagePlan) -> Callable[[Batches], Batches]:
     def task(batches: Batches) -> Batches:
         outcomes = [run(table, plan) for table in gathered(batches)]
         if outcomes:
-            packed = pickle.dumps(merge(outcomes, plan.queries))
+            packed = pickle.dumps(merge(outcomes, plan.layouts))
             yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], ["outcome"])
 
     return task

@@ -1,4 +1,4 @@
-"""A state as bytes and back: an Arrow file with a row for each query, and the rest as JSON beside it.
+"""A state as bytes and back: an Arrow file with a row for each sheet, and the rest as JSON beside it.
 
 The format carries its version. Values inside punctuation patterns keep their types.
 """
@@ -17,9 +17,9 @@ from transom.algorithms.intervals import IntervalSet
 from transom.control.closed import Closed
 from transom.elements import Clock, ClockKind
 from transom.errors import StateError
-from transom.state.state import ClockState, QueryState, State, StreamState, Totals
+from transom.state.state import ClockState, QueryState, SelectionState, State, StreamState, Totals
 
-VERSION = 1
+VERSION = 2
 
 
 def dumps(state: State, extra: Mapping[str, Any]) -> bytes:
@@ -29,14 +29,17 @@ def dumps(state: State, extra: Mapping[str, Any]) -> bytes:
         "page": state.page,
         "streams": {name: _stream_out(stream) for name, stream in state.streams.items()},
         "queries": {
-            name: {"unseen": None if q.unseen is None else q.unseen.pairs, "forced": q.forced}
+            name: [q.homes, None if q.unseen is None else q.unseen.pairs, q.forced]
             for name, q in state.queries.items()
         },
+        "selections": [
+            [home, own.name, own.sheet, own.slots, own.floor] for home, own in state.selections.items()
+        ],
         "extra": dict(extra),
     }
-    names = list(state.queries)
-    slices = [_table_out(state.queries[name].slices) for name in names]
-    table = pa.table({"query": pa.array(names, pa.string()), "slices": pa.array(slices, pa.large_binary())})
+    names = list(state.sheets)
+    sheets = [_table_out(state.sheets[name]) for name in names]
+    table = pa.table({"sheet": pa.array(names, pa.string()), "slices": pa.array(sheets, pa.large_binary())})
     return _table_out(table.replace_schema_metadata({"transom": json.dumps(meta)}))
 
 
@@ -48,13 +51,18 @@ def loads(packed: bytes) -> tuple[State, dict[str, Any]]:
         raise StateError(
             f"the checkpoint has format {meta['version']}, this version of transom reads {VERSION}"
         )
-    slices = dict(zip(table["query"].to_pylist(), table["slices"].to_pylist(), strict=True))
+    sheets = zip(table["sheet"].to_pylist(), table["slices"].to_pylist(), strict=True)
     queries = {
-        name: QueryState(_table_in(slices[name]), _intervals(own["unseen"]), own["forced"])
-        for name, own in meta["queries"].items()
+        name: QueryState(tuple(homes), _intervals(unseen), forced)
+        for name, (homes, unseen, forced) in meta["queries"].items()
+    }
+    selections = {
+        home: SelectionState(name, sheet, tuple(slots), floor)
+        for home, name, sheet, slots, floor in meta["selections"]
     }
     streams = {name: _stream_in(stream) for name, stream in meta["streams"].items()}
-    return State(meta["page"], streams, queries), meta["extra"]
+    tables = {name: _table_in(sheet) for name, sheet in sheets}
+    return State(meta["page"], streams, queries, selections, tables), meta["extra"]
 
 
 def value_out(value: Any) -> Any:

@@ -60,13 +60,14 @@ class StreamState:
 
 @dataclass(frozen=True)
 class QueryState:
-    """A query's partial aggregates, and what it can't answer for.
+    """Where a query's slices are, and what it can't answer for.
 
-    Windows that meet `unseen` held rows before the query joined; None until the first page tells.
-    Windows with an id below `forced` were closed because the stream ended or fell idle.
+    It adds to the first of its `homes` (numbers of selections) and reads all of them. Windows that meet
+    `unseen` held rows before the query joined; None until the first page tells. Windows with an id below
+    `forced` were closed because the stream ended or fell idle.
     """
 
-    slices: pa.Table
+    homes: tuple[int, ...]
     unseen: IntervalSet | None = IntervalSet()
     forced: int | None = None
 
@@ -75,19 +76,34 @@ class QueryState:
 
 
 @dataclass(frozen=True)
+class SelectionState:
+    """A selection's place: the sheet that holds its slices and the slots that it keeps there, by their names.
+
+    Of the time before `floor` slices may have been let go.
+    """
+
+    name: str
+    sheet: str
+    slots: tuple[str, ...]
+    floor: int = LOWEST
+
+
+@dataclass(frozen=True)
 class State:
-    """The state after a page."""
+    """The state after a page. Sheets hold the slices of selections, sorted by selection, group and time."""
 
     page: int = 0
     streams: Mapping[str, StreamState] = field(default_factory=dict)
     queries: Mapping[str, QueryState] = field(default_factory=dict)
+    selections: Mapping[int, SelectionState] = field(default_factory=dict)
+    sheets: Mapping[str, pa.Table] = field(default_factory=dict)
 
     def stream(self, name: str) -> StreamState:
         return self.streams.get(name, StreamState())
 
-    def newcomer(self, clock: Clock, empty: pa.Table) -> QueryState:
-        """The state of a query that joins now: it has missed what was accepted so far."""
+    def missed(self, clock: Clock) -> IntervalSet | None:
+        """Where rows lie that a query has missed which joins now; None if the next page must tell."""
         stream = self.stream(clock.stream)
         if clock.kind is ClockKind.ROWS:
-            return QueryState(empty, IntervalSet.of((0, stream.totals.accepted)))
-        return QueryState(empty, stream.clock(clock).occupied)
+            return IntervalSet.of((0, stream.totals.accepted))
+        return stream.clock(clock).occupied

@@ -1,0 +1,163 @@
+"""Accumulators as plain NumPy arrays: what counts, sums and extremes of numbers come down to.
+
+A numeric form is one array of values that a ufunc combines, and one that counts the values behind each
+cell, so that no value at all stays null. Cells can then be added up along any axis of an array at
+memory speed. Nothing is ever subtracted: a huge float next door must not change a small sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from transom.aggregates.accumulators import Accumulator, Codes, Count, CountRows, Extreme, States, Sum
+
+Values = NDArray[Any]
+Runs = tuple[Codes, Codes]  # starts and stops, half-open
+
+
+@dataclass(frozen=True)
+class NumericForm:
+    """How an accumulator's state is kept in arrays: `ufunc` over `dtype`, from `identity`."""
+
+    ufunc: np.ufunc
+    dtype: np.dtype
+    identity: object
+    type: pa.DataType  # of the state's column
+    counts: bool = False  # a state that is never null: a count
+
+    def values(self, array: pa.Array) -> tuple[Values, NDArray[np.bool_] | None]:
+        """A column as numbers, the identity in place of nulls; and where it is not null, if not all is."""
+        valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+        if pa.types.is_boolean(array.type):
+            array = array.cast(pa.int8())
+        elif pa.types.is_temporal(array.type):
+            array = array.view(pa.int64() if array.type.bit_width == 64 else pa.int32())
+        if valid is not None:
+            array = array.fill_null(pa.scalar(0, array.type))
+        numbers = array.to_numpy(zero_copy_only=False).astype(self.dtype, copy=valid is not None)
+        if valid is not None:
+            numbers[~valid] = self.identity
+        return numbers, valid
+
+    def gathered(self, numbers: Values, codes: Codes, cells: int) -> Values:
+        """Numbers combined by the cell that each belongs to."""
+        if self.ufunc is np.add and self.dtype == np.float64:
+            return np.bincount(codes, numbers, cells).astype(np.float64, copy=False)
+        found = np.full(cells, self.identity, self.dtype)
+        with np.errstate(invalid="ignore"):  # NaN is a number like others here
+            self.ufunc.at(found, codes, numbers)
+        return found
+
+    def column(self, numbers: Values, present: NDArray[np.bool_] | None) -> pa.Array:
+        """Numbers as the state's column; null where nothing is present."""
+        mask = None if present is None or present.all() else ~present
+        plain = pa.array(numbers, mask=mask)
+        if pa.types.is_boolean(self.type):
+            return plain.cast(self.type)
+        if pa.types.is_temporal(self.type):
+            return plain.view(self.type)
+        return plain.cast(self.type, safe=False)
+
+
+def numeric_form(accumulator: Accumulator) -> NumericForm | None:
+    """The numeric form of an accumulator, if it has one."""
+    match accumulator:
+        case CountRows() | Count():
+            return NumericForm(np.add, np.dtype(np.int64), 0, pa.int64(), counts=True)
+        case Sum(input) if not pa.types.is_decimal(input):
+            type = accumulator.types()[0]
+            return NumericForm(np.add, np.dtype(type.to_pandas_dtype()), 0, type)
+        case Extreme(input, function):
+            return _extreme(input, function)
+    return None
+
+
+def _extreme(input: pa.DataType, function: str) -> NumericForm | None:
+    if pa.types.is_boolean(input):
+        dtype: np.dtype = np.dtype(np.int8)
+    elif pa.types.is_temporal(input):
+        dtype = np.dtype(np.int64 if input.bit_width == 64 else np.int32)
+    elif pa.types.is_integer(input) or input in (pa.float32(), pa.float64()):
+        dtype = np.dtype(input.to_pandas_dtype())
+    else:
+        return None
+    is_max = function == "max"
+    if dtype.kind == "f":
+        # NaN is above every number: maximum passes it on, fmin passes over it.
+        return NumericForm(np.maximum if is_max else np.fmin, dtype, -np.inf if is_max else np.nan, input)
+    limits = np.iinfo(dtype)
+    return NumericForm(
+        np.maximum if is_max else np.minimum, dtype, limits.min if is_max else limits.max, input
+    )
+
+
+def over_runs(accumulator: Accumulator, states: States, runs: Runs) -> States:
+    """The states of runs of rows, one for each run; no run is empty.
+
+    Cheapest for runs in the order of their starts.
+    """
+    form = numeric_form(accumulator)
+    if form is None:
+        starts, stops = runs
+        rows, codes = expanded(starts, stops)
+        return accumulator.combine([state.take(pa.array(rows)) for state in states], codes, len(starts))
+    numbers, valid = form.values(states[0])
+    present = None
+    if valid is not None:
+        present = reduced_runs(np.add, valid.astype(np.int64), runs) > 0
+    return [form.column(reduced_runs(form.ufunc, numbers, runs), present)]
+
+
+def reduced_runs(ufunc: np.ufunc, numbers: Values, runs: Runs) -> Values:
+    """A ufunc over runs of an array.
+
+    >>> reduced_runs(np.add, np.arange(5), (np.array([0, 1]), np.array([2, 5]))).tolist()
+    [1, 10]
+    """
+    starts, stops = runs
+    if not len(starts):
+        return numbers[:0]
+    # Every second answer is of the stretch between one run's end and the next one's start.
+    ends = np.empty(2 * len(starts), np.int64)
+    ends[0::2], ends[1::2] = starts, stops
+    return ufunc.reduceat(np.append(numbers, numbers[-1:]), ends)[::2]
+
+
+def expanded(starts: Codes, stops: Codes) -> tuple[Codes, Codes]:
+    """Every number of some runs, and which run it is of.
+
+    >>> [found.tolist() for found in expanded(np.array([3, 8]), np.array([5, 9]))]
+    [[3, 4, 8], [0, 0, 1]]
+    """
+    lengths = np.maximum(stops - starts, 0)
+    which = np.repeat(np.arange(len(starts)), lengths)
+    offsets = np.arange(len(which)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return starts[which] + offsets, which
+
+
+def is_numeric(accumulators: Sequence[Accumulator]) -> bool:
+    """Whether all have a numeric form."""
+    return all(numeric_form(accumulator) is not None for accumulator in accumulators)
+
+
+def lifted_form(
+    form: NumericForm, accumulator: Accumulator, values: pa.Array
+) -> tuple[Values, NDArray[np.bool_] | None]:
+    """The numbers that tuples contribute, and which tuples contribute one if not all do."""
+    if isinstance(accumulator, CountRows):
+        return np.ones(len(values), np.int64), None
+    if isinstance(accumulator, Count):
+        valid = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else None
+        return (np.ones(len(values), np.int64) if valid is None else valid.astype(np.int64)), None
+    if isinstance(accumulator, Sum):
+        values = values.cast(form.type, safe=False) if values.type != form.type else values
+    elif pa.types.is_null(values.type):
+        values = pc.cast(values, form.type)
+    return form.values(values)

@@ -1,0 +1,224 @@
+"""Families: selections whose predicates are told together, by one binary search or one signature a tuple.
+
+A selection's WHERE is a conjunction. Selections that agree in all of it but for what they ask of one scalar
+form a range family: their fragments are intervals of that scalar (the grouped filter). Those that agree
+in nothing form a signature family: the truth of every conjunct, bit by bit, is a tuple's fragment, and only
+fragments that occur exist. One signature family of all is the paper's Shared Data Fragments; one family
+per selection is the unshared plan.
+Paper: On-the-Fly Sharing, sections 4 (fragments) and 5 (shards).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transom.algorithms.intervals import IntervalSet
+from transom.algorithms.slicing import Progressions, progressions
+from transom.elements import Clock, WindowSpec
+from transom.plan.axis import Axis, is_searchable
+from transom.plan.compiled import Slot
+from transom.plan.layout import Layout
+from transom.plan.text import predicate_text
+from transom.sql.query import And, Predicate, Scalar, scalars_of
+
+# Signatures of more selections than this are mostly as many as tuples.
+MOST_SIGNED = 64
+
+
+class Fragments(str, Enum):
+    """How tuples are told apart by predicates."""
+
+    UNSHARED = "unshared"
+    JOINT = "joint"
+    FAMILIES = "families"
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Tuples that some queries ask for alike, and the windows that they cut them into.
+
+    `id` is its number in the state; `joins` are those whose tables' rows it reads.
+    """
+
+    id: int
+    name: str
+    clock: Clock
+    joins: tuple[str, ...]
+    conjuncts: tuple[Predicate, ...]
+    keys: tuple[Scalar, ...]
+    slots: tuple[Slot, ...]
+    windows: tuple[WindowSpec, ...]
+    layout: Layout
+    queries: tuple[str, ...] = ()
+
+    @property
+    def merged(self) -> bool:
+        """Whether tuples are put together in slices: naively they are not."""
+        return self.layout.merged
+
+    @cached_property
+    def by_scalar(self) -> tuple[dict[str, Predicate], tuple[Predicate, ...]]:
+        """The conjuncts that an axis can tell, by scalar, and the others."""
+        told: dict[str, list[Predicate]] = {}
+        others = []
+        for part in self.conjuncts:
+            if is_searchable(part):
+                told.setdefault(next(iter(scalars_of(part))).sql, []).append(part)
+            else:
+                others.append(part)
+        joined = {sql: parts[0] if len(parts) == 1 else And(tuple(parts)) for sql, parts in told.items()}
+        return joined, tuple(others)
+
+    def options(self, intern: dict[object, int]) -> list[tuple[int, str]]:
+        """The range families it could be in: a number for all that the members agree in, and the scalar."""
+        known = self.__dict__.get("_options")
+        if known is None:
+            told, others = self.by_scalar
+            texts = {sql: predicate_text(part) for sql, part in told.items()}
+            texts |= {text: text for text in map(predicate_text, others)}
+            known = []
+            for sql in told if self.merged else ():
+                rest = frozenset(text for about, text in texts.items() if about != sql)
+                key = self.ground, sql, rest
+                known.append((intern.setdefault(key, len(intern) + 1), sql))
+            self.__dict__["_options"] = known
+        return known
+
+    @property
+    def ground(self) -> tuple[object, ...]:
+        """What selections of one family must have in common beside predicates."""
+        return self.clock, self.joins, tuple(key.sql for key in self.keys), self.merged
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Selections over the same groups: `rest` holds for all, `ranges` are each one's codes on the axis.
+
+    With neither axis nor signature it has one member.
+    """
+
+    members: tuple[Selection, ...]
+    cut: Progressions  # the members' edges
+    rest: tuple[Predicate, ...] = ()
+    axis: Axis | None = None
+    ranges: tuple[IntervalSet, ...] = ()
+    signed: bool = False
+
+    @property
+    def clock(self) -> Clock:
+        return self.members[0].clock
+
+    @property
+    def keys(self) -> tuple[Scalar, ...]:
+        return self.members[0].keys
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        """All that its members accumulate, each once."""
+        return tuple({slot.key: slot for member in self.members for slot in member.slots}.values())
+
+    @cached_property
+    def by_layout(self) -> list[tuple[Layout, NDArray[np.int64], tuple[int, ...]]]:
+        """The members by the sheet they are kept on, each with the places of its slots among the family's."""
+        places = {slot.key: i for i, slot in enumerate(self.slots)}
+        found: dict[tuple[Layout, tuple[int, ...]], list[int]] = defaultdict(list)
+        for i, member in enumerate(self.members):
+            found[member.layout, tuple(places[slot.key] for slot in member.slots)].append(i)
+        return [(layout, np.array(own), slots) for (layout, slots), own in found.items()]
+
+    @cached_property
+    def range_arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The members' ranges one after the other: whose, from, to."""
+        found = [(i, start, stop) for i, own in enumerate(self.ranges) for start, stop in own]
+        owners, starts, stops = np.array(found, np.int64).reshape(-1, 3).T
+        return owners.copy(), starts.copy(), stops.copy()
+
+    @cached_property
+    def has_gaps(self) -> bool:
+        """Whether some member's windows do not cover all of time."""
+        return any(w.slide > w.range for member in self.members for w in member.windows)
+
+
+def families(
+    selections: Sequence[Selection],
+    fragments: Fragments,
+    paned: bool = False,
+    known: Mapping[object, Family] | None = None,
+    intern: dict[object, int] | None = None,
+    apart: Collection[int] = (),
+) -> dict[object, Family]:
+    """Selections put into families; those known from before are used again where nothing changed.
+
+    `intern` numbers what selections could have in common, and is best kept as long as these are. `apart`
+    are selections that a signature did not pay for.
+    """
+    intern = {} if intern is None else intern
+    grouped: dict[object, list[Selection]] = defaultdict(list)
+    singles: dict[object, list[Selection]] = defaultdict(list)
+    if fragments is Fragments.FAMILIES:
+        ranged, rest = _ranged(selections, intern)
+        grouped.update(ranged)
+        for selection in rest:
+            singles[selection.ground].append(selection)
+    else:
+        for selection in selections:
+            singles[selection.ground].append(selection)
+    for ground, members in singles.items():
+        together = [m for m in members if m.conjuncts and m.merged and m.id not in apart]
+        if fragments is Fragments.UNSHARED or len(together) < 2:
+            together = []
+        elif fragments is Fragments.JOINT:
+            together = [m for m in members if m.merged]
+        size = len(together) if fragments is Fragments.JOINT else MOST_SIGNED
+        for start in range(0, len(together), max(size, 1)):
+            grouped["signed", ground, start] = together[start : start + size]
+        alone = {m.id for m in members} - {m.id for m in together}
+        for member in members:
+            if member.id in alone:
+                grouped["alone", member.id] = [member]
+    made: dict[object, Family] = {}
+    for key, members in grouped.items():
+        identity = key, paned, tuple(members)
+        old = (known or {}).get(identity)
+        made[identity] = old if old is not None else _family(key, tuple(members), paned)
+    return made
+
+
+def _ranged(
+    selections: Sequence[Selection], intern: dict[object, int]
+) -> tuple[dict[object, list[Selection]], list[Selection]]:
+    """Range families of at least two, each selection in the largest that it fits; and those that fit none."""
+    sizes = Counter(number for selection in selections for number, _ in selection.options(intern))
+    found: dict[object, list[Selection]] = defaultdict(list)
+    left = []
+    for selection in selections:
+        number, sql = max(selection.options(intern), key=lambda own: sizes[own[0]], default=(0, ""))
+        if sizes[number] < 2:
+            left.append(selection)
+        else:
+            found["range", number, sql].append(selection)
+    return found, left
+
+
+def _family(key: object, members: tuple[Selection, ...], paned: bool) -> Family:
+    cut = progressions([member.windows for member in members], paned)
+    kind = key[0] if isinstance(key, tuple) else key
+    if kind == "signed" and len(members) > 1:
+        return Family(members, cut, signed=True)
+    if kind != "range" or len(members) == 1:
+        return Family(members, cut, members[0].conjuncts)
+    assert isinstance(key, tuple)
+    sql = key[2]
+    conditions = [member.by_scalar[0][sql] for member in members]
+    told, others = members[0].by_scalar
+    rest = (*(part for about, part in told.items() if about != sql), *others)
+    scalar = next(iter(scalars_of(conditions[0])))
+    axis = Axis.of(scalar, conditions)
+    return Family(members, cut, rest, axis, tuple(axis.true(condition) for condition in conditions))

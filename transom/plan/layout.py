@@ -1,0 +1,80 @@
+"""The columns of a sheet: slices of all selections whose groups and accumulators have the same types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from transom.aggregates.accumulators import Accumulator
+from transom.plan.compiled import CompiledQuery, Slot
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A stream, the types of group columns and accumulators; a sheet that is not `merged` keeps every row."""
+
+    stream: str
+    keys: tuple[pa.DataType, ...]
+    accumulators: tuple[Accumulator, ...]
+    merged: bool = True
+
+    @classmethod
+    def of(cls, query: CompiledQuery, slots: Iterable[Slot]) -> Layout:
+        """The layout for a query's groups and some slots."""
+        keys = tuple(key.scalar.type for key in query.query.keys)
+        return cls(query.query.stream, keys, tuple(slot.accumulator for slot in slots), not query.naive)
+
+    @cached_property
+    def key(self) -> str:
+        """Its name, the same in every process."""
+        kept = "slices" if self.merged else "rows"
+        return f"{kept} of {self.stream} {[str(key) for key in self.keys]} {self.accumulators!r}"
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """selection, slice (its start), stop, the groups' columns, tuples, and the accumulators' states."""
+        fields = [pa.field(name, pa.int64()) for name in ("selection", "slice", "stop")]
+        fields += [pa.field(f"k{i}", key) for i, key in enumerate(self.keys)]
+        fields.append(pa.field("rows", pa.int64()))
+        for i in range(len(self.accumulators)):
+            types = self.accumulators[i].types()
+            fields += [pa.field(name, kind) for name, kind in zip(self.columns(i), types, strict=True)]
+        return pa.schema(fields)
+
+    @property
+    def key_names(self) -> list[str]:
+        return [f"k{i}" for i in range(len(self.keys))]
+
+    def columns(self, accumulator: int) -> list[str]:
+        """The names of an accumulator's columns."""
+        return state_columns(self.accumulators[accumulator], accumulator)
+
+
+def state_columns(accumulator: Accumulator, place: int) -> list[str]:
+    """The names of the columns of the accumulator at a place."""
+    return [f"s{place}_{j}" for j in range(len(accumulator.types()))]
+
+
+def reshaped(table: pa.Table, old: Sequence[str], new: Sequence[Slot]) -> pa.Table:
+    """A sheet's rows for other slots: those that were there keep their states, others begin with none.
+
+    `old` are the keys of the slots in the table.
+    """
+    head = [
+        name
+        for name in table.column_names
+        if not name.startswith("s") or name in ("selection", "slice", "stop")
+    ]
+    columns = {name: table[name] for name in head}
+    for i, slot in enumerate(new):
+        names = state_columns(slot.accumulator, i)
+        if slot.key in old:
+            states = [table[name] for name in state_columns(slot.accumulator, old.index(slot.key))]
+        else:
+            identity = zip(slot.accumulator.identity(), slot.accumulator.types(), strict=True)
+            states = [pa.repeat(pa.scalar(value, kind), table.num_rows) for value, kind in identity]
+        columns.update(zip(names, states, strict=True))
+    return pa.table(columns)
