@@ -39,13 +39,22 @@ class PageCase:
 
 @dataclass
 class Case:
-    """A stream in pages, and the queries over it."""
+    """A stream in pages, and the queries over it.
+
+    A query that leaves and one that comes later are two, even if both go by the same name: `called` has
+    the names of those that are not called by their key.
+    """
 
     queries: dict[str, str]
     partial: set[str]
     pages: list[PageCase]
     slack: int | None
     horizon: int | None
+    called: dict[str, str] = field(default_factory=dict)
+
+    def name(self, query: str) -> str:
+        """What a query is called."""
+        return self.called.get(query, query)
 
 
 def often(rng: Random, usual: Any, *rare: Any) -> Any:
@@ -53,11 +62,11 @@ def often(rng: Random, usual: Any, *rare: Any) -> Any:
     return rng.choice(rare) if rng.randint(0, 4) == 0 else usual
 
 
-def stream(rng: Random) -> list[dict[str, Any]]:
+def stream(rng: Random, most: int = 24) -> list[dict[str, Any]]:
     """Rows with disorder, ties, nulls and gaps, around the year 1970 as well as after it."""
     now = rng.choice([0, -70 * SECOND, 1_357_041_600 * SECOND])
     rows = []
-    for number in range(rng.randint(1, 24)):
+    for number in range(rng.randint(1, most)):
         now += often(rng, rng.randint(0, 4), 15, 60) * SECOND
         jitter = often(rng, 0, -12 * SECOND, -3 * SECOND - 1, 1)
         rows.append(
@@ -114,14 +123,21 @@ def some(rng: Random, choices: list[Any], most: int, least: int = 0) -> list[Any
 
 def query(rng: Random) -> str:
     """A query over the stream, with a window, groups, predicates and aggregates of its own."""
-    bracket, call = window(rng)
-    aggregates, keys = some(rng, AGGREGATES, 3, 1), some(rng, KEYS, 2)
+    keys = some(rng, KEYS, 2)
     parts, joiner = some(rng, CONDITIONS, 3), rng.choice([" AND ", " AND ", " OR "])
-    having = rng.choice(["", "", *HAVINGS])
+    return query_of(rng, window(rng), keys, joiner.join(parts))
+
+
+def query_of(
+    rng: Random, over: tuple[str, str], keys: list[str], where: str, pool: list[str] = AGGREGATES
+) -> str:
+    """A query over a window, some groups and some rows, with aggregates of a pool."""
+    bracket, call = over
+    aggregates, having = some(rng, pool, min(3, len(pool)), 1), rng.choice(["", "", *HAVINGS])
     selected = [*keys, *(f"{text} AS x{i}" for i, text in enumerate(aggregates))]
     text = f"SELECT {', '.join(selected)} FROM s {bracket}"
-    if parts:
-        text += f" WHERE {joiner.join(parts)}"
+    if where:
+        text += f" WHERE {where}"
     groups = [call, *keys] if call else keys
     if groups:
         text += f" GROUP BY {', '.join(groups)}"
@@ -139,27 +155,125 @@ def punctuation(rng: Random, rows: list[dict[str, Any]]) -> Punctuation:
     return Punctuation(Clock("s", "ts", ClockKind.TIME), until, since, where)
 
 
-def case(rng: Random) -> Case:
-    """A stream cut into pages at random, with queries that join and leave between them."""
-    rows = stream(rng)
-    named = {f"q{i}": query(rng) for i in range(rng.randint(1, 4))}
-    bounds = [0, *sorted(rng.randint(0, len(rows)) for _ in range(rng.randint(0, 5))), len(rows)]
+def cut_into_pages(rng: Random, rows: list[dict[str, Any]], most: int) -> list[PageCase]:
+    """The stream in pages, with what is said at their ends."""
+    bounds = [0, *sorted(rng.randint(0, len(rows)) for _ in range(rng.randint(0, most - 1))), len(rows)]
     pages = []
     for start, stop in pairwise(bounds):
         said = [punctuation(rng, rows)] if rng.randint(0, 3) == 0 else []
         ended = rng.randint(0, 9) == 0
         pages.append(PageCase(rows[start:stop], punctuations=said, ended=ended, splits=rng.randint(1, 3)))
+    pages[-1].ended = pages[-1].ended or rng.randint(0, 1) == 0
+    return pages
+
+
+def follow_numbers(queries: dict[str, str], pages: list[PageCase]) -> None:
+    """A clock that nobody follows is not recorded: who joins it later can't be told what it missed."""
+    if any("WATTR seq" in text for text in queries.values()):
+        queries["first"] = "SELECT count(*) FROM s [RANGE 10 SLIDE 10 WATTR seq]"
+        pages[0].joining.append("first")
+
+
+def ruled(
+    rng: Random, queries: dict[str, str], pages: list[PageCase], called: dict[str, str] | None = None
+) -> Case:
+    """A case with a slack and a horizon, of whose queries some want windows seen in part."""
+    partial = {name for name in queries if rng.randint(0, 3) == 0}
+    slack = rng.choice([0, 0, 5 * SECOND, 30 * SECOND, None])
+    horizon = rng.choice([None, None, 366 * 86_400 * SECOND, 20 * SECOND])
+    return Case(queries, partial, pages, slack, horizon, called or {})
+
+
+def case(rng: Random) -> Case:
+    """A stream cut into pages at random, with queries that join and leave between them."""
+    pages = cut_into_pages(rng, stream(rng), 6)
+    named = {f"q{i}": query(rng) for i in range(rng.randint(1, 4))}
     for name in named:
         joins = often(rng, 0, 1, 2) % len(pages)
         pages[joins].joining.append(name)
         leaves = joins + often(rng, len(pages), 1, 2)
         if leaves < len(pages):
             pages[leaves].leaving.append(name)
-    if any("WATTR seq" in text for text in named.values()):
-        # A clock that nobody follows is not recorded: who joins it later can't be told what it missed.
-        named["first"] = "SELECT count(*) FROM s [RANGE 10 SLIDE 10 WATTR seq]"
-        pages[0].joining.append("first")
-    pages[-1].ended = pages[-1].ended or rng.randint(0, 1) == 0
-    partial = {name for name in named if rng.randint(0, 3) == 0}
-    slack = rng.choice([0, 0, 5 * SECOND, 30 * SECOND, None])
-    return Case(named, partial, pages, slack, rng.choice([None, None, 366 * 86_400 * SECOND, 20 * SECOND]))
+    follow_numbers(named, pages)
+    return ruled(rng, named, pages)
+
+
+# --- queries that have much in common --------------------------------------------------------
+
+CONSTANTS = {
+    "price": ["5", "10", "1.5", "99.25", "-3", "0", "1e300", "double('NaN')"],
+    "qty": ["0", "10", "50", "100", "-5", "50.5", "199", "10.0"],
+    "amount": ["1.10", "1.105", "20.05", "-7", "0", "3"],
+    "seq": ["0", "7", "20", "-3"],
+    "site": ["1", "2", "3", "2.5"],
+    "kind": ["'a'", "'b'", "''", "'aa'"],
+    "qty % 3": ["0", "1", "2"],
+    "coalesce(site, 9)": ["1", "2", "9"],
+}
+OPAQUE = ["kind LIKE 'a%'", "qty > seq", "length(kind) = 1 AND kind LIKE '%b'", "abs(price) > qty",
+          "(site = 1 OR kind = 'b')", "NOT (qty > seq)", "isnan(price)"]  # fmt: skip
+RESTS = ["", "", "kind = 'a'", "site IS NOT NULL", "price > 0 AND site IN (1, 2)", *OPAQUE[:3]]
+
+
+def condition(rng: Random, scalar: str) -> str:
+    """A condition on one scalar that a place on its axis tells."""
+    one, other = rng.choice(CONSTANTS[scalar]), rng.choice(CONSTANTS[scalar])
+    op = rng.choice(["=", "!=", "<", "<=", ">", ">=", "<=>"])
+    simple = f"{scalar} {op} {one}"
+    forms = [
+        simple, simple, simple, f"{scalar} BETWEEN {one} AND {other}", f"{scalar} IN ({one}, {other})",
+        f"{scalar} NOT IN ({one})", f"{scalar} IN ({one}, NULL)", f"{scalar} IS NULL",
+        f"{scalar} IS NOT NULL",
+        f"({scalar} < {one} OR {scalar} > {other})", f"({scalar} = {one} OR {scalar} IS NULL)",
+        f"NOT ({scalar} >= {one} AND {scalar} != {other})", f"{scalar} > {one} AND {scalar} <= {other}",
+    ]  # fmt: skip
+    return rng.choice(forms)
+
+
+def where(rng: Random, rest: str, scalar: str) -> str:
+    """`rest AND scalar op constant`; sometimes one of the two, sometimes something opaque."""
+    parts = often(
+        rng, [condition(rng, scalar), rest], [condition(rng, scalar)], [rest], [rng.choice(OPAQUE), rest]
+    )
+    rng.shuffle(parts)
+    return " AND ".join(part for part in parts if part)
+
+
+def pool_of_windows(rng: Random) -> list[tuple[str, str]]:
+    """Two or three windows, mostly along the same clock and of related lengths."""
+    step = rng.randint(1, 6)
+    form = often(
+        rng, "[RANGE '{} seconds' SLIDE '{} seconds']", "[RANGE {} SLIDE {} WATTR seq]", "[ROWS {} SLIDE {}]"
+    )
+    related = [(form.format(step * rng.randint(1, 4), step * rng.randint(1, 3)), "") for _ in range(2)]
+    return [*related, often(rng, related[0], window(rng))]
+
+
+def alike(rng: Random) -> Case:
+    """Many queries from few windows, predicates and groups, that come and go, some under an old name."""
+    pages = cut_into_pages(rng, stream(rng, 60), 10)
+    windows = pool_of_windows(rng)
+    rest, scalar = rng.choice(RESTS), rng.choice(list(CONSTANTS))
+    wheres = [where(rng, rest, scalar) for _ in range(rng.randint(2, 4))]
+    groups = [some(rng, KEYS, 2) for _ in range(rng.randint(1, 2))]
+    pool = some(rng, AGGREGATES, rng.choice([2, 4, 12]), 1)
+    queries: dict[str, str] = {}
+    called: dict[str, str] = {}
+    for i in range(rng.randint(3, 8)):
+        page, text = often(rng, 0, rng.randrange(len(pages)), rng.randrange(len(pages))), ""
+        for life in range(4):
+            text = often(rng, text, "") or query_of(
+                rng, rng.choice(windows), rng.choice(groups), rng.choice(wheres), pool
+            )
+            key = f"q{i}.{life}"
+            queries[key], called[key] = text, f"q{i}"
+            pages[page].joining.append(key)
+            page += rng.randint(1, 2 * len(pages))
+            if page >= len(pages) or len(queries) > 11:
+                break
+            pages[page].leaving.append(key)
+            page += often(rng, 0, 1)
+            if page >= len(pages):
+                break
+    follow_numbers(queries, pages)
+    return ruled(rng, queries, pages, called)
