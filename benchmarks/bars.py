@@ -45,6 +45,11 @@ class Bar:
         """Whether a measurement clears the bar."""
         return measured >= self.limit if self.at_least else measured <= self.limit
 
+    def sizes(self) -> str:
+        """The numbers of queries that it compares, which in a short run are not those of its text."""
+        sides = [self.over] if self.under is None else [self.over, self.under]
+        return " / ".join(dict.fromkeys(f"{side.queries:,}" for side in sides))
+
     def shown_limit(self) -> str:
         """The limit as text.
 

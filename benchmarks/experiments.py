@@ -41,6 +41,7 @@ class Scale:
     repeats: int = 3
     side_by_side: tuple[int, int] = (1, 16)  # native queries to scale from
     churn_pages: int = 60
+    scaled: tuple[int, ...] = (1, 1_024, 10_000)
     # Instead of the bars' numbers of queries; the files have these for C regular and for C low sharing.
     instead: dict[int, int] = field(default_factory=dict)
 
@@ -51,14 +52,15 @@ class Scale:
 
 FULL = Scale()
 SHORT = Scale(
-    rows=60_000,
+    rows=20_000,
     sizes=(16,),
     squares=(16,),
     seeds=1,
     unshared_seeds=1,
     repeats=1,
     side_by_side=(1, 2),
-    churn_pages=4,
+    churn_pages=3,
+    scaled=(1, 10_000),
     instead={256: 16, 1_000: 16, 1_024: 32, 10_000: 64},
 )
 
@@ -225,7 +227,8 @@ def native_streaming(bench: Bench) -> Iterator[Row]:
     queries = bench.scale.size(256)
     chosen = bench.large("C_low", queries)
     few, more = bench.scale.side_by_side
-    native(bench.spark, bench.hour, chosen[:1])  # a warm-up
+    if bench.scale.repeats > 1:
+        native(bench.spark, bench.hour, chosen[:1])  # a warm-up
     times = {}
     for count in (few, more):
         bench.step(f"{count} native streaming queries")
@@ -243,9 +246,10 @@ def single_job(bench: Bench) -> Iterator[Row]:
     for queries in map(bench.scale.size, (256, 1_024)):
         chosen = load("C_low", queries)[0]
         with SingleJob(bench.spark, trades, chosen) as job:
-            job.run(16)  # a warm-up
             for strategy, chunk in (("single_job", None), ("jobs_of_64", 64)):
                 bench.step(f"{strategy} of Spark SQL, {queries:,} queries")
+                if bench.scale.repeats > 1:
+                    job.run(chunk)  # a warm-up: generating and compiling the code is not what is compared
                 yield Row("single_job", "C_low", queries, 0, strategy, seconds=job.run(chunk)[0])
         yield from _rows("single_job", "C_low", queries, "transom", bench.streamed("C_low", queries))
 
@@ -260,10 +264,8 @@ def noop(bench: Bench) -> Iterator[Row]:
 def scale_up(bench: Bench) -> Iterator[Row]:
     """One query, a thousand, ten thousand."""
     for workload in ("C_regular", "C_low"):
-        for queries in (1, 1_024, 10_000):
+        for queries in bench.scale.scaled:
             size = bench.scale.size(queries)
-            if workload == "C_regular" and size == 32:
-                size = 36  # no square
             yield from _rows("scale", workload, size, "transom", bench.streamed(workload, size))
 
 

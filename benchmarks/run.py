@@ -65,16 +65,17 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def shown(bars: Sequence[Bar], rows: Sequence[Row], short: bool = False) -> Table:
-    """The bars, what was measured, and whether that is enough."""
-    title = "a short run: the ratios mean nothing" if short else f"{os.cpu_count()} cores"
-    table = Table("what", "bar", "measured", "", "known", title=title)
+    """The bars, what was measured, and whether that is enough; a short run gives no verdict."""
+    title = "a short run of fewer queries and trades: no verdicts" if short else f"{os.cpu_count()} cores"
+    table = Table("what", "bar", "measured", "", "of queries", "known", title=title)
     for bar in bars:
         measured = bar.measured(rows)
         if measured is None:
             verdict, value = "[yellow]not measured", "-"
         else:
-            verdict, value = "[green]met" if bar.met(measured) else "[red]missed", f"{measured:.3g}{bar.unit}"
-        table.add_row(bar.what, bar.shown_limit(), value, verdict, bar.known)
+            value = f"{measured:.3g}{bar.unit}"
+            verdict = "computed" if short else "[green]met" if bar.met(measured) else "[red]missed"
+        table.add_row(bar.what, bar.shown_limit(), value, verdict, bar.sizes(), bar.known)
     return table
 
 

@@ -66,6 +66,15 @@ def test_the_table_tells_met_from_missed() -> None:
     assert [word for word in text.split() if word in ("met", "missed", "-")] == ["met", "missed", "-"]
 
 
+def test_a_short_run_gives_no_verdict_and_names_its_own_sizes() -> None:
+    console = Console(width=200, record=True, file=StringIO())
+    found = [replace(row, queries=16) for row in rows("slow", (0, 20.0)) + rows("fast", (0, 1.0))]
+    console.print(shown([resized(BAR, {256: 16})], found, short=True))
+    words = console.export_text().split()
+    assert "computed" in words and "16" in words
+    assert "met" not in words and "missed" not in words
+
+
 def test_rows_come_back_from_their_file(tmp_path: Path) -> None:
     first = Row("race", "A", 16, 3, "fast", 1, 0.25, 0.125, 0.125, 7, 8, 9, "a note, with a comma", "2024")
     second = Row("race", "A", 16, 4, "fast", seconds=2.0, run="2025")
