@@ -1,0 +1,20 @@
+"""EXPLAIN: how the queries of an engine are computed together, as text, as JSON and as a drawing."""
+
+from transom.final.explain.gathering import Explained, gather, held, kind_of, work_done
+from transom.final.explain.mermaid import mermaid
+from transom.final.explain.parts import Explanation, WorkDone
+from transom.final.explain.text import query_text, text, work_text
+
+__all__ = [
+    "Explained",
+    "Explanation",
+    "WorkDone",
+    "gather",
+    "held",
+    "kind_of",
+    "mermaid",
+    "query_text",
+    "text",
+    "work_done",
+    "work_text",
+]

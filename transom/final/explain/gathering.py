@@ -1,0 +1,341 @@
+"""From the state and the queries of an engine to what EXPLAIN shows."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from transom.aggregates.accumulators import Extreme
+from transom.algorithms.grouping import group
+from transom.algorithms.slicing import cuts
+from transom.control.rules import StreamRules
+from transom.durations import format_duration, format_instant
+from transom.elements import Clock, ClockKind, WindowSpec
+from transom.final.explain.parts import (
+    Explanation,
+    FamilyPlan,
+    Holding,
+    Joined,
+    Kept,
+    Projected,
+    QueryPlan,
+    Read,
+    SelectionPlan,
+    Shards,
+    Slicing,
+    StreamPlan,
+    Window,
+    WorkDone,
+)
+from transom.final.members import Strategy, admit, release
+from transom.final.planning import Planner
+from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.families import Family, Selection
+from transom.plan.text import predicate_text
+from transom.sql.query import And, Call, Comparison, Member, Not, Or, Predicate, Query
+from transom.state.state import State, Work
+
+HOUR = 3_600_000_000
+NEXT = 5  # edges that are shown
+MOST_EDGES = 100_000  # that are counted one by one
+
+_NUMBERED = re.compile(r"`([ak])(\d+)`")
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What EXPLAIN is told: the rules of streams, the state, and all queries, also those that wait to join.
+
+    In the state's place, queries named in `again` are others that are about to leave. `partial` are
+    those that also report windows seen in part, `suspended` say why they take no part.
+    """
+
+    rules: Mapping[str, StreamRules]
+    state: State
+    queries: Mapping[str, CompiledQuery]
+    strategy: Strategy = field(default_factory=Strategy)
+    again: Collection[str] = ()
+    partial: Collection[str] = ()
+    suspended: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # the stream, and why
+
+    @cached_property
+    def joined(self) -> State:
+        """The state once all that waits took effect."""
+        leaving = [name for name in self.state.queries if name not in self.queries or name in self.again]
+        state = release(self.state, leaving, self.queries) if leaving else self.state
+        waiting = [query for name, query in self.queries.items() if name not in state.queries]
+        return admit(state, waiting, self.queries, self.strategy, self.partial)
+
+    def waits(self, name: str) -> bool:
+        return name not in self.state.queries or name in self.again
+
+
+def gather(known: Explained) -> Explanation:
+    """Plan the queries as the next page will, and describe the plan."""
+    planner = Planner(known.strategy)  # one of its own: the engine's may be planning a page
+    holding = held(known.joined)
+    streams = []
+    for name, rules in known.rules.items():
+        reading = [query for query in known.queries.values() if query.query.stream == name]
+        families = planner.plan(known.joined, reading).families
+        described = [_Describing(known, family, holding).family() for family in families]
+        streams.append(_stream(known, name, rules, reading, described))
+    state = known.state
+    files = Shards(
+        sum(len(ref.parts) for ref in state.shards),
+        sum(ref.rows for ref in state.shards),
+        sum(ref.bytes for ref in state.shards),
+    )
+    return Explanation(
+        state.page,
+        _slices(known),
+        known.strategy.fragments.value,
+        known.strategy.place.value,
+        files,
+        tuple(streams),
+    )
+
+
+def _slices(known: Explained) -> str:
+    """The name of the strategy, as an engine is given it."""
+    strategy = known.strategy
+    if any(query.naive for query in known.queries.values()):
+        return "naive"
+    if strategy.adapts:
+        return "auto"
+    return f"{'shared' if strategy.shared else 'unshared'}_{'paned' if strategy.paned else 'paired'}"
+
+
+def _stream(
+    known: Explained,
+    name: str,
+    rules: StreamRules,
+    reading: Sequence[CompiledQuery],
+    families: Sequence[FamilyPlan],
+) -> StreamPlan:
+    uses = Counter(scalar.sql for query in reading for scalar in query.query.scalars())
+    joins = {join.id: Joined(join.id, join.table, join.on) for query in reading for join in query.query.joins}
+    kind = rules.clock.kind
+    largest = sorted(families, key=lambda family: -family.queries)
+    return StreamPlan(
+        name,
+        rules.clock.attribute,
+        None if rules.slack is None else _length(rules.slack, kind),
+        None if rules.horizon is None else _length(rules.horizon, kind),
+        None if rules.idle is None else _length(rules.idle, ClockKind.TIME),
+        len(reading),
+        {query: why for query, (stream, why) in known.suspended.items() if stream == name},
+        tuple(Projected(sql, count) for sql, count in uses.items()),
+        tuple(joins.values()),
+        work_done(known.state.stream(name).work),
+        tuple(FamilyPlan(**{**vars(family), "id": i}) for i, family in enumerate(largest, 1)),
+    )
+
+
+def work_done(work: Work) -> WorkDone:
+    """Work with its ratio."""
+    done = work.partials + work.finals
+    ratio = (work.unshared_partials + work.unshared_finals) / done if done else None
+    return WorkDone(work.partials, work.finals, work.unshared_partials, work.unshared_finals, ratio)
+
+
+def held(state: State) -> dict[int, Holding]:
+    """What each selection holds, all found at once."""
+    found = {}
+    for home, own in state.selections.items():
+        slices = {pair for ref in state.shards for pair in ref.held.get(home, ())} if own.far else ()
+        found[home] = Holding("far", len(slices), None) if own.far else Holding("near", 0, 0)
+    for sheet in state.sheets.values():
+        homes = sheet["selection"].to_numpy()
+        counted = zip(*(part.tolist() for part in np.unique(homes, return_counts=True)), strict=True)
+        pairs = group([homes, sheet["slice"].to_numpy()], len(homes))
+        slices_of = Counter(homes[pairs.firsts].tolist())
+        found |= {home: Holding("near", slices_of[home], rows) for home, rows in counted}
+    return found
+
+
+def kind_of(family: Family) -> str:
+    """How a family tells its selections' tuples: range, signature or alone."""
+    return "range" if family.axis is not None else "signature" if len(family.members) > 1 else "alone"
+
+
+class _Describing:
+    """A family being described."""
+
+    def __init__(self, known: Explained, family: Family, holding: Mapping[int, Holding]):
+        self.known, self.planned, self.holding = known, family, holding
+        clock = family.clock
+        high = known.state.stream(clock.stream).clock(clock).high
+        self.clock, self.now = clock, high
+
+    def family(self) -> FamilyPlan:
+        family = self.planned
+        selections = [self._selection(member) for member in family.members]
+        selections.sort(key=lambda selection: -len(selection.queries))
+        conjuncts = {predicate_text(part) for member in family.members for part in member.conjuncts}
+        axis, kind = family.axis, kind_of(family)
+        constants = {
+            repr(value)
+            for member in family.members
+            if axis is not None
+            for value in _constants(member.by_scalar[0][axis.scalar.sql])
+        }
+        return FamilyPlan(
+            0,
+            kind,
+            None if axis is None else axis.scalar.sql,
+            len(constants),
+            axis.size if axis is not None else None if kind == "signature" else 1,
+            len(conjuncts),
+            tuple(map(predicate_text, family.rest)),
+            self.clock.attribute or "rows",
+            tuple(key.sql for key in family.keys),
+            family.members[0].joins,
+            sum(len(selection.queries) for selection in selections),
+            tuple(selections),
+        )
+
+    def _selection(self, member: Selection) -> SelectionPlan:
+        queries = [self.known.queries[name] for name in member.queries]
+        axis = self.planned.axis
+        where = " AND ".join(map(predicate_text, member.conjuncts)) or None
+        return SelectionPlan(
+            member.id,
+            where,
+            where if axis is None else predicate_text(member.by_scalar[0][axis.scalar.sql]),
+            member.name != queries[0].selection,
+            len(member.windows),
+            self._slicing(member),
+            tuple(_kept(member.slots, queries)) if member.merged else None,
+            self.holding[member.id],
+            tuple(map(self._query, queries)),
+        )
+
+    def _query(self, query: CompiledQuery) -> QueryPlan:
+        own = self.known.joined.queries[query.name]
+        spec, kind = query.query.window, self.clock.kind
+        return QueryPlan(
+            query.name,
+            Window(_window_text(spec, kind), spec.range, spec.slide, spec.phase),
+            tuple(map(_call_text, query.query.calls)),
+            _having_text(query.query),
+            self.known.waits(query.name),
+            own.homes[1:],
+            None if own.unseen is None else tuple(own.unseen),
+        )
+
+    def _slicing(self, member: Selection) -> Slicing:
+        kind, paned = self.clock.kind, self.known.strategy.paned
+        found = list(dict.fromkeys(cut for spec in member.windows for cut in cuts(spec, paned)))
+        per = HOUR if kind is ClockKind.TIME else max(spec.slide for spec in member.windows)
+        now = 0 if self.now is None else self.now
+        following = _following(found, now)
+        edges = () if self.now is None else tuple(following)
+        return Slicing(
+            _edges(found, now, now + per),
+            "hour" if kind is ClockKind.TIME else str(per),
+            per,
+            tuple(_length(later - edge, kind) for edge, later in pairwise(following)),
+            edges,
+            tuple(_instant(edge, self.clock) for edge in edges),
+        )
+
+
+Cuts = Sequence[tuple[int, int]]  # edges at base + k * step
+
+
+def _following(cuts: Cuts, now: int) -> list[int]:
+    """The next edges after a time."""
+    firsts = ((now - (now - base) % step + step, step) for base, step in cuts)
+    return sorted({first + k * step for first, step in firsts for k in range(NEXT)})[:NEXT]
+
+
+def _edges(cuts: Cuts, low: int, high: int) -> int:
+    """How many different edges there are in `(low, high]`; if absurdly many, about."""
+    counts = [(high - base) // step - (low - base) // step for base, step in cuts]
+    if len({step for _, step in cuts}) == 1 or sum(counts) > MOST_EDGES:  # with one step none are the same
+        return sum(counts)
+    steps = ((low - (low - base) % step + step, step) for base, step in cuts)
+    return len(np.unique(np.concatenate([np.arange(first, high + 1, step) for first, step in steps])))
+
+
+def _kept(slots: Sequence[Slot], queries: Sequence[CompiledQuery]) -> Iterator[Kept]:
+    readers: dict[str, list[Read]] = {slot.key: [] for slot in slots}
+    for query in queries:
+        for call, places in zip(query.query.calls, query.reads, strict=True):
+            for place in places:
+                readers[query.slots[place].key].append(Read(query.name, _call_text(call)))
+    for slot in slots:
+        yield Kept(_slot_text(slot), tuple(readers[slot.key]))
+
+
+def _constants(predicate: Predicate) -> Iterator[Any]:
+    match predicate:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _constants(part)
+        case Not(part):
+            yield from _constants(part)
+        case Comparison(_, _, value):
+            yield value
+        case Member(_, values):
+            yield from values
+
+
+def _slot_text(slot: Slot) -> str:
+    kept = slot.accumulator
+    name = kept.function if isinstance(kept, Extreme) else type(kept).__name__.lower()
+    shown = f"{name}({slot.argument.sql})" if slot.argument is not None else "count(*)"
+    return shown if slot.where is None else f"{shown} FILTER (WHERE {predicate_text(slot.where)})"
+
+
+def _call_text(call: Call) -> str:
+    arguments = [scalar.sql for scalar in call.args] or ["*"]
+    name = "count" if call.function == "count_rows" else call.function
+    shown = f"{name}({', '.join([*arguments, *map(repr, call.parameters)])})"
+    return shown if call.where is None else f"{shown} FILTER (WHERE {predicate_text(call.where)})"
+
+
+def _having_text(query: Query) -> str | None:
+    """HAVING with the aggregates and groups that it is over, in place of their numbers."""
+    if query.having is None:
+        return None
+
+    def meant(found: re.Match[str]) -> str:
+        place = int(found[2])
+        return _call_text(query.calls[place]) if found[1] == "a" else query.keys[place].scalar.sql
+
+    return _NUMBERED.sub(meant, query.having)
+
+
+def _window_text(spec: WindowSpec, kind: ClockKind) -> str:
+    shown = f"range {_length(spec.range, kind)}, slide {_length(spec.slide, kind)}"
+    return f"{shown}, ends {_length(spec.phase, kind)} past each slide" if spec.phase else shown
+
+
+def _length(value: int, kind: ClockKind) -> str:
+    """A length, in short where it is no round one.
+
+    >>> _length(720_000_000, ClockKind.TIME), _length(680_296_000, ClockKind.TIME)
+    ('12 minutes', '11 min 20.296 s')
+    """
+    if kind is not ClockKind.TIME:
+        return str(value)
+    shown = format_duration(value)
+    is_round = value % 1_000_000 == 0 and shown.count(" ") <= 3
+    if is_round or value < 1_000_000:
+        return shown
+    minutes, rest = divmod(value, 60_000_000)
+    seconds = f"{rest // 1_000_000}.{rest % 1_000_000:06d}".rstrip("0").rstrip(".")
+    return f"{minutes:,} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def _instant(value: int, clock: Clock) -> str:
+    return format_instant(value) if clock.kind is ClockKind.TIME else str(value)

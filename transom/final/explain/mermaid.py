@@ -1,0 +1,73 @@
+"""EXPLAIN as a drawing: a Mermaid flowchart from streams to families to selections to queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from transom.final.explain.parts import Explanation, FamilyPlan, SelectionPlan, StreamPlan
+from transom.final.explain.text import counted, family_title, named, readable, work_text
+
+FAMILIES, SELECTIONS, NAMES = 6, 4, 5  # that a readable drawing has at most: of a stream, a family, a box
+WIDTH = 60
+
+# What Mermaid would take for its own inside a quoted label; a backtick would begin Markdown.
+_ESCAPES = {
+    ord("#"): "#35;",
+    ord('"'): "#quot;",
+    ord("`"): "#96;",
+    ord("<"): "#lt;",
+    ord(">"): "#gt;",
+    ord("&"): "#amp;",
+    ord("\n"): " ",
+}
+
+
+def mermaid(plan: Explanation, verbose: bool = False) -> str:
+    """A flowchart; without `verbose` it has at most some dozens of boxes."""
+    lines = ["flowchart LR"]
+    for i, stream in enumerate(plan.streams):
+        lines += _stream(f"s{i}", stream, verbose)
+    return "\n".join(lines)
+
+
+def label(*lines: str) -> str:
+    """A quoted label of several lines.
+
+    >>> label("price > 10", 'kind = "a"')
+    '"price #gt; 10<br/>kind = #quot;a#quot;"'
+    """
+    plain = map(readable, lines)
+    short = (line if len(line) <= WIDTH else f"{line[:WIDTH]} ..." for line in plain)
+    return '"' + "<br/>".join(line.translate(_ESCAPES) for line in short) + '"'
+
+
+def _stream(node: str, stream: StreamPlan, verbose: bool) -> Iterator[str]:
+    work = work_text(stream.work).split("; ")[-1]
+    yield f"  {node}([{label(stream.name, counted(stream.queries, 'query', 'queries'), work)}])"
+    most = len(stream.families) if verbose else FAMILIES
+    for family in stream.families[:most]:
+        yield from _family(node, f"{node}f{family.id}", family, verbose)
+    if len(stream.families) > most:
+        yield f"  {node} --> {node}more[{label(f'{len(stream.families) - most:,} more families')}]"
+
+
+def _family(above: str, node: str, family: FamilyPlan, verbose: bool) -> Iterator[str]:
+    agreed = (
+        [f"all ask that {' AND '.join(family.agrees)}"] if family.kind == "range" and family.agrees else []
+    )
+    grouped = [f"group by {', '.join(family.group_by)}"] if family.group_by else []
+    yield f"  {above} --> {node}{{{{{label(family_title(family), *agreed, *grouped)}}}}}"
+    most = len(family.selections) if verbose else SELECTIONS
+    for selection in family.selections[:most]:
+        yield from _selection(node, f"{node}c{selection.id}", selection, verbose)
+    if len(family.selections) > most:
+        yield f"  {node} --> {node}more[{label(f'{len(family.selections) - most:,} more selections')}]"
+
+
+def _selection(above: str, node: str, selection: SelectionPlan, verbose: bool) -> Iterator[str]:
+    asked = "every tuple" if selection.own is None else selection.own
+    held = f"{counted(selection.holds.slices, 'slice')} held {selection.holds.place}"
+    cut = f"{counted(selection.slicing.edges, 'slice')} per {selection.slicing.per}"
+    yield f"  {above} --> {node}[{label(asked, cut, held)}]"
+    names = [query.name for query in selection.queries]
+    yield f"  {node} --> {node}q([{label(named(names, None if verbose else NAMES))}])"

@@ -1,0 +1,222 @@
+"""What EXPLAIN knows: plain values, whose names are the keys of its JSON.
+
+Lengths and instants are in the unit of their clock, microseconds for a time; beside them stand texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, is_dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Read:
+    """An aggregate of a query that is read off a slot."""
+
+    query: str
+    aggregate: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of each slice and group, and who reads it."""
+
+    slot: str
+    readers: tuple[Read, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A query's windows."""
+
+    text: str
+    range: int
+    slide: int
+    phase: int
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """A query of a selection: one that `waits` joins with the next page.
+
+    `reads` are further selections that it left and that still hold some of its windows' slices. Windows that
+    meet `unseen` held tuples before it joined: it does not answer for them; None: the next page tells.
+    """
+
+    name: str
+    window: Window
+    aggregates: tuple[str, ...]
+    having: str | None
+    waits: bool
+    reads: tuple[int, ...]
+    unseen: tuple[tuple[int, int], ...] | None
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """Where the slices of a selection end: how many edges `per` so long, and the next ones."""
+
+    edges: int
+    per: str
+    per_length: int
+    lengths: tuple[str, ...]  # of the slices between the next edges
+    next_edges: tuple[int, ...]
+    next_edges_text: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a selection holds now: `near` on a sheet at the driver, or `far` in shards at the executors.
+
+    The `rows` of shards are not a selection's own.
+    """
+
+    place: str
+    slices: int
+    rows: int | None
+
+
+@dataclass(frozen=True)
+class SelectionPlan:
+    """Tuples that some queries ask for alike. `own` is what it asks for beyond what its family agrees in.
+
+    One that is `apart` could share with others that ask for the same tuples, and does not. `keeps` is None
+    where every tuple is kept.
+    """
+
+    id: int
+    where: str | None
+    own: str | None
+    apart: bool
+    windows: int
+    slicing: Slicing
+    keeps: tuple[Kept, ...] | None
+    holds: Holding
+    queries: tuple[QueryPlan, ...]
+
+
+@dataclass(frozen=True)
+class FamilyPlan:
+    """Selections whose predicates are told together.
+
+    A `range` family by binary search of the `scalar`, whose values `constants` cut into `fragments`; a
+    `signature` family by the truth of all `conjuncts`, where fragments are those that occur; one `alone`.
+    """
+
+    id: int
+    kind: str
+    scalar: str | None
+    constants: int
+    fragments: int | None
+    conjuncts: int
+    agrees: tuple[str, ...]
+    clock: str
+    group_by: tuple[str, ...]
+    joins: tuple[str, ...]
+    queries: int
+    selections: tuple[SelectionPlan, ...]
+
+
+@dataclass(frozen=True)
+class WorkDone:
+    """Aggregations done so far, and those that queries which share nothing would have needed."""
+
+    partials: int
+    finals: int
+    unshared_partials: int
+    unshared_finals: int
+    ratio: float | None  # unshared to shared, partial and final together
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A scalar expression that Spark computes once a row, and how often queries use it."""
+
+    sql: str
+    uses: int
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A static table that the stream is joined with."""
+
+    id: str
+    table: str
+    on: str
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The files of all far selections."""
+
+    files: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """A stream: its rules, what is computed for every row, and the families of its queries."""
+
+    name: str
+    time: str
+    slack: str | None
+    horizon: str | None
+    idle: str | None
+    queries: int
+    suspended: Mapping[str, str]
+    project: tuple[Projected, ...]
+    joins: tuple[Joined, ...]
+    work: WorkDone
+    families: tuple[FamilyPlan, ...]
+
+    def selections(self) -> Iterator[tuple[FamilyPlan, SelectionPlan]]:
+        for family in self.families:
+            for selection in family.selections:
+                yield family, selection
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How the queries of an engine are computed, after its last page."""
+
+    page: int
+    strategy: str
+    fragments: str
+    state: str
+    shards: Shards
+    streams: tuple[StreamPlan, ...] = field(default_factory=tuple)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        return {name: _plain(value) for name, value in vars(self).items()}
+
+    def json(self) -> str:
+        return json.dumps(self.as_dict(), indent=2, ensure_ascii=False)
+
+    def only(self, query: str) -> Explanation:
+        """The plan of one query: its family with its selection alone, in which others may be too."""
+        found = self.find(query)
+        if found is None:
+            return replace(self, streams=())
+        stream, family, selection, _ = found
+        own = replace(family, selections=(selection,))
+        return replace(self, streams=(replace(stream, families=(own,)),))
+
+    def find(self, query: str) -> tuple[StreamPlan, FamilyPlan, SelectionPlan, QueryPlan] | None:
+        """Where a query is."""
+        for stream in self.streams:
+            for family, selection in stream.selections():
+                for own in selection.queries:
+                    if own.name == query:
+                        return stream, family, selection, own
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; `dataclasses.asdict` would take seconds for ten thousand queries."""
+    if is_dataclass(value):
+        return {name: _plain(part) for name, part in vars(value).items()}
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value

@@ -1,0 +1,305 @@
+"""EXPLAIN as text: what matters first, and no more than a person reads unless asked for all of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from transom.final.explain.parts import (
+    Explanation,
+    FamilyPlan,
+    Holding,
+    Kept,
+    QueryPlan,
+    SelectionPlan,
+    Slicing,
+    StreamPlan,
+    WorkDone,
+)
+
+Thing = TypeVar("Thing")
+
+_JOINED = re.compile(r"`([^`#]+)#[0-9a-f]{8}(?:\.([^`]+))?`")
+_PLAIN = re.compile(r"`(\w+)`")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of a plan is shown; None is all of it."""
+
+    families: int | None = 6
+    selections: int | None = 3  # of a family
+    queries: int | None = 4  # of a selection
+    names: int | None = 6  # in a list
+    width: int | None = 120  # of an expression
+    waiting: bool = True  # whether to say of each query that waits that it does
+
+    def short(self, expression: str) -> str:
+        if self.width is None or len(expression) <= self.width:
+            return expression
+        return f"{expression[: self.width]} ..."
+
+
+MANY = 12  # selections that are more than anybody reads
+BRIEF = Limits()
+ALL = Limits(None, None, None, None, None)
+
+
+def text(plan: Explanation, verbose: bool = False) -> str:
+    """The plan stream by stream: the rules, what is computed for every row, and who shares what."""
+    limits = ALL if verbose else BRIEF
+    lines: list[str] = []
+    for stream in plan.streams:
+        lines += _stream(stream, limits)
+    if plan.shards.files:
+        lines.append(
+            f"far state: {plan.shards.rows:,} cells in {counted(plan.shards.files, 'file')} of shards, "
+            f"{plan.shards.bytes:,} bytes"
+        )
+    lines.append(f"strategy {plan.strategy}, fragments {plan.fragments}, state {plan.state}")
+    return readable("\n".join(lines))
+
+
+def readable(sql: str) -> str:
+    """Canonical SQL as people write it; the flag of a joined table is whether a row of it matched.
+
+    >>> readable("`closing#053b41f0` AND `price` > `closing#053b41f0.cp`")
+    'closing matched AND price > closing.cp'
+    """
+    named = _JOINED.sub(lambda found: f"{found[1]}.{found[2]}" if found[2] else f"{found[1]} matched", sql)
+    return _PLAIN.sub(r"\1", named)
+
+
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """A number of things.
+
+    >>> counted(1, "query", "queries"), counted(1200, "slice")
+    ('1 query', '1,200 slices')
+    """
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def named(names: Sequence[str], most: int | None) -> str:
+    """Names in a list that does not grow without end.
+
+    >>> named(["a", "b", "c", "d"], 2)
+    'a, b and 2 more'
+    """
+    if most is None or len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
+
+
+def work_text(work: WorkDone) -> str:
+    """What sharing has spared so far."""
+    if work.ratio is None:
+        return "no aggregations yet"
+    parts = f"{work.partials:,} partial (unshared: {work.unshared_partials:,})"
+    finals = f"{work.finals:,} final (unshared: {work.unshared_finals:,})"
+    return f"{parts} and {finals} aggregations; unshared {work.ratio:,.1f} times as many"
+
+
+def _queries(number: int) -> str:
+    return counted(number, "query", "queries")
+
+
+def _first(
+    things: Sequence[Thing], most: int | None, show: Callable[[Thing], Iterable[str]], rest: str
+) -> Iterator[str]:
+    """The lines of some of the things, and how many there are besides."""
+    shown = things if most is None or len(things) <= most + 1 else things[:most]
+    for thing in shown:
+        yield from show(thing)
+    if len(shown) < len(things):
+        yield f"... and {len(things) - len(shown):,} more {rest}"
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    return (f"  {line}" for line in lines)
+
+
+def _stream(stream: StreamPlan, limits: Limits) -> Iterator[str]:
+    selections = sum(len(family.selections) for family in stream.families)
+    families = counted(len(stream.families), "family", "families")
+    shared = f" in {counted(selections, 'selection')} of {families}" if selections else ""
+    yield f"stream {stream.name}: {_queries(stream.queries)}{shared}, time {stream.time}"
+    if stream.queries and all(query.waits for _, own in stream.selections() for query in own.queries):
+        yield "  all of them join with the next page"
+        limits = replace(limits, waiting=False)
+    idle = "" if stream.idle is None else f", idle after {stream.idle}"
+    yield f"  slack {stream.slack or 'none'}, horizon {stream.horizon or 'none'}{idle}"
+    for name, why in stream.suspended.items():
+        yield f"  suspended: {name}: {why}"
+    uses = sum(scalar.uses for scalar in stream.project)
+    yield f"  project: {counted(len(stream.project), 'scalar expression')} for {counted(uses, 'use')}"
+    scalars = sorted(stream.project, key=lambda scalar: -scalar.uses)
+    most = None if limits.names is None else 2 * limits.names
+    yield from _indented(
+        _indented(
+            _first(scalars, most, lambda own: [f"{limits.short(own.sql)} ({own.uses:,})"], "expressions")
+        )
+    )
+    for join in stream.joins:
+        yield f"  join {join.table} on {limits.short(join.on)}"
+    yield f"  done: {work_text(stream.work)}"
+    others = limits
+    if limits.families is not None and selections > MANY:  # then the first family stands for all
+        others = replace(limits, selections=1, queries=2)
+    yield from _indented(
+        _first(
+            stream.families,
+            limits.families,
+            lambda own: _family(own, limits if own.id == 1 else others),
+            "families",
+        )
+    )
+
+
+def _family(family: FamilyPlan, limits: Limits) -> Iterator[str]:
+    yield f"family {family.id}: {family_title(family)}"
+    yield from _indented(_family_head(family, limits))
+    hidden = f"selections; {_queries(family.queries)} in all"
+    yield from _indented(
+        _first(family.selections, limits.selections, lambda own: _selection(own, limits), hidden)
+    )
+
+
+def family_title(family: FamilyPlan) -> str:
+    """What a family is, in a line."""
+    size = f"{counted(len(family.selections), 'selection')}, {_queries(family.queries)}"
+    if family.kind == "range":
+        return f"range of {family.scalar}, {size}"
+    if family.kind == "signature":
+        return f"signature of {counted(family.conjuncts, 'conjunct')}, {size}"
+    return f"alone, {_queries(family.queries)}"
+
+
+def _family_head(family: FamilyPlan, limits: Limits) -> Iterator[str]:
+    if family.kind == "range":
+        yield (
+            f"{counted(family.constants, 'constant')} cut it into "
+            f"{counted(family.fragments or 0, 'fragment')}: one binary search a tuple tells all selections"
+        )
+        if family.agrees:
+            yield f"all ask that {limits.short(' AND '.join(family.agrees))}"
+    elif family.kind == "signature":
+        yield "fragments are the signatures that occur: a tuple's tells all selections"
+    if family.group_by:
+        yield f"group by {limits.short(', '.join(family.group_by))}"
+
+
+def _selection(selection: SelectionPlan, limits: Limits) -> Iterator[str]:
+    asked = "every tuple" if selection.own is None else f"where {limits.short(selection.own)}"
+    apart = ", apart from others that ask for the same" if selection.apart else ""
+    yield f"selection {selection.id}: {asked}{apart}"
+    others = named([query.name for query in selection.queries[limits.queries :]], limits.names)
+    yield from _indented(
+        _first(
+            selection.queries, limits.queries, lambda own: _query(own, limits.waiting), f"queries: {others}"
+        )
+    )
+    yield from _indented([_slices(selection), *_keeps(selection, limits), _holding(selection.holds)])
+
+
+def _query(query: QueryPlan, mark: bool) -> Iterator[str]:
+    waits = " (joins with the next page)" if query.waits and mark else ""
+    having = "" if query.having is None else f"; having {query.having}"
+    yield f"query {query.name}: {query.window.text}{having}{waits}"
+    if query.reads:
+        yield f"  still reads selection {', '.join(map(str, query.reads))}, which it left"
+
+
+def _slices(selection: SelectionPlan) -> str:
+    whose = "" if len(selection.queries) == 1 else f" shared by {_queries(len(selection.queries))}"
+    kinds = "" if selection.windows == 1 else f" with {selection.windows:,} kinds of window"
+    return f"slices{whose}{kinds}: {slicing_text(selection.slicing)}"
+
+
+def slicing_text(slicing: Slicing) -> str:
+    """How finely time is cut, and where next."""
+    lengths = list(dict.fromkeys(slicing.lengths))
+    of = lengths[0] if len(lengths) == 1 else f"{', '.join(slicing.lengths[:3])} ..."
+    following = f"; next edges {', '.join(slicing.next_edges_text[:3])}" if slicing.next_edges else ""
+    return f"{slicing.edges:,} per {slicing.per}, of {of}{following}"
+
+
+def _keeps(selection: SelectionPlan, limits: Limits) -> Iterator[str]:
+    """What is kept; where queries share it, who reads what."""
+    keeps = selection.keeps
+    if keeps is None:
+        yield "keep every tuple"
+        return
+    told = [_whose(kept, selection, limits) for kept in keeps]
+    plain = [limits.short(kept.slot) for kept, whose in zip(keeps, told, strict=True) if whose is None]
+    yield f"keep per slice and group: {', '.join(['rows', *plain])}"
+    for kept, whose in zip(keeps, told, strict=True):
+        if whose is not None:
+            yield f"  {limits.short(kept.slot)} {whose}"
+
+
+def _whose(kept: Kept, selection: SelectionPlan, limits: Limits) -> str | None:
+    """Who reads a slot for which aggregates; None where that goes without saying."""
+    aggregates = list(dict.fromkeys(read.aggregate for read in kept.readers))
+    names = list(dict.fromkeys(read.query for read in kept.readers))
+    is_all = len(names) == len(selection.queries)
+    if is_all and (len(names) == 1 or aggregates == [kept.slot]):
+        return None
+    of = "all of them" if is_all else named(names, limits.names)
+    return f"for {named(aggregates, limits.names)} of {of}"
+
+
+def _holding(holds: Holding) -> str:
+    if holds.place == "far":
+        return f"holds {counted(holds.slices, 'slice')}, far: in shards on the executors"
+    if not holds.slices:
+        return "holds nothing yet"
+    return f"holds {counted(holds.slices, 'slice')}, {counted(holds.rows or 0, 'row')}, near: on the driver"
+
+
+# --- one query ---
+
+
+def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
+    """How one query is computed: its selection, its family, and with whom it shares what."""
+    limits = ALL if verbose else BRIEF
+    found = plan.find(name)
+    if found is None:
+        return f"query {name}: takes no part in pages"
+    stream, family, selection, query = found
+    waits = " (joins with the next page)" if query.waits else ""
+    lines = [f"query {name} over {stream.name}{waits}", *_indented(_one(family, selection, query, limits))]
+    return readable("\n".join(lines))
+
+
+def _one(family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, limits: Limits) -> Iterator[str]:
+    yield f"window {query.window.text} on {family.clock}"
+    if selection.where is not None:
+        yield f"where {limits.short(selection.where)}"
+    if family.group_by:
+        yield f"group by {', '.join(family.group_by)}"
+    if query.having is not None:
+        yield f"having {query.having}"
+    if query.unseen is None or query.unseen:
+        yield "does not answer for windows with rows from before it joined"
+    others = [other.name for other in selection.queries if other.name != query.name]
+    yield f"selection {selection.id}, shared with {named(others, limits.names) if others else 'nobody'}"
+    yield from _indented([f"slices: {slicing_text(selection.slicing)}", *_read(selection, query, limits)])
+    yield f"  {_holding(selection.holds)}"
+    if query.reads:
+        yield f"  still reads selection {', '.join(map(str, query.reads))}, which it left"
+    yield f"family {family.id}: {family_title(family)}"
+    yield from _indented(_family_head(family, limits))
+
+
+def _read(selection: SelectionPlan, query: QueryPlan, limits: Limits) -> Iterator[str]:
+    """What the query reads of what is kept, and who else does."""
+    for kept in selection.keeps or ():
+        mine = list(dict.fromkeys(read.aggregate for read in kept.readers if read.query == query.name))
+        others = list(dict.fromkeys(read.query for read in kept.readers if read.query != query.name))
+        also = f", and for {named(others, limits.names)}" if others else ""
+        if mine:
+            yield f"keeps {limits.short(kept.slot)} for {', '.join(mine)}{also}"
+    if selection.keeps is None:
+        yield "keeps every tuple"

@@ -1,0 +1,87 @@
+"""EXPLAIN of a running engine: what a page loop knows, and what waits to take effect with its next page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from transom.elements import Register
+from transom.errors import SettingError, SQLError, near_miss
+from transom.final.explain import Explained, Explanation, gather, mermaid, query_text, text
+from transom.plan.compiled import CompiledQuery, compile_query
+from transom.sql import bind
+from transom.sql.query import Query
+
+if TYPE_CHECKING:
+    from transom.spark.loop import PageLoop
+
+
+FORMATS = ("text", "json", "mermaid")
+
+
+def explain(loop: PageLoop, format: str, verbose: bool) -> str:
+    """How the registered queries are computed."""
+    _check(format)
+    return _shown(explanation(loop), format, verbose)
+
+
+def explain_query(loop: PageLoop, name: str, format: str, verbose: bool) -> str:
+    """How one query is computed, and with whom it shares what."""
+    _check(format)
+    plan = explanation(loop)
+    return query_text(plan, name, verbose) if format == "text" else _shown(plan.only(name), format, verbose)
+
+
+def _shown(plan: Explanation, format: str, verbose: bool) -> str:
+    if format == "json":
+        return plan.json()
+    return mermaid(plan, verbose) if format == "mermaid" else text(plan, verbose)
+
+
+def _check(format: str) -> None:
+    if format not in FORMATS:
+        raise SettingError(f"unknown format {format!r}: {' or '.join(FORMATS)}{near_miss(format, FORMATS)}")
+
+
+def explanation(loop: PageLoop) -> Explanation:
+    """The plan of the next page, as far as it is known."""
+    state, registry, texts = loop.state, loop.registry.copy(), dict(loop.texts)
+    registry.bind(loop.catalog(), loop.scalars, [entry.name for entry in registry if entry.name not in texts])
+    joined = {e.name: e for e in registry if texts.get(e.name) == e.text and e.compiled is not None}
+    queries = {name: entry.compiled for name, entry in joined.items() if entry.suspended is None}
+    waiting = _waiting(loop, {name: query for name, query in texts.items() if name not in joined})
+    control = [*(loop.begun.control if loop.begun else ()), *loop.waiting.control]
+    partial = {said.name for said in control if isinstance(said, Register) and said.partial}
+    return gather(
+        Explained(
+            {name: stream.rules for name, stream in loop.streams.items()},
+            state,
+            {**{name: query for name, query in queries.items() if query is not None}, **waiting},
+            loop.planner.strategy,
+            again=set(waiting),
+            partial=partial,
+            suspended={
+                name: (entry.compiled.query.stream, entry.suspended)
+                for name, entry in joined.items()
+                if entry.compiled is not None and entry.suspended is not None
+            },
+        )
+    )
+
+
+def _waiting(loop: PageLoop, texts: dict[str, str]) -> dict[str, CompiledQuery]:
+    """The queries that join with the next page; most are bound since they were registered."""
+    bound: dict[str, Query | SQLError] = {}
+    unbound = {}
+    for name, query in texts.items():
+        known = loop.bound.get(query)  # a page that begins takes it away
+        if known is None:
+            unbound[name] = query
+        else:
+            bound[name] = known
+    bound |= bind(unbound, loop.catalog(), loop.scalars) if unbound else {}
+    naive = loop.registry.naive
+    return {
+        name: compile_query(name, query, naive)
+        for name, query in bound.items()
+        if not isinstance(query, SQLError)
+    }
