@@ -49,7 +49,8 @@ def explanation(loop: PageLoop) -> Explanation:
     joined = {e.name: e for e in registry if texts.get(e.name) == e.text and e.compiled is not None}
     queries = {name: entry.compiled for name, entry in joined.items() if entry.suspended is None}
     waiting = _waiting(loop, {name: query for name, query in texts.items() if name not in joined})
-    control = [*(loop.begun.control if loop.begun else ()), *loop.waiting.control]
+    begun = loop.begun
+    control = [*(begun.control if begun else ()), *loop.waiting.control]
     partial = {said.name for said in control if isinstance(said, Register) and said.partial}
     return gather(
         Explained(

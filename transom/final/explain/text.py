@@ -266,7 +266,8 @@ def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
     limits = ALL if verbose else BRIEF
     found = plan.find(name)
     if found is None:
-        return f"query {name}: takes no part in pages"
+        why = [stream.suspended[name] for stream in plan.streams if name in stream.suspended]
+        return f"query {name} takes no part in pages{f': {why[0]}' if why else ''}"
     stream, family, selection, query = found
     waits = " (joins with the next page)" if query.waits else ""
     lines = [f"query {name} over {stream.name}{waits}", *_indented(_one(family, selection, query, limits))]
