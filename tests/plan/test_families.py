@@ -1,0 +1,153 @@
+"""Who ends up in a family with whom."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from tests.plan.bids import compiled, planned
+from transom.final.members import Strategy
+from transom.plan import families as module
+from transom.plan.families import Family, Fragments
+
+WINDOW = "[RANGE 10 SLIDE 10 WATTR seq]"
+
+
+def put(
+    wheres: dict[str, str], fragments: Fragments = Fragments.FAMILIES, naive: bool = False
+) -> list[tuple[str, set[str]]]:
+    """The families of queries by the rest of their text, each with its kind."""
+    queries = [
+        compiled(f"SELECT sum(price) FROM bids {WINDOW} {rest}", name, naive) for name, rest in wheres.items()
+    ]
+    plan = planned(*queries, strategy=Strategy(fragments=fragments))
+    found = [(kind(family), {n for m in family.members for n in m.queries}) for family in plan.families]
+    assert sorted(name for _, names in found for name in names) == sorted(wheres), "each in one"
+    return sorted(found, key=lambda one: sorted(one[1]))
+
+
+def kind(family: Family) -> str:
+    return "range" if family.axis is not None else "signed" if family.signed else "alone"
+
+
+@pytest.mark.parametrize(
+    ("wheres", "expected"),
+    [
+        pytest.param(
+            {"a": "WHERE price > 1", "b": "WHERE price > 2", "c": "WHERE price BETWEEN 3 AND 4"},
+            [("range", {"a", "b", "c"})],
+            id="conditions on one scalar",
+        ),
+        pytest.param(
+            {"a": "WHERE price > 1 AND site = 1", "b": "WHERE site = 1 AND price > 2"},
+            [("range", {"a", "b"})],
+            id="the same rest, in any order",
+        ),
+        pytest.param(
+            {"a": "WHERE price > 1 AND site = 1", "b": "WHERE price > 2 AND site = 1",
+             "c": "WHERE price > 2 AND site = 2", "d": "WHERE price > 3 AND site = 2"},
+            [("range", {"a", "b"}), ("range", {"c", "d"})],
+            id="another rest, another family",
+        ),
+        pytest.param(
+            {"a": "WHERE price > 1 AND site = 1", "b": "WHERE price > 1 AND site = 2",
+             "c": "WHERE price > 1 AND site = 3", "d": "WHERE price > 2 AND site = 3"},
+            [("range", {"a", "b", "c"}), ("alone", {"d"})],
+            id="the larger of two families that it fits",
+        ),
+        pytest.param(
+            {"a": "WHERE price > 1 AND kind LIKE 'a%'", "b": "WHERE price > 2 AND kind LIKE 'a%'"},
+            [("range", {"a", "b"})],
+            id="an opaque rest is a rest",
+        ),
+        pytest.param(
+            {"a": "WHERE price > seq", "b": "WHERE seq % 2 = price", "c": "WHERE kind LIKE 'a%'"},
+            [("signed", {"a", "b", "c"})],
+            id="nothing in common: signatures",
+        ),
+        pytest.param(
+            {"a": "WHERE price > 1", "b": "WHERE price > 2", "c": "WHERE kind = 'a'", "d": ""},
+            [("range", {"a", "b"}), ("alone", {"c"}), ("alone", {"d"})],
+            id="one that is left, and one that asks for everything",
+        ),
+        pytest.param(
+            {"a": "WHERE price > 1", "b": "WHERE price > 2 GROUP BY site",
+             "c": "WHERE price > 3 GROUP BY site"},
+            [("alone", {"a"}), ("range", {"b", "c"})],
+            id="other groups, another family",
+        ),
+        pytest.param(
+            {"a": "WHERE price > 1 OR price IS NULL", "b": "WHERE NOT price IN (1, 2)"},
+            [("range", {"a", "b"})],
+            id="any condition on one scalar",
+        ),
+        pytest.param(
+            {"a": "WHERE price > 1 AND price < 5", "b": "WHERE price > 2"},
+            [("range", {"a", "b"})],
+            id="several conjuncts on one scalar are one condition",
+        ),
+        pytest.param(
+            {"a": "WHERE price > 1", "b": "WHERE price > 1"},
+            [("alone", {"a", "b"})],
+            id="the same WHERE is one selection",
+        ),
+    ],
+)  # fmt: skip
+def test_selections_find_their_family(wheres: dict[str, str], expected: list[tuple[str, set[str]]]) -> None:
+    assert put(wheres) == expected
+
+
+MIXED = {
+    "a": "WHERE price > 1",
+    "b": "WHERE price > 2",
+    "c": "WHERE kind LIKE 'a%'",
+    "d": "",
+    "e": "GROUP BY site",
+}
+
+
+@pytest.mark.parametrize(
+    ("fragments", "expected"),
+    [
+        pytest.param(Fragments.UNSHARED, [("alone", {name}) for name in "abcde"], id="unshared"),
+        pytest.param(Fragments.JOINT, [("signed", {"a", "b", "c", "d"}), ("alone", {"e"})], id="joint"),
+        pytest.param(
+            Fragments.FAMILIES, [("range", {"a", "b"}), *(("alone", {name}) for name in "cde")], id="families"
+        ),
+    ],
+)
+def test_a_strategy_can_be_forced(fragments: Fragments, expected: list[tuple[str, set[str]]]) -> None:
+    assert put(MIXED, fragments) == expected
+
+
+@pytest.mark.parametrize("fragments", Fragments)
+def test_who_keeps_every_tuple_shares_nothing(fragments: Fragments) -> None:
+    assert put(MIXED, fragments, naive=True) == [("alone", {name}) for name in "abcde"]
+
+
+def test_signatures_are_of_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_SIGNED", 2)
+    wheres = {name: f"WHERE price > seq + {i}" for i, name in enumerate("abcde")}
+    assert put(wheres) == [("signed", {"a", "b"}), ("signed", {"c", "d"}), ("alone", {"e"})]
+    assert put(wheres, Fragments.JOINT) == [("signed", set("abcde"))]
+
+
+def test_a_family_in_which_nothing_changed_is_used_again() -> None:
+    queries = [compiled(f"SELECT sum(price) FROM bids {WINDOW} WHERE price > {i}", f"q{i}") for i in range(3)]
+    queries.append(compiled(f"SELECT sum(price) FROM bids {WINDOW} GROUP BY site", "other"))
+    selections = planned(*queries).selections
+    before = module.families(selections, Fragments.FAMILIES)
+    same = module.families(selections, Fragments.FAMILIES, known=before)
+    assert list(map(id, same.values())) == list(map(id, before.values()))
+    fewer = module.families(selections[1:], Fragments.FAMILIES, known=before)
+    kept = {id(family) for family in fewer.values()} & {id(family) for family in before.values()}
+    assert len(fewer) == 2 and len(kept) == 1, "one of two lost a member"
+
+
+def test_a_family_travels_without_its_members() -> None:
+    queries = [compiled(f"SELECT sum(price) FROM bids {WINDOW} WHERE price > {i}", f"q{i}") for i in range(3)]
+    (family,) = planned(*queries).families
+    there = pickle.loads(pickle.dumps(family))
+    assert (len(there), there.members, there.slots) == (3, (), family.slots)
+    assert [own.tolist() for own in there.ranges] == [[0, 1, 2], [1, 2, 3], [4, 4, 4]]
