@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -157,3 +158,68 @@ def test_open_windows_are_counted_over_all_groups_together() -> None:
     assert windows_open(query, starts, Boundary(view, IntervalSet())) == 3
     assert windows_open(query, starts, Boundary(view, IntervalSet.of((LOWEST, 3)))) == 1
     assert windows_open(query, starts[:0], Boundary(view, IntervalSet())) == 0
+
+
+# --- many readers at once --------------------------------------------------------------------
+
+WINDOWS = [(10, 5), (12, 5), (4, 7), (10, 10), (3, 1)]
+
+
+def readers_of(
+    kinds: list[tuple[int, int]], until: tuple[int, int], forced: tuple[int | None, int | None]
+) -> tuple[list[Reader], list[CompiledQuery]]:
+    """Readers of two selections, by windows and which of the two; closed are all times before some."""
+    queries = []
+    for i, (window, selection) in enumerate(kinds):
+        size, slide = WINDOWS[window]
+        items, where = (
+            "site, count(*), sum(price), min(price), avg(price)",
+            "WHERE seq > 3" if selection else "",
+        )
+        bracket = f"[RANGE {size} SLIDE {slide} WATTR seq]"
+        queries.append(compiled(f"SELECT {items} FROM bids {bracket} {where} GROUP BY site", f"q{i}"))
+    homes = {name: member.id for member in planned(*queries).selections for name in member.queries}
+    edges = [
+        Boundary(
+            Closed().close(time).view({"site": 0}, {}),
+            IntervalSet() if wid is None else IntervalSet.of((LOWEST, wid)),
+        )
+        for time, wid in zip(sorted(until), forced, strict=True)
+    ]
+    return [Reader(query, homes[query.name], *edges) for query in queries], queries
+
+
+@settings(max_examples=60)
+@given(
+    ROWS,
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1)), min_size=1, max_size=5),
+    st.tuples(st.integers(-10, 40), st.integers(-10, 60)),
+    st.tuples(st.none() | st.integers(-5, 4), st.integers(4, 9)),
+)
+def test_closing_all_readers_in_one_sweep_is_closing_them_one_by_one(
+    rows: list[Row],
+    kinds: list[tuple[int, int]],
+    until: tuple[int, int],
+    forced: tuple[int | None, int | None],
+) -> None:
+    readers, queries = readers_of(kinds, until, forced)
+    plan = PagePlan(
+        planned(*queries).families,
+        (),
+        {"`site`": "site", "`price`": "price", "`seq`": "seq"},
+        {SEQ: "seq"},
+        "seq",
+    )
+    (layout,) = {layout.key: layout for layout in plan.layouts.values()}.values()
+    columns = zip(*rows, strict=True) if rows else [[], [], []]
+    types = {"seq": pa.int64(), "site": pa.int32(), "price": pa.float64()}
+    table = pa.table({n: pa.array(list(v), t) for (n, t), v in zip(types.items(), columns, strict=True)})
+    sheet = combine(layout, run(table, plan).partials.values())
+    together = close(layout, sheet, readers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Reader, "simply_closed", lambda self: None)
+        singly = close(layout, sheet, readers)
+    order = [("reader", "ascending"), ("wid", "ascending"), ("k0", "ascending")]
+    assert together.table.sort_by(order).to_pylist() == singly.table.sort_by(order).to_pylist()
+    assert together.steps == singly.steps
+    assert (together.kept | ~singly.kept).all(), "what somebody needs is kept"
