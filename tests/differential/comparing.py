@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -17,11 +18,13 @@ from transom.elements import Clock, ClockKind, Drop, Register
 from transom.final.members import Strategy, admit, release
 from transom.final.page import PageInput, advance, clocks_of
 from transom.final.planning import Planner
-from transom.partial.kernel import Outcome, PagePlan, late_rows, merge, run
+from transom.final.rehoming import rehomed
+from transom.partial.kernel import Outcome, PagePlan, late_rows, merge, put_away, run
+from transom.partial.shards import Shelf
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.sql import Catalog, Query, Relation, bind
 from transom.state import snapshot
-from transom.state.state import State, Totals
+from transom.state.state import ShardRef, State, Totals
 
 SCALARS = oracle.PythonScalars()
 CATALOG = Catalog({"s": Relation("s", COLUMNS, "ts")})
@@ -37,31 +40,71 @@ def bound(texts: dict[str, str]) -> dict[str, Query]:
     return found  # type: ignore[return-value]
 
 
+class MemoryShards:
+    """Shards kept in memory, as bytes."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def put(self, name: str, table: pa.Table) -> int:
+        assert name not in self.files
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        self.files[name] = bytes(sink.getvalue())
+        return len(self.files[name])
+
+    def get(self, name: str) -> pa.Table:
+        return pa.ipc.open_stream(self.files[name]).read_all()
+
+    def keep(self, refs: Iterable[ShardRef]) -> None:
+        """Forget all others."""
+        kept = {name for ref in refs for name in ref.files}
+        assert kept <= self.files.keys()
+        self.files = {name: data for name, data in self.files.items() if name in kept}
+
+
 class PureEngine:
-    """The engine without Spark: rows projected by the oracle's scalars, split as tasks would be."""
+    """The engine without Spark: rows projected by the oracle's scalars, split as tasks would be.
+
+    Results are kept by the case's keys; inside, queries go by their names.
+    """
 
     def __init__(
-        self, case: Case, queries: dict[str, Query], strategy: Strategy | None = None, naive: bool = False
+        self,
+        case: Case,
+        queries: dict[str, Query],
+        strategy: Strategy | None = None,
+        naive: bool = False,
+        far_rows: int | None = None,
     ):
-        self.case = case
+        self.case, self.naive = case, naive
+        self.shards, self.far_rows = MemoryShards(), far_rows
         self.planner = Planner(strategy or Strategy())
-        self.compiled = {name: compile_query(name, query, naive) for name, query in queries.items()}
+        self.compiled: dict[str, CompiledQuery] = {}
         self.rules = StreamRules(TIME, case.slack, {}, case.horizon)
         self.state = State()
         self.living: dict[str, CompiledQuery] = {}
-        self.results: dict[str, list[Row]] = {name: [] for name in queries}
+        self.keys: dict[str, str] = {}  # of those that live, by name
+        self.results: dict[str, list[Row]] = {}
         self.late: list[tuple[int, Any]] = []
+        for key, query in queries.items():
+            self.learn(key, query)
+
+    def learn(self, key: str, query: Query) -> None:
+        """Make a query known that some page will register."""
+        self.compiled[key] = compile_query(self.case.name(key), query, self.naive)
+        self.results[key] = []
 
     def page(self, page: PageCase) -> None:
         self._join_and_leave(page)
         outcome = self._outcome(page)
         queries = list(self.living.values())
-        given = PageInput(
-            self.rules, queries, outcome, page.punctuations, page.ended, frozenset(self.case.partial)
-        )
-        output = advance(self.state, [given], SCALARS)
+        given = PageInput(self.rules, queries, outcome, page.punctuations, page.ended, self.partial)
+        output = advance(self.state, [given], SCALARS, self.shelf)
+        self.shards.keep(output.state.shards)
         for name, table in output.results.items():
-            self.results[name] += presented(table)
+            self.results[self.keys[name]] += presented(table)
         self.state = output.state
 
     def restart(self) -> None:
@@ -70,13 +113,25 @@ class PureEngine:
         self.planner = Planner(self.planner.strategy)
         assert extra == {"kept": 1}
 
+    @property
+    def shelf(self) -> Shelf:
+        return Shelf(self.shards, f"page {self.state.page}", 3, self.far_rows)
+
+    @property
+    def partial(self) -> frozenset[str]:
+        """The names of those that also want windows seen in part."""
+        return frozenset(name for name, key in self.keys.items() if key in self.case.partial)
+
     def _join_and_leave(self, page: PageCase) -> None:
-        for name in page.leaving:
-            self.living.pop(name, None)
-        self.state = release(self.state, page.leaving, self.living)
-        newcomers = [self.compiled[name] for name in page.joining]
+        names = [self.case.name(key) for key in page.leaving]
+        for name in names:
+            del self.living[name], self.keys[name]
+        self.state = release(self.state, names, self.living)
+        newcomers = [self.compiled[key] for key in page.joining]
         self.living |= {query.name: query for query in newcomers}
-        self.state = admit(self.state, newcomers, self.living, self.planner.strategy, self.case.partial)
+        self.keys |= {self.case.name(key): key for key in page.joining}
+        self.state = admit(self.state, newcomers, self.living, self.planner.strategy, self.partial)
+        self.state = rehomed(self.state, list(self.living.values()), self.planner.strategy)
 
     def _outcome(self, page: PageCase) -> Outcome:
         queries = list(self.living.values())
@@ -111,11 +166,12 @@ class PureEngine:
             {clock: stream.clock(clock).closed for clock in clocks},
             limit,
             horizon=self.case.horizon,
+            far=self.state.far,
+            most_groups=self.far_rows,
         )
         rows = pa.table(columns)
-        outcome = merge(
-            (run(rows.take(share), plan) for share in shares(rows.num_rows, page.splits)), shared.layouts
-        )
+        tasks = (run(rows.take(share), plan) for share in shares(rows.num_rows, page.splits))
+        outcome = merge((put_away(done, self.shelf) for done in tasks), shared.layouts)
         chosen = late_rows(rows, plan)
         assert outcome.late == chosen.sum()
         self.late += [
@@ -153,7 +209,27 @@ def presented(table: pa.Table) -> list[Row]:
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
-def oracle_answer(case: Case, queries: dict[str, Query]) -> oracle.OracleOutcome:
+class Remembering(oracle.naive.Oracle):
+    """An oracle that has kept every row: a query that joins has seen all of its windows that are open."""
+
+    def joins(self, query: Query, partial: bool = False) -> oracle.naive.Standing:
+        standing = super().joins(query, partial)
+        stream = self.streams[query.stream]
+        before = oracle.naive.Stream(stream.rules, stream.columns, [], stream.punctuations)
+        self.count(standing, before, stream.accepted)
+        closings = stream.closings(query.clock)
+        standing.cells = {
+            key: cell
+            for key, cell in standing.cells.items()
+            if not oracle.naive.is_closed(query, cell.window, cell.group, closings)
+        }
+        standing.seen_before = []
+        return standing
+
+
+def oracle_answer(
+    case: Case, queries: dict[str, Query], kind: type[oracle.naive.Oracle] = oracle.naive.Oracle
+) -> oracle.OracleOutcome:
     pages = [
         oracle.OraclePage(
             "s",
@@ -168,7 +244,10 @@ def oracle_answer(case: Case, queries: dict[str, Query]) -> oracle.OracleOutcome
         for page in case.pages
     ]
     rules = oracle.StreamRules("ts", slack=case.slack, horizon=case.horizon, columns=COLUMNS)
-    return oracle.answer(queries, pages, {"s": rules}, SCALARS)
+    run = kind(queries, pages, {"s": rules}, SCALARS, oracle.joins.unjoined)
+    for number, page in enumerate(pages):
+        run.run(number, page)
+    return run.outcome
 
 
 def check(
@@ -177,61 +256,98 @@ def check(
     naive: bool = False,
     restart: bool = False,
     seed: int | None = None,
-) -> None:
-    """Every result, every late row and every count is the oracle's."""
+    far_rows: int | None = None,
+) -> int:
+    """Every result, every late row and every count is the oracle's; how many came from retained slices."""
     try:
-        compare(case, strategy, naive, restart)
+        return compare(case, strategy, naive, restart, far_rows)
     except Exception as error:
-        error.add_note(f"the case is case(Random({seed})), with {strategy}")
+        error.add_note(f"drawn by Random({seed}), {strategy}, naive={naive}, restart={restart}")
         raise
 
 
-def compare(case: Case, strategy: Strategy | None, naive: bool, restart: bool) -> None:
+def compare(
+    case: Case, strategy: Strategy | None, naive: bool, restart: bool, far_rows: int | None = None
+) -> int:
     queries = bound(case.queries)
-    engine = PureEngine(case, queries, strategy, naive)
+    engine = PureEngine(case, queries, strategy, naive, far_rows)
     for page in case.pages:
         engine.page(page)
         if restart:
             engine.restart()
-    same_as_oracle(case, queries, engine.results, engine.late, engine.state.stream("s").totals)
+    return same_as_oracle(case, queries, engine.results, engine.late, engine.state.stream("s").totals)
 
 
 def same_as_oracle(
     case: Case, queries: dict[str, Query], results: dict[str, list[Row]], late: list[Any], totals: Totals
-) -> None:
-    """Compare all that came out of an engine with all that comes out of the oracle."""
+) -> int:
+    """Compare all that came out of an engine with all that comes out of the oracle.
+
+    Returns how many results a query gave that the oracle, which keeps nothing from before a query joined,
+    could not give.
+    """
     expected = oracle_answer(case, queries)
-    for name, query in queries.items():
-        same_results(query, results[name], expected.results[name])
-    assert Counter(map(repr, late)) == Counter(repr((page, key(row))) for row, page in expected.late["s"])
-    counts = expected.counts["s"]
-    for ours, theirs in [
-        ("rows", "in"),
-        ("counted",) * 2,
-        ("unasked",) * 2,
-        ("late",) * 2,
-        ("rejected",) * 2,
-    ]:
-        assert getattr(totals, ours) == counts[theirs], f"{ours}: {totals} {dict(counts)}"
+    extras = {
+        name: same_results(query, results[name], expected.results[name]) for name, query in queries.items()
+    }
+    retained_is_right(case, queries, {name: rows for name, rows in extras.items() if rows})
+    same_fates(case, queries, expected, Counter(map(repr, late)), totals)
+    return sum(map(len, extras.values()))
+
+
+def same_fates(
+    case: Case, queries: dict[str, Query], expected: oracle.OracleOutcome, late: Counter[str], totals: Totals
+) -> None:
+    """Every row is counted, late, not asked for or rejected as the oracle says.
+
+    With one exception: the end of a stream closes windows of a query that hold rows from before it
+    joined, if such rows were kept. What comes for them afterwards is late, though the oracle counts it.
+    """
+    counts, strictly = expected.counts["s"], late_rows_of(expected)
     assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected
+    found = totals.rows, totals.unasked, totals.rejected, totals.counted + totals.late
+    asked = counts["counted"] + counts["late"]
+    assert found == (counts["in"], counts["unasked"], counts["rejected"], asked), f"{totals} {dict(counts)}"
+    assert totals.late == late.total()
+    if late != strictly:
+        assert strictly <= late <= late_rows_of(oracle_answer(case, queries, Remembering))
 
 
-def same_results(query: Query, found: list[Row], expected: list[Row]) -> None:
-    """The same rows in the same pages, floats to within rounding."""
-    names = [item.name for item in query.items]
-    exact = ["window_start", "window_end", "rows", "complete"]
+def late_rows_of(outcome: oracle.OracleOutcome) -> Counter[str]:
+    return Counter(repr((page, key(row))) for row, page in outcome.late["s"])
+
+
+def same_results(query: Query, found: list[Row], expected: list[Row]) -> list[Row]:
+    """The same rows in the same pages, floats to within rounding; returns those that nobody expected."""
     ours = {identity(query, row, row["page"] - 1): row for row in found}
     theirs = {identity(query, row, row["page"]): row for row in expected}
     assert len(ours) == len(found), "a window and group was reported twice"
-    assert ours.keys() == theirs.keys(), (
-        f"{query.text}\nmissing {theirs.keys() - ours.keys()}\nextra {ours.keys() - theirs.keys()}"
-    )
-    for where, row in ours.items():
-        other = theirs[where]
-        for name in (*exact, *names):
-            assert alike(row[name], other[name]), (
-                f"{query.text}\n{where} {name}: {row[name]!r}, expected {other[name]!r}"
-            )
+    assert theirs.keys() <= ours.keys(), f"{query.text}\nmissing {theirs.keys() - ours.keys()}"
+    for where, row in theirs.items():
+        same_row(query, where, ours[where], row)
+    return [row for where, row in ours.items() if where not in theirs]
+
+
+def same_row(query: Query, where: Any, ours: Row, theirs: Row) -> None:
+    for name in ("window_start", "window_end", "rows", "complete", *(item.name for item in query.items)):
+        assert alike(ours[name], theirs[name]), (
+            f"{query.text}\n{where} {name}: {ours[name]!r}, expected {theirs[name]!r}"
+        )
+
+
+def retained_is_right(case: Case, queries: dict[str, Query], extras: dict[str, list[Row]]) -> None:
+    """What a query reports of the time before it joined is what an oracle reports that kept every row."""
+    if not extras:
+        return
+    everywhen = oracle_answer(case, queries, Remembering).results
+    for name, rows in extras.items():
+        query = queries[name]
+        known = {identity(query, row, row["page"]): row for row in everywhen[name]}
+        for row in rows:
+            where = identity(query, row, row["page"] - 1)
+            assert row["complete"], f"{query.text}\nseen in part and not asked for: {where}"
+            assert where in known, f"{query.text}\nextra {where}, known {list(known)}"
+            same_row(query, where, row, known[where])
 
 
 def identity(query: Query, row: Row, page: int) -> tuple[Any, ...]:

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.differential.cases import case
+from tests.differential.cases import alike, case
 from tests.differential.comparing import check
+from transom.final.members import Place, Strategy
+from transom.plan.families import Fragments
+
+STRATEGIES: dict[str, dict[str, Any]] = {
+    f"{'shared' if shared else 'unshared'} {'paned' if paned else 'paired'}, fragments {fragments.value}": {
+        "strategy": Strategy(shared, paned, fragments)
+    }
+    for shared in (True, False)
+    for paned in (False, True)
+    for fragments in Fragments
+} | {
+    "naive": {"naive": True},
+    "adapting": {"strategy": Strategy(adapts=True)},
+    "with the executors": {"strategy": Strategy(place=Place.EXECUTORS)},
+    "with the executors when there are many groups": {"strategy": Strategy(), "far_rows": 3},
+}
 
 
 @settings(max_examples=100)
@@ -18,17 +35,30 @@ def test_every_answer_is_the_oracles_on_cases_that_shrink(dice: Random) -> None:
     check(case(dice))
 
 
-@pytest.mark.parametrize("part", range(8))
+@settings(max_examples=50)
+@given(st.randoms(use_true_random=False))
+def test_every_answer_of_queries_alike_is_the_oracles_on_cases_that_shrink(dice: Random) -> None:
+    check(alike(dice))
+
+
+@pytest.mark.parametrize("part", range(4))
 def test_every_answer_is_the_oracles(part: int, seed: int) -> None:
     for number in range(seed + part * 250, seed + (part + 1) * 250):
         check(case(Random(number)), seed=number)
 
 
-def test_rescanning_every_tuple_gives_the_same_answers(seed: int) -> None:
-    for number in range(seed, seed + 300):
-        check(case(Random(number)), naive=True, seed=number)
+def test_queries_alike_are_answered_from_slices_of_others_and_rightly(seed: int) -> None:
+    assert sum(check(alike(Random(number)), seed=number) for number in range(seed, seed + 100)) > 0
 
 
-def test_a_restart_at_every_page_boundary_changes_nothing(seed: int) -> None:
-    for number in range(seed, seed + 500):
-        check(case(Random(number)), restart=True, seed=number)
+@pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every page"])
+@pytest.mark.parametrize("options", STRATEGIES.values(), ids=STRATEGIES)
+def test_every_strategy_gives_the_oracles_answers(options: dict[str, Any], restart: bool, seed: int) -> None:
+    start = seed + 10_000 * list(STRATEGIES.values()).index(options) + 5_000 * restart
+    retained = 0
+    for number in range(start, start + 30):
+        retained += check(case(Random(number)), restart=restart, seed=number, **options)
+    for number in range(start, start + 20):
+        retained += check(alike(Random(number)), restart=restart, seed=number, **options)
+    if not options.get("strategy", Strategy(shared=False)).shared:
+        assert not retained, "nobody else's slices were kept for it"
