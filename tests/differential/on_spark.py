@@ -35,14 +35,14 @@ def check_on_feed(
             engine._loop.end(["s"])
         if engine.step() == 0:
             force_page(engine)
-    compare_engine(case, engine, handles | engine.queries())
+    compare_engine(case, engine, handles | living(case, engine))
 
 
-def check_on_files(case: Case, spark: SparkSession, directory: Path) -> None:
+def check_on_files(case: Case, spark: SparkSession, directory: Path, **options: Any) -> None:
     """Let the pages come as files of a path: their rows are read and aggregated by Spark's tasks."""
     files = directory / "files"
     files.mkdir(parents=True)
-    engine = transom.Engine(spark, str(directory / "checkpoint"))
+    engine = transom.Engine(spark, str(directory / "checkpoint"), **options)
     engine.stream(
         "s",
         str(files),
@@ -63,7 +63,7 @@ def check_on_files(case: Case, spark: SparkSession, directory: Path) -> None:
             engine._loop.end(["s"])
         if engine.step() == 0:
             force_page(engine)
-    compare_engine(case, engine, handles | engine.queries())
+    compare_engine(case, engine, handles | living(case, engine))
 
 
 def force_page(engine: Any) -> None:
@@ -73,11 +73,21 @@ def force_page(engine: Any) -> None:
 
 
 def say(engine: Any, case: Case, page: PageCase, handles: dict[str, Any]) -> None:
-    for name in page.leaving:
-        handles[name] = engine.query(name)  # results of a query that left are read from its last engine
-        handles[name].drop()
-    for name in page.joining:
-        handles[name] = engine.register(case.queries[name], name, partial=name in case.partial)
+    for query in page.leaving:
+        handles[query] = engine.query(
+            case.name(query)
+        )  # results of one that left are read from its last engine
+        handles[query].drop()
+    for query in page.joining:
+        handles[query] = engine.register(case.queries[query], case.name(query), partial=query in case.partial)
+
+
+def living(case: Case, engine: Any) -> dict[str, Any]:
+    """The queries that are there, by the case's keys."""
+    keys: dict[str, str] = {}
+    for page in case.pages:
+        keys |= {case.name(query): key for query in page.joining}
+    return {keys[name]: handle for name, handle in engine.queries().items()}
 
 
 def table_of(page: PageCase) -> pa.Table:

@@ -7,7 +7,7 @@ from random import Random
 
 from pyspark.sql import SparkSession
 
-from tests.differential.cases import case
+from tests.differential.cases import alike, case
 from tests.differential.on_spark import check_on_feed, check_on_files
 
 
@@ -26,3 +26,10 @@ def test_a_restart_at_every_page_boundary_changes_nothing(
 ) -> None:
     for number in range(seed + 100, seed + 106):
         check_on_feed(case(Random(number)), spark, tmp_path / str(number), restart=True)
+
+
+def test_queries_alike_give_the_oracles_answers(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    for number in range(seed + 150, seed + 154):
+        check_on_feed(alike(Random(number)), spark, tmp_path / f"{number} pushed")
+        check_on_feed(alike(Random(number + 4)), spark, tmp_path / f"{number} restarted", restart=True)
+        check_on_files(alike(Random(number + 8)), spark, tmp_path / f"{number} from files")
