@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
 from operator import is_not
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from transom.algorithms.intervals import LOWEST, IntervalSet
 from transom.algorithms.slicing import progressions
@@ -17,16 +24,28 @@ from transom.partial.sheets import combine, rows_of, without
 from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.families import Fragments, Selection
 from transom.plan.layout import Layout, reshaped
-from transom.state.state import QueryState, SelectionState, State
+from transom.state.state import QueryState, SelectionState, ShardRef, State
+
+Numbers = NDArray[np.int64]
+
+
+class Place(str, Enum):
+    """Where slices are kept: by their number, always on the driver, or always with the executors."""
+
+    AUTO = "auto"
+    DRIVER = "driver"
+    EXECUTORS = "executors"
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """How work is shared: slices (`shared`, of which kind), and predicates' fragments."""
+    """How work is shared, slices (`shared`, of which kind) and predicates' fragments; where state is kept."""
 
     shared: bool = True
     paned: bool = False
     fragments: Fragments = Fragments.FAMILIES
+    place: Place = Place.AUTO
+    adapts: bool = False  # whether to stop sharing slices, and begin again, as measured rates say
 
 
 def admit(
@@ -43,18 +62,54 @@ def admit(
     apart = set(partial)
     homes = {state.selections[own.homes[0]].name: own.homes[0] for own in state.queries.values() if own.homes}
     change = _Change(state)
+    far = {
+        ground(query)
+        for name, query in living.items()
+        if name in state.queries and state.selections[state.queries[name].homes[0]].far
+    }
     for query in newcomers:
         missed = state.missed(query.query.clock)
         is_private = query.naive or not strategy.shared or (query.name in apart and missed != IntervalSet())
         name = f"{query.selection} for {query.name}" if is_private else query.selection
         if name not in homes:
-            homes[name] = change.open(name, query)
-            change.queries[query.name] = QueryState((homes[name],), missed)
+            is_far = not query.naive and (strategy.place is Place.EXECUTORS or ground(query) in far)
+            homes[name] = change.open(name, query, is_far)
+            change.join(query, homes[name], missed)
             continue
         home = homes[name]
-        change.queries[query.name] = QueryState((home,), change.unseen(home, query, missed, strategy.paned))
+        change.join(query, home, change.unseen(home, query, missed, living, strategy.paned))
         change.extend(home, query, living)
     return change.state()
+
+
+def ground(query: CompiledQuery) -> tuple[object, ...]:
+    """What queries have in common whose slices are kept alike, near or far: the groups, mostly."""
+    bound = query.query
+    return bound.stream, tuple(key.scalar.sql for key in bound.keys), query.naive
+
+
+class Holding(Protocol):
+    """What holds slices: a state, or one that is being made."""
+
+    @property
+    def selections(self) -> Mapping[int, SelectionState]: ...
+    @property
+    def sheets(self) -> Mapping[str, pa.Table]: ...
+    @property
+    def shards(self) -> Sequence[ShardRef]: ...
+
+
+def slices_held(state: Holding, home: int) -> tuple[Numbers, Numbers]:
+    """The starts and stops of the slices that hold tuples of a selection."""
+    own = state.selections[home]
+    if own.far:
+        pairs = [pair for ref in state.shards for pair in ref.held.get(home, ())]
+        starts, stops = np.array(pairs, np.int64).reshape(-1, 2).T
+        return starts, stops
+    if own.sheet not in state.sheets:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    rows = rows_of(state.sheets[own.sheet], home)
+    return rows["slice"].to_numpy(), rows["stop"].to_numpy()
 
 
 def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQuery]) -> State:
@@ -142,54 +197,105 @@ class _Change:
         self.queries = dict(state.queries)
         self.selections = dict(state.selections)
         self.sheets = dict(state.sheets)
-        self.next = max(state.selections, default=0) + 1
+        self.numbered = state.numbered
         self.gone: dict[str, list[int]] = {}
+        self.gone_far: set[int] = set()
+
+    @cached_property
+    def members(self) -> dict[int, list[str]]:
+        """Who reads each selection."""
+        found: dict[int, list[str]] = {}
+        for name, own in self.queries.items():
+            for home in own.homes:
+                found.setdefault(home, []).append(name)
+        return found
 
     def state(self) -> State:
         for sheet, homes in self.gone.items():
             self.sheets[sheet] = without(self.sheets[sheet], homes)
-        sheets = {name: table for name, table in self.sheets.items() if table.num_rows}
-        return replace(self.before, queries=self.queries, selections=self.selections, sheets=sheets)
+        return replace(
+            self.before,
+            queries=self.queries,
+            selections=self.selections,
+            sheets={name: table for name, table in self.sheets.items() if table.num_rows},
+            shards=self._shards(),
+            numbered=self.numbered,
+        )
 
-    def open(self, name: str, query: CompiledQuery) -> int:
-        home, self.next = self.next, self.next + 1
+    def _shards(self) -> tuple[ShardRef, ...]:
+        if not self.gone_far:
+            return self.before.shards
+        found = []
+        for ref in self.before.shards:
+            held = {home: slices for home, slices in ref.held.items() if home not in self.gone_far}
+            if held:
+                found.append(replace(ref, held=held))
+        return tuple(found)
+
+    def open(self, name: str, query: CompiledQuery, is_far: bool) -> int:
+        self.numbered += 1
         layout = Layout.of(query, query.slots)
-        self.selections[home] = SelectionState(name, layout.key, tuple(slot.key for slot in query.slots))
-        return home
+        slots = tuple(slot.key for slot in query.slots)
+        self.selections[self.numbered] = SelectionState(name, layout.key, slots, far=is_far)
+        return self.numbered
+
+    def join(self, query: CompiledQuery, home: int, unseen: IntervalSet | None) -> None:
+        self.members.setdefault(home, []).append(query.name)
+        self.queries[query.name] = QueryState((home,), unseen)
 
     def close(self, home: int) -> None:
         own = self.selections.pop(home)
-        if own.sheet in self.sheets:
+        if own.far:
+            self.gone_far.add(home)
+        elif own.sheet in self.sheets:
             self.gone.setdefault(own.sheet, []).append(home)
 
     def unseen(
-        self, home: int, query: CompiledQuery, missed: IntervalSet | None, paned: bool
+        self,
+        home: int,
+        query: CompiledQuery,
+        missed: IntervalSet | None,
+        living: Mapping[str, CompiledQuery],
+        paned: bool,
     ) -> IntervalSet | None:
         """What retained slices don't answer of all that a newcomer has missed."""
         own = self.selections[home]
-        if not missed or not {slot.key for slot in query.slots} <= set(own.slots):
+        is_new = home not in self.before.selections
+        if not missed or is_new or not {slot.key for slot in query.slots} <= set(own.slots):
             return missed
-        lost = missed & IntervalSet.of((LOWEST, own.floor))
-        if own.sheet not in self.sheets:
-            return lost
-        rows = rows_of(self.sheets[own.sheet], home)
-        starts, stops = rows["slice"].to_numpy(), rows["stop"].to_numpy()
+        before = IntervalSet()
+        for slot in (None, *query.slots):
+            unseen = self._unseen_by_all(home, slot, living)
+            if unseen is None:
+                return None
+            before |= unseen
+        lost = missed & (before | IntervalSet.of((LOWEST, own.floor)))
+        starts, stops = slices_held(self.before, home)
         around, _ = progressions([[query.query.window]], paned).around(stops - 1, 0)
         across = around > starts  # an edge lies inside
         cut = zip(starts[across].tolist(), stops[across].tolist(), strict=True)
         return lost | IntervalSet.of(*dict.fromkeys(cut))
+
+    def _unseen_by_all(
+        self, home: int, slot: Slot | None, living: Mapping[str, CompiledQuery]
+    ) -> IntervalSet | None:
+        """At least what was there before the selection or a slot of it: all who have it have missed that."""
+        found: IntervalSet | None = None
+        for name in self.members[home]:
+            unseen = self.queries[name].unseen
+            has_it = slot is None or any(own.key == slot.key for own in living[name].slots)
+            if unseen is not None and has_it:
+                found = unseen if found is None else found & unseen
+            if found == IntervalSet():
+                break
+        return found
 
     def extend(self, home: int, query: CompiledQuery, living: Mapping[str, CompiledQuery]) -> None:
         """Let a selection keep what a newcomer needs, too."""
         own = self.selections[home]
         missing = [slot for slot in query.slots if slot.key not in own.slots]
         if missing:
-            known = {
-                slot.key: slot
-                for name, state in self.queries.items()
-                if home in state.homes
-                for slot in living[name].slots
-            }
+            known = {slot.key: slot for name in self.members[home] for slot in living[name].slots}
             self.reslot(home, [*(known[key] for key in own.slots), *missing], query)
 
     def reslot(self, home: int, slots: Sequence[Slot], query: CompiledQuery) -> None:
@@ -200,7 +306,7 @@ class _Change:
             return
         layout = Layout.of(query, slots)
         self.selections[home] = replace(own, sheet=layout.key, slots=keys)
-        if own.sheet not in self.sheets:
+        if own.far or own.sheet not in self.sheets:
             return
         moved = reshaped(rows_of(self.sheets[own.sheet], home), own.slots, slots)
         self.sheets[own.sheet] = without(self.sheets[own.sheet], [home])

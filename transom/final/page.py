@@ -8,46 +8,37 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from transom.algorithms import windows
-from transom.algorithms.intervals import HIGHEST, LOWEST, IntervalSet
-from transom.algorithms.profile import Profile
-from transom.control.closed import Closed
+from transom.algorithms.intervals import LOWEST, IntervalSet
 from transom.control.rules import StreamRules
-from transom.elements import Clock, ClockKind, Kind, Punctuation
-from transom.final.closing import Boundary, Reader, close, windows_open
+from transom.elements import Clock, Kind
+from transom.final.cells import close_shards
+from transom.final.closing import Boundary, Reader, close, specs_of, windows_open
 from transom.final.lowering import gathered, lowered, places_of
+from transom.final.members import ground, slices_held
 from transom.final.results import Lowered, Results, finish
-from transom.partial.kernel import Outcome
-from transom.partial.sheets import combine, rows_of
+from transom.final.shards import FarWork, sifted
+from transom.final.streams import PageInput, advance_stream, missed
+from transom.partial.shards import Shelf, fetched, spilled
+from transom.partial.sheets import combine, without
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
 from transom.sql.catalog import Scalars
 from transom.state.state import (
-    MOST_OCCUPIED,
-    ClockState,
     QueryState,
     SelectionState,
+    ShardRef,
     State,
     StreamState,
-    Totals,
+    Work,
 )
 
-
-@dataclass(frozen=True)
-class PageInput:
-    """What a page brings to its stream."""
-
-    rules: StreamRules
-    queries: Sequence[CompiledQuery]  # all that read the stream
-    outcome: Outcome = field(default_factory=Outcome)
-    punctuations: Sequence[Punctuation] = ()
-    ended: bool = False  # the stream ended or fell idle: close every window that holds rows
-    partial: frozenset[str] = frozenset()  # queries that also want windows seen only in part
+PAGES_OF_LIMIT = 4  # a page that brings this part of what is too much will do so again
 
 
 @dataclass(frozen=True)
@@ -66,23 +57,42 @@ class Concluded:
     state: State
     closed: Sequence[Lowered]
     finals: int
+    far: Sequence[FarWork] = ()  # windows that close over shards: they are made where those are
 
 
-def advance(state: State, pages: Sequence[PageInput], scalars: Scalars) -> PageOutput:
+def advance(
+    state: State, pages: Sequence[PageInput], scalars: Scalars, shelf: Shelf | None = None
+) -> PageOutput:
     """Process the second half of a page: what it brings to each of the streams that it concerns."""
-    done = conclude(state, pages)
-    results = finish(done.closed, done.state.page, Kind.FINAL, scalars)
-    return PageOutput(done.state, results, done.finals)
+    done = conclude(state, pages, shelf)
+    closed, finals = list(done.closed), done.finals
+    for work in done.far:
+        assert shelf is not None
+        for partition in range(shelf.partitions):
+            for one, steps in close_shards(fetched(shelf.store, work.refs, partition), work):
+                closed.append(one)
+                finals += steps
+    results = finish(closed, done.state.page, Kind.FINAL, scalars)
+    return PageOutput(done.state, results, finals)
 
 
-def conclude(state: State, pages: Sequence[PageInput]) -> Concluded:
+def conclude(state: State, pages: Sequence[PageInput], shelf: Shelf | None = None) -> Concluded:
     """All of the second half but the SELECT lists, which only Spark can evaluate."""
-    work = _Work(state)
+    work = _Work(state, shelf)
     closed: list[Lowered] = []
     for page in pages:
         closed += work.advance(page)
-    after = State(state.page + 1, work.streams, work.queries, work.selections, work.sheets)
-    return Concluded(after, closed, work.finals)
+    after = replace(
+        state,
+        page=state.page + 1,
+        streams=work.streams,
+        queries=work.queries,
+        selections=work.selections,
+        sheets=work.sheets,
+        shards=tuple(work.shards),
+        partitions=shelf.partitions if shelf is not None and work.shards else 0,
+    )
+    return Concluded(after, closed, work.all_finals, work.far)
 
 
 def boundary(query: CompiledQuery, stream: StreamState, own: QueryState) -> Boundary:
@@ -101,9 +111,7 @@ def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamS
             continue
         known = own.homes, query.query.window, own.forced
         if known not in counted:
-            sheets = [(state.sheets.get(state.selections[home].sheet), home) for home in own.homes]
-            starts = [rows_of(sheet, home)["slice"].to_numpy() for sheet, home in sheets if sheet is not None]
-            held = np.unique(np.concatenate(starts)) if starts else np.empty(0, np.int64)
+            held = np.unique(np.concatenate([slices_held(state, home)[0] for home in own.homes]))
             counted[known] = windows_open(query, held, boundary(query, stream, own))
         found += counted[known]
     return found
@@ -117,26 +125,21 @@ def clocks_of(queries: Iterable[CompiledQuery], rules: StreamRules) -> list[Cloc
 class _Work:
     """A page's second half under way; what it changes are copies."""
 
-    def __init__(self, state: State):
-        self.before = state
+    def __init__(self, state: State, shelf: Shelf | None):
+        self.before, self.shelf = state, shelf
         self.streams, self.queries = dict(state.streams), dict(state.queries)
         self.selections, self.sheets = dict(state.selections), dict(state.sheets)
-        self.finals = 0
+        self.shards, self.far = list(state.shards), list[FarWork]()
+        self.finals = self.unshared_finals = self.all_finals = 0
 
     def advance(self, page: PageInput) -> Iterator[Lowered]:
         name = page.rules.clock.stream
         before = self.before.stream(name)
-        after = self.streams[name] = _advance_stream(before, page)
-        readers, layouts = self._readers(page.queries)
-        for key, layout in layouts.items():
-            brought = page.outcome.partials.get(key)
-            known = self.sheets.get(key)
-            parts = [table for table in (known, brought) if table is not None]
-            if brought is not None and brought.num_rows:
-                self.sheets[key] = combine(layout, parts)
+        after = self.streams[name] = advance_stream(before, page, clocks_of(page.queries, page.rules))
+        readers, layouts = self._taken_in(page)
         scattered: dict[str, list[tuple[Layout, pa.Table, tuple[int, ...]]]] = defaultdict(list)
         filled = [self.sheets[key] for key in layouts if key in self.sheets]
-        lasts = _last_slices(filled) if page.ended else {}
+        lasts = _last_slices(filled, self.shards) if page.ended else {}
         for query in page.queries:
             self._advance_query(query, page, lasts)
         for key, layout in layouts.items():
@@ -146,6 +149,64 @@ class _Work:
         for query in page.queries:
             if query.name in scattered:
                 yield from self._gathered(query, scattered[query.name], page, before, after)
+        self._close_far(page, before, after)
+        done = Work(finals=self.finals, unshared_finals=self.unshared_finals)
+        self.streams[name] = replace(after, work=after.work + done)
+        self.finals, self.all_finals, self.unshared_finals = 0, self.all_finals + self.finals, 0
+
+    def _taken_in(
+        self, page: PageInput
+    ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
+        """Add what the page brought, and let go far what has become too much; who reads what is near."""
+        readers, layouts = self._readers(page.queries)
+        for key, layout in layouts.items():
+            brought = page.outcome.partials.get(key)
+            if brought is not None and brought.num_rows:
+                known = self.sheets.get(key)
+                self.sheets[key] = combine(layout, [t for t in (known, brought) if t is not None])
+        self.shards += page.outcome.refs
+        leaving = self._leaving(page)
+        if not leaving:
+            return readers, layouts
+        for query in page.queries:
+            for home in self.queries[query.name].homes if ground(query) in leaving else ():
+                self.selections[home] = replace(self.selections[home], far=True)
+        assert self.shelf is not None
+        for key in layouts:
+            if key in self.sheets:
+                slots = {home: own.slots for home, own in self.selections.items() if own.far}
+                self.shards += [self.shelf.put(shard) for shard in spilled(self.sheets[key], slots)]
+                self.sheets[key] = without(self.sheets[key], slots)
+                if not self.sheets[key].num_rows:
+                    del self.sheets[key]
+        return self._readers(page.queries)
+
+    def _leaving(self, page: PageInput) -> set[object]:
+        """The grounds whose selections go far: the page brought shards of them, or they are too large."""
+        limit = None if self.shelf is None else self.shelf.limit
+        rows = sum(table.num_rows for table in page.outcome.partials.values())
+        if not page.outcome.refs and (limit is None or rows <= limit // PAGES_OF_LIMIT):
+            held = sum(t.num_rows for key in page.outcome.partials if (t := self.sheets.get(key)) is not None)
+            if limit is None or held <= limit:
+                return set()
+        grounds: dict[int, object] = {
+            home: ground(query)
+            for query in page.queries
+            if not query.naive
+            for home in self.queries[query.name].homes
+        }
+        near = {home for home in grounds if not self.selections[home].far}
+        found = {grounds[home] for ref in page.outcome.refs for home in ref.held if home in near}
+        if limit is None or not near:
+            return found
+        for tables, most in (
+            (page.outcome.partials, limit // PAGES_OF_LIMIT),
+            ({key: self.sheets.get(key) for key in page.outcome.partials}, limit),
+        ):
+            filled = [table for table in tables.values() if table is not None]
+            if sum(table.num_rows for table in filled) > most:
+                found |= _larger(filled, most, grounds)
+        return found
 
     def _readers(
         self, queries: Sequence[CompiledQuery]
@@ -155,8 +216,9 @@ class _Work:
         members: dict[int, list[CompiledQuery]] = defaultdict(list)
         for query in queries:
             for home in self.queries[query.name].homes:
-                readers[self.selections[home].sheet].append((query, home))
-                members[home].append(query)
+                if not self.selections[home].far:
+                    readers[self.selections[home].sheet].append((query, home))
+                    members[home].append(query)
         layouts: dict[str, Layout] = {}
         for home, own in members.items():
             selection = self.selections[home]
@@ -175,14 +237,14 @@ class _Work:
         own = self.queries[query.name]
         unseen, forced = own.unseen, own.forced
         if unseen is None:
-            unseen = _missed(query.query.clock, page)
+            unseen = missed(query.query.clock, page)
         spec = query.query.window
         for home in own.homes if lasts else ():
             if home not in lasts:
                 continue
             starts = lasts[home]
             if spec.slide > spec.range:  # the last slice may lie between windows
-                starts = rows_of(self.sheets[self.selections[home].sheet], home)["slice"].to_numpy()
+                starts, _ = slices_held(self, home)
                 starts = starts[windows.in_some_window(spec, starts)]
             if len(starts):
                 wid = int(windows.wid_to(spec, starts).max())
@@ -204,10 +266,13 @@ class _Work:
         self._trim(key, sheet, done.kept)
         if not done.table.num_rows:
             return
-        slots = {home: self._slots(home) for home in {reader.home for reader in readers}}
-        places = [places_of(reader.query, slots[reader.home]) for reader in readers]
         table = done.table
-        several = [i for i, reader in enumerate(readers) if len(self.queries[reader.query.name].homes) > 1]
+        closing, counts = np.unique(table["reader"].to_numpy(), return_counts=True)
+        slots = {home: self._slots(home) for home in {readers[i].home for i in closing}}
+        places = {i: places_of(readers[i].query, slots[readers[i].home]) for i in closing.tolist()}
+        ranges, slides, _ = specs_of([readers[i].query for i in closing]).T
+        self.unshared_finals += int(counts @ -(-2 * ranges // slides))
+        several = [i for i in places if len(self.queries[readers[i].query.name].homes) > 1]
         if several:
             whose = table["reader"].to_numpy()
             for i in several:
@@ -230,7 +295,31 @@ class _Work:
         table = table.set_column(0, "reader", pa.array(np.zeros(table.num_rows, np.int64)))
         reader = self._reader(query, self.queries[query.name].homes[0], before, after)
         places = tuple(range(len(query.slots)))
-        yield from lowered(layout, table, [reader], [places], self._unseen, page.partial)
+        yield from lowered(layout, table, [reader], {0: places}, self._unseen, page.partial)
+
+    def _close_far(self, page: PageInput, before: StreamState, after: StreamState) -> None:
+        """Find the work that closed windows make over shards, and let go of shards that none needs."""
+        alike: dict[object, list[Reader]] = defaultdict(list)
+        for query in page.queries:
+            for home in self.queries[query.name].homes:
+                if self.selections[home].far:
+                    alike[ground(query)].append(self._reader(query, home, before, after))
+        for readers in alike.values():
+            homes = {reader.home for reader in readers}
+            mine = [ref for ref in self.shards if not homes.isdisjoint(ref.held)]
+            others = [ref for ref in self.shards if homes.isdisjoint(ref.held)]
+            found = sifted(mine, readers)
+            self.shards = [*others, *found.kept]
+            for home, floor in found.floors.items():
+                self._raise_floor(home, floor)
+            if found.closing:
+                self.far.append(self._far_work([readers[i] for i in found.closing], found.asked, page))
+
+    def _far_work(self, closing: Sequence[Reader], refs: tuple[ShardRef, ...], page: PageInput) -> FarWork:
+        once = {reader.query.name: reader for reader in closing}
+        homes = tuple(self.queries[name].homes for name in once)
+        readers = tuple(replace(one, home=own[0]) for one, own in zip(once.values(), homes, strict=True))
+        return FarWork(readers, homes, refs, tuple(map(self._unseen, once)), page.partial)
 
     def _slots(self, home: int) -> dict[str, int]:
         return {key: i for i, key in enumerate(self.selections[home].slots)}
@@ -247,16 +336,29 @@ class _Work:
         floors = np.full(len(homes), LOWEST)
         np.maximum.at(floors, place, sheet["stop"].to_numpy()[gone])
         for home, floor in zip(homes.tolist(), floors.tolist(), strict=True):
-            own: SelectionState | None = self.selections.get(home)
-            if own is not None and floor > own.floor:
-                self.selections[home] = replace(own, floor=floor)
+            self._raise_floor(home, floor)
         if kept.any():
             self.sheets[key] = sheet.filter(pa.array(kept)).combine_chunks()
         else:
             del self.sheets[key]
 
+    def _raise_floor(self, home: int, floor: int) -> None:
+        own: SelectionState | None = self.selections.get(home)
+        if own is not None and floor > own.floor:
+            self.selections[home] = replace(own, floor=floor)
 
-def _last_slices(sheets: Iterable[pa.Table]) -> dict[int, np.ndarray]:
+
+def _larger(tables: Iterable[pa.Table], most: int, grounds: Mapping[int, object]) -> set[object]:
+    """The grounds whose selections have more rows than so many in some sheets."""
+    counts: dict[object, int] = defaultdict(int)
+    for table in tables:
+        homes, rows = np.unique(table["selection"].to_numpy(), return_counts=True)
+        for home, count in zip(homes.tolist(), rows.tolist(), strict=True):
+            counts[grounds.get(home)] += count
+    return {own for own, count in counts.items() if own is not None and count > most}
+
+
+def _last_slices(sheets: Iterable[pa.Table], shards: Iterable[ShardRef]) -> dict[int, np.ndarray]:
     """By selection, the start of its last slice."""
     found: dict[int, np.ndarray] = {}
     for table in sheets:
@@ -264,49 +366,8 @@ def _last_slices(sheets: Iterable[pa.Table]) -> dict[int, np.ndarray]:
         lasts = np.full(len(homes), LOWEST)
         np.maximum.at(lasts, place, table["slice"].to_numpy())
         found |= dict(zip(homes.tolist(), lasts[:, None], strict=True))
+    for ref in shards:
+        for home, slices in ref.held.items():
+            last = max(start for start, _ in slices)
+            found[home] = np.maximum(found.get(home, LOWEST), np.array([last]))
     return found
-
-
-def _advance_stream(stream: StreamState, page: PageInput) -> StreamState:
-    outcome = page.outcome
-    totals = stream.totals + Totals(
-        outcome.rows, outcome.counted, outcome.unasked, outcome.late, outcome.timeless + outcome.ahead
-    )
-    followed = clocks_of(page.queries, page.rules)
-    clocks = {
-        clock: own if clock in followed or not outcome.rows else replace(own, occupied=None)
-        for clock, own in stream.clocks.items()
-    }
-    for clock in followed:
-        clocks[clock] = _advance_clock(stream.clock(clock), clock, page, totals)
-    for clock in dict.fromkeys(said.clock for said in page.punctuations):
-        known = clocks.get(clock) or stream.clock(clock)
-        ranges = ((said.until, said.since, said.where) for said in page.punctuations if said.clock == clock)
-        clocks[clock] = replace(known, closed=known.closed.close_all(ranges))
-    return StreamState(clocks, totals)
-
-
-def _advance_clock(known: ClockState, clock: Clock, page: PageInput, totals: Totals) -> ClockState:
-    profile = page.outcome.clocks.get(clock, Profile())
-    tops = [top for top in (known.high, profile.top) if top is not None]
-    high = max(tops, default=None)
-    slack = page.rules.slack_of(clock)
-    closed: Closed = known.closed
-    if clock.kind is ClockKind.ROWS:
-        closed = closed.close(totals.accepted) if totals.accepted else closed
-    elif high is not None and slack is not None:
-        closed = closed.close(high - slack)
-    occupied = known.occupied if known.occupied is not None else _missed(clock, page)
-    if occupied is not None:
-        occupied = (occupied | profile.occupied()).coarsened(MOST_OCCUPIED)
-    return ClockState(high, closed, occupied)
-
-
-def _missed(clock: Clock, page: PageInput) -> IntervalSet | None:
-    """Where rows may lie that came while nobody followed a clock: with disorder of at most the slack,
-    none of them lies further up than the first rows seen now plus the slack."""
-    runs = page.outcome.clocks.get(clock, Profile()).runs
-    if not runs:
-        return None
-    slack = page.rules.slack_of(clock)
-    return IntervalSet.of((LOWEST, HIGHEST if slack is None else runs[0][0] + slack + 1))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -37,9 +38,7 @@ class Lowered:
     @property
     def texts(self) -> tuple[str, ...]:
         """The expressions that need computing."""
-        bound = self.queries[0].query
-        wanted = [item.sql for item in bound.items if not _REFERENCE.fullmatch(item.sql)]
-        return tuple(dict.fromkeys([*wanted, *([] if bound.having is None else [bound.having])]))
+        return computed_texts(self.queries[0].query)
 
     def complete(self) -> NDArray[np.bool_]:
         """Which windows were seen from their start."""
@@ -65,27 +64,53 @@ class ResultBatch:
     table: pa.Table
 
 
-class Results(Mapping[str, pa.Table]):
-    """A page's results by query; queries without any are not in it."""
+class Stored(Protocol):
+    """Results of a query that were written where they were made."""
 
-    def __init__(self, batches: Sequence[ResultBatch] = ()):
-        self.batches = tuple(batches)
-        self._places = {name: (batch, i) for batch in self.batches for i, name in enumerate(batch.names)}
+    @property
+    def rows(self) -> int: ...
+
+    def read(self) -> pa.Table:
+        """Fetch them all."""
+        ...
+
+
+class Results(Mapping[str, pa.Table]):
+    """A page's results by query; queries without any are not in it. Those stored are read when asked for."""
+
+    def __init__(self, batches: Sequence[ResultBatch] = (), stored: Mapping[str, Stored] | None = None):
+        self.batches, self.stored = tuple(batches), dict(stored or {})
+        self._places: dict[str, list[tuple[ResultBatch, int]]] = {}
+        for batch in self.batches:
+            for i, name in enumerate(batch.names):
+                self._places.setdefault(name, []).append((batch, i))
 
     def __getitem__(self, name: str) -> pa.Table:
-        batch, i = self._places[name]
-        start, stop = int(batch.bounds[i]), int(batch.bounds[i + 1])
-        return batch.table.slice(start, stop - start)
+        if name in self.stored:
+            return self.stored[name].read()
+        found = []
+        for batch, i in self._places[name]:
+            start, stop = int(batch.bounds[i]), int(batch.bounds[i + 1])
+            found.append(batch.table.slice(start, stop - start))
+        return found[0] if len(found) == 1 else pa.concat_tables(found)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        yield from self._places
+        yield from self.stored
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._places) + len(self.stored)
 
     @property
     def rows(self) -> int:
-        return sum(batch.table.num_rows for batch in self.batches)
+        near = sum(batch.table.num_rows for batch in self.batches)
+        return near + sum(one.rows for one in self.stored.values())
+
+
+def computed_texts(bound: Query) -> tuple[str, ...]:
+    """The expressions of a query's SELECT list and HAVING that need computing."""
+    wanted = [item.sql for item in bound.items if not _REFERENCE.fullmatch(item.sql)]
+    return tuple(dict.fromkeys([*wanted, *([] if bound.having is None else [bound.having])]))
 
 
 def result_schema(query: Query) -> pa.Schema:
@@ -110,7 +135,7 @@ def finish(closed: Sequence[Lowered], page: int, kind: Kind, scalars: Scalars) -
     """
     batches = []
     for one, columns in zip(closed, _computed(closed, scalars), strict=True):
-        batch = _presented(one, columns, page, kind)
+        batch = presented(one, columns, page, kind)
         if batch.table.num_rows:
             batches.append(batch)
     return Results(batches)
@@ -162,7 +187,8 @@ def _over(shape: int, text: str) -> str:
     return _IN_TEXT.sub(lambda found: f"`{found[1]} of {shape}`" if found[1] else found[0], text)
 
 
-def _presented(one: Lowered, computed: dict[str, pa.ChunkedArray], page: int, kind: Kind) -> ResultBatch:
+def presented(one: Lowered, computed: dict[str, pa.ChunkedArray], page: int, kind: Kind) -> ResultBatch:
+    """The results of queries of one shape, given the columns that need computing."""
     bound, table = one.queries[0].query, one.table
     complete = one.complete()
     columns = [table["window_start"], table["window_end"]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,32 +15,38 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.algorithms import windows
-from transom.algorithms.intervals import HIGHEST, IntervalSet
+from transom.algorithms.intervals import HIGHEST, LOWEST, IntervalSet
 from transom.algorithms.profile import Profile
 from transom.control.closed import Closed, View
 from transom.elements import Clock, WindowSpec
-from transom.partial.fold import fold, matching
+from transom.partial.fold import fold
 from transom.partial.rows import Rows
+from transom.partial.shards import Shard, Shelf, gathered, rolled
 from transom.partial.sheets import combine
+from transom.partial.tuples import matching
 from transom.partial.views import split_by_view
+from transom.plan.axis import Axis
 from transom.plan.families import Family
 from transom.plan.layout import Layout
 from transom.sql.query import Predicate, Scalar
+from transom.state.state import ShardRef
 
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Asker:
-    """Queries that ask for the same rows in the same windows: what is needed to tell who is late for them."""
+    """Queries that ask for the same rows: what is needed to tell who is late for them.
+
+    `windows` are theirs, each with the id below which windows are closed for all groups.
+    """
 
     clock: Clock
-    window: WindowSpec
     conjuncts: tuple[Predicate, ...]
     keys: tuple[Scalar, ...]
     key_columns: Mapping[str, int]
     pinned: Mapping[str, tuple[Any, ...]]
-    forced: IntervalSet  # windows closed for all groups
+    windows: tuple[tuple[WindowSpec, int | None], ...]
 
 
 @dataclass(frozen=True)
@@ -60,11 +67,28 @@ class PagePlan:
     floor: int | None = None
     horizon: int | None = None
     row_id: str | None = None  # a column that tells rows apart, when a page is read in several branches
+    far: frozenset[int] = frozenset()  # selections whose cells are not folded but put away as shards
+    most_groups: int | None = None  # families with more groups than this are put away in any case
+
+    def is_far(self, family: Family, groups: int) -> bool:
+        """Whether a family's cells are put away."""
+        if int(family.ids[0]) in self.far:
+            return True
+        return family.merged and self.most_groups is not None and groups > self.most_groups
 
     @property
     def layouts(self) -> dict[str, Layout]:
         """The layouts of the sheets that it fills, by their keys."""
-        return {member.layout.key: member.layout for family in self.families for member in family.members}
+        return {layout.key: layout for family in self.families for layout in family.layouts}
+
+    @cached_property
+    def axes(self) -> dict[str, Axis]:
+        """By scalar, the axis on which all families are told that have one there."""
+        found: dict[str, list[Axis]] = {}
+        for family in self.families:
+            if family.axis is not None:
+                found.setdefault(family.axis.scalar.sql, []).append(family.axis)
+        return {sql: Axis.merged(axes) for sql, axes in found.items()}
 
     def latest_closed(self, clock: Clock) -> int | None:
         """A time of a clock above which no row can be late; None if nothing is closed."""
@@ -72,9 +96,8 @@ class PagePlan:
         stops = [stop for _, stop in closed.general]
         stops += [stop for _, ranges in closed.patterned for _, stop in ranges]
         for asker in self.askers:
-            if asker.clock == clock and asker.forced:
-                last = asker.forced.pairs[-1][1] - 1
-                stops.append(asker.window.phase + (last + 1) * asker.window.slide)
+            if asker.clock == clock:
+                stops += [w.phase + forced * w.slide for w, forced in asker.windows if forced is not None]
         return min(max(stops), HIGHEST) if stops else None
 
 
@@ -83,12 +106,16 @@ class Outcome:
     """What a task, or all tasks of a page together, made of its rows."""
 
     partials: dict[str, pa.Table] = field(default_factory=dict)  # by the key of their layout
+    shards: list[tuple[Family, Shard]] = field(default_factory=list)  # until they are put away
+    refs: list[ShardRef] = field(default_factory=list)  # of those put away
     rows: int = 0
     timeless: int = 0  # no time: rejected
     ahead: int = 0  # beyond the limit: rejected
     counted: int = 0
     late: int = 0
     unasked: int = 0
+    lifted: int = 0  # tuples added to a cell, in all families
+    unshared: int = 0  # what that would have been for each query alone
     profile: Profile = field(default_factory=Profile)  # of the stream's time, all rows that have one
     clocks: dict[Clock, Profile] = field(default_factory=dict)  # of accepted rows
     flags: pa.Table | None = None  # row_id, asked, counted: only when the plan names a row_id
@@ -96,7 +123,7 @@ class Outcome:
 
 def run(table: pa.Table, plan: PagePlan) -> Outcome:
     """Aggregate some rows of a page."""
-    rows = Rows(table, plan.columns)
+    rows = Rows(table, plan.columns, plan.axes)
     outcome = Outcome(rows=table.num_rows)
     times, has_time = rows.numbers(plan.time)
     outcome.timeless = int(len(times) - has_time.sum())
@@ -123,22 +150,32 @@ def run(table: pa.Table, plan: PagePlan) -> Outcome:
 def _aggregate(rows: Rows, plan: PagePlan, accepted: Mask, outcome: Outcome) -> Mask:
     """Fold the rows into every family's slices; which of them somebody asked for."""
     asked = np.zeros(len(accepted), bool)
+    matches: dict[int, tuple[NDArray[np.int64], Mask]] = {}  # by rows that several families begin with
     found: dict[Layout, list[pa.Table]] = {}
     for family in plan.families:
         at, tuples = rows.tuples(family, plan.clocks[family.clock], accepted)
         if not len(at):
             continue
-        for layout, table in fold(family, tuples):
-            found.setdefault(layout, []).append(table)
-        if not family.has_gaps:
-            everyone = np.ones(len(tuples.fragments.ranges.owners), bool)
-            asked[at[tuples.fragments.among(everyone, len(at))]] = True
+        if plan.is_far(family, tuples.group_count):
+            outcome.shards.append((family, gathered(family, tuples)))
+        else:
+            for layout, table in fold(family, tuples):
+                found.setdefault(layout, []).append(table)
+        owners = tuples.fragments.ranges.owners
+        matched = tuples.fragments.among(np.ones(len(owners), bool), len(at))
+        outcome.lifted += int(matched.sum())
+        outcome.unshared += int(tuples.fragments.counts(len(at)) @ family.queries[owners])
+        if family.gaps is None:
+            _, known = matches.setdefault(id(at), (at, np.zeros(len(at), bool)))
+            known |= matched
             continue
-        for i, member in enumerate(family.members):
+        for i, specs in enumerate(family.gaps):
             inside = np.zeros(len(at), bool)
-            for spec in member.windows:
+            for spec in specs:
                 inside |= windows.in_some_window(spec, tuples.times)
             asked[at[inside & matching(tuples, i)]] = True
+    for at, matched in matches.values():
+        asked[at[matched]] = True
     outcome.partials = {layout.key: combine(layout, tables) for layout, tables in found.items()}
     return asked
 
@@ -174,36 +211,38 @@ def _judged(rows: Rows, plan: PagePlan) -> Mask:
     passed: dict[tuple[Clock, WindowSpec], Mask] = {}
     for asker in plan.askers:
         times, valid = rows.numbers(plan.clocks[asker.clock])
-        wanted = valid & rows.all_true(asker.conjuncts)
-        if asker.window.slide > asker.window.range:
-            wanted = wanted & windows.in_some_window(asker.window, times)
-        asked |= wanted
-        if not (wanted & ~counted).any():
+        matched = valid & rows.all_true(asker.conjuncts)
+        if not matched.any():
             continue
         view = plan.closed.get(asker.clock, Closed()).view(asker.key_columns, asker.pinned)
-        if view.uniform and not asker.forced:
-            known = asker.clock, asker.window
-            if known not in passed:
-                passed[known] = _passed(asker, view, times, (), np.arange(size))
-            late = passed[known]
-        else:
+        for window, forced in asker.windows:
+            wanted = matched
+            if window.slide > window.range:
+                wanted = matched & windows.in_some_window(window, times)
+            asked |= wanted
+            if not (wanted & ~counted).any():
+                continue
+            if view.uniform and forced is None:
+                known = asker.clock, window
+                if known not in passed:
+                    passed[known] = _passed(window, view, IntervalSet(), times, ())
+                counted |= wanted & ~passed[known]
+                continue
             at = np.flatnonzero(wanted)
             keys = [] if view.uniform else [rows.column(key).take(pa.array(at)) for key in asker.keys]
-            late = np.zeros(size, bool)
-            late[at] = _passed(asker, view, times[at], keys, at)
-        counted |= wanted & ~late
+            closed = IntervalSet() if forced is None else IntervalSet.of((LOWEST, forced))
+            counted[at[~_passed(window, view, closed, times[at], keys)]] = True
     return asked & ~counted
 
 
 def _passed(
-    asker: Asker, view: View, times: NDArray[np.int64], keys: Sequence[pa.Array], at: NDArray[np.int64]
+    window: WindowSpec, view: View, forced: IntervalSet, times: NDArray[np.int64], keys: Sequence[pa.Array]
 ) -> Mask:
     """Which times have all their windows closed."""
-    firsts, lasts = windows.wid_from(asker.window, times), windows.wid_to(asker.window, times)
-    late = np.zeros(len(at), bool)
-    for rows, (closed,) in split_by_view([view], list(keys), len(at)):
-        wids = windows.closed_wids(asker.window, closed) | asker.forced
-        late[rows] = wids.covers(firsts[rows], lasts[rows])
+    firsts, lasts = windows.wid_from(window, times), windows.wid_to(window, times)
+    late = np.zeros(len(times), bool)
+    for rows, (closed,) in split_by_view([view], list(keys), len(times)):
+        late[rows] = (windows.closed_wids(window, closed) | forced).covers(firsts[rows], lasts[rows])
     return late
 
 
@@ -211,13 +250,31 @@ def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome
     """One outcome of all tasks of a page."""
     parts = list(outcomes)
     total = Outcome(profile=Profile.merged(part.profile for part in parts))
-    for count in ("rows", "timeless", "ahead", "counted", "late", "unasked"):
+    for count in ("rows", "timeless", "ahead", "counted", "late", "unasked", "lifted", "unshared"):
         setattr(total, count, sum(getattr(part, count) for part in parts))
     for clock in {clock for part in parts for clock in part.clocks}:
         total.clocks[clock] = Profile.merged(part.clocks[clock] for part in parts if clock in part.clocks)
     for key in dict.fromkeys(key for part in parts for key in part.partials):
         tables = [part.partials[key] for part in parts if key in part.partials]
         total.partials[key] = tables[0] if len(tables) == 1 else combine(layouts[key], tables)
+    total.shards = [shard for part in parts for shard in part.shards]
+    total.refs = [ref for part in parts for ref in part.refs]
     flags = [part.flags for part in parts if part.flags is not None]
     total.flags = pa.concat_tables(flags) if flags else None
     return total
+
+
+def put_away(outcome: Outcome, shelf: Shelf) -> Outcome:
+    """The outcome with its shards put away: one of each family, however many batches brought some."""
+    found: dict[int, list[tuple[Family, Shard]]] = {}
+    for family, shard in outcome.shards:
+        found.setdefault(id(family), []).append((family, shard))
+    for own in found.values():
+        family, whole = own[0][0], own[0][1] if len(own) == 1 else None
+        if whole is None:
+            homes = family.ids.tolist()
+            whole = rolled((shard for _, shard in own), family.slots, homes, None)
+        if whole is not None and whole.table.num_rows:
+            outcome.refs.append(shelf.put(whole))
+    outcome.shards = []
+    return outcome

@@ -7,12 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from transom.errors import SettingError
+from transom.final.results import Results
+from transom.spark.far import FarResults, fixed_frame
 from transom.spark.loop import PageLoop, PageReport
 from transom.spark.outputs import fixed_rows
 from transom.spark.sinks import Sink
 from transom.spark.store import Store
+from transom.spark.types import to_frame
 
 log = logging.getLogger("transom")
 
@@ -66,11 +70,12 @@ class Delivery:
         spark = self.loop.spark
         for query, sink in self._sinks:
             if query is None and report.results:
-                sink.write(fixed_rows(report.results, report.queries), report.page, spark)
+                sink.write(_all_rows(report, spark), report.page, spark)
             elif query is not None and query in report.results:
-                sink.write(report.results[query], report.page, spark)
-        for name, table in report.results.items():
-            for callback in list(self._subscribers.get(name, ())):
+                sink.write(_rows(report, query, spark), report.page, spark)
+        for name, callbacks in list(self._subscribers.items()):
+            table = report.results[name] if callbacks and name in report.results else None
+            for callback in list(callbacks) if table is not None else ():
                 try:
                     callback(table)
                 except Exception:
@@ -86,3 +91,18 @@ class Delivery:
         else:
             oldest = self.loop.clock() - kept
             self.loop.drop_results(lambda made, at: at < oldest)
+
+
+def _rows(report: PageReport, query: str, spark: SparkSession) -> DataFrame | pa.Table:
+    """A query's results in a page; those that tasks wrote are read by tasks."""
+    stored = report.results.stored.get(query)
+    return stored.frame(spark) if isinstance(stored, FarResults) else report.results[query]
+
+
+def _all_rows(report: PageReport, spark: SparkSession) -> DataFrame | pa.Table:
+    """The results of all queries in one schema."""
+    near = fixed_rows(Results(report.results.batches), report.queries)
+    if not report.results.stored:
+        return near
+    far = fixed_frame(spark, report.results.stored, report.queries)
+    return far.unionByName(to_frame(spark, near)) if near.num_rows else far

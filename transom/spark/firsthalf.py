@@ -18,12 +18,14 @@ from transom.final.members import settle
 from transom.final.planning import Planner
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery
+from transom.spark.far import Far
 from transom.spark.log import Begun
 from transom.spark.outputs import Outputs
 from transom.spark.pages import Page, PageRun
 from transom.spark.projection import micros
 from transom.spark.registry import Registry
 from transom.spark.scalars import short_message
+from transom.spark.shipping import Shipper
 from transom.spark.streams import Stream, believable, carried_punctuations
 from transom.spark.tables import Tables
 from transom.spark.udf import failures
@@ -38,10 +40,17 @@ class FirstHalf:
     """Turns the rows of a page into an outcome, and sets late and rejected rows apart."""
 
     def __init__(
-        self, spark: SparkSession, tables: Tables, outputs: Outputs, planner: Planner, max_failures: int
+        self,
+        spark: SparkSession,
+        tables: Tables,
+        outputs: Outputs,
+        far: Far,
+        planner: Planner,
+        max_failures: int,
     ):
-        self.spark, self.tables, self.outputs = spark, tables, outputs
+        self.spark, self.tables, self.outputs, self.far = spark, tables, outputs, far
         self.planner, self.max_failures = planner, max_failures
+        self.shipper = Shipper(spark)
 
     def process(
         self, begun: Begun, stream: Stream, df: DataFrame, registry: Registry, state: State
@@ -50,6 +59,7 @@ class FirstHalf:
         carried, df = carried_punctuations(stream, df)
         while True:
             page = self._page(begun, stream, df, registry, state)
+            self.far.begin(begun.page)
             try:
                 outcome = self._run(begun.page, stream.name, page)
                 break
@@ -57,6 +67,7 @@ class FirstHalf:
                 if not self._suspend_culprits(page, registry):
                     reason = short_message(error)
                     raise PageError(f"page {begun.page} of {stream.name} failed: {reason}") from error
+        self.far.tidy(outcome.refs)
         clock = stream.rules.clock
         tops = (page.before.clock(clock).high, outcome.clocks[clock].top if clock in outcome.clocks else None)
         kept = believable(carried, stream.rules, max((top for top in tops if top is not None), default=None))
@@ -77,10 +88,12 @@ class FirstHalf:
             begun.clock,
             begun.tables,
             near=begun.reference.get("rows", NEAR_ROWS + 1) <= NEAR_ROWS,
+            shelf=self.far.shelf(state),
+            most_groups=self.far.most_groups,
         )
 
     def _run(self, number: int, stream: str, page: Page) -> Outcome:
-        with PageRun(page, self.tables) as run:
+        with PageRun(page, self.tables, self.shipper) as run:
             done = run.process()
             self.outputs.set_apart("late", stream, number, with_reason(done.late, page))
             self.outputs.set_apart("rejected", stream, number, done.rejected)
@@ -93,7 +106,7 @@ class FirstHalf:
             state = settle(page.state, {query.name: query})
             shared = Planner(self.planner.strategy).plan(state, [query])
             only = replace(page, queries=[query], state=state, shared=shared, near=False)
-            with PageRun(only, self.tables) as run:
+            with PageRun(only, self.tables, self.shipper) as run:
                 run.process()
 
         tried = {query.name: partial(alone, query) for query in page.queries if query.query.functions}
@@ -107,9 +120,15 @@ class FirstHalf:
             try:
                 attempt()
             except Exception as error:
-                _suspend(registry, name, f"its function failed: {short_message(error)}")
+                FirstHalf.suspend(registry, {name: error})
                 found = True
         return found
+
+    @staticmethod
+    def suspend(registry: Registry, failed: Mapping[str, Exception]) -> None:
+        """Suspend queries whose functions failed."""
+        for name, error in failed.items():
+            _suspend(registry, name, f"its function failed: {short_message(error)}")
 
     def failures(self, registry: Registry) -> dict[str, int]:
         """How often each user-defined function of the queries has failed so far."""

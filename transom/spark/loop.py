@@ -21,11 +21,14 @@ from pyspark.sql import DataFrame, SparkSession
 from transom.elements import Control, Drop, Kind, Punctuation, Register
 from transom.errors import PageError, SettingError, SQLError, StateError
 from transom.final.members import Strategy, admit, is_kept, release, settle
-from transom.final.page import PageInput, PageOutput, conclude
+from transom.final.page import PageOutput, conclude
 from transom.final.planning import Planner
+from transom.final.rehoming import rehomed
 from transom.final.results import Results, finish
+from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery
+from transom.spark.far import Far
 from transom.spark.firsthalf import FirstHalf
 from transom.spark.log import Begun, PageLog
 from transom.spark.outputs import Outputs
@@ -86,7 +89,8 @@ class PageLoop:
         self.versions: dict[str, int] = {}  # of the static tables that are declared
         self.log, self.outputs = PageLog(store), Outputs(store)
         self.planner = Planner(strategy)
-        self.first_half = FirstHalf(spark, self.tables, self.outputs, self.planner, max_failures)
+        self.far = Far(spark, store, strategy.place)
+        self.first_half = FirstHalf(spark, self.tables, self.outputs, self.far, self.planner, max_failures)
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every page
         self.streams: dict[str, Stream] = {}
@@ -100,6 +104,7 @@ class PageLoop:
         self.listeners: list[Callable[[PageReport], None]] = []
         last = self.log.last()
         self.state, extra = last if last else (State(), {})
+        self.far.sweep(self.state)
         if extra.get("naive", naive) != naive:
             raise StateError("the checkpoint was made with the other strategy")
         self.registry = Registry(extra.get("queries", ()), naive)
@@ -207,7 +212,7 @@ class PageLoop:
         with self.lock:
             for page, at in self.result_pages:
                 if is_old(page, at):
-                    self.outputs.drop_results(page)
+                    self.outputs.clear_results(page)
             self.result_pages = [(page, at) for page, at in self.result_pages if not is_old(page, at)]
 
     def apart(self, kind: str, stream: Stream) -> pa.Table:
@@ -285,6 +290,9 @@ class PageLoop:
         registry = self.registry.copy()
         registry.bind(self.catalog(), self.scalars, _leaving(begun.control))
         state = self._joined_and_left(begun, registry)
+        if begun.stream is not None:
+            state = settle(state, registry.compiled())
+            state = rehomed(state, registry.reading(begun.stream), self.planner.strategy)
         failed = self.first_half.failures(registry)
         outcome = Outcome()
         carried: list[Punctuation] = []
@@ -309,7 +317,10 @@ class PageLoop:
         self, begun: Begun, registry: Registry, state: State, outcome: Outcome, carried: list[Punctuation]
     ) -> PageOutput:
         """Finish the page; a query that can't be finished because of a function of its own is suspended."""
-        done = conclude(state, self._inputs(begun, registry, outcome, carried))
+        done = conclude(state, self._inputs(begun, registry, outcome, carried), self.far.shelf(state))
+        self.outputs.clear_results(begun.page)
+        far = self.far.close(begun.page, done.far, lambda name: registry[name].identity)
+        self.first_half.suspend(registry, far.failed)
         number, closed = done.state.page, list(done.closed)
         try:
             results = finish(closed, number, Kind.FINAL, self.scalars)
@@ -324,7 +335,8 @@ class PageLoop:
                 raise PageError(f"page {begun.page} failed: {short_message(error)}") from error
             living = [one for one in closed if registry[one.queries[0].name].suspended is None]
             results = finish(living, number, Kind.FINAL, self.scalars)
-        return PageOutput(done.state, results, done.finals)
+        after = self.far.rolled_up(done.state, registry.living())
+        return PageOutput(after, Results(results.batches, far.stored), done.finals + far.steps)
 
     def _joined_and_left(self, begun: Begun, registry: Registry) -> State:
         bound = self._bound(element for element in begun.control if isinstance(element, Register))
@@ -392,6 +404,7 @@ class PageLoop:
             "naive": registry.naive,
         }
         self.state_bytes = self.log.commit(state, extra)
+        self.far.forget(self.state, state)
         self.state, self.registry, self.progress, self.result_pages = state, registry, sources, pages
         self.begun = None
         if begun.stream is not None:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from transom.durations import format_instant
 from transom.elements import ClockKind
-from transom.final.results import Results, result_schema
+from transom.final.results import ResultBatch, Results, result_schema
 from transom.spark.store import Store
 from transom.sql.query import Query
 
@@ -48,36 +48,29 @@ class Outputs:
     def __init__(self, store: Store):
         self.store = store
 
+    def clear_results(self, page: int) -> None:
+        """Forget the results that an earlier attempt at a page left."""
+        self.store.delete(results_of(page))
+
     def write_results(self, page: int, results: Results, identity: Callable[[str], str]) -> None:
-        """One file for each schema that occurs, however many queries have it."""
-        directory = f"results/{page:010d}"
-        self.store.delete(directory)
+        """One file for each schema that occurs, however many queries have it; those stored are there."""
         alike: dict[pa.Schema, list[pa.Table]] = defaultdict(list)
         for batch in results.batches:
-            names = pa.array([identity(name) for name in batch.names], pa.string())
-            which = np.repeat(np.arange(len(names), dtype=np.int32), np.diff(batch.bounds))
-            whose = pa.DictionaryArray.from_arrays(pa.array(which), names).cast(pa.string())
-            alike[batch.table.schema].append(batch.table.append_column(QUERY, whose))
+            alike[batch.table.schema].append(with_names(batch, identity))
         for i, tables in enumerate(alike.values()):
-            self.store.write_table(f"{directory}/{i:04d}.arrow", pa.concat_tables(tables))
+            self.store.write_table(f"{results_of(page)}/{i:04d}.arrow", pa.concat_tables(tables))
 
     def read_results(self, identity: str, query: Query, pages: Sequence[int]) -> pa.Table:
         """All results of a query in some pages, in the order in which they were made."""
         schema = result_schema(query)
         found = [schema.empty_table()]
         for page in pages:
-            directory = f"results/{page:010d}"
+            directory = results_of(page)
             for file in sorted(self.store.list(directory)):
-                table = self.store.read_table(f"{directory}/{file}")
-                if table.schema.remove_metadata().remove(table.schema.get_field_index(QUERY)) != schema:
-                    continue
-                mine = table.filter(pc.equal(table[QUERY], identity)).drop_columns(QUERY)
-                if mine.num_rows:
-                    found.append(mine.cast(schema))
+                batches = list(own_rows(self.store, f"{directory}/{file}", identity, schema))
+                if batches:
+                    found.append(pa.Table.from_batches(batches).cast(schema))
         return pa.concat_tables(found)
-
-    def drop_results(self, page: int) -> None:
-        self.store.delete(f"results/{page:010d}")
 
     def set_apart(self, kind: str, stream: str, page: int, rows: DataFrame | pa.Table | None) -> None:
         """Write a page's late or rejected rows; a large page's are written by the executors."""
@@ -111,6 +104,32 @@ class Outputs:
             elif file.endswith(".parquet"):
                 tables.append(_read_parquet(self.store.read(f"{directory}/{file}")))
         return pa.concat_tables(tables) if tables else None
+
+
+def results_of(page: int) -> str:
+    """The directory of a page's results."""
+    return f"results/{page:010d}"
+
+
+def with_names(batch: ResultBatch, identity: Callable[[str], str]) -> pa.Table:
+    """Results with the column that tells whose they are."""
+    names = pa.array([identity(name) for name in batch.names], pa.string())
+    which = np.repeat(np.arange(len(names), dtype=np.int32), np.diff(batch.bounds))
+    whose = pa.DictionaryArray.from_arrays(pa.array(which), names).cast(pa.string())
+    return batch.table.append_column(QUERY, whose)
+
+
+def own_rows(store: Store, file: str, identity: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The results of one query in a file, a batch at a time; none if the file is of another schema."""
+    with store.batches(file) as reader:
+        found = reader.schema.remove_metadata()
+        if found.remove(found.get_field_index(QUERY)) != schema:
+            return
+        for i in range(reader.num_record_batches):
+            batch = reader.get_batch(i)
+            mine = batch.filter(pc.equal(batch[QUERY], identity))
+            if mine.num_rows:
+                yield mine.drop_columns([QUERY])
 
 
 def _read_parquet(packed: bytes) -> pa.Table:

@@ -18,13 +18,15 @@ from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind
 from transom.final.page import clocks_of
 from transom.final.planning import SharedPlan, askers
-from transom.partial.kernel import Outcome, PagePlan, late_rows, merge, run
+from transom.partial.kernel import Outcome, PagePlan, late_rows, merge, put_away, run
+from transom.partial.shards import Shelf
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
 from transom.spark.files import CORRUPT
 from transom.spark.projection import micros, project
 from transom.spark.scalars import collect_small
 from transom.spark.session import ansi_off
+from transom.spark.shipping import Shipper
 from transom.spark.sources import HIDDEN, TIME_TEXT
 from transom.spark.tables import Tables
 from transom.spark.tasks import aggregate_task, late_task
@@ -47,6 +49,8 @@ class Page:
     now: int
     versions: Mapping[str, int]  # of the static tables
     near: bool = False  # few rows, already on the driver: no job is worth its start
+    shelf: Shelf | None = None  # for cells of far selections
+    most_groups: int | None = None  # families with more go far
 
     @property
     def before(self) -> StreamState:
@@ -77,8 +81,8 @@ class _Branch:
 class PageRun:
     """One data page on its way through Spark; what it set apart can be read until it is left."""
 
-    def __init__(self, page: Page, tables: Tables):
-        self.page, self.tables = page, tables
+    def __init__(self, page: Page, tables: Tables, shipper: Shipper):
+        self.page, self.tables, self.shipper = page, tables, shipper
         self.clocks = clocks_of(page.queries, page.rules)
         self.time = self._micros(page.rules.clock)
         if CORRUPT in page.df.columns:
@@ -230,9 +234,13 @@ class PageRun:
             scalars[ROW_ID] = f"`{ROW_ID}`"
         mine = {query.name for query in queries}
         shared = self.page.shared
+        families, asking = shared.families, shared.askers
+        if len(mine) < len(self.page.queries):
+            families = tuple(family for family in families if family.members[0].queries[0] in mine)
+            asking = askers(self.page.state, queries)
         plan = PagePlan(
-            tuple(family for family in shared.families if family.members[0].queries[0] in mine),
-            shared.askers if len(mine) == len(self.page.queries) else askers(self.page.state, queries),
+            families,
+            asking,
             names,
             clocks,
             time,
@@ -240,8 +248,15 @@ class PageRun:
             limit,
             horizon=self.page.rules.horizon,
             row_id=ROW_ID if with_id else None,
+            far=self.page.state.far,
+            most_groups=self.page.most_groups,
         )
-        joins = {join.id: join for query in queries for join in query.query.joins}
+        joins: dict[str, Join] = {}
+        for join in (join for query in queries for join in query.query.joins):
+            known = joins.get(join.id, join)
+            if join.id not in joins or not set(join.columns) <= set(known.columns):
+                columns = tuple(dict.fromkeys((*known.columns, *join.columns)))
+                joins[join.id] = replace(known, columns=columns)
         return _Branch(tuple(queries), tuple(joins.values()), df, plan, scalars)
 
     def _projected(self, branch: _Branch, df: DataFrame, keep: Sequence[str] = ()) -> DataFrame:
@@ -253,8 +268,11 @@ class PageRun:
     def _run(self, branch: _Branch, plan: PagePlan) -> Outcome:
         projected = self._projected(branch, branch.df)
         if self.page.near:
-            return run(collect_small(projected), plan)
-        packed = projected.mapInArrow(aggregate_task(plan), "outcome binary").toArrow()
+            outcome = run(collect_small(projected), plan)
+            return outcome if self.page.shelf is None else put_away(outcome, self.page.shelf)
+        packed = projected.mapInArrow(
+            aggregate_task(self.shipper.ship(plan), self.page.shelf), "outcome binary"
+        ).toArrow()
         outcomes = (pickle.loads(one) for one in packed["outcome"].to_pylist())
         return merge(outcomes, self.page.shared.layouts)
 
@@ -279,7 +297,7 @@ class PageRun:
             table = collect_small(projected)
             return table.filter(pa.array(late_rows(table, branch.plan))).select(keep)
         schema = candidates.select(*(f"`{name}`" for name in keep)).schema
-        return projected.mapInArrow(late_task(branch.plan, keep), schema)
+        return projected.mapInArrow(late_task(self.shipper.ship(branch.plan), keep), schema)
 
     def _latest_closed(self, plan: PagePlan) -> int | None:
         """A time above which no row can be late, if all windows follow the stream's own time."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import posixpath
 import tempfile
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -81,6 +83,26 @@ class Store:
         ) as writer:
             writer.write_table(table)
         self.write(name, sink.getvalue())
+
+    @contextmanager
+    def batches(self, name: str) -> Iterator[pa.ipc.RecordBatchFileReader]:
+        """An IPC file to be read batch by batch."""
+        with self._fs.open_input_file(self._at(name)) as file:
+            yield pa.ipc.open_file(file)
+
+    @contextmanager
+    def writer(self, name: str, schema: pa.Schema) -> Iterator[pa.ipc.RecordBatchWriter]:
+        """An IPC file to be written piece by piece; it is there when the block is left without an error."""
+        target = self._at(name)
+        self._fs.create_dir(posixpath.dirname(target), recursive=True)
+        unfinished = f"{target}.{uuid.uuid4().hex}{_UNFINISHED}"
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with (
+            self._fs.open_output_stream(unfinished) as file,
+            pa.ipc.new_file(file, schema, options=options) as writer,
+        ):
+            yield writer
+        self._fs.move(unfinished, target)
 
     def list(self, name: str = "") -> list[str]:
         """The names in a directory, sorted; none if it does not exist."""

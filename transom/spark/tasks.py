@@ -7,30 +7,40 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from transom.partial.kernel import PagePlan, late_rows, merge, run
+from transom.partial.kernel import Outcome, late_rows, merge, put_away, run
+from transom.partial.shards import Shelf
+from transom.spark.shipping import Shipped
 
 # Spark hands out batches of ten thousand rows: too few to keep the kernel's vectors long.
 ROWS_AT_ONCE = 1 << 18
+CELLS_AT_ONCE = 1 << 20  # of far selections that a task holds
 
 Batches = Iterator[pa.RecordBatch]
 
 
-def aggregate_task(plan: PagePlan) -> Callable[[Batches], Batches]:
-    """A task that turns its share of a page into one pickled `Outcome`."""
+def aggregate_task(shipped: Shipped, shelf: Shelf | None) -> Callable[[Batches], Batches]:
+    """A task that turns its share of a page into one pickled `Outcome`, and puts far cells away."""
 
     def task(batches: Batches) -> Batches:
-        outcomes = [run(table, plan) for table in gathered(batches)]
-        if outcomes:
-            packed = pickle.dumps(merge(outcomes, plan.layouts))
+        plan = shipped.plan()
+        done: Outcome | None = None
+        for table in gathered(batches):
+            outcome = run(table, plan)
+            done = outcome if done is None else merge([done, outcome], plan.layouts)
+            if shelf is not None and sum(s.table.num_rows for _, s in done.shards) > CELLS_AT_ONCE:
+                done = put_away(done, shelf)
+        if done is not None:
+            packed = pickle.dumps(done if shelf is None else put_away(done, shelf))
             yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], ["outcome"])
 
     return task
 
 
-def late_task(plan: PagePlan, keep: list[str]) -> Callable[[Batches], Batches]:
+def late_task(shipped: Shipped, keep: list[str]) -> Callable[[Batches], Batches]:
     """A task that passes on the rows that come too late for all who asked for them."""
 
     def task(batches: Batches) -> Batches:
+        plan = shipped.plan()
         for table in gathered(batches):
             chosen = table.filter(pa.array(late_rows(table, plan))).select(keep)
             yield from chosen.combine_chunks().to_batches()

@@ -17,7 +17,16 @@ from transom.algorithms.intervals import IntervalSet
 from transom.control.closed import Closed
 from transom.elements import Clock, ClockKind
 from transom.errors import StateError
-from transom.state.state import ClockState, QueryState, SelectionState, State, StreamState, Totals
+from transom.state.state import (
+    ClockState,
+    QueryState,
+    SelectionState,
+    ShardRef,
+    State,
+    StreamState,
+    Totals,
+    Work,
+)
 
 VERSION = 2
 
@@ -33,8 +42,12 @@ def dumps(state: State, extra: Mapping[str, Any]) -> bytes:
             for name, q in state.queries.items()
         },
         "selections": [
-            [home, own.name, own.sheet, own.slots, own.floor] for home, own in state.selections.items()
+            [home, own.name, own.sheet, own.slots, own.floor, own.far]
+            for home, own in state.selections.items()
         ],
+        "shards": [[ref.name, ref.parts, list(ref.held.items())] for ref in state.shards],
+        "partitions": state.partitions,
+        "numbered": state.numbered,
         "extra": dict(extra),
     }
     names = list(state.sheets)
@@ -57,12 +70,16 @@ def loads(packed: bytes) -> tuple[State, dict[str, Any]]:
         for name, (homes, unseen, forced) in meta["queries"].items()
     }
     selections = {
-        home: SelectionState(name, sheet, tuple(slots), floor)
-        for home, name, sheet, slots, floor in meta["selections"]
+        home: SelectionState(name, sheet, tuple(slots), floor, far)
+        for home, name, sheet, slots, floor, far in meta["selections"]
     }
+    shards = tuple(_shard_in(*stored) for stored in meta["shards"])
     streams = {name: _stream_in(stream) for name, stream in meta["streams"].items()}
     tables = {name: _table_in(sheet) for name, sheet in sheets}
-    return State(meta["page"], streams, queries, selections, tables), meta["extra"]
+    found = State(
+        meta["page"], streams, queries, selections, tables, shards, meta["partitions"], meta["numbered"]
+    )
+    return found, meta["extra"]
 
 
 def value_out(value: Any) -> Any:
@@ -111,7 +128,7 @@ def _stream_out(stream: StreamState) -> dict[str, Any]:
         }
         for clock, own in stream.clocks.items()
     ]
-    return {"clocks": clocks, "totals": vars(stream.totals)}
+    return {"clocks": clocks, "totals": vars(stream.totals), "work": vars(stream.work)}
 
 
 def _stream_in(stored: dict[str, Any]) -> StreamState:
@@ -126,7 +143,12 @@ def _stream_in(stored: dict[str, Any]) -> StreamState:
         )
         closed = Closed(_intervals(own["closed"]) or IntervalSet(), patterned)
         clocks[clock_in(own["clock"])] = ClockState(own["high"], closed, _intervals(own["occupied"]))
-    return StreamState(clocks, Totals(**stored["totals"]))
+    return StreamState(clocks, Totals(**stored["totals"]), Work(**stored["work"]))
+
+
+def _shard_in(name: str, parts: list[list[int]], held: list[Any]) -> ShardRef:
+    slices = {home: tuple((start, stop) for start, stop in pairs) for home, pairs in held}
+    return ShardRef(name, tuple((place, rows, size) for place, rows, size in parts), slices)
 
 
 def _intervals(pairs: list[list[int]] | None) -> IntervalSet | None:

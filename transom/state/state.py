@@ -46,16 +46,33 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class Work:
+    """What was done for a stream's queries, and what it would have been had none of them shared anything.
+
+    Partial aggregations are tuples added to a cell; final ones are slices added to a window.
+    """
+
+    partials: int = 0
+    finals: int = 0
+    unshared_partials: int = 0
+    unshared_finals: int = 0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
 class StreamState:
     """A stream's clocks and counts."""
 
     clocks: Mapping[Clock, ClockState] = field(default_factory=dict)
     totals: Totals = Totals()
+    work: Work = Work()
 
     def clock(self, clock: Clock) -> ClockState:
         """A clock's state; one that nobody followed yet has only missed what was accepted so far."""
-        unknown = None if self.totals.accepted else IntervalSet()
-        return self.clocks.get(clock, ClockState(occupied=unknown))
+        known = self.clocks.get(clock)
+        return known or ClockState(occupied=None if self.totals.accepted else IntervalSet())
 
 
 @dataclass(frozen=True)
@@ -79,24 +96,66 @@ class QueryState:
 class SelectionState:
     """A selection's place: the sheet that holds its slices and the slots that it keeps there, by their names.
 
-    Of the time before `floor` slices may have been let go.
+    Of the time before `floor` slices may have been let go. A `far` one has too many groups for a sheet:
+    its slices are in shards.
     """
 
     name: str
     sheet: str
     slots: tuple[str, ...]
     floor: int = LOWEST
+    far: bool = False
+
+
+@dataclass(frozen=True)
+class ShardRef:
+    """Files of cells, one for each partition of the groups that has any, and which slices they hold.
+
+    `parts` are the partitions with their rows and bytes, `held` the slices (start, stop) of each selection
+    that hold tuples and may still be needed.
+    """
+
+    name: str
+    parts: tuple[tuple[int, int, int], ...]
+    held: Mapping[int, tuple[tuple[int, int], ...]]
+
+    def file(self, partition: int) -> str:
+        return f"{self.name}-{partition:04d}.arrow"
+
+    @property
+    def files(self) -> list[str]:
+        return [self.file(partition) for partition, _, _ in self.parts]
+
+    @property
+    def rows(self) -> int:
+        return sum(rows for _, rows, _ in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for _, _, size in self.parts)
 
 
 @dataclass(frozen=True)
 class State:
-    """The state after a page. Sheets hold the slices of selections, sorted by selection, group and time."""
+    """The state after a page. Sheets hold the slices of selections, sorted by selection, group and time.
+
+    Shards hold those of far selections, their groups dealt out to so many `partitions`. `numbered` is the
+    highest number that a selection ever had: a file may outlive the selections that it is about.
+    """
 
     page: int = 0
     streams: Mapping[str, StreamState] = field(default_factory=dict)
     queries: Mapping[str, QueryState] = field(default_factory=dict)
     selections: Mapping[int, SelectionState] = field(default_factory=dict)
     sheets: Mapping[str, pa.Table] = field(default_factory=dict)
+    shards: tuple[ShardRef, ...] = ()
+    partitions: int = 0
+    numbered: int = 0
+
+    @property
+    def far(self) -> frozenset[int]:
+        """The selections whose slices are in shards."""
+        return frozenset(home for home, own in self.selections.items() if own.far)
 
     def stream(self, name: str) -> StreamState:
         return self.streams.get(name, StreamState())

@@ -1,0 +1,160 @@
+"""Windows closed over the cells of shards, one partition of the groups at a time, wherever these are.
+
+Cells are sorted by group once. A window of a reader is then a mask over them, by fragment and by slice, and
+what it leaves of a group is a run that is added up. Windows that closed for some groups only, or by the
+dozen, take the way of sheets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.aggregates.accumulators import CountRows
+from transom.aggregates.numeric import over_runs
+from transom.algorithms.grouping import group
+from transom.elements import WindowSpec
+from transom.final.closing import Reader, close
+from transom.final.lowering import lower, lowered, places_of
+from transom.final.results import Lowered
+from transom.final.shards import FarWork
+from transom.partial.shards import Shard, together
+from transom.partial.sheets import one_array
+from transom.plan.compiled import Slot
+from transom.plan.layout import Layout, state_columns
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Closed = tuple[Lowered, int]  # and how many cells were combined for it
+
+FEW_WINDOWS = 8  # of a reader: each is a mask
+ROWS_AT_ONCE = 1 << 21  # windows of groups that are finished together, roughly
+
+
+def close_shards(shards: Iterable[Shard], work: FarWork) -> Iterator[Closed]:
+    """The windows that close over the shards of one partition."""
+    slots = {slot.key: slot for reader in work.readers for slot in reader.query.slots}
+    known = together(shards, list(slots.values()))
+    if known is None:
+        return
+    table = known.table
+    codes = group([one_array(table[n]) for n in table.column_names if n.startswith("k")], len(table)).codes
+    order = np.argsort(codes, kind="stable")
+    starts = one_array(table["slice"]).to_numpy()[order]
+    cells = Cells(table.take(pa.array(order)), codes[order], starts, {key: i for i, key in enumerate(slots)})
+    fragments = known.fragments[order]
+    by_homes: dict[tuple[int, ...], list[int]] = {}
+    for i, homes in enumerate(work.homes):
+        by_homes.setdefault(homes, []).append(i)
+    for homes, own in by_homes.items():
+        mine = np.logical_or.reduce([known.asked(home) for home in homes])[fragments]
+        if mine.any():
+            yield from Closing(cells, mine, homes[0], work.of(own)).all()
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells in the order of their groups; `places` are those of the slots among their states."""
+
+    table: pa.Table
+    codes: Numbers  # of the groups
+    starts: Numbers
+    places: dict[str, int]
+
+    def taken(self, name: str, at: pa.Array) -> pa.Array:
+        return one_array(self.table[name]).take(at)
+
+    def states(self, key: str, slot: Slot, at: pa.Array) -> list[pa.Array]:
+        return [self.taken(name, at) for name in state_columns(slot.accumulator, self.places[key])]
+
+
+class Closing:
+    """Readers of the same selections, `mine` among the cells."""
+
+    def __init__(self, cells: Cells, mine: Mask, home: int, work: FarWork):
+        self.cells, self.mine, self.home, self.work = cells, mine, home, work
+        self.slots = {slot.key: slot for reader in work.readers for slot in reader.query.slots}
+        self.layout = Layout.of(work.readers[0].query, self.slots.values())
+        numbers = {key: i for i, key in enumerate(self.slots)}
+        self.places = [places_of(reader.query, numbers) for reader in work.readers]
+
+    def all(self) -> Iterator[Closed]:
+        """Everything that closes for the readers."""
+        held = self.cells.starts[self.mine]
+        low, high = int(held.min()), int(held.max())
+        alike: dict[tuple[WindowSpec, int, int], list[int]] = {}
+        others = []
+        for i, reader in enumerate(self.work.readers):
+            run = _few(reader, low, high)
+            if run is None:
+                others.append(i)
+            elif run[0] < run[1]:
+                alike.setdefault((reader.query.query.window, *run), []).append(i)
+        for (spec, first, after), members in alike.items():
+            for wid in range(first, after):
+                yield from self._window(spec, wid, members)
+        if others:
+            yield from self._by_sheet(others)
+
+    def _window(self, spec: WindowSpec, wid: int, readers: list[int]) -> Iterator[Closed]:
+        """One window of readers that have it in common."""
+        cells, end = self.cells, spec.phase + (wid + 1) * spec.slide
+        at = np.flatnonzero(self.mine & (cells.starts >= end - spec.range) & (cells.starts < end))
+        if not len(at):
+            return
+        codes = cells.codes[at]
+        firsts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
+        runs, rows, heads = (firsts, np.r_[firsts[1:], len(at)]), pa.array(at), pa.array(at[firsts])
+        columns = {"wid": pa.array(np.full(len(firsts), wid))}
+        columns |= {name: cells.taken(name, heads) for name in self.layout.key_names}
+        columns["rows"] = over_runs(CountRows(), [cells.taken("rows", rows)], runs)[0]
+        for i, (key, slot) in enumerate(self.slots.items()):
+            states = over_runs(slot.accumulator, cells.states(key, slot, rows), runs)
+            columns |= dict(zip(self.layout.columns(i), states, strict=True))
+        table, which = pa.table(columns), np.zeros(len(firsts), np.int64)
+        for i in readers:
+            query = self.work.readers[i].query
+            found = lower(self.layout, table, [query], which, self.places[i])
+            yield (
+                Lowered([query], which, found, [self.work.unseen[i]], [query.name in self.work.partial]),
+                len(at),
+            )
+
+    def _by_sheet(self, readers: list[int]) -> Iterator[Closed]:
+        """Whatever closed, for whichever groups, over a sheet in which slices may occur several times."""
+        cells, at = self.cells, np.flatnonzero(self.mine)
+        at = at[np.lexsort((cells.starts[at], cells.codes[at]))]
+        groups, rows = 1 + int(np.count_nonzero(np.diff(cells.codes[at]))), pa.array(at)
+        heads = ("slice", "stop", *self.layout.key_names, "rows")
+        columns = [pa.array(np.full(len(at), self.home)), *(cells.taken(name, rows) for name in heads)]
+        for key, slot in self.slots.items():
+            columns += cells.states(key, slot, rows)
+        sheet = pa.Table.from_arrays(columns, schema=self.layout.schema)
+        size = max(1, ROWS_AT_ONCE // groups)
+        for start in range(0, len(readers), size):
+            chosen = readers[start : start + size]
+            part, places = self.work.of(chosen), [self.places[i] for i in chosen]
+            done = close(self.layout, sheet, part.readers)
+            unseen = {r.query.name: own for r, own in zip(part.readers, part.unseen, strict=True)}
+            steps = done.steps
+            if done.table.num_rows:
+                for one in lowered(
+                    self.layout, done.table, part.readers, places, unseen.__getitem__, part.partial
+                ):
+                    yield one, steps
+                    steps = 0
+
+
+def _few(reader: Reader, low: int, high: int) -> tuple[int, int] | None:
+    """The windows that closed over slices that start from `low` to `high`, if they are few and one run."""
+    run = reader.simply_closed()
+    if run is None:
+        return None
+    spec = reader.query.query.window
+    first = max(run[0], (low - spec.phase) // spec.slide)
+    after = min(run[1], (high - spec.phase + spec.range) // spec.slide)
+    return None if after - first > FEW_WINDOWS else (first, after)
