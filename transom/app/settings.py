@@ -66,7 +66,14 @@ SINK = (
 ENGINE = (
     Setting("checkpoint", "path", "the directory to continue from after a restart", "a temporary one"),
     Setting("master", "text", "the Spark master to run on", "local[*]"),
-    Setting("strategy", "text", "paired: from slices; naive: by rescanning rows", "paired"),
+    Setting(
+        "strategy",
+        "text",
+        "how windows are computed: auto, shared_paired, shared_paned, unshared_paired, unshared_paned, naive",
+        "auto",
+    ),
+    Setting("fragments", "text", "how predicates are told: families, joint or unshared", "families"),
+    Setting("state", "text", "where slices are kept: auto, driver or executors", "auto"),
     Setting("poll", "duration", "how often to look for new data", "200 ms"),
     Setting(
         "retention", "retention", "how long results are kept: a duration, or a number of pages", "for ever"
