@@ -1,11 +1,12 @@
 # The one door: people, hooks and CI all come through here. `make` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cluster check format venv java clean
+.PHONY: help demo test test-cluster bench bench-short bench-plots check format venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH := .venv-bench
 ARGS ?=
 
 help: ## list the targets
@@ -20,6 +21,16 @@ test: java $(READY) ## every test but the cluster's (ARGS="-k slack" for some of
 
 test-cluster: java $(READY) ## the differential tests on a real standalone cluster on loopback
 	@$(BIN)/python -m pytest -m cluster $(ARGS)
+
+bench: java $(BENCH)/.ready ## every workload against every bar, about an hour; CSV in benchmarks/results
+	@$(BENCH)/bin/python -m benchmarks.run $(ARGS)
+
+bench-short: java $(BENCH)/.ready ## a small run of the same, and its tests
+	@$(BENCH)/bin/python -m pytest -q tests/benchmarks
+	@$(BENCH)/bin/python -m benchmarks.run --short --out $(BENCH)/results $(ARGS)
+
+bench-plots: $(BENCH)/.ready ## plots of the last run of bench, into docs/benchmarks
+	@$(BENCH)/bin/python -m benchmarks.plot $(ARGS)
 
 check: $(READY) ## lint, format, types and the import contract
 	$(BIN)/ruff check .
@@ -42,7 +53,11 @@ $(READY): requirements.lock requirements-dev.lock pyproject.toml scripts/make-ve
 	@scripts/make-venv $(VENV) requirements-dev.lock
 	@touch $@
 
+$(BENCH)/.ready: requirements.lock requirements-dev.lock requirements-bench.lock pyproject.toml scripts/make-venv
+	@scripts/make-venv $(BENCH) requirements-bench.lock
+	@touch $@
+
 clean: ## remove the virtual environment and everything generated
-	rm -rf $(VENV) build dist *.egg-info spark-warehouse metastore_db derby.log artifacts
+	rm -rf $(VENV) $(BENCH) build dist *.egg-info spark-warehouse metastore_db derby.log artifacts
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _TRADES = "time timestamp, symbol string, price double, vol int"
 _MINUTES = 60
+NOOP = "noop"  # a strategy of the benchmark alone
 
 
 class Measured(Protocol):
@@ -58,14 +59,27 @@ def engine_with_tables(
     spark: SparkSession, hour: TradingHour, strategy: str | None = None
 ) -> Iterator[transom.Engine]:
     """An engine on an empty checkpoint that knows the static tables."""
-    options = {} if strategy is None else {"strategy": strategy}
+    options = {} if strategy in (None, NOOP) else {"strategy": strategy}
     with (
         tempfile.TemporaryDirectory(prefix="benchmark-", ignore_cleanup_errors=True) as checkpoint,
         transom.Engine(spark, checkpoint, **options) as engine,  # type: ignore[arg-type]
     ):
+        if strategy == NOOP:
+            _empty_kernel(engine)
         engine.table("closing", str(hour.closing))
         engine.table("members", str(hour.members))
         yield engine
+
+
+def _empty_kernel(engine: transom.Engine) -> None:
+    """Let pages carry all columns to a kernel that has nothing to do."""
+    planner = engine._loop.planner
+    plan = planner.plan
+
+    def planned(state: Any, queries: Any) -> Any:
+        return replace(plan(state, queries), families=(), askers=())
+
+    planner.plan = planned  # type: ignore[method-assign]
 
 
 def stream(

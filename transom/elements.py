@@ -27,7 +27,7 @@ class Clock:
     kind: ClockKind = ClockKind.TIME
 
     def __hash__(self) -> int:
-        return hash((self.stream, self.attribute, self.kind.value))
+        return hash((self.stream, self.attribute))  # an Enum's own hash differs from process to process
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,9 @@ def plan(*queries: CompiledQuery, forced: int | None = None, **more: Any) -> Pag
     shared = planned(*queries)
     askers = shared.askers
     if forced is not None:
-        askers = tuple(replace(asker, forced=IntervalSet.of((LOWEST, forced))) for asker in askers)
+        askers = tuple(
+            replace(asker, windows=tuple((window, forced) for window, _ in asker.windows)) for asker in askers
+        )
     columns = {f"`{name}`": name for name in SCHEMA}
     return PagePlan(shared.families, askers, columns, {SEQ: "seq"}, "seq", **more)
 

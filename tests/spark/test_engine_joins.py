@@ -55,6 +55,20 @@ def test_joins_with_a_static_table(spark: SparkSession, tmp_path: Path, pushed: 
     assert accounted(engine)["counted"] == 5
 
 
+def test_queries_that_read_different_columns_of_one_table(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path)
+    engine.table(
+        "sites", [{"site": 1, "city": "Portland", "size": 3}, {"site": 2, "city": "Boston", "size": 5}]
+    )
+    joined = f"FROM bids {WINDOW} JOIN sites ON bids.site = sites.site"
+    by_city = engine.register(f"SELECT count(*) AS n {joined} WHERE city = 'Boston'")
+    by_size = engine.register(f"SELECT count(*) AS n {joined} WHERE size < 5")
+    feed.push(bids(*ROWS))
+    engine.drain()
+    assert [row[2:] for row in answers(by_city)] == [(2,)]
+    assert [row[2:] for row in answers(by_size)] == [(1,)]
+
+
 def test_a_chain_of_tables(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = bids_engine(spark, tmp_path)
     engine.table("sites", SITES)

@@ -82,9 +82,12 @@ class Slices:
     def fine(self) -> int:
         return len(self.edges) + 1
 
-    def of(self, times: Numbers) -> Numbers:
-        """The fine slice of each time."""
-        return np.searchsorted(self.edges, times, side="right")
+    def of(self, times: Numbers, in_order: bool = False) -> Numbers:
+        """The fine slice of each time; of times in order, the edges are looked up instead."""
+        if not in_order:
+            return np.searchsorted(self.edges, times, side="right")
+        borders = np.r_[0, np.searchsorted(times, self.edges), len(times)]
+        return np.repeat(np.arange(self.fine), np.diff(borders))
 
 
 def progressions(windows: Sequence[Iterable[WindowSpec]], paned: bool = False) -> Progressions:

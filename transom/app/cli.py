@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 import transom
-from transom.app.output import Format
+from transom.app.output import Format, PlanFormat
 from transom.app.settings import ENGINE, STREAM
 from transom.errors import SettingError, SQLError, TransomError
 
@@ -202,12 +202,21 @@ def run(
 
 @app.command()
 @guarded
-def explain(pipeline_file: PipelineFile, master: Master = None) -> None:
-    """Show how the queries of a pipeline file would be run, without running them."""
+def explain(
+    pipeline_file: PipelineFile,
+    form: Annotated[
+        PlanFormat, typer.Option("--format", help="for people, for programs, or as a drawing")
+    ] = PlanFormat.TEXT,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="every family, selection and query, however many")
+    ] = False,
+    master: Master = None,
+) -> None:
+    """Show how the queries of a pipeline file would be run, and who shares what, without running them."""
     from transom.app import commands
     from transom.app.pipeline import load_pipeline
 
-    commands.explain(_on(load_pipeline(pipeline_file), master))
+    commands.explain(_on(load_pipeline(pipeline_file), master), form, verbose)
 
 
 @app.command()

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from transom.app.build import building
-from transom.app.output import Format, arranged, write
+from transom.app.output import Format, PlanFormat, arranged, write
 from transom.app.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -84,10 +84,10 @@ def _why_rejected(engine: Engine, stream: str) -> str:
     )
 
 
-def explain(pipeline: Pipeline) -> None:
+def explain(pipeline: Pipeline, form: PlanFormat = PlanFormat.TEXT, verbose: bool = False) -> None:
     """Print the plan to stdout."""
     with building(pipeline) as engine:
-        print(engine.explain(), flush=True)
+        print(engine.explain(form.value, verbose), flush=True)
 
 
 def run(pipeline: Pipeline, drain: bool, show: bool) -> None:

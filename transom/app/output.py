@@ -26,6 +26,14 @@ class Format(StrEnum):
     CSV = "csv"
 
 
+class PlanFormat(StrEnum):
+    """How a plan is shown."""
+
+    TEXT = "text"
+    JSON = "json"
+    MERMAID = "mermaid"
+
+
 def arranged(results: pa.Table, full: bool) -> pa.Table:
     """Results in window order, with or without the columns about the result itself."""
     shown = results if full else results.select(range(results.num_columns - SYSTEM_COLUMNS))

@@ -53,6 +53,11 @@ class Closed:
         return first[1] if first is not None and first[0] <= LOWEST else None
 
     @cached_property
+    def _plain(self) -> View:
+        """What every query sees while nothing is closed for some rows only."""
+        return View(self.general, {}, {}, {})
+
+    @cached_property
     def by_columns(self) -> ByColumns:
         """The patterned ranges by the columns that they speak of: there are few such sets."""
         found: dict[frozenset[str], dict[Pattern, IntervalSet]] = defaultdict(dict)
@@ -63,6 +68,8 @@ class Closed:
     def view(self, keys: Mapping[str, int], pinned: Mapping[str, tuple[Any, ...]]) -> View:
         """What is closed as seen by a query whose groups have these columns at these places, and
         whose WHERE leaves these columns only the values given."""
+        if not self.patterned:
+            return self._plain
         known = keys.keys() | pinned.keys()
         applying = {columns: own for columns, own in self.by_columns.items() if columns <= known}
         return View(self.general, applying, dict(keys), dict(pinned))

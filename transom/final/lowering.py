@@ -25,7 +25,7 @@ def lowered(
     layout: Layout,
     closed: pa.Table,
     readers: Sequence[Reader],
-    places: Sequence[Places],
+    places: Mapping[int, Places] | Sequence[Places],
     unseen: Callable[[str], IntervalSet],
     partial: frozenset[str],
 ) -> Iterator[Lowered]:

@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import is_not
+from typing import Any
 
 from transom.final.members import Known, Strategy, selections
 from transom.partial.kernel import Asker
 from transom.plan.compiled import CompiledQuery
 from transom.plan.families import Family, Selection, families
 from transom.plan.layout import Layout
+from transom.plan.text import predicate_text
+from transom.sql.query import Predicate
 from transom.state.state import State
+
+NONE: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -42,25 +47,31 @@ class Planner:
             return SharedPlan((), (), ())
         known = self._streams.setdefault(queries[0].query.stream, _Planned())
         found = selections(state, queries, known.selections)
-        if len(found) != len(known.order) or any(map(is_not, found, known.order)):
+        forced = [state.queries[query.name].forced for query in queries]
+        members = list(queries)
+        if not _same(found, known.order):
             strategy = self.strategy
             known.families = families(found, strategy.fragments, strategy.paned, known.families, known.intern)
             known.order = found
             known.selections = {one.id: known.selections[one.id] for one in found}
-        forced = [state.queries[query.name].forced for query in queries]
-        members = list(queries)
-        if (
-            forced != known.forced
-            or len(members) != len(known.members)
-            or any(map(is_not, members, known.members))
-        ):
+            if len(known.intern) > 64 * len(found) + 1024:  # mostly of queries that left long ago
+                known.selections, known.order, known.intern = {}, [], {}
+        elif forced == known.forced and _same(members, known.members) and known.plan is not None:
+            return known.plan
+        if forced != known.forced or not _same(members, known.members):
             known.forced, known.members, known.askers = forced, members, askers(state, queries)
-        return SharedPlan(tuple(found), tuple(known.families.values()), known.askers)
+        known.plan = SharedPlan(tuple(found), tuple(known.families.values()), known.askers)
+        return known.plan
+
+
+def _same(ones: Sequence[object], others: Sequence[object]) -> bool:
+    """Whether two lists hold the very same objects."""
+    return len(ones) == len(others) and not any(map(is_not, ones, others))
 
 
 @dataclass
 class _Planned:
-    """What was planned for a stream's page before, so that a page at which nobody joins or leaves plans nothing."""
+    """What was planned for a stream before: a page at which nobody joins or leaves plans nothing."""
 
     selections: Known = field(default_factory=dict)
     order: list[Selection] = field(default_factory=list)
@@ -69,22 +80,27 @@ class _Planned:
     members: list[CompiledQuery] = field(default_factory=list)
     forced: list[int | None] = field(default_factory=list)
     askers: tuple[Asker, ...] = ()
+    plan: SharedPlan | None = None
 
 
 def askers(state: State, queries: Sequence[CompiledQuery]) -> tuple[Asker, ...]:
-    """Who asks for rows: queries that ask for the same rows in the same windows are one."""
-    found = {}
+    """Who asks for rows: queries that ask for the same ones are one, and equal conditions one object."""
+    alike: dict[str, list[CompiledQuery]] = {}
     for query in queries:
-        own = state.queries[query.name]
-        known = query.selection, query.query.window, own.forced
-        if known not in found:
-            found[known] = Asker(
-                query.query.clock,
-                query.query.window,
-                query.conjuncts,
-                tuple(key.scalar for key in query.query.keys),
-                query.key_columns,
-                query.pinned,
-                own.forced_wids(),
+        alike.setdefault(query.selection, []).append(query)
+    known: dict[str, Predicate] = {}
+    found = []
+    for members in alike.values():
+        first = members[0]
+        windows = dict.fromkeys((q.query.window, state.queries[q.name].forced) for q in members)
+        found.append(
+            Asker(
+                first.query.clock,
+                tuple(known.setdefault(predicate_text(part), part) for part in first.conjuncts),
+                tuple(key.scalar for key in first.query.keys),
+                first.key_columns or NONE,
+                first.pinned or NONE,
+                tuple(windows),
             )
-    return tuple(found.values())
+        )
+    return tuple(found)

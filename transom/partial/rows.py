@@ -6,31 +6,32 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from transom.algorithms.grouping import Encoded, Groups, encoded, group, normalized
-from transom.partial.fold import Fragmented, Ranges, Tuples
 from transom.partial.predicates import evaluate
 from transom.partial.sheets import one_array
+from transom.partial.tuples import Fragmented, Mask, Numbers, Ranges, Tuples
+from transom.plan.axis import Axis
 from transom.plan.families import Family
 from transom.plan.text import predicate_text
 from transom.sql.query import Predicate, Scalar
 
-Numbers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 _ALL = Ranges(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.int64))
 
 
 class Rows:
     """A table whose columns carry scalars; masks and codes are found once, however many queries use them."""
 
-    def __init__(self, table: pa.Table, columns: Mapping[str, str]):
+    def __init__(self, table: pa.Table, columns: Mapping[str, str], axes: Mapping[str, Axis] | None = None):
         self.table, self.columns = table.combine_chunks(), columns
+        self.axes = axes or {}  # by scalar, one that has the thresholds of all families on it
         self._codes: dict[str, Encoded] = {}
         self._masks: dict[int, Mask] = {}
         self._texts: dict[str, Mask] = {}
         self._numbers: dict[str, tuple[Numbers, Mask]] = {}
-        self._chosen: dict[object, Numbers] = {}
+        self._chosen: dict[object, tuple[Numbers, Numbers]] = {}
+        self._ordered: dict[str, bool] = {}
+        self._placed: dict[str, Numbers] = {}
         self._groups: dict[object, tuple[Groups, list[pa.Array]]] = {}
         self._taken: dict[object, pa.Array] = {}
 
@@ -72,25 +73,29 @@ class Rows:
         """The rows that may belong to a family, by number and as its tuples."""
         known = clock, tuple(map(predicate_text, family.rest))
         if known not in self._chosen:
-            self._chosen[known] = np.flatnonzero(
-                accepted & self.numbers(clock)[1] & self.all_true(family.rest)
-            )
-        at = self._chosen[known]
+            numbers, valid = self.numbers(clock)
+            at = np.flatnonzero(accepted & valid & self.all_true(family.rest))
+            self._chosen[known] = at, numbers if len(at) == len(numbers) else numbers[at]
+        at, times = self._chosen[known]
         groups, keys = self._grouped(family.keys, at, known)
-        whole = len(at) == self.table.num_rows
         values, shown = [], []
         for slot in family.slots:
-            if slot.argument is None:
-                values.append(pa.nulls(len(at)))
-            else:
-                values.append(self._values(slot.argument, at, known, whole))
+            values.append(
+                pa.nulls(len(at)) if slot.argument is None else self._values(slot.argument, at, known)
+            )
             shown.append(None if slot.where is None else self.truth(slot.where)[at])
-        times = self.numbers(clock)[0]
-        times = times if whole else times[at]
-        return at, Tuples(times, self._fragmented(family, at, known), groups, keys, values, shown)
+        fragments = self._fragmented(family, at)
+        return at, Tuples(times, self._in_order(clock), fragments, groups, keys, values, shown)
 
-    def _values(self, scalar: Scalar, at: Numbers, known: object, whole: bool) -> pa.Array:
-        if whole:
+    def _in_order(self, clock: str) -> bool:
+        """Whether the rows are in the order of a clock."""
+        if clock not in self._ordered:
+            times, valid = self.numbers(clock)
+            self._ordered[clock] = bool(valid.all() and (times[1:] >= times[:-1]).all())
+        return self._ordered[clock]
+
+    def _values(self, scalar: Scalar, at: Numbers, known: object) -> pa.Array:
+        if len(at) == self.table.num_rows:
             return self.column(scalar)
         if (known, scalar.sql) not in self._taken:
             self._taken[known, scalar.sql] = self.column(scalar).take(pa.array(at))
@@ -114,20 +119,25 @@ class Rows:
             self._codes[scalar.sql] = encoded(self.column(scalar))
         return self._codes[scalar.sql]
 
-    def _fragmented(self, family: Family, at: Numbers, known: object) -> Fragmented:
+    def _fragmented(self, family: Family, at: Numbers) -> Fragmented:
         if family.signed:
             return self._signed(family, at)
-        if family.axis is None:
-            return Fragmented(None, 1, _ALL)
-        values = self._values(family.axis.scalar, at, known, len(at) == self.table.num_rows)
-        codes = family.axis.codes(values)
-        return Fragmented(codes, family.axis.size, Ranges(*family.range_arrays))
+        axis = family.axis
+        if axis is None or family.ranges is None:
+            return Fragmented(None, 1, 1, _ALL)
+        finer = self.axes.get(axis.scalar.sql, axis)
+        if axis.scalar.sql not in self._placed:
+            self._placed[axis.scalar.sql] = finer.codes(self.column(axis.scalar))
+        codes = self._placed[axis.scalar.sql]
+        if len(at) < len(codes):
+            codes = codes[at]
+        if finer is not axis:
+            codes = axis.translation(finer)[codes]
+        return Fragmented(codes, axis.size, axis.null, Ranges(*family.ranges))
 
     def _signed(self, family: Family, at: Numbers) -> Fragmented:
-        """Signatures: bit i of a tuple is whether the i-th distinct conjunct of all members is true."""
-        parts = {predicate_text(part): part for member in family.members for part in member.conjuncts}
-        places = {text: i for i, text in enumerate(parts)}
-        masks = [self.truth(part)[at] for part in parts.values()]
+        """Signatures: bit i of a tuple is whether the family's i-th conjunct is true for it."""
+        masks = [self.truth(part)[at] for part in family.conjuncts]
         words = []
         for start in range(0, len(masks), 62):
             word = np.zeros(len(at), np.int64)
@@ -136,13 +146,7 @@ class Rows:
             words.append(word)
         found = group(words, len(at))
         truths = np.array([mask[found.firsts] for mask in masks]).reshape(len(masks), found.count)
-        owners, fragments = [], []
-        for i, member in enumerate(family.members):
-            rows = [places[predicate_text(part)] for part in member.conjuncts]
-            matched = np.flatnonzero(truths[rows].all(axis=0))
-            owners.append(np.full(len(matched), i))
-            fragments.append(matched)
-        starts = np.concatenate(fragments).astype(np.int64)
-        return Fragmented(
-            found.codes, found.count, Ranges(np.concatenate(owners).astype(np.int64), starts, starts + 1)
-        )
+        matched = [np.flatnonzero(truths[list(needs)].all(axis=0)) for needs in family.needs]
+        owners = np.repeat(np.arange(len(matched)), [len(own) for own in matched])
+        starts = np.concatenate(matched).astype(np.int64)
+        return Fragmented(found.codes, found.count, found.count, Ranges(owners, starts, starts + 1))

@@ -59,6 +59,20 @@ class Axis:
     places: dict[Any, int] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
+    def merged(cls, axes: Sequence[Axis]) -> Axis:
+        """The axis of the thresholds of all of some axes over one scalar."""
+        if len(axes) == 1:
+            return axes[0]
+        found = {_name(t): t for axis in axes for t in axis.thresholds}
+        return cls(axes[0].scalar, axes[0].kind, tuple(sorted(found.values(), key=_order)))
+
+    def translation(self, finer: Axis) -> np.ndarray:
+        """The code here of each code of an axis that has all of its thresholds."""
+        places = {_name(t): i for i, t in enumerate(finer.thresholds)}
+        own = np.array([places[_name(t)] for t in self.thresholds], np.int64)
+        return np.r_[np.searchsorted(own, np.arange(finer.null)), self.null]
+
+    @classmethod
     def of(cls, scalar: Scalar, predicates: Iterable[Predicate]) -> Axis:
         """The axis on which all of some predicates over the scalar can be told."""
         kind = axis_kind(scalar.type)
@@ -68,6 +82,9 @@ class Axis:
         }
         ordered = sorted(found, key=_order)
         return cls(scalar, kind, tuple(ordered), {_name(t): i for i, t in enumerate(ordered)})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"places": {}}  # only who plans asks where a threshold is
 
     @property
     def null(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
@@ -30,6 +31,13 @@ class Slot:
         argument = "*" if self.argument is None else self.argument.sql
         shown = "" if self.where is None else f" where {predicate_text(self.where)}"
         return f"{self.accumulator!r} of {argument}{shown}"
+
+
+class Shape:
+    """The shape of a SELECT list: equal shapes are one object, which is quickly compared."""
+
+
+_shapes: WeakValueDictionary[object, Shape] = WeakValueDictionary()
 
 
 @dataclass(frozen=True)
@@ -63,12 +71,13 @@ class CompiledQuery:
         return " ".join(parts)
 
     @cached_property
-    def shape(self) -> tuple[object, ...]:
+    def shape(self) -> Shape:
         """What two queries have in common whose results can be finished together."""
         bound = self.query
         calls = tuple((call.function, call.type, call.parameters) for call in bound.calls)
         keys = tuple(key.scalar.type for key in bound.keys)
-        return calls, bound.items, bound.having, keys, bound.clock_type
+        parts = calls, bound.items, bound.having, keys, bound.clock_type
+        return _shapes.setdefault(parts, Shape())
 
 
 def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery:

@@ -15,11 +15,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.algorithms.intervals import IntervalSet
 from transom.algorithms.slicing import Progressions, progressions
 from transom.elements import Clock, WindowSpec
 from transom.plan.axis import Axis, is_searchable
@@ -97,53 +97,74 @@ class Selection:
         return self.clock, self.joins, tuple(key.sql for key in self.keys), self.merged
 
 
+Numbers = NDArray[np.int64]
+Ranges = tuple[Numbers, Numbers, Numbers]  # whose, from, to
+# Members by the sheet they are kept on, with the places of their slots among the family's.
+ByLayout = tuple[tuple[Layout, Numbers, tuple[int, ...]], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Family:
-    """Selections over the same groups: `rest` holds for all, `ranges` are each one's codes on the axis.
+    """Selections over the same groups, as the kernel computes them; what it needs of each is in arrays.
 
-    With neither axis nor signature it has one member.
+    `rest` holds for all. With an `axis`, `ranges` are the codes that each member asks for; with `conjuncts`,
+    `needs` are those that must be true for each; with neither there is one member.
     """
 
-    members: tuple[Selection, ...]
+    clock: Clock
+    keys: tuple[Scalar, ...]
+    merged: bool
+    ids: Numbers
+    queries: Numbers  # how many each member answers
+    slots: tuple[Slot, ...]  # all that its members accumulate, each once
+    by_layout: ByLayout
     cut: Progressions  # the members' edges
+    gaps: tuple[tuple[WindowSpec, ...], ...] | None  # the members' windows, if some do not cover all of time
     rest: tuple[Predicate, ...] = ()
     axis: Axis | None = None
-    ranges: tuple[IntervalSet, ...] = ()
-    signed: bool = False
+    ranges: Ranges | None = None
+    conjuncts: tuple[Predicate, ...] = ()
+    needs: tuple[tuple[int, ...], ...] = ()
+    members: tuple[Selection, ...] = ()  # stay at home: tasks don't need them
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"members": ()}
 
     @property
-    def clock(self) -> Clock:
-        return self.members[0].clock
+    def signed(self) -> bool:
+        """Whether fragments are signatures."""
+        return bool(self.needs)
 
     @property
-    def keys(self) -> tuple[Scalar, ...]:
-        return self.members[0].keys
+    def layouts(self) -> list[Layout]:
+        return [layout for layout, _, _ in self.by_layout]
 
-    @cached_property
-    def slots(self) -> tuple[Slot, ...]:
-        """All that its members accumulate, each once."""
-        return tuple({slot.key: slot for member in self.members for slot in member.slots}.values())
 
-    @cached_property
-    def by_layout(self) -> list[tuple[Layout, NDArray[np.int64], tuple[int, ...]]]:
-        """The members by the sheet they are kept on, each with the places of its slots among the family's."""
-        places = {slot.key: i for i, slot in enumerate(self.slots)}
-        found: dict[tuple[Layout, tuple[int, ...]], list[int]] = defaultdict(list)
-        for i, member in enumerate(self.members):
-            found[member.layout, tuple(places[slot.key] for slot in member.slots)].append(i)
-        return [(layout, np.array(own), slots) for (layout, slots), own in found.items()]
-
-    @cached_property
-    def range_arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """The members' ranges one after the other: whose, from, to."""
-        found = [(i, start, stop) for i, own in enumerate(self.ranges) for start, stop in own]
-        owners, starts, stops = np.array(found, np.int64).reshape(-1, 3).T
-        return owners.copy(), starts.copy(), stops.copy()
-
-    @cached_property
-    def has_gaps(self) -> bool:
-        """Whether some member's windows do not cover all of time."""
-        return any(w.slide > w.range for member in self.members for w in member.windows)
+def _gathered(members: Sequence[Selection], paned: bool, **kind: Any) -> Family:
+    """A family of some members."""
+    slots = {slot.key: slot for member in members for slot in member.slots}
+    places = {key: i for i, key in enumerate(slots)}
+    by_layout: dict[tuple[Layout, tuple[int, ...]], list[int]] = defaultdict(list)
+    for i, member in enumerate(members):
+        by_layout[member.layout, tuple(places[slot.key] for slot in member.slots)].append(i)
+    windows = tuple(member.windows for member in members)
+    has_gaps = any(window.slide > window.range for own in windows for window in own)
+    return Family(
+        members[0].clock,
+        members[0].keys,
+        members[0].merged,
+        np.array([member.id for member in members], np.int64),
+        np.array([len(member.queries) for member in members], np.int64),
+        tuple(slots.values()),
+        tuple((layout, np.array(own), places) for (layout, places), own in by_layout.items()),
+        progressions(windows, paned),
+        windows if has_gaps else None,
+        members=tuple(members),
+        **kind,
+    )
 
 
 def families(
@@ -187,7 +208,7 @@ def families(
     for key, members in grouped.items():
         identity = key, paned, tuple(members)
         old = (known or {}).get(identity)
-        made[identity] = old if old is not None else _family(key, tuple(members), paned)
+        made[identity] = old if old is not None else _family(key, members, paned)
     return made
 
 
@@ -207,18 +228,23 @@ def _ranged(
     return found, left
 
 
-def _family(key: object, members: tuple[Selection, ...], paned: bool) -> Family:
-    cut = progressions([member.windows for member in members], paned)
+def _family(key: object, members: Sequence[Selection], paned: bool) -> Family:
     kind = key[0] if isinstance(key, tuple) else key
     if kind == "signed" and len(members) > 1:
-        return Family(members, cut, signed=True)
+        parts = {predicate_text(part): part for member in members for part in member.conjuncts}
+        places = {text: i for i, text in enumerate(parts)}
+        needs = tuple(tuple(places[predicate_text(p)] for p in member.conjuncts) for member in members)
+        return _gathered(members, paned, conjuncts=tuple(parts.values()), needs=needs)
     if kind != "range" or len(members) == 1:
-        return Family(members, cut, members[0].conjuncts)
+        return _gathered(members, paned, rest=members[0].conjuncts)
     assert isinstance(key, tuple)
     sql = key[2]
     conditions = [member.by_scalar[0][sql] for member in members]
     told, others = members[0].by_scalar
     rest = (*(part for about, part in told.items() if about != sql), *others)
-    scalar = next(iter(scalars_of(conditions[0])))
-    axis = Axis.of(scalar, conditions)
-    return Family(members, cut, rest, axis, tuple(axis.true(condition) for condition in conditions))
+    axis = Axis.of(next(iter(scalars_of(conditions[0]))), conditions)
+    found = [(i, *pair) for i, condition in enumerate(conditions) for pair in axis.true(condition)]
+    owners, starts, stops = np.array(found, np.int64).reshape(-1, 3).T
+    return _gathered(
+        members, paned, rest=rest, axis=axis, ranges=(owners.copy(), starts.copy(), stops.copy())
+    )

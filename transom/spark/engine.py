@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from transom.durations import parse_duration, parse_instant
 from transom.elements import Clock, ClockKind, Drop, Punctuation, Register
 from transom.errors import SettingError, SQLError, StateError, near_miss
-from transom.final.members import Strategy
-from transom.plan.compiled import compile_query, plain_value
-from transom.plan.explain import explain
+from transom.final.members import Place, Strategy
+from transom.plan.compiled import plain_value
 from transom.plan.families import Fragments
 from transom.spark.declare import clock_kind, declared_column, stream_rules
 from transom.spark.delivery import Delivery
+from transom.spark.explaining import explain
 from transom.spark.files import PathSource
 from transom.spark.handles import Feed, QueryHandle
 from transom.spark.loop import PageLoop
@@ -45,7 +45,7 @@ from transom.sql.query import Query
 
 log = logging.getLogger("transom")
 
-STRATEGIES = ("shared_paired", "shared_paned", "unshared_paired", "unshared_paned", "naive")
+STRATEGIES = ("auto", "shared_paired", "shared_paned", "unshared_paired", "unshared_paned", "naive")
 
 
 class Engine:
@@ -55,7 +55,8 @@ class Engine:
     which an engine continues as if it had never stopped (none given: a temporary one). `clock` tells the
     time in microseconds; tests set it. `retention` is for how long results can be read back: a number
     of pages or a duration; None keeps them all. `strategy` is how windows are computed: from paired
-    slices, or naively by rescanning the rows of each window.
+    slices, or naively by rescanning the rows of each window. `state` is where slices are kept: on the
+    driver, with the executors, or (auto) wherever their number says.
     """
 
     def __init__(
@@ -65,12 +66,13 @@ class Engine:
         *,
         clock: Callable[[], int] | None = None,
         retention: int | str | None = None,
-        strategy: str = "shared_paired",
+        strategy: str = "auto",
         fragments: str = "families",
+        state: str = "auto",
         poll: str | int = "200 ms",
         max_failures: int = 3,
     ):
-        chosen = _strategy(strategy, fragments)
+        chosen = _strategy(strategy, fragments, state)
         self.spark = spark if spark is not None else local_session()
         ship(self.spark)
         store = Store(checkpoint) if checkpoint is not None else Store.temporary()
@@ -373,13 +375,12 @@ class Engine:
         """The rows without a usable time, with the reason and the page."""
         return self._loop.apart("rejected", self._stream(stream))
 
-    def explain(self) -> str:
-        """How the registered queries are computed."""
-        loop = self._loop
-        bound = bind(dict(loop.texts), loop.catalog(), loop.scalars)
-        naive = loop.registry.naive
-        compiled = [compile_query(name, q, naive) for name, q in bound.items() if not isinstance(q, SQLError)]
-        return explain({name: stream.rules for name, stream in loop.streams.items()}, compiled)
+    def explain(self, format: str = "text", verbose: bool = False) -> str:
+        """How the registered queries are computed together: as text, json or mermaid.
+
+        Text and drawings show what matters; `verbose` shows all of it.
+        """
+        return explain(self._loop, format, verbose)
 
     def progress(self) -> Progress:
         """How the engine fares: rows, lateness, watermarks, open windows, page time, state."""
@@ -392,14 +393,21 @@ class Engine:
         return streams[name]
 
 
-def _strategy(strategy: str, fragments: str) -> Strategy:
+def _strategy(strategy: str, fragments: str, state: str) -> Strategy:
     for name, given, known in (
         ("strategy", strategy, STRATEGIES),
         ("fragments", fragments, tuple(kind.value for kind in Fragments)),
+        ("state", state, tuple(place.value for place in Place)),
     ):
         if given not in known:
             raise SettingError(f"unknown {name} {given!r}: {' or '.join(known)}{near_miss(given, known)}")
-    return Strategy(strategy.startswith("shared"), strategy.endswith("paned"), Fragments(fragments))
+    return Strategy(
+        shared=not strategy.startswith("unshared"),
+        paned=strategy.endswith("paned"),
+        fragments=Fragments(fragments),
+        adapts=strategy == "auto",
+        place=Place(state),
+    )
 
 
 def _number(value: Any) -> int:

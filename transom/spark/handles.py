@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from transom.errors import StateError
+from transom.spark.explaining import explain_query
 from transom.spark.sources import FeedSource
 from transom.sql.query import Query
 
@@ -46,6 +47,10 @@ class QueryHandle:
     def sink(self, format: str, path: str | None = None, **options: Any) -> None:
         """Write this query's results, typed, with any Spark writer; files are written exactly once."""
         self._engine._delivery.sink(self.name, format, path, options)
+
+    def explain(self, format: str = "text", verbose: bool = False) -> str:
+        """How this query is computed, and with which others it shares what: as text, json or mermaid."""
+        return explain_query(self._engine._loop, self.name, format, verbose)
 
     @property
     def suspended(self) -> str | None:

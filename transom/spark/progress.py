@@ -1,22 +1,75 @@
-"""How a running engine fares, as an object and as text."""
+"""How a running engine fares, as an object, as text and as a mapping."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
 
 from transom.durations import format_instant
 from transom.elements import ClockKind
+from transom.final.explain import WorkDone, held, kind_of, work_done, work_text
 from transom.final.page import open_windows
+from transom.state.state import State, Work
 
 if TYPE_CHECKING:
     from transom.spark.loop import PageLoop
 
+NOTHING = work_done(Work())
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How queries share: the selections that they form, families by kind, and the aggregations that took.
+
+    `most_queries` is the size of the largest selection, `slices` how many are kept of all selections.
+    """
+
+    queries: int = 0
+    selections: int = 0
+    most_queries: int = 0
+    families: Mapping[str, int] = field(default_factory=dict)
+    slices: int = 0
+    work: WorkDone = NOTHING
+    last_page: WorkDone = NOTHING
+
+    @property
+    def queries_per_selection(self) -> float:
+        return self.queries / self.selections if self.selections else 0.0
+
+    def __str__(self) -> str:
+        families = ", ".join(f"{count:,} {kind}" for kind, count in self.families.items()) or "none yet"
+        return (
+            f"selections {self.selections:,} (queries in each {self.queries_per_selection:.1f}, at most "
+            f"{self.most_queries:,}), families: {families}, slices {self.slices:,}; {work_text(self.work)}"
+        )
+
+    def __add__(self, other: Sharing) -> Sharing:
+        return Sharing(
+            self.queries + other.queries,
+            self.selections + other.selections,
+            max(self.most_queries, other.most_queries),
+            dict(Counter(self.families) + Counter(other.families)),
+            self.slices + other.slices,
+            _summed(self.work, other.work),
+            _summed(self.last_page, other.last_page),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "queries_per_selection": self.queries_per_selection}
+
+
+def _summed(*parts: WorkDone) -> WorkDone:
+    names = Work.__dataclass_fields__
+    return work_done(Work(*(sum(getattr(part, name) for part in parts) for name in names)))
+
 
 @dataclass(frozen=True)
 class StreamProgress:
-    """A stream: every row accounted for, and how far its time has come."""
+    """A stream: every row accounted for, how far its time has come, and how its queries share."""
 
     rows: int
     counted: int
@@ -27,6 +80,7 @@ class StreamProgress:
     watermark: int | None  # everything before is closed
     open_windows: int
     is_time: bool
+    sharing: Sharing = Sharing()
 
     def __str__(self) -> str:
         shown = [
@@ -38,50 +92,107 @@ class StreamProgress:
         )
         return ", ".join([*shown, f"open windows {self.open_windows:,}"])
 
+    def as_dict(self) -> dict[str, Any]:
+        return {**vars(self), "sharing": self.sharing.as_dict()}
+
 
 @dataclass(frozen=True)
 class Progress:
-    """The engine after its last committed page."""
+    """The engine after its last committed page.
+
+    `spent` is where the seconds of that page went: planning, first_half, second_half and commit.
+    """
 
     page: int
     page_seconds: float
-    state_bytes: int
+    state_bytes: int  # on the driver
+    far_rows: int  # with the executors
+    far_bytes: int
     queries: int
     suspended: Mapping[str, str]
     streams: Mapping[str, StreamProgress]
+    spent: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def sharing(self) -> Sharing:
+        """How the queries of all streams share, together."""
+        return reduce(add, (stream.sharing for stream in self.streams.values()), Sharing())
 
     def __str__(self) -> str:
+        spent = ", ".join(f"{name.replace('_', ' ')} {seconds:.3f}" for name, seconds in self.spent.items())
         first = (
-            f"page {self.page}, {self.page_seconds:.3f} s, {self.queries:,} queries "
-            f"({len(self.suspended)} suspended), state {self.state_bytes:,} bytes"
+            f"page {self.page}, {self.page_seconds:.3f} s{f' ({spent})' if spent else ''}, "
+            f"{self.queries:,} queries ({len(self.suspended)} suspended), state {self.state_bytes:,} bytes"
         )
-        return "\n".join([first, *(f"  {name}: {stream}" for name, stream in self.streams.items())])
+        if self.far_rows:
+            first += f", with the executors {self.far_rows:,} cells, {self.far_bytes:,} bytes"
+        lines = [first]
+        for name, stream in self.streams.items():
+            lines.append(f"  {name}: {stream}")
+            if stream.sharing.queries:
+                lines.append(f"    {stream.sharing}")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain values, for machines; instants are numbers."""
+        plain = {
+            **vars(self),
+            "suspended": dict(self.suspended),
+            "spent": dict(self.spent),
+            "streams": {name: stream.as_dict() for name, stream in self.streams.items()},
+        }
+        return plain | {"sharing": self.sharing.as_dict()}
 
 
 def progress_of(loop: PageLoop) -> Progress:
     """How a page loop fares."""
-    state, registry, report = (
-        loop.state,
-        loop.registry,
-        loop.report,
-    )  # each is replaced whole: no need to wait
+    # Each is replaced whole: no need to wait.
+    state, registry, report = loop.state, loop.registry, loop.report
+    slices = {home: holding.slices for home, holding in held(state).items()}
     streams = {}
     for name, stream in loop.streams.items():
         own, clock = state.stream(name), stream.rules.clock
         known = own.clock(clock)
-        opened = open_windows(state, registry.reading(name), own)
-        totals = own.totals
+        reading = registry.reading(name)
+        last = getattr(report, "work", {}).get(name, Work())
         streams[name] = StreamProgress(
-            totals.rows,
-            totals.counted,
-            totals.unasked,
-            totals.late,
-            totals.rejected,
+            own.totals.rows,
+            own.totals.counted,
+            own.totals.unasked,
+            own.totals.late,
+            own.totals.rejected,
             known.high,
             known.closed.watermark(),
-            opened,
+            open_windows(state, reading, own),
             clock.kind is ClockKind.TIME,
+            _sharing(loop, name, state, [query.name for query in reading], slices, last),
         )
-    suspended = {entry.name: entry.suspended for entry in registry if entry.suspended is not None}
-    seconds = report.seconds if report is not None else 0.0
-    return Progress(state.page, seconds, loop.state_bytes, len(registry.entries), suspended, streams)
+    return Progress(
+        state.page,
+        report.seconds if report is not None else 0.0,
+        loop.state_bytes,
+        sum(ref.rows for ref in state.shards),
+        sum(ref.bytes for ref in state.shards),
+        len(registry.entries),
+        {entry.name: entry.suspended for entry in registry if entry.suspended is not None},
+        streams,
+        getattr(report, "spent", {}),
+    )
+
+
+def _sharing(
+    loop: PageLoop, stream: str, state: State, queries: Iterable[str], slices: Mapping[int, int], last: Work
+) -> Sharing:
+    own = [state.queries[name] for name in queries if name in state.queries]
+    sizes = Counter(one.homes[0] for one in own)
+    read = {home for one in own for home in one.homes}
+    planned = loop.planner._streams.get(stream)
+    return Sharing(
+        len(own),
+        len(sizes),
+        max(sizes.values(), default=0),
+        dict(Counter(map(kind_of, planned.families.values()))) if planned is not None else {},
+        sum(slices.get(home, 0) for home in read),
+        work_done(state.stream(stream).work),
+        work_done(last),
+    )

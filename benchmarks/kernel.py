@@ -1,0 +1,133 @@
+"""The kernel and the final aggregation alone: pages that lie in memory, projected already, on one core."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from transom import oracle
+from transom.control.rules import StreamRules
+from transom.elements import Clock, ClockKind
+from transom.final.members import Strategy, admit
+from transom.final.page import PageInput, conclude
+from transom.final.planning import Planner
+from transom.partial.kernel import PagePlan, run
+from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.families import Fragments
+from transom.sql import Catalog, Query, Relation, bind
+from transom.state.state import State
+
+TIME = Clock("trades", "time", ClockKind.TIME)
+CATALOG = Catalog(
+    {
+        "trades": Relation(
+            "trades",
+            {
+                "time": pa.timestamp("us", tz="UTC"),
+                "symbol": pa.string(),
+                "price": pa.float64(),
+                "vol": pa.int32(),
+            },
+            "time",
+        )
+    },
+    {
+        "closing": Relation("closing", {"symbol": pa.string(), "cp": pa.float64()}),
+        "members": Relation(
+            "members",
+            {"symbol": pa.string(), **{name: pa.bool_() for name in ("r3000", "r2000", "r1000")}},
+        ),
+    },
+)
+_NAME = re.compile(r"`(?:[^`#.]+#[0-9a-f]+\.)?([^`#]+)`")
+_FLAG = re.compile(r"`[^`#]+#[0-9a-f]+`")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What aggregating the pages took."""
+
+    partial_seconds: float
+    final_seconds: float
+    partials: int  # tuples that were lifted into cells
+    finals: int  # slices that were combined into windows
+    state_bytes: int  # after the last page
+
+
+def compiled(queries: dict[str, str]) -> list[CompiledQuery]:
+    """Queries ready to run."""
+    found = []
+    for name, query in bind(queries, CATALOG, oracle.PythonScalars()).items():
+        if not isinstance(query, Query):
+            raise query
+        found.append(compile_query(name, query))
+    return found
+
+
+def measure(pages: list[pa.Table], queries: dict[str, str], windows: str, fragments: str) -> Measured:
+    """Aggregate the pages; an unshared strategy runs one query's plan at a time."""
+    ready = compiled(queries)
+    if windows.startswith("unshared"):
+        alone = [_run(pages, [query], windows, fragments) for query in ready]
+        return Measured(
+            sum(one.partial_seconds for one in alone),
+            sum(one.final_seconds for one in alone),
+            sum(one.partials for one in alone),
+            sum(one.finals for one in alone),
+            sum(one.state_bytes for one in alone),
+        )
+    return _run(pages, ready, windows, fragments)
+
+
+def _run(
+    pages: Sequence[pa.Table], queries: Sequence[CompiledQuery], windows: str, fragments: str
+) -> Measured:
+    strategy = Strategy(windows.startswith("shared"), windows.endswith("paned"), Fragments(fragments))
+    rules = StreamRules(TIME, 0)
+    state = admit(State(), queries, {query.name: query for query in queries}, strategy)
+    planner = Planner(strategy)
+    names = {
+        sql: f"c{i}" for i, sql in enumerate(dict.fromkeys(s.sql for q in queries for s in q.query.scalars()))
+    }
+    partial = final = 0.0
+    partials = finals = 0
+    for page in pages:
+        table = projected(page, names)
+        started = time.perf_counter()
+        shared = planner.plan(state, queries)
+        closed = {TIME: state.stream("trades").clock(TIME).closed}
+        plan = PagePlan(shared.families, shared.askers, names, {TIME: "t0"}, "t0", closed)
+        outcome = run(table, plan)
+        between = time.perf_counter()
+        done = conclude(state, [PageInput(rules, queries, outcome)])
+        partial, final = partial + between - started, final + time.perf_counter() - between
+        state, finals, partials = done.state, finals + done.finals, partials + outcome.counted
+    return Measured(partial, final, partials, finals, sum(table.nbytes for table in state.sheets.values()))
+
+
+_projected: dict[tuple[int, str], tuple[pa.Table, pa.Array]] = {}  # held, so that ids stay their own
+
+
+def projected(page: pa.Table, names: dict[str, str]) -> pa.Table:
+    """A page with every scalar computed, as Spark's projection hands it over."""
+    columns = {"t0": page["time"].cast(pa.int64())}
+    for sql, name in names.items():
+        if (id(page), sql) not in _projected:
+            _projected[id(page), sql] = page, _evaluated(page, sql)
+        columns[name] = _projected[id(page), sql][1]
+    return pa.table(columns)
+
+
+def _evaluated(page: pa.Table, sql: str) -> pa.Array:
+    if _FLAG.fullmatch(sql):  # whether a join found its row: every symbol is in the tables
+        return pa.array(np.ones(page.num_rows, bool))
+    column = _NAME.fullmatch(sql)
+    if column:
+        return page[column[1]].combine_chunks()
+    text = _NAME.sub(lambda found: f"page[{found[1]!r}].to_numpy()", sql)
+    return pa.array(eval(text, {"page": page, "abs": np.abs}))

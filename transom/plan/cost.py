@@ -1,0 +1,59 @@
+"""To share or not to share: the cost of shared and of unshared slices, from measured rates.
+
+Sharing adds each tuple once instead of once a window, but windows are then put together from the slices
+of all. Per unit of time, with n windows (range r, slide s), tuples at rate `l` and edges at rate `g`:
+
+    unshared    n * l  +  sum of 2 r / s^2
+    shared          l  +  g * sum of r / s
+
+Paper: On-the-Fly Sharing, section 3.2.2, table 3 and inequality (1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from transom.algorithms.slicing import cuts
+from transom.elements import WindowSpec
+
+# A plan is changed when the other one costs less than this share of it: rates waver.
+CLEARLY = 0.5
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Aggregations per unit of time."""
+
+    partial: float
+    final: float
+
+    @property
+    def total(self) -> float:
+        return self.partial + self.final
+
+
+def unshared(windows: Iterable[WindowSpec], rate: float) -> Cost:
+    """What windows cost that keep slices of their own.
+
+    >>> unshared([WindowSpec.ending(10, 5), WindowSpec.ending(15, 5)], 100)
+    Cost(partial=200, final=2.0)
+    """
+    each = list(windows)
+    return Cost(len(each) * rate, sum(2 * spec.range / spec.slide**2 for spec in each))
+
+
+def shared(windows: Iterable[WindowSpec], rate: float, paned: bool = False) -> Cost:
+    """What windows cost that share slices, cut at the edges of all.
+
+    >>> shared([WindowSpec.ending(10, 5), WindowSpec.ending(15, 5)], 100)
+    Cost(partial=100, final=1.0)
+    """
+    each = list(windows)
+    edges = sum(1 / step for _, step in dict.fromkeys(cut for spec in each for cut in cuts(spec, paned)))
+    return Cost(rate, edges * sum(spec.range / spec.slide for spec in each))
+
+
+def is_better(new: Cost, old: Cost) -> bool:
+    """Whether a change of plan is worth it."""
+    return new.total < CLEARLY * old.total
