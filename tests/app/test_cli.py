@@ -12,11 +12,18 @@ from typer.testing import CliRunner
 import transom
 from transom.app import commands
 from transom.app.cli import FAILED, INTERRUPTED, OK, USAGE, app
+from transom.app.output import PlanFormat
 from transom.errors import PageError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BIDS = ["--from", f"bids={EXAMPLES / 'bids.json'}", "--time", "ts"]
 COUNT = "SELECT site, count(*) AS n FROM bids [RANGE 2 minutes SLIDE 2 minutes] GROUP BY site"
+
+
+def test_the_shell_knows_the_engine_s_formats_of_a_plan() -> None:
+    from transom.spark.explaining import FORMATS
+
+    assert tuple(form.value for form in PlanFormat) == FORMATS
 
 
 def test_version() -> None:
@@ -37,6 +44,7 @@ MISUSED = [
     ("no time", ["query", "SELECT 1", "--from", "bids=b.json"], "--time is missing"),
     ("a bad duration", ["query", "SELECT 1", *BIDS, "--slack", "3 minuets"], "did you mean minute"),
     ("a format that isn't one", ["query", "SELECT 1", *BIDS, "--format", "xml"], "xml"),
+    ("a plan in a format that isn't one", ["explain", "p.yaml", "--format", "svg"], "svg"),
     ("a pipeline that isn't there", ["run", "absent.yaml"], "absent.yaml: No such file"),
     ("a plan of a pipeline that isn't there", ["explain", "absent.yaml"], "absent.yaml: No such file"),
     ("more queries than the demo has", ["demo", "--queries", "100000"], "different queries"),
@@ -138,6 +146,23 @@ class TestOnSpark:
         done = CliRunner().invoke(app, ["query", COUNT, *BIDS, "--explain"])
         assert done.exit_code == OK, done.stderr
         assert "q1" in done.stdout
+
+    def test_a_plan_can_be_had_in_every_format(self, tmp_path: Path) -> None:
+        file = tmp_path / "pipeline.yaml"
+        file.write_text(
+            f"engine: {{strategy: shared_paned, fragments: joint, state: driver}}\n"
+            f"streams: {{bids: {{path: {EXAMPLES / 'bids.json'}, time: ts}}}}\n"
+            f"queries: {{counts: '{COUNT}'}}\n"
+        )
+        shown = {}
+        for form in PlanFormat:
+            done = CliRunner().invoke(app, ["explain", str(file), "--format", form.value, "--verbose"])
+            assert done.exit_code == OK, done.stderr
+            shown[form] = done.stdout
+        assert "query counts: range 2 minutes, slide 2 minutes" in shown[PlanFormat.TEXT]
+        assert "strategy shared_paned, fragments joint, state driver" in shown[PlanFormat.TEXT]
+        assert json.loads(shown[PlanFormat.JSON])["streams"][0]["queries"] == 1
+        assert shown[PlanFormat.MERMAID].startswith("flowchart LR\n")
 
     def test_a_pipeline_drained_writes_its_sinks(self, tmp_path: Path) -> None:
         (tmp_path / "bids.json").write_text((EXAMPLES / "bids.json").read_text())

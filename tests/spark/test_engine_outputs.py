@@ -251,6 +251,23 @@ def test_progress_tells_how_the_engine_fares(
     assert "page 1" in caplog.text and "3 rows" in caplog.text and "1 rejected" in caplog.text
 
 
+def test_progress_tells_how_queries_share(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path, slack="1 minute")
+    engine.register_all(
+        {f"q{i}": f"{PER_MINUTE} WHERE price > {i // 2}" for i in range(4)}
+    )  # two selections of two
+    feed.push(bids((1, 1.0, "12:00"), (1, 2.0, "12:00:30")))
+    engine.step()
+    own = engine.progress().streams["bids"].sharing
+    assert (own.queries, own.selections, own.most_queries, own.queries_per_selection) == (4, 2, 2, 2.0)
+    assert (dict(own.families), own.slices) == ({"range": 1}, 2)
+    shown = str(engine.progress())
+    assert "selections 2 (queries in each 2.0, at most 2), families: 1 range, slices 2" in shown
+    plain = json.loads(json.dumps(engine.progress().as_dict()))
+    assert plain["streams"]["bids"]["sharing"]["families"] == plain["sharing"]["families"] == {"range": 1}
+    assert plain["page"] == 1 and set(plain["sharing"]["work"]) == set(plain["sharing"]["last_page"])
+
+
 def test_explain_shows_streams_and_queries_before_and_after_they_join(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -272,9 +289,27 @@ def test_explain_shows_streams_and_queries_before_and_after_they_join(
         "having",
     ):
         assert part in text, part
-    feed.push(bids((1, 1.0, "12:00")))
+    planned = json.loads(engine.explain(format="json"))
+    feed.push(bids((1, 1.0, "12:00"), (1, 11.0, "12:00")))
     engine.step()
-    assert engine.explain() == text
+    joined = json.loads(engine.explain(format="json"))
+    (before,), (after,) = (own["streams"][0]["families"][0]["selections"] for own in (planned, joined))
+    same = ("where", "keeps", "windows", "apart")
+    assert {name: before[name] for name in same} == {name: after[name] for name in same}
+    assert (before["queries"][0]["waits"], after["queries"][0]["waits"]) == (True, False)
+    assert (before["holds"]["slices"], after["holds"]["slices"]) == (0, 1)
+
+
+def test_explain_of_one_query_names_those_it_shares_with(spark: SparkSession, tmp_path: Path) -> None:
+    engine, _ = bids_engine(spark, tmp_path)
+    query = engine.register(PER_MINUTE, name="mine")
+    engine.register(PER_MINUTE.replace("1 minute", "2 minutes"), name="mate")
+    assert "shared with mate" in query.explain()
+    assert query.explain(format="mermaid").startswith("flowchart LR")
+    (own,) = json.loads(query.explain(format="json"))["streams"][0]["families"]
+    assert [one["name"] for one in own["selections"][0]["queries"]] == ["mine", "mate"]
+    with pytest.raises(transom.SettingError, match=r"unknown format 'jsom': .* did you mean json"):
+        engine.explain(format="jsom")
 
 
 @pytest.mark.parametrize("retention", [2, "2 minutes"], ids=["two pages", "two minutes by the clock"])
