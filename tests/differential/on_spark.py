@@ -74,9 +74,8 @@ def force_page(engine: Any) -> None:
 
 def say(engine: Any, case: Case, page: PageCase, handles: dict[str, Any]) -> None:
     for query in page.leaving:
-        handles[query] = engine.query(
-            case.name(query)
-        )  # results of one that left are read from its last engine
+        # The results of one that left are read from its last engine.
+        handles[query] = engine.query(case.name(query))
         handles[query].drop()
     for query in page.joining:
         handles[query] = engine.register(case.queries[query], case.name(query), partial=query in case.partial)
@@ -86,7 +85,7 @@ def living(case: Case, engine: Any) -> dict[str, Any]:
     """The queries that are there, by the case's keys."""
     keys: dict[str, str] = {}
     for page in case.pages:
-        keys |= {case.name(query): key for query in page.joining}
+        keys |= {case.name(query): query for query in page.joining}
     return {keys[name]: handle for name, handle in engine.queries().items()}
 
 

@@ -127,7 +127,7 @@ def queries_of(kind: str, items: list[str], by: str, constants: list[int]) -> li
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", WHERES)
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(
     rows=ROWS,
     items=st.sampled_from([ITEMS[:1], ITEMS, [*ITEMS, SKETCHED]]),
