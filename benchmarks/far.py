@@ -72,7 +72,7 @@ def _children() -> Iterator[str]:
 
 def run(rows: int, users: int, pages: int, state: str, windows: int, predicates: int) -> None:
     """Let the pages through, and print what each of them costs."""
-    spark = start_session("far", config={"spark.driver.memory": "2g"})
+    spark = start_session("far", config={"spark.driver.memory": "1g"})
     with tempfile.TemporaryDirectory() as place:
         files = Path(place) / "files"
         files.mkdir()

@@ -242,6 +242,30 @@ def test_sinks_and_subscribers_are_given_what_tasks_wrote(spark: SparkSession, t
     assert all(found["executors"])
 
 
+def test_joins_that_repeat_rows_and_functions_of_the_user(spark: SparkSession, tmp_path: Path) -> None:
+    texts = {
+        "cities": f"SELECT city, count(*) AS n {SLIDING}, sites WHERE bids.site = sites.site GROUP BY city",
+        "doubled": f"SELECT site, doubled(sum(price)) AS p {SLIDING} GROUP BY site "
+        "HAVING doubled(count(*)) > 2",
+    }
+    found = {}
+    for state in ("driver", "executors"):
+        engine = transom.Engine(spark, str(tmp_path / state), state=state)
+        feed = engine.feed("bids", BIDS, time="ts", slack="1 minute")
+        engine.table(
+            "sites", [{"site": 1, "city": "Rome"}, {"site": 1, "city": "Ulm"}, {"site": 2, "city": "Ulm"}]
+        )
+        engine.udf("doubled", lambda number: 2.0 * number, "double")
+        queries = engine.register_all(texts)
+        for page in PAGES:
+            feed.push(bids(*page))
+            engine.step()
+        engine.drain()
+        found[state] = {name: answers(query) for name, query in queries.items()}
+    assert found["driver"] == found["executors"]
+    assert all(found["executors"].values())
+
+
 def written(place: Path) -> list[str]:
     """The rows of a JSON sink, with the page of each."""
     rows = []

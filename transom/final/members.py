@@ -139,7 +139,9 @@ def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQue
 def is_kept(state: State, own: QueryState, query: CompiledQuery) -> bool:
     """Whether a query's slices have the types that it has now."""
     slots = {slot.key for slot in query.slots}
-    return all(slots <= set(state.selections[home].slots) for home in own.homes)
+    of_keys = Layout.of(query, ()).key.removesuffix(")")  # a sheet's name begins with the types of its groups
+    homes = [state.selections[home] for home in own.homes]
+    return all(slots <= set(home.slots) and home.sheet.startswith(of_keys) for home in homes)
 
 
 def settle(state: State, living: Mapping[str, CompiledQuery]) -> State:
