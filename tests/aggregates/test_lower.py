@@ -185,3 +185,21 @@ def test_floats_are_never_subtracted() -> None:
     codes = np.array([0, 1, 0, 1])
     (state,) = Sum(F64).lift(array([1e300, 7.0, -1e300, 0.0], F64), codes, 2)
     assert Sum(F64).combine([state], zeros(2) + np.array([0, 1]), 2)[0].to_pylist() == [0.0, 7.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param([math.inf, 1.0], math.inf, id="infinity first"),
+        pytest.param([1.0, math.inf], math.inf, id="infinity last"),
+        pytest.param([math.inf, -math.inf], math.nan, id="both infinities"),
+        pytest.param([math.nan, 1.0], math.nan, id="not a number"),
+        pytest.param([1.5, None, 2.5], 2.0, id="numbers and a null"),
+        pytest.param([None], None, id="nothing but nulls"),
+    ],
+)
+def test_an_average_read_off_moments_is_the_sum_by_the_count(
+    values: list[float | None], expected: float | None
+) -> None:
+    (found,) = FUNCTIONS["avg"].lower([lift(Moments(), values, F64)], F64, ()).to_pylist()
+    assert found == expected or (math.isnan(found) and math.isnan(expected))

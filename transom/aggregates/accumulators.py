@@ -173,7 +173,7 @@ class Moments:
         groups: int,
     ) -> States:
         total = np.bincount(codes, counts, groups)
-        near, filled = np.zeros(groups), counts > 0
+        near, filled = np.zeros(groups), (counts > 0) & np.isfinite(means)
         near[codes[filled]] = means[
             filled
         ]  # measured from one of its own, a constant group has no spread at all

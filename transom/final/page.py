@@ -271,7 +271,8 @@ class _Work:
         slots = {home: self._slots(home) for home in {readers[i].home for i in closing}}
         places = {i: places_of(readers[i].query, slots[readers[i].home]) for i in closing.tolist()}
         ranges, slides, _ = specs_of([readers[i].query for i in closing]).T
-        self.unshared_finals += int(counts @ -(-2 * ranges // slides))
+        alone = np.where(ranges % slides == 0, ranges // slides, 2 * (ranges // slides) + 1)  # paired slices
+        self.unshared_finals += int(counts @ alone)
         several = [i for i in places if len(self.queries[readers[i].query.name].homes) > 1]
         if several:
             whose = table["reader"].to_numpy()

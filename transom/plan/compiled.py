@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from transom.aggregates.accumulators import Accumulator
-from transom.aggregates.functions import FUNCTIONS
+from transom.aggregates.accumulators import Accumulator, Moments
+from transom.aggregates.functions import FUNCTIONS, served_by_moments
 from transom.plan.text import predicate_text
 from transom.sql.query import And, Call, Comparison, IsNull, Member, Not, Predicate, Query, Scalar
 
@@ -84,9 +84,12 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
     """Find the accumulators a query needs, each once."""
     slots: list[Slot] = []
     reads = []
+    varying = {_argument(call) for call in query.calls if Moments() in _needed(call)}
     for call in query.calls:
         argument = call.args[0] if call.args else None
-        needed = FUNCTIONS[call.function].accumulators(argument and argument.type, call.parameters)
+        needed = _needed(call)
+        if _argument(call) in varying and served_by_moments(call.function, argument and argument.type):
+            needed = (Moments(),)
         places = []
         for accumulator in needed:
             slot = Slot(accumulator, argument, _shown(call))
@@ -99,6 +102,16 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
     for column, values in _pins(query.where):
         pinned[column] = tuple(value for value in values if value in pinned.get(column, values))
     return CompiledQuery(name, query, tuple(slots), tuple(reads), keys, pinned, naive)
+
+
+def _needed(call: Call) -> tuple[Accumulator, ...]:
+    input = call.args[0].type if call.args else None
+    return FUNCTIONS[call.function].accumulators(input, call.parameters)
+
+
+def _argument(call: Call) -> tuple[str | None, Predicate | None]:
+    """What an aggregate accumulates, of which tuples."""
+    return call.args[0].sql if call.args else None, _shown(call)
 
 
 def _shown(call: Call) -> Predicate | None:

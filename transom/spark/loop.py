@@ -43,7 +43,7 @@ from transom.spark.types import to_arrow
 from transom.sql import bind
 from transom.sql.catalog import Catalog, Relation
 from transom.sql.query import Query
-from transom.state.state import State
+from transom.state.state import State, Work
 
 log = logging.getLogger("transom")
 
@@ -58,6 +58,24 @@ class PageReport:
     results: Results
     queries: Mapping[str, Query]  # those with results
     seconds: float
+    work: Mapping[str, Work] = field(default_factory=dict)  # of each stream
+    spent: Mapping[str, float] = field(default_factory=dict)  # where the seconds went
+
+
+class _Watch:
+    """Where the seconds of a page go."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+        self._started = self._last = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._started
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.spent[name], self._last = now - self._last, now
 
 
 @dataclass
@@ -286,30 +304,37 @@ class PageLoop:
             self.page_thread = None
 
     def _process(self, begun: Begun, df: DataFrame | None) -> None:
-        started = time.perf_counter()
+        watch = _Watch()
         registry = self.registry.copy()
         registry.bind(self.catalog(), self.scalars, _leaving(begun.control))
         state = self._joined_and_left(begun, registry)
         if begun.stream is not None:
             state = settle(state, registry.compiled())
             state = rehomed(state, registry.reading(begun.stream), self.planner.strategy)
+        watch.lap("planning")
         failed = self.first_half.failures(registry)
         outcome = Outcome()
         carried: list[Punctuation] = []
         if df is not None and begun.stream is not None:
             stream = self.streams[begun.stream]
             carried, outcome = self.first_half.process(begun, stream, df, registry, state)
+        watch.lap("first_half")
         state = settle(state, registry.compiled())
         output = self._second_half(begun, registry, state, outcome, carried)
         self.first_half.count_failures(registry, failed)
         self.outputs.write_results(begun.page, output.results, lambda name: registry[name].identity)
         queries = {name: registry.query(name) for name in output.results}
-        seconds = time.perf_counter() - started
-        report = PageReport(begun.page, begun.stream, outcome, output.results, queries, seconds)
+        watch.lap("second_half")
+        work = {name: own.work - self.state.stream(name).work for name, own in output.state.streams.items()}
+        report = PageReport(
+            begun.page, begun.stream, outcome, output.results, queries, watch.seconds, work, watch.spent
+        )
         for listener in list(self.listeners):
             listener(report)
+        watch.lap("delivery")
         self._commit(begun, registry, output.state, bool(output.results))
-        self.report = replace(report, seconds=time.perf_counter() - started)
+        watch.lap("commit")
+        self.report = replace(report, seconds=watch.seconds)
         self._say(self.report)
         self.idle.notify_all()
 

@@ -154,7 +154,7 @@ def progress_of(loop: PageLoop) -> Progress:
         own, clock = state.stream(name), stream.rules.clock
         known = own.clock(clock)
         reading = registry.reading(name)
-        last = getattr(report, "work", {}).get(name, Work())
+        last = report.work.get(name, Work()) if report is not None else Work()
         streams[name] = StreamProgress(
             own.totals.rows,
             own.totals.counted,
@@ -176,7 +176,7 @@ def progress_of(loop: PageLoop) -> Progress:
         len(registry.entries),
         {entry.name: entry.suspended for entry in registry if entry.suspended is not None},
         streams,
-        getattr(report, "spent", {}),
+        report.spent if report is not None else {},
     )
 
 

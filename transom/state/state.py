@@ -60,6 +60,9 @@ class Work:
     def __add__(self, other: Work) -> Work:
         return Work(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
+    def __sub__(self, other: Work) -> Work:
+        return Work(*(getattr(self, name) - getattr(other, name) for name in self.__dataclass_fields__))
+
 
 @dataclass(frozen=True)
 class StreamState:
