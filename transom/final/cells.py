@@ -18,7 +18,7 @@ from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import over_runs
 from transom.algorithms.grouping import group
 from transom.elements import WindowSpec
-from transom.final.closing import Reader, close
+from transom.final.closing import Reader, close, specs_of
 from transom.final.lowering import lower, lowered, places_of
 from transom.final.results import Lowered
 from transom.final.shards import FarWork
@@ -151,10 +151,9 @@ class Closing:
 
 def _few(reader: Reader, low: int, high: int) -> tuple[int, int] | None:
     """The windows that closed over slices that start from `low` to `high`, if they are few and one run."""
-    run = reader.simply_closed()
-    if run is None:
+    if not (reader.before.is_simple and reader.after.is_simple):
         return None
-    spec = reader.query.query.window
-    first = max(run[0], (low - spec.phase) // spec.slide)
-    after = min(run[1], (high - spec.phase + spec.range) // spec.slide)
+    spec, specs = reader.query.query.window, specs_of([reader.query])
+    first = max(int(reader.before.until(specs)[0]), (low - spec.phase) // spec.slide)
+    after = min(int(reader.after.until(specs)[0]), (high - spec.phase + spec.range) // spec.slide)
     return None if after - first > FEW_WINDOWS else (first, after)

@@ -40,6 +40,21 @@ class Boundary:
     def wids(self, query: CompiledQuery, closed: IntervalSet) -> IntervalSet:
         return windows.closed_wids(query.query.window, closed) | self.forced
 
+    @property
+    def is_simple(self) -> bool:
+        """Whether all groups see the same, and all that is closed is what lies before one moment."""
+        closed = self.view.general
+        return self.view.uniform and (not closed or (len(closed) == 1 and closed.pairs[0][0] <= LOWEST))
+
+    def until(self, specs: Numbers) -> Numbers:
+        """The ids below which windows are closed, if that is simple; of windows by range, slide and phase."""
+        stop = self.view.general.pairs[0][1] if self.view.general else LOWEST
+        if LOWEST < stop < HIGHEST:
+            ids = (stop - specs[:, 2]) // specs[:, 1]
+        else:
+            ids = np.full(len(specs), stop)
+        return np.maximum(ids, self.forced.pairs[-1][1]) if self.forced else ids
+
 
 @dataclass(frozen=True)
 class Reader:
@@ -49,24 +64,6 @@ class Reader:
     home: int
     before: Boundary
     after: Boundary
-
-    def simply_closed(self) -> tuple[int, int] | None:
-        """The windows that closed, if all groups see the same and they are one run of ids."""
-        if not (self.before.view.uniform and self.after.view.uniform):
-            return None
-        runs = [self._run(boundary) for boundary in (self.before, self.after)]
-        return None if runs[0] is None or runs[1] is None else (runs[0], runs[1])
-
-    def _run(self, boundary: Boundary) -> int | None:
-        """The id below which all windows are closed, if that is all that is."""
-        spec, closed = self.query.query.window, boundary.view.general
-        until = LOWEST
-        if closed:
-            start, stop = closed.pairs[0]
-            if len(closed) > 1 or start > LOWEST:
-                return None
-            until = HIGHEST if stop >= HIGHEST else (stop - spec.phase) // spec.slide
-        return max(until, boundary.forced.pairs[-1][1]) if boundary.forced else until
 
 
 @dataclass(frozen=True)
@@ -82,24 +79,14 @@ def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> Closed:
     """The windows of some readers that became closed, and which slices of the sheet are still needed."""
     bounds = lanes(layout, sheet)
     work = _Sheet(layout, sheet, bounds)
-    simple, others = [], []
-    for i, reader in enumerate(readers):
-        run = reader.simply_closed()
-        if run is None:
-            others.append(i)
-        else:
-            simple.append((i, *run))
+    simple, others = _simply_closed(readers)
     parts, kept, steps = [], np.zeros(sheet.num_rows, bool), 0
-    if simple and layout.merged:
-        found = work.runs(readers, np.array(simple, np.int64).T)
-        if found is None:
-            others = list(range(len(readers)))
-        else:
-            table, needed, steps = found
-            parts.append(table)
-            kept |= needed
+    found = work.runs(readers, simple) if simple.size and layout.merged else None
+    if found is None:
+        others = range(len(readers))
     else:
-        others = list(range(len(readers)))
+        table, kept, steps = found
+        parts.append(table)
     for i in others:
         table, needed, more = work.one(i, readers[i])
         kept |= needed
@@ -109,6 +96,25 @@ def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> Closed:
     filled = [part for part in parts if part.num_rows]
     empty = _closed_schema(layout).empty_table()
     return Closed(pa.concat_tables(filled).combine_chunks() if filled else empty, kept, steps)
+
+
+def _simply_closed(readers: Sequence[Reader]) -> tuple[Numbers, Sequence[int]]:
+    """Readers whose windows closed in one run of ids for all groups: which, from, to. And the others.
+
+    Most readers see the same closed time: it is looked at once.
+    """
+    alike: dict[tuple[int, int], list[int]] = {}
+    for i, reader in enumerate(readers):
+        alike.setdefault((id(reader.before), id(reader.after)), []).append(i)
+    runs, others = [np.empty((3, 0), np.int64)], list[int]()
+    for own in alike.values():
+        before, after = readers[own[0]].before, readers[own[0]].after
+        if before.is_simple and after.is_simple:
+            specs = specs_of([readers[i].query for i in own])
+            runs.append(np.stack([np.array(own), before.until(specs), after.until(specs)]))
+        else:
+            others += own
+    return np.concatenate(runs, axis=1), others
 
 
 def windows_open(query: CompiledQuery, starts: Numbers, boundary: Boundary) -> int:

@@ -262,21 +262,57 @@ class _Change:
     ) -> IntervalSet | None:
         """What retained slices don't answer of all that a newcomer has missed."""
         own = self.selections[home]
-        is_new = home not in self.before.selections
-        if not missed or is_new or not {slot.key for slot in query.slots} <= set(own.slots):
+        if not missed or home not in self.before.selections:
             return missed
+        across = self._file_anew(home, query, missed, living, paned)
+        if not {slot.key for slot in query.slots} <= set(own.slots):
+            return missed | across
         before = IntervalSet()
         for slot in (None, *query.slots):
             unseen = self._unseen_by_all(home, slot, living)
             if unseen is None:
                 return None
             before |= unseen
-        lost = missed & (before | IntervalSet.of((LOWEST, own.floor)))
-        starts, stops = slices_held(self.before, home)
+        return missed & (before | IntervalSet.of((LOWEST, own.floor))) | across
+
+    def _file_anew(
+        self,
+        home: int,
+        query: CompiledQuery,
+        missed: IntervalSet,
+        living: Mapping[str, CompiledQuery],
+        paned: bool,
+    ) -> IntervalSet:
+        """What a newcomer can't tell because slices lie across an edge of its windows.
+
+        Such slices begin at the first missed time inside them from now on. Windows of other members hold
+        them as before, and a window of the newcomer that holds their start holds a row that it missed.
+        """
+        own = self.selections[home]
+        held = slices_held(self.before, home) if own.far else self._slices(home)
+        if held is None:
+            return IntervalSet()
+        starts, stops = held
         around, _ = progressions([[query.query.window]], paned).around(stops - 1, 0)
         across = around > starts  # an edge lies inside
-        cut = zip(starts[across].tolist(), stops[across].tolist(), strict=True)
-        return lost | IntervalSet.of(*dict.fromkeys(cut))
+        cut = IntervalSet.of(*zip(starts[across].tolist(), stops[across].tolist(), strict=True))
+        if own.far or not cut:
+            return cut
+        lows, highs = missed.arrays()
+        at = np.minimum(np.searchsorted(highs, starts, side="right"), len(lows) - 1)
+        firsts = np.where(across, np.clip(lows[at], starts, stops - 1), starts)
+        known = {slot.key: slot for name in self.members[home] for slot in living[name].slots}
+        layout = Layout.of(query, [known[key] for key in own.slots])
+        moved = rows_of(self.sheets[own.sheet], home).set_column(1, "slice", pa.array(firsts))
+        self.sheets[own.sheet] = combine(layout, [without(self.sheets[own.sheet], [home]), moved])
+        return missed & cut
+
+    def _slices(self, home: int) -> tuple[Numbers, Numbers] | None:
+        sheet = self.sheets.get(self.selections[home].sheet)
+        if sheet is None:
+            return None
+        rows = rows_of(sheet, home)
+        return rows["slice"].to_numpy(), rows["stop"].to_numpy()
 
     def _unseen_by_all(
         self, home: int, slot: Slot | None, living: Mapping[str, CompiledQuery]

@@ -131,6 +131,7 @@ class _Work:
         self.selections, self.sheets = dict(state.selections), dict(state.sheets)
         self.shards, self.far = list(state.shards), list[FarWork]()
         self.finals = self.unshared_finals = self.all_finals = 0
+        self._boundaries: dict[tuple[int, Clock, int | None], Boundary] = {}
 
     def advance(self, page: PageInput) -> Iterator[Lowered]:
         name = page.rules.clock.stream
@@ -228,10 +229,18 @@ class _Work:
         return readers, layouts
 
     def _reader(self, query: CompiledQuery, home: int, before: StreamState, after: StreamState) -> Reader:
-        was = self.before.queries[query.name]
-        return Reader(
-            query, home, boundary(query, before, was), boundary(query, after, self.queries[query.name])
-        )
+        was, own = self.before.queries[query.name], self.queries[query.name]
+        return Reader(query, home, self._boundary(query, before, was), self._boundary(query, after, own))
+
+    def _boundary(self, query: CompiledQuery, stream: StreamState, own: QueryState) -> Boundary:
+        """What is closed for a query: one object for all queries that see the same."""
+        key = id(stream), query.query.clock, own.forced
+        found = self._boundaries.get(key)
+        if found is None:
+            found = boundary(query, stream, own)
+            if found.view.uniform:
+                self._boundaries[key] = found
+        return found
 
     def _advance_query(self, query: CompiledQuery, page: PageInput, lasts: Mapping[int, np.ndarray]) -> None:
         own = self.queries[query.name]
