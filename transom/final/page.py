@@ -234,12 +234,12 @@ class _Work:
 
     def _boundary(self, query: CompiledQuery, stream: StreamState, own: QueryState) -> Boundary:
         """What is closed for a query: one object for all queries that see the same."""
+        if stream.clock(query.query.clock).closed.patterned:  # then not all of them do
+            return boundary(query, stream, own)
         key = id(stream), query.query.clock, own.forced
         found = self._boundaries.get(key)
         if found is None:
-            found = boundary(query, stream, own)
-            if found.view.uniform:
-                self._boundaries[key] = found
+            found = self._boundaries[key] = boundary(query, stream, own)
         return found
 
     def _advance_query(self, query: CompiledQuery, page: PageInput, lasts: Mapping[int, np.ndarray]) -> None:
