@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from transom.errors import SettingError, StateError
 from transom.spark.tables import Tables
@@ -52,6 +52,39 @@ def test_versions_stay_as_they_were_and_survive_a_restart(spark: SparkSession, t
     assert to_table(again.frame("my sites/2", 1)).sort_by("id").equals(SITES)
     assert again.snapshot("my sites/2", SITES) == 3
     assert to_table(again.frame("my sites/2", 3)).num_rows == 2
+
+
+TYPES = pa.table(
+    {
+        "n": pa.array([1, None], pa.int8()),
+        "x": [float("nan"), -0.0],
+        "fee": [Decimal("1.50"), None],
+        "at": pa.array([-(10**15), None], pa.timestamp("us", tz="UTC")),
+        "local": pa.array([0, None], pa.timestamp("us")),
+        "day": pa.array([-400_000, None], pa.date32()),
+        "raw": [b"\x00", None],
+        "tags": [["a", None], None],
+        "spot": [{"lat": 1.5}, None],
+        "extra": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int32())),
+    }
+)
+
+
+def test_a_small_table_is_part_of_the_plan_and_a_large_one_stays_in_its_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transom.spark.tables.FEW_ROWS", 2)
+    tables = Tables(str(tmp_path), spark)
+    tables.snapshot("small", TYPES)
+    tables.snapshot("large", pa.concat_tables([TYPES, TYPES]))
+    small, large = tables.frame("small", 1), tables.frame("large", 1)
+    assert (is_local(small), is_local(large)) == (True, False)
+    assert small.schema == large.schema
+    assert sorted(map(repr, small.collect() * 2)) == sorted(map(repr, large.collect()))
+
+
+def is_local(frame: DataFrame) -> bool:
+    return "LocalRelation" in frame._jdf.queryExecution().optimizedPlan().toString()
 
 
 def test_keys_are_unique_or_not_and_nulls_do_not_count(spark: SparkSession, tmp_path: Path) -> None:

@@ -35,21 +35,22 @@ def project(
     `tables` are the snapshots by table name. `now` is the page's clock in microseconds: what
     `current_timestamp()` and its like mean in the scalars.
     """
+    # As texts, and few steps: each column object and each step is several calls of the JVM.
     with ansi_off(df.sparkSession):
         for join in joins:
-            df = _joined(df, join, (tables or {})[join.table])
-        kept = [F.col(quoted(name)) for name in keep]
-        computed = [F.expr(at(text, now)).alias(name) for name, text in scalars.items()]
-        return df.select(*kept, *computed)
+            df = df.join(_side((tables or {})[join.table], join), F.expr(join.on), "left")
+        if joins:
+            flags = {join.id: F.expr(f"coalesce({quoted(join.id)}, false)") for join in joins}
+            df = df.withColumns(flags)
+        computed = [f"{at(text, now)} AS {quoted(name)}" for name, text in scalars.items()]
+        return df.selectExpr(*map(quoted, keep), *computed)
 
 
-def _joined(df: DataFrame, join: Join, table: DataFrame) -> DataFrame:
-    """The page with a table's columns as `<id>.column`, and `<id>` telling whether a row matched."""
+def _side(table: DataFrame, join: Join) -> DataFrame:
+    """A table's columns as `<id>.column`, and `<id>`, which is null for rows that find no match."""
     names = dict.fromkeys((*join.keys, *join.columns))
-    renamed = [F.col(quoted(name)).alias(f"{join.id}.{name}") for name in names]
-    right = table.select(*renamed, F.lit(True).alias(join.id))
-    matched = F.coalesce(F.col(quoted(join.id)), F.lit(False))
-    return df.join(right, F.expr(join.on), "left").withColumn(join.id, matched)
+    renamed = [f"{quoted(name)} AS {quoted(f'{join.id}.{name}')}" for name in names]
+    return table.selectExpr(*renamed, f"true AS {quoted(join.id)}")
 
 
 def at(sql: str, now: int | None) -> str:

@@ -78,6 +78,8 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_logging_file().as_uri()}",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Each call of a DataFrame would tell the JVM, in several calls, which line of the program it is.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         # Pages are small: planning a query again at each shuffle costs more than it saves.
         "spark.sql.adaptive.enabled": "false",
     }

@@ -14,9 +14,10 @@ from transom.errors import SettingError, StateError
 from transom.spark.files import CORRUPT, PathSource
 from transom.spark.projection import quoted
 from transom.spark.store import Store
-from transom.spark.types import to_arrow, to_frame
+from transom.spark.types import to_arrow, to_frame, to_table
 
 TableSource: TypeAlias = DataFrame | pa.Table | str | Sequence[Mapping[str, Any]]
+FEW_ROWS = 10_000  # up to here a table's rows are part of the plan that joins them
 _DONE = "_SUCCESS"  # Spark writes it last: a version without it was never finished
 
 
@@ -62,8 +63,16 @@ class Tables:
             if not self._store.exists(f"{_directory(name, version)}/{_DONE}"):
                 raise StateError(f"the checkpoint has no version {version} of table {name}")
             path = self._store.path(_directory(name, version))
-            self._frames[name, version] = self._spark.read.parquet(path)
+            self._frames[name, version] = self._near(self._spark.read.parquet(path))
         return self._frames[name, version]
+
+    def _near(self, frame: DataFrame) -> DataFrame:
+        """A small table's rows by value, so that the pages that join it do not read its files again."""
+        rows = to_table(frame.limit(FEW_ROWS + 1))
+        if rows.num_rows > FEW_ROWS:
+            return frame
+        near = to_frame(self._spark, rows)
+        return near if near.schema == frame.schema else frame
 
     def columns(self, name: str, version: int | None = None) -> dict[str, pa.DataType]:
         """The columns of a version (the newest unless one is named), with their types."""
