@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.differential.cases import alike, case
+from tests.differential.cases import COLUMNS, SECOND, Case, PageCase, alike, case
 from tests.differential.comparing import MemoryShards, check
 from transom.aggregates.accumulators import CountRows, Sum
 from transom.algorithms.hashing import hashed
+from transom.elements import Clock, ClockKind, Punctuation
 from transom.final.members import Place, Strategy
 from transom.partial.shards import Head, Shard, Shelf, dealt, fetched, held, merged, rolled, spilled
 from transom.partial.tuples import Ranges
@@ -43,6 +44,24 @@ def test_selections_that_go_far_on_the_way_give_the_oracles_answers(cases: Any, 
 def test_queries_that_keep_every_tuple_stay_near(seed: int) -> None:
     for number in range(seed, seed + 20):
         check(case(Random(number)), FAR, naive=True, seed=number)
+
+
+@pytest.mark.parametrize("place", [Place.DRIVER, Place.EXECUTORS], ids=lambda place: place.value)
+def test_what_is_late_for_one_group_closes_nothing_for_others_when_the_stream_ends(place: Place) -> None:
+    """The tuple at 9 comes too late for [-5, 15) of kind a: kind b, at 10, is in time for it all the same."""
+    text = "SELECT kind, count(*) AS n FROM s [RANGE '20 seconds' SLIDE '15 seconds'] GROUP BY kind"
+    said = Punctuation(Clock("s", "ts", ClockKind.TIME), 17 * SECOND, None, (("kind", "a"),))
+    pages = [
+        PageCase([], ["q"], punctuations=[said]),
+        PageCase([at(9, "a")], ended=True),
+        PageCase([at(10, "b")]),
+        PageCase([], ended=True),
+    ]
+    check(Case({"q": text}, set(), pages, None, None), Strategy(place=place))
+
+
+def at(second: int, kind: str) -> dict[str, Any]:
+    return dict.fromkeys(COLUMNS) | {"ts": second * SECOND, "kind": kind}
 
 
 # --- one shard ---

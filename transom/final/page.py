@@ -19,6 +19,7 @@ from transom.control.rules import StreamRules
 from transom.elements import Clock, Kind
 from transom.final.cells import close_shards
 from transom.final.closing import Boundary, Reader, close, specs_of, windows_open
+from transom.final.ending import groups_held, last_open, last_slices
 from transom.final.lowering import gathered, lowered, places_of
 from transom.final.members import ground, slices_held
 from transom.final.results import Lowered, Results, finish
@@ -140,9 +141,9 @@ class _Work:
         readers, layouts = self._taken_in(page)
         scattered: dict[str, list[tuple[Layout, pa.Table, tuple[int, ...]]]] = defaultdict(list)
         filled = [self.sheets[key] for key in layouts if key in self.sheets]
-        lasts = _last_slices(filled, self.shards) if page.ended else {}
+        lasts = last_slices(filled, self.shards) if page.ended else {}
         for query in page.queries:
-            self._advance_query(query, page, lasts)
+            self._advance_query(query, page, lasts, before)
         for key, layout in layouts.items():
             if key in self.sheets:
                 own = [self._reader(query, home, before, after) for query, home in readers[key]]
@@ -242,24 +243,33 @@ class _Work:
             found = self._boundaries[key] = boundary(query, stream, own)
         return found
 
-    def _advance_query(self, query: CompiledQuery, page: PageInput, lasts: Mapping[int, np.ndarray]) -> None:
+    def _advance_query(
+        self, query: CompiledQuery, page: PageInput, lasts: Mapping[int, np.ndarray], before: StreamState
+    ) -> None:
         own = self.queries[query.name]
         unseen, forced = own.unseen, own.forced
         if unseen is None:
             unseen = missed(query.query.clock, page)
-        spec = query.query.window
         for home in own.homes if lasts else ():
-            if home not in lasts:
-                continue
-            starts = lasts[home]
-            if spec.slide > spec.range:  # the last slice may lie between windows
-                starts, _ = slices_held(self, home)
-                starts = starts[windows.in_some_window(spec, starts)]
-            if len(starts):
-                wid = int(windows.wid_to(spec, starts).max())
-                forced = max(wid + 1, LOWEST if forced is None else forced)
+            last = self._last_window(query, home, lasts[home], before) if home in lasts else None
+            if last is not None:
+                forced = max(last + 1, LOWEST if forced is None else forced)
         if unseen is not own.unseen or forced != own.forced:
             self.queries[query.name] = replace(own, unseen=unseen, forced=forced)
+
+    def _last_window(
+        self, query: CompiledQuery, home: int, starts: np.ndarray, before: StreamState
+    ) -> int | None:
+        """The last window of a query that holds tuples, when a stream ends; `starts` is its last slice."""
+        spec, was = query.query.window, self._boundary(query, before, self.before.queries[query.name])
+        if was.view.columns:
+            # What came too late for its group is kept, too, and is no reason to close a window of others.
+            store = None if self.shelf is None else self.shelf.store
+            return last_open(query, was, groups_held(self, home, store))
+        if spec.slide > spec.range:  # the last slice may lie between windows
+            starts, _ = slices_held(self, home)
+            starts = starts[windows.in_some_window(spec, starts)]
+        return int(windows.wid_to(spec, starts).max()) if len(starts) else None
 
     def _close(
         self,
@@ -366,18 +376,3 @@ def _larger(tables: Iterable[pa.Table], most: int, grounds: Mapping[int, object]
         for home, count in zip(homes.tolist(), rows.tolist(), strict=True):
             counts[grounds.get(home)] += count
     return {own for own, count in counts.items() if own is not None and count > most}
-
-
-def _last_slices(sheets: Iterable[pa.Table], shards: Iterable[ShardRef]) -> dict[int, np.ndarray]:
-    """By selection, the start of its last slice."""
-    found: dict[int, np.ndarray] = {}
-    for table in sheets:
-        homes, place = np.unique(table["selection"].to_numpy(), return_inverse=True)
-        lasts = np.full(len(homes), LOWEST)
-        np.maximum.at(lasts, place, table["slice"].to_numpy())
-        found |= dict(zip(homes.tolist(), lasts[:, None], strict=True))
-    for ref in shards:
-        for home, slices in ref.held.items():
-            last = max(start for start, _ in slices)
-            found[home] = np.maximum(found.get(home, LOWEST), np.array([last]))
-    return found
