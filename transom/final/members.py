@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transom.algorithms.collecting import uncollected
 from transom.algorithms.intervals import LOWEST, IntervalSet
 from transom.algorithms.slicing import progressions
 from transom.partial.sheets import combine, rows_of, without
@@ -48,6 +49,7 @@ class Strategy:
     adapts: bool = False  # whether to stop sharing slices, and begin again, as measured rates say
 
 
+@uncollected()
 def admit(
     state: State,
     newcomers: Sequence[CompiledQuery],

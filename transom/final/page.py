@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.algorithms import windows
+from transom.algorithms.collecting import uncollected
 from transom.algorithms.intervals import LOWEST, IntervalSet
 from transom.control.rules import StreamRules
 from transom.elements import Clock, Kind
@@ -77,6 +78,7 @@ def advance(
     return PageOutput(done.state, results, finals)
 
 
+@uncollected()
 def conclude(state: State, pages: Sequence[PageInput], shelf: Shelf | None = None) -> Concluded:
     """All of the second half but the SELECT lists, which only Spark can evaluate."""
     work = _Work(state, shelf)

@@ -8,6 +8,7 @@ from functools import cached_property
 from operator import is_not
 from typing import Any
 
+from transom.algorithms.collecting import uncollected
 from transom.final.members import Known, Strategy, selections
 from transom.partial.kernel import Asker
 from transom.plan.compiled import CompiledQuery
@@ -41,6 +42,7 @@ class Planner:
     strategy: Strategy = field(default_factory=Strategy)
     _streams: dict[str, _Planned] = field(default_factory=dict)
 
+    @uncollected()
     def plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
         """The plan for the queries of one stream."""
         if not queries:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 
 from transom.algorithms.intervals import IntervalSet
 from transom.elements import Kind
+from transom.partial.predicates import evaluate
 from transom.plan.compiled import CompiledQuery
 from transom.sql.catalog import Scalars
-from transom.sql.query import Query
+from transom.sql.query import Query, Scalar, scalars_of
 
 _REFERENCE = re.compile(r"`(k\d+|a\d+|window_start|window_end)`")
 _IN_TEXT = re.compile(rf"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|{_REFERENCE.pattern}""", re.DOTALL)
@@ -108,9 +110,9 @@ class Results(Mapping[str, pa.Table]):
 
 
 def computed_texts(bound: Query) -> tuple[str, ...]:
-    """The expressions of a query's SELECT list and HAVING that need computing."""
-    wanted = [item.sql for item in bound.items if not _REFERENCE.fullmatch(item.sql)]
-    return tuple(dict.fromkeys([*wanted, *([] if bound.having is None else [bound.having])]))
+    """The expressions of a query's SELECT list, and those that its HAVING compares, that need computing."""
+    wanted = [*(item.sql for item in bound.items), *(scalar.sql for scalar in scalars_of(bound.kept))]
+    return tuple(dict.fromkeys(text for text in wanted if not _REFERENCE.fullmatch(text)))
 
 
 def result_schema(query: Query) -> pa.Schema:
@@ -187,6 +189,30 @@ def _over(shape: int, text: str) -> str:
     return _IN_TEXT.sub(lambda found: f"`{found[1]} of {shape}`" if found[1] else found[0], text)
 
 
+def _kept(one: Lowered, computed: dict[str, pa.ChunkedArray]) -> NDArray[np.bool_]:
+    """Which windows HAVING lets through: queries of one shape may compare the same with other constants."""
+    known: dict[str, pa.Array] = {}
+
+    def column(start: int, stop: int, scalar: Scalar) -> pa.Array:
+        if scalar.sql not in known:
+            reference = _REFERENCE.fullmatch(scalar.sql)
+            found = one.table[reference.group(1)] if reference else computed[scalar.sql]
+            known[scalar.sql] = found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
+        return known[scalar.sql].slice(start, stop - start)
+
+    keep = np.ones(one.table.num_rows, bool)
+    if len({query.query.having for query in one.queries}) == 1:
+        parts = [(one.queries[0], 0, len(keep))]
+    else:
+        bounds = np.searchsorted(one.which, np.arange(len(one.queries) + 1)).tolist()
+        parts = list(zip(one.queries, bounds[:-1], bounds[1:], strict=True))
+    for query, start, stop in parts:
+        if query.query.kept is not None and start < stop:
+            truth = evaluate(query.query.kept, partial(column, start, stop))
+            keep[start:stop] = truth.fill_null(False).to_numpy(zero_copy_only=False)
+    return keep
+
+
 def presented(one: Lowered, computed: dict[str, pa.ChunkedArray], page: int, kind: Kind) -> ResultBatch:
     """The results of queries of one shape, given the columns that need computing."""
     bound, table = one.queries[0].query, one.table
@@ -205,8 +231,8 @@ def presented(one: Lowered, computed: dict[str, pa.ChunkedArray], page: int, kin
     ]
     result = pa.Table.from_arrays(columns, schema=result_schema(bound))
     keep = complete | np.array(one.partial)[one.which]
-    if bound.having is not None:
-        keep = keep & computed[bound.having].combine_chunks().fill_null(False).to_numpy(zero_copy_only=False)
+    if bound.kept is not None:
+        keep = keep & _kept(one, computed)
     which = one.which
     if not keep.all():
         result, which = result.filter(pa.array(keep)), which[keep]

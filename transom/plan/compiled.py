@@ -14,7 +14,18 @@ import pyarrow as pa
 from transom.aggregates.accumulators import Accumulator, Moments
 from transom.aggregates.functions import FUNCTIONS, served_by_moments
 from transom.plan.text import predicate_text
-from transom.sql.query import And, Call, Comparison, IsNull, Member, Not, Predicate, Query, Scalar
+from transom.sql.query import (
+    And,
+    Call,
+    Comparison,
+    IsNull,
+    Member,
+    Not,
+    Predicate,
+    Query,
+    Scalar,
+    scalars_of,
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,8 @@ class CompiledQuery:
         bound = self.query
         calls = tuple((call.function, call.type, call.parameters) for call in bound.calls)
         keys = tuple(key.scalar.type for key in bound.keys)
-        parts = calls, bound.items, bound.having, keys, bound.clock_type
+        compared = None if bound.kept is None else frozenset(one.sql for one in scalars_of(bound.kept))
+        parts = calls, bound.items, compared, keys, bound.clock_type
         return _shapes.setdefault(parts, Shape())
 
 

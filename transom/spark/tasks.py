@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Callable, Iterator
 
@@ -22,6 +23,7 @@ def aggregate_task(shipped: Shipped, shelf: Shelf | None) -> Callable[[Batches],
     """A task that turns its share of a page into one pickled `Outcome`, and puts far cells away."""
 
     def task(batches: Batches) -> Batches:
+        spare_collection()
         plan = shipped.plan()
         done: Outcome | None = None
         for table in gathered(batches):
@@ -46,6 +48,12 @@ def late_task(shipped: Shipped, keep: list[str]) -> Callable[[Batches], Batches]
             yield from chosen.combine_chunks().to_batches()
 
     return task
+
+
+def spare_collection() -> None:
+    """Take what a worker has loaded out of Python's collections: Spark asks for one after every task."""
+    if not gc.get_freeze_count():
+        gc.freeze()
 
 
 def gathered(batches: Batches) -> Iterator[pa.Table]:
