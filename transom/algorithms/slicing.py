@@ -38,7 +38,7 @@ class Progressions:
 
     def count(self, low: int, high: int) -> int:
         """How many edges `between` would make, repeats included."""
-        return int(((high - low) // self.steps + 1).sum())
+        return int((float(high - low) // self.steps + 1).sum())  # a float: they may be far apart
 
     def before(self, time: int, owners: int) -> Numbers:
         """Each owner's last edge up to a time."""

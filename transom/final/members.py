@@ -73,7 +73,7 @@ def admit(
         missed = state.missed(query.query.clock)
         is_private = query.naive or not strategy.shared or (query.name in apart and missed != IntervalSet())
         name = f"{query.selection} for {query.name}" if is_private else query.selection
-        if name not in homes:
+        if is_private or name not in homes:
             is_far = not query.naive and (strategy.place is Place.EXECUTORS or ground(query) in far)
             homes[name] = change.open(name, query, is_far)
             change.join(query, homes[name], missed)
@@ -204,6 +204,8 @@ class _Change:
         self.numbered = state.numbered
         self.gone: dict[str, list[int]] = {}
         self.gone_far: set[int] = set()
+        self.moved: dict[int, tuple[Layout, pa.Table]] = {}  # slices on their way to a sheet
+        self.unseen_by_all: dict[tuple[int, str | None], IntervalSet | None] = {}
 
     @cached_property
     def members(self) -> dict[int, list[str]]:
@@ -217,6 +219,12 @@ class _Change:
     def state(self) -> State:
         for sheet, homes in self.gone.items():
             self.sheets[sheet] = without(self.sheets[sheet], homes)
+        arriving: dict[str, list[pa.Table]] = {}
+        for layout, rows in self.moved.values():
+            arriving.setdefault(layout.key, [layout.schema.empty_table()]).append(rows)
+        for layout in {layout.key: layout for layout, _ in self.moved.values()}.values():
+            there = [self.sheets[layout.key]] if layout.key in self.sheets else []
+            self.sheets[layout.key] = combine(layout, [*there, *arriving[layout.key]])
         return replace(
             self.before,
             queries=self.queries,
@@ -251,8 +259,17 @@ class _Change:
         own = self.selections.pop(home)
         if own.far:
             self.gone_far.add(home)
-        elif own.sheet in self.sheets:
-            self.gone.setdefault(own.sheet, []).append(home)
+        else:
+            self._take(home, own.sheet)
+
+    def _take(self, home: int, sheet: str) -> pa.Table | None:
+        """The slices of a selection, which are no longer on their sheet; None if there are none."""
+        if home in self.moved:
+            return self.moved.pop(home)[1]
+        if sheet not in self.sheets:
+            return None
+        self.gone.setdefault(sheet, []).append(home)
+        return rows_of(self.sheets[sheet], home)
 
     def unseen(
         self,
@@ -303,23 +320,32 @@ class _Change:
         lows, highs = missed.arrays()
         at = np.minimum(np.searchsorted(highs, starts, side="right"), len(lows) - 1)
         firsts = np.where(across, np.clip(lows[at], starts, stops - 1), starts)
-        known = {slot.key: slot for name in self.members[home] for slot in living[name].slots}
-        layout = Layout.of(query, [known[key] for key in own.slots])
-        moved = rows_of(self.sheets[own.sheet], home).set_column(1, "slice", pa.array(firsts))
-        self.sheets[own.sheet] = combine(layout, [without(self.sheets[own.sheet], [home]), moved])
+        layout = self.moved[home][0] if home in self.moved else None
+        if layout is None:
+            known = {slot.key: slot for name in self.members[home] for slot in living[name].slots}
+            layout = Layout.of(query, [known[key] for key in own.slots])
+        rows = self._take(home, own.sheet)
+        assert rows is not None
+        self.moved[home] = layout, rows.set_column(1, "slice", pa.array(firsts))
         return missed & cut
 
     def _slices(self, home: int) -> tuple[Numbers, Numbers] | None:
         sheet = self.sheets.get(self.selections[home].sheet)
-        if sheet is None:
+        if home in self.moved:
+            rows = self.moved[home][1]
+        elif sheet is not None:
+            rows = rows_of(sheet, home)
+        else:
             return None
-        rows = rows_of(sheet, home)
         return rows["slice"].to_numpy(), rows["stop"].to_numpy()
 
     def _unseen_by_all(
         self, home: int, slot: Slot | None, living: Mapping[str, CompiledQuery]
     ) -> IntervalSet | None:
         """At least what was there before the selection or a slot of it: all who have it have missed that."""
+        known = home, None if slot is None else slot.key
+        if known in self.unseen_by_all:
+            return self.unseen_by_all[known]
         found: IntervalSet | None = None
         for name in self.members[home]:
             unseen = self.queries[name].unseen
@@ -328,6 +354,7 @@ class _Change:
                 found = unseen if found is None else found & unseen
             if found == IntervalSet():
                 break
+        self.unseen_by_all[known] = found
         return found
 
     def extend(self, home: int, query: CompiledQuery, living: Mapping[str, CompiledQuery]) -> None:
@@ -346,9 +373,6 @@ class _Change:
             return
         layout = Layout.of(query, slots)
         self.selections[home] = replace(own, sheet=layout.key, slots=keys)
-        if own.far or own.sheet not in self.sheets:
-            return
-        moved = reshaped(rows_of(self.sheets[own.sheet], home), own.slots, slots)
-        self.sheets[own.sheet] = without(self.sheets[own.sheet], [home])
-        there = self.sheets.get(layout.key, layout.schema.empty_table())
-        self.sheets[layout.key] = combine(layout, [there, moved.cast(layout.schema)])
+        rows = None if own.far else self._take(home, own.sheet)
+        if rows is not None:
+            self.moved[home] = layout, reshaped(rows, own.slots, slots).cast(layout.schema)

@@ -41,6 +41,7 @@ from transom.state.state import (
 )
 
 PAGES_OF_LIMIT = 4  # a page that brings this part of what is too much will do so again
+PAGES_APART = 64  # for so long selections stay out of signature families after one did not pay
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,9 @@ class _Work:
         before = self.before.stream(name)
         after = self.streams[name] = advance_stream(before, page, clocks_of(page.queries, page.rules))
         readers, layouts = self._taken_in(page)
+        for home in page.outcome.unpaid & self.selections.keys():
+            until = self.before.page + PAGES_APART
+            self.selections[home] = replace(self.selections[home], apart=until)
         scattered: dict[str, list[tuple[Layout, pa.Table, tuple[int, ...]]]] = defaultdict(list)
         filled = [self.sheets[key] for key in layouts if key in self.sheets]
         lasts = last_slices(filled, self.shards) if page.ended else {}

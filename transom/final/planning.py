@@ -51,10 +51,13 @@ class Planner:
         found = selections(state, queries, known.selections)
         forced = [state.queries[query.name].forced for query in queries]
         members = list(queries)
-        if not _same(found, known.order):
+        apart = frozenset(one.id for one in found if state.selections[one.id].apart > state.page)
+        if not _same(found, known.order) or apart != known.apart:
             strategy = self.strategy
-            known.families = families(found, strategy.fragments, strategy.paned, known.families, known.intern)
-            known.order = found
+            known.families = families(
+                found, strategy.fragments, strategy.paned, known.families, known.intern, apart
+            )
+            known.order, known.apart = found, apart
             known.selections = {one.id: known.selections[one.id] for one in found}
             if len(known.intern) > 64 * len(found) + 1024:  # mostly of queries that left long ago
                 known.selections, known.order, known.intern = {}, [], {}
@@ -79,6 +82,7 @@ class _Planned:
     order: list[Selection] = field(default_factory=list)
     families: dict[object, Family] = field(default_factory=dict)
     intern: dict[object, int] = field(default_factory=dict)
+    apart: frozenset[int] = frozenset()
     members: list[CompiledQuery] = field(default_factory=list)
     forced: list[int | None] = field(default_factory=list)
     askers: tuple[Asker, ...] = ()

@@ -21,7 +21,7 @@ from transom.state.state import SelectionState, State
 def rehomed(state: State, queries: Sequence[CompiledQuery], strategy: Strategy) -> State:
     """The state after queries of a stream moved to where they cost less."""
     if not strategy.adapts:
-        return state
+        return _tidied(state, queries)
     alike: dict[str, list[CompiledQuery]] = {}
     for query in queries:
         alike.setdefault(query.selection, []).append(query)

@@ -90,11 +90,13 @@ def _block_size(family: Family, tuples: Tuples, cut: Slices) -> int | None:
     if cells <= min(enough, MOST_CELLS):
         return members
     if tuples.fragments.ordered == tuples.fragments.count or family.axis is None:
-        return members if cells <= min(64 * enough, MOST_CELLS) else None
+        gathered = len(tuples.fragments.ranges.owners) * cut.fine * groups
+        return members if max(cells, gathered // 4) <= min(64 * enough, MOST_CELLS) else None
     per_member = max(1.0, len(cut.starts) / members)
-    size = int((max(len(tuples), 1 << 12) / (per_member * groups)) ** 0.5)
-    coarse = (size + 2) * min(cut.fine, per_member * size + 1) * groups
-    return max(size, 1) if coarse <= MOST_CELLS and groups <= enough else None
+    size = max(1, int((max(len(tuples), 1 << 12) / (per_member * groups)) ** 0.5))
+    ranges = -(-len(tuples.fragments.ranges.owners) // members)
+    coarse = (2 * ranges * size + 3) * min(cut.fine, per_member * size + 1) * groups
+    return size if coarse <= min(64 * enough, MOST_CELLS) else None
 
 
 def _dense(family: Family, tuples: Tuples, cut: Slices, size: int) -> Iterator[tuple[Layout, pa.Table]]:

@@ -33,6 +33,10 @@ from transom.state.state import ShardRef
 
 Mask = NDArray[np.bool_]
 
+# A signature family must put at least so many tuples into a fragment, judged when there are many.
+TUPLES_PER_SIGNATURE = 2
+MANY = 1024
+
 
 @dataclass(frozen=True)
 class Asker:
@@ -116,6 +120,7 @@ class Outcome:
     unasked: int = 0
     lifted: int = 0  # tuples added to a cell, in all families
     unshared: int = 0  # what that would have been for each query alone
+    unpaid: frozenset[int] = frozenset()  # selections of signature families with too many fragments
     profile: Profile = field(default_factory=Profile)  # of the stream's time, all rows that have one
     clocks: dict[Clock, Profile] = field(default_factory=dict)  # of accepted rows
     flags: pa.Table | None = None  # row_id, asked, counted: only when the plan names a row_id
@@ -163,6 +168,8 @@ def _aggregate(rows: Rows, plan: PagePlan, accepted: Mask, outcome: Outcome) -> 
                 found.setdefault(layout, []).append(table)
         owners = tuples.fragments.ranges.owners
         matched = tuples.fragments.among(np.ones(len(owners), bool), len(at))
+        if family.signed and tuples.fragments.count * TUPLES_PER_SIGNATURE > len(at) >= MANY:
+            outcome.unpaid |= frozenset(family.ids.tolist())
         outcome.lifted += int(matched.sum())
         outcome.unshared += int(tuples.fragments.counts(len(at)) @ family.queries[owners])
         if family.gaps is None:
@@ -197,7 +204,7 @@ def _late(rows: Rows, plan: PagePlan, accepted: Mask) -> Mask:
         until = plan.latest_closed(clock)
         if until is not None:
             times, valid = rows.numbers(name)
-            old |= accepted & valid & (times < until)
+            old |= accepted & valid & (times < until) & (times > LOWEST)
     late = np.zeros(len(accepted), bool)
     at = np.flatnonzero(old)
     if len(at):
@@ -259,6 +266,7 @@ def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome
         total.partials[key] = tables[0] if len(tables) == 1 else combine(layouts[key], tables)
     total.shards = [shard for part in parts for shard in part.shards]
     total.refs = [ref for part in parts for ref in part.refs]
+    total.unpaid = frozenset[int]().union(*(part.unpaid for part in parts))
     flags = [part.flags for part in parts if part.flags is not None]
     total.flags = pa.concat_tables(flags) if flags else None
     return total

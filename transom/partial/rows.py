@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.algorithms.grouping import Encoded, Groups, encoded, group, normalized
+from transom.algorithms.intervals import HIGHEST, LOWEST
 from transom.partial.predicates import evaluate
 from transom.partial.sheets import one_array
 from transom.partial.tuples import Fragmented, Mask, Numbers, Ranges, Tuples
@@ -74,6 +75,7 @@ class Rows:
         known = clock, tuple(map(predicate_text, family.rest))
         if known not in self._chosen:
             numbers, valid = self.numbers(clock)
+            valid = valid & (numbers > LOWEST) & (numbers < HIGHEST)  # beyond, windows can't be computed
             at = np.flatnonzero(accepted & valid & self.all_true(family.rest))
             self._chosen[known] = at, numbers if len(at) == len(numbers) else numbers[at]
         at, times = self._chosen[known]

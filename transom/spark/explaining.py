@@ -44,7 +44,8 @@ def _check(format: str) -> None:
 
 def explanation(loop: PageLoop) -> Explanation:
     """The plan of the next page, as far as it is known."""
-    state, registry, texts = loop.state, loop.registry.copy(), dict(loop.texts)
+    with loop.lock:  # of one and the same page
+        state, registry, texts = loop.state, loop.registry.copy(), dict(loop.texts)
     registry.bind(loop.catalog(), loop.scalars, [entry.name for entry in registry if entry.name not in texts])
     joined = {e.name: e for e in registry if texts.get(e.name) == e.text and e.compiled is not None}
     queries = {name: entry.compiled for name, entry in joined.items() if entry.suspended is None}

@@ -376,7 +376,8 @@ class PageLoop:
                     if joining.pop(name, None) is None:
                         leaving[name] = None
         living = registry.compiled()
-        state = release(self.state, leaving, living)
+        gone = (name for name in self.state.queries if name not in living)  # suspended since they joined
+        state = release(self.state, dict.fromkeys([*leaving, *gone]), living)
         partial = [name for name in joining if registry[name].partial]
         return admit(state, list(joining.values()), living, self.planner.strategy, partial)
 

@@ -63,4 +63,5 @@ class Shipper:
             if len(self._sent) > _KEPT:
                 _, (_, old) = self._sent.popitem(last=False)
                 old.packed.destroy()
+        self._sent.move_to_end(key)
         return Shipped(replace(plan, families=(), askers=()), self._sent[key][1])

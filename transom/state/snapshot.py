@@ -42,7 +42,7 @@ def dumps(state: State, extra: Mapping[str, Any]) -> bytes:
             for name, q in state.queries.items()
         },
         "selections": [
-            [home, own.name, own.sheet, own.slots, own.floor, own.far]
+            [home, own.name, own.sheet, own.slots, own.floor, own.far, own.apart]
             for home, own in state.selections.items()
         ],
         "shards": [[ref.name, ref.parts, list(ref.held.items())] for ref in state.shards],
@@ -70,8 +70,8 @@ def loads(packed: bytes) -> tuple[State, dict[str, Any]]:
         for name, (homes, unseen, forced) in meta["queries"].items()
     }
     selections = {
-        home: SelectionState(name, sheet, tuple(slots), floor, far)
-        for home, name, sheet, slots, floor, far in meta["selections"]
+        home: SelectionState(name, sheet, tuple(slots), floor, far, apart)
+        for home, name, sheet, slots, floor, far, apart in meta["selections"]
     }
     shards = tuple(_shard_in(*stored) for stored in meta["shards"])
     streams = {name: _stream_in(stream) for name, stream in meta["streams"].items()}

@@ -108,6 +108,7 @@ class SelectionState:
     slots: tuple[str, ...]
     floor: int = LOWEST
     far: bool = False
+    apart: int = 0  # the page up to which it is in no signature family: one did not pay
 
 
 @dataclass(frozen=True)
