@@ -230,6 +230,25 @@ def test_a_query_whose_function_always_fails_is_suspended(spark: SparkSession, t
     assert accounted(engine) == {"rows": 4, "counted": 4, "unasked": 0, "late": 0, "rejected": 0}
 
 
+def test_others_come_and_go_after_one_that_they_shared_with_was_suspended(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(spark, tmp_path, max_failures=1)
+    engine.udf("never_ever", lambda x: x.no_such_thing, "int")
+    failing = engine.register(f"SELECT sum(never_ever(site)) AS s FROM bids {WINDOW}", name="failing")
+    leaving = engine.register(PER_MINUTE)
+    staying = engine.register(f"SELECT max(price) AS p FROM bids {WINDOW}")
+    feed.push(bids((1, 1.0, "12:00")))
+    engine.step()
+    assert failing.suspended is not None
+    leaving.drop()
+    joining = engine.register(f"SELECT min(price) AS p FROM bids {WINDOW}")
+    feed.push(bids((1, 2.0, "12:01"), (1, 3.0, "12:01")))
+    engine.drain()
+    assert answers(staying) == [("12:00", "12:01", 1.0), ("12:01", "12:02", 3.0)]
+    assert answers(joining) == [("12:01", "12:02", 2.0)]
+
+
 @pytest.mark.parametrize(
     "pushed", [True, False], ids=["in a page of a feed", "in a page of a batch DataFrame"]
 )
