@@ -188,7 +188,7 @@ def _nodes(start: int, stop: int) -> list[tuple[int, int]]:
     """A range as nodes (TREE + level, index) of a binary tree over the fragments; level 0 are these.
 
     >>> _nodes(3, 14)
-    [(0, 3), (5, 1), (4, 6)]
+    [(0, 3), (4, 6), (5, 1), (5, 2)]
     """
     if stop - start <= SHORT:
         return [(RAW, index) for index in range(start, stop)]
