@@ -42,6 +42,11 @@ class Planner:
     strategy: Strategy = field(default_factory=Strategy)
     _streams: dict[str, _Planned] = field(default_factory=dict)
 
+    def families(self, stream: str) -> list[Family]:
+        """The families of a stream's last planned page."""
+        known = self._streams.get(stream)
+        return [] if known is None else list(known.families.values())
+
     @uncollected()
     def plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
         """The plan for the queries of one stream."""

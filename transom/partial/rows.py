@@ -27,8 +27,7 @@ class Rows:
         self.table, self.columns = table.combine_chunks(), columns
         self.axes = axes or {}  # by scalar, one that has the thresholds of all families on it
         self._codes: dict[str, Encoded] = {}
-        self._masks: dict[int, Mask] = {}
-        self._texts: dict[str, Mask] = {}
+        self._masks: dict[str, Mask] = {}
         self._numbers: dict[str, tuple[Numbers, Mask]] = {}
         self._chosen: dict[object, tuple[Numbers, Numbers]] = {}
         self._ordered: dict[str, bool] = {}
@@ -54,14 +53,11 @@ class Rows:
 
     def truth(self, predicate: Predicate) -> Mask:
         """Where a predicate is true, not false and not null."""
-        known = self._masks.get(id(predicate))
-        if known is None:
-            text = predicate_text(predicate)
-            if text not in self._texts:
-                truth = evaluate(predicate, self.column)
-                self._texts[text] = truth.fill_null(False).to_numpy(zero_copy_only=False)
-            known = self._masks[id(predicate)] = self._texts[text]
-        return known
+        text = predicate_text(predicate)
+        if text not in self._masks:
+            truth = evaluate(predicate, self.column)
+            self._masks[text] = truth.fill_null(False).to_numpy(zero_copy_only=False)
+        return self._masks[text]
 
     def all_true(self, conjuncts: Sequence[Predicate]) -> Mask:
         """Where all of some predicates are true."""

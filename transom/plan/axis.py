@@ -64,12 +64,11 @@ class Axis:
         if len(axes) == 1:
             return axes[0]
         found = {_name(t): t for axis in axes for t in axis.thresholds}
-        return cls(axes[0].scalar, axes[0].kind, tuple(sorted(found.values(), key=_order)))
+        return cls._over(axes[0].scalar, axes[0].kind, found.values())
 
     def translation(self, finer: Axis) -> np.ndarray:
         """The code here of each code of an axis that has all of its thresholds."""
-        places = {_name(t): i for i, t in enumerate(finer.thresholds)}
-        own = np.array([places[_name(t)] for t in self.thresholds], np.int64)
+        own = np.array([finer.places[_name(t)] for t in self.thresholds], np.int64)
         return np.r_[np.searchsorted(own, np.arange(finer.null)), self.null]
 
     @classmethod
@@ -80,8 +79,12 @@ class Axis:
         found = {
             t for predicate in predicates for leaf in _leaves(predicate) for t in _thresholds(leaf, kind)
         }
-        ordered = sorted(found, key=_order)
-        return cls(scalar, kind, tuple(ordered), {_name(t): i for i, t in enumerate(ordered)})
+        return cls._over(scalar, kind, found)
+
+    @classmethod
+    def _over(cls, scalar: Scalar, kind: AxisKind, thresholds: Iterable[Any]) -> Axis:
+        ordered = tuple(sorted(thresholds, key=_order))
+        return cls(scalar, kind, ordered, {_name(t): i for i, t in enumerate(ordered)})
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"places": {}}  # only who plans asks where a threshold is

@@ -143,7 +143,7 @@ class Family:
         return [layout for layout, _, _ in self.by_layout]
 
 
-def _gathered(members: Sequence[Selection], paned: bool, **kind: Any) -> Family:
+def _made_of(members: Sequence[Selection], paned: bool, **kind: Any) -> Family:
     """A family of some members."""
     slots = {slot.key: slot for member in members for slot in member.slots}
     places = {key: i for i, key in enumerate(slots)}
@@ -234,9 +234,9 @@ def _family(key: object, members: Sequence[Selection], paned: bool) -> Family:
         parts = {predicate_text(part): part for member in members for part in member.conjuncts}
         places = {text: i for i, text in enumerate(parts)}
         needs = tuple(tuple(places[predicate_text(p)] for p in member.conjuncts) for member in members)
-        return _gathered(members, paned, conjuncts=tuple(parts.values()), needs=needs)
+        return _made_of(members, paned, conjuncts=tuple(parts.values()), needs=needs)
     if kind != "range" or len(members) == 1:
-        return _gathered(members, paned, rest=members[0].conjuncts)
+        return _made_of(members, paned, rest=members[0].conjuncts)
     assert isinstance(key, tuple)
     sql = key[2]
     conditions = [member.by_scalar[0][sql] for member in members]
@@ -245,6 +245,4 @@ def _family(key: object, members: Sequence[Selection], paned: bool) -> Family:
     axis = Axis.of(next(iter(scalars_of(conditions[0]))), conditions)
     found = [(i, *pair) for i, condition in enumerate(conditions) for pair in axis.true(condition)]
     owners, starts, stops = np.array(found, np.int64).reshape(-1, 3).T
-    return _gathered(
-        members, paned, rest=rest, axis=axis, ranges=(owners.copy(), starts.copy(), stops.copy())
-    )
+    return _made_of(members, paned, rest=rest, axis=axis, ranges=(owners.copy(), starts.copy(), stops.copy()))

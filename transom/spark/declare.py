@@ -1,4 +1,4 @@
-"""What a stream's options mean: from a program's words to `StreamRules`."""
+"""What options mean: from a program's words to a stream's `StreamRules` and an engine's `Strategy`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from transom.control.rules import StreamRules
 from transom.durations import parse_duration
 from transom.elements import Clock, ClockKind
 from transom.errors import SettingError, near_miss
+from transom.final.members import Place, Strategy
+from transom.plan.families import Fragments
 
 DEFAULT_HORIZON = "366 days"
+STRATEGIES = ("auto", "shared_paired", "shared_paned", "unshared_paired", "unshared_paned", "naive")
 
 
 def clock_kind(column: str, kind: pa.DataType) -> ClockKind:
@@ -79,3 +82,21 @@ def length(what: str, value: Any, kind: ClockKind) -> int | None:
     if found < 0:
         raise SettingError(f"{what} can't be negative: {value!r}")
     return found
+
+
+def sharing_strategy(strategy: str, fragments: str, state: str) -> Strategy:
+    """How an engine shares work and where it keeps its state."""
+    for name, given, known in (
+        ("strategy", strategy, STRATEGIES),
+        ("fragments", fragments, tuple(kind.value for kind in Fragments)),
+        ("state", state, tuple(place.value for place in Place)),
+    ):
+        if given not in known:
+            raise SettingError(f"unknown {name} {given!r}: {' or '.join(known)}{near_miss(given, known)}")
+    return Strategy(
+        shared=not strategy.startswith("unshared"),
+        paned=strategy.endswith("paned"),
+        fragments=Fragments(fragments),
+        adapts=strategy == "auto",
+        place=Place(state),
+    )

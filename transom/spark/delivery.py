@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from transom.errors import SettingError
 from transom.final.results import Results
 from transom.spark.far import FarResults, fixed_frame
-from transom.spark.loop import PageLoop, PageReport
+from transom.spark.loop import PageLoop
 from transom.spark.outputs import fixed_rows
+from transom.spark.report import PageReport
 from transom.spark.sinks import Sink
 from transom.spark.store import Store
 from transom.spark.types import to_frame

@@ -15,10 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from transom.durations import parse_duration, parse_instant
 from transom.elements import Clock, ClockKind, Drop, Punctuation, Register
 from transom.errors import SettingError, SQLError, StateError, near_miss
-from transom.final.members import Place, Strategy
 from transom.plan.compiled import plain_value
-from transom.plan.families import Fragments
-from transom.spark.declare import clock_kind, declared_column, stream_rules
+from transom.spark.declare import clock_kind, declared_column, sharing_strategy, stream_rules
 from transom.spark.delivery import Delivery
 from transom.spark.explaining import explain
 from transom.spark.files import PathSource
@@ -45,8 +43,6 @@ from transom.sql.query import Query
 
 log = logging.getLogger("transom")
 
-STRATEGIES = ("auto", "shared_paired", "shared_paned", "unshared_paired", "unshared_paned", "naive")
-
 
 class Engine:
     """Runs standing window-aggregate queries over streams.
@@ -72,7 +68,7 @@ class Engine:
         poll: str | int = "200 ms",
         max_failures: int = 3,
     ):
-        chosen = _strategy(strategy, fragments, state)
+        chosen = sharing_strategy(strategy, fragments, state)
         self.spark = spark if spark is not None else local_session()
         ship(self.spark)
         store = Store(checkpoint) if checkpoint is not None else Store.temporary()
@@ -391,23 +387,6 @@ class Engine:
         if name not in streams:
             raise SettingError(f"there is no stream named {name}{near_miss(name, streams)}")
         return streams[name]
-
-
-def _strategy(strategy: str, fragments: str, state: str) -> Strategy:
-    for name, given, known in (
-        ("strategy", strategy, STRATEGIES),
-        ("fragments", fragments, tuple(kind.value for kind in Fragments)),
-        ("state", state, tuple(place.value for place in Place)),
-    ):
-        if given not in known:
-            raise SettingError(f"unknown {name} {given!r}: {' or '.join(known)}{near_miss(given, known)}")
-    return Strategy(
-        shared=not strategy.startswith("unshared"),
-        paned=strategy.endswith("paned"),
-        fragments=Fragments(fragments),
-        adapts=strategy == "auto",
-        place=Place(state),
-    )
 
 
 def _number(value: Any) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -27,6 +27,7 @@ from transom.spark.registry import Registry
 from transom.spark.scalars import short_message
 from transom.spark.shipping import Shipper
 from transom.spark.streams import Stream, believable, carried_punctuations
+from transom.spark.suspending import suspend, suspend_failing
 from transom.spark.tables import Tables
 from transom.spark.udf import failures
 from transom.state.state import State
@@ -110,25 +111,7 @@ class FirstHalf:
                 run.process()
 
         tried = {query.name: partial(alone, query) for query in page.queries if query.query.functions}
-        return self.suspend_failing(registry, tried)
-
-    @staticmethod
-    def suspend_failing(registry: Registry, tried: Mapping[str, Callable[[], object]]) -> bool:
-        """Try queries one by one, and suspend those that fail; whether there were any."""
-        found = False
-        for name, attempt in tried.items():
-            try:
-                attempt()
-            except Exception as error:
-                FirstHalf.suspend(registry, {name: error})
-                found = True
-        return found
-
-    @staticmethod
-    def suspend(registry: Registry, failed: Mapping[str, Exception]) -> None:
-        """Suspend queries whose functions failed."""
-        for name, error in failed.items():
-            _suspend(registry, name, f"its function failed: {short_message(error)}")
+        return suspend_failing(registry, tried)
 
     def failures(self, registry: Registry) -> dict[str, int]:
         """How often each user-defined function of the queries has failed so far."""
@@ -142,14 +125,9 @@ class FirstHalf:
             has_failed = any(after[name] > before.get(name, 0) for name in query.query.functions)
             failing = registry[query.name].failing + 1 if has_failed else 0
             if failing >= self.max_failures:
-                _suspend(registry, query.name, f"its function failed in {failing} pages in a row")
+                suspend(registry, query.name, f"its function failed in {failing} pages in a row")
             elif failing != registry[query.name].failing:
                 registry.update(query.name, failing=failing)
-
-
-def _suspend(registry: Registry, name: str, reason: str) -> None:
-    registry.update(name, suspended=reason, failing=0)
-    log.warning("query %s is suspended: %s", name, reason)
 
 
 def with_reason(rows: DataFrame | pa.Table | None, page: Page) -> DataFrame | pa.Table | None:

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from transom.elements import Control, Drop, Kind, Punctuation, Register
-from transom.errors import PageError, SettingError, SQLError, StateError
+from transom.elements import Control, Drop, Punctuation, Register
+from transom.errors import SettingError, SQLError, StateError
 from transom.final.members import Strategy, admit, is_kept, release, settle
-from transom.final.page import PageOutput, conclude
 from transom.final.planning import Planner
 from transom.final.rehoming import rehomed
-from transom.final.results import Results, finish
 from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery
@@ -34,7 +30,9 @@ from transom.spark.log import Begun, PageLog
 from transom.spark.outputs import Outputs
 from transom.spark.progress import progress_of
 from transom.spark.registry import Registry, identity
-from transom.spark.scalars import SparkScalars, short_message
+from transom.spark.report import PageReport, Watch
+from transom.spark.scalars import SparkScalars
+from transom.spark.secondhalf import SecondHalf
 from transom.spark.sources import TIME_TEXT
 from transom.spark.store import Store
 from transom.spark.streams import Stream
@@ -43,39 +41,9 @@ from transom.spark.types import to_arrow
 from transom.sql import bind
 from transom.sql.catalog import Catalog, Relation
 from transom.sql.query import Query
-from transom.state.state import State, Work
+from transom.state.state import State
 
 log = logging.getLogger("transom")
-
-
-@dataclass(frozen=True)
-class PageReport:
-    """What a page came to, for listeners and the log."""
-
-    page: int
-    stream: str | None
-    outcome: Outcome
-    results: Results
-    queries: Mapping[str, Query]  # those with results
-    seconds: float
-    work: Mapping[str, Work] = field(default_factory=dict)  # of each stream
-    spent: Mapping[str, float] = field(default_factory=dict)  # where the seconds went
-
-
-class _Watch:
-    """Where the seconds of a page go."""
-
-    def __init__(self) -> None:
-        self.spent: dict[str, float] = {}
-        self._started = self._last = time.perf_counter()
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self._started
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.spent[name], self._last = now - self._last, now
 
 
 @dataclass
@@ -109,6 +77,7 @@ class PageLoop:
         self.planner = Planner(strategy)
         self.far = Far(spark, store, strategy.place)
         self.first_half = FirstHalf(spark, self.tables, self.outputs, self.far, self.planner, max_failures)
+        self.second_half = SecondHalf(self.scalars, self.outputs, self.far)
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every page
         self.streams: dict[str, Stream] = {}
@@ -304,7 +273,7 @@ class PageLoop:
             self.page_thread = None
 
     def _process(self, begun: Begun, df: DataFrame | None) -> None:
-        watch = _Watch()
+        watch = Watch()
         registry = self.registry.copy()
         registry.bind(self.catalog(), self.scalars, _leaving(begun.control))
         state = self._joined_and_left(begun, registry)
@@ -320,7 +289,7 @@ class PageLoop:
             carried, outcome = self.first_half.process(begun, stream, df, registry, state)
         watch.lap("first_half")
         state = settle(state, registry.compiled())
-        output = self._second_half(begun, registry, state, outcome, carried)
+        output = self.second_half.process(state, self._inputs(begun, registry, outcome, carried), registry)
         self.first_half.count_failures(registry, failed)
         self.outputs.write_results(begun.page, output.results, lambda name: registry[name].identity)
         queries = {name: registry.query(name) for name in output.results}
@@ -337,31 +306,6 @@ class PageLoop:
         self.report = replace(report, seconds=watch.seconds)
         self._say(self.report)
         self.idle.notify_all()
-
-    def _second_half(
-        self, begun: Begun, registry: Registry, state: State, outcome: Outcome, carried: list[Punctuation]
-    ) -> PageOutput:
-        """Finish the page; a query that can't be finished because of a function of its own is suspended."""
-        done = conclude(state, self._inputs(begun, registry, outcome, carried), self.far.shelf(state))
-        self.outputs.clear_results(begun.page)
-        far = self.far.close(begun.page, done.far, lambda name: registry[name].identity)
-        self.first_half.suspend(registry, far.failed)
-        number, closed = done.state.page, list(done.closed)
-        try:
-            results = finish(closed, number, Kind.FINAL, self.scalars)
-        except Exception as error:
-            tried = {
-                query.name: partial(finish, [one], number, Kind.FINAL, self.scalars)
-                for one in closed
-                for query in one.queries
-                if query.query.functions
-            }
-            if not self.first_half.suspend_failing(registry, tried):
-                raise PageError(f"page {begun.page} failed: {short_message(error)}") from error
-            living = [one for one in closed if registry[one.queries[0].name].suspended is None]
-            results = finish(living, number, Kind.FINAL, self.scalars)
-        after = self.far.rolled_up(done.state, registry.living())
-        return PageOutput(after, Results(results.batches, far.stored), done.finals + far.steps)
 
     def _joined_and_left(self, begun: Begun, registry: Registry) -> State:
         bound = self._bound(element for element in begun.control if isinstance(element, Register))

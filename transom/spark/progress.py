@@ -186,12 +186,12 @@ def _sharing(
     own = [state.queries[name] for name in queries if name in state.queries]
     sizes = Counter(one.homes[0] for one in own)
     read = {home for one in own for home in one.homes}
-    planned = loop.planner._streams.get(stream)
+    planned = loop.planner.families(stream) if own else []
     return Sharing(
         len(own),
         len(sizes),
         max(sizes.values(), default=0),
-        dict(Counter(map(kind_of, planned.families.values()))) if planned is not None else {},
+        dict(Counter(map(kind_of, planned))),
         sum(slices.get(home, 0) for home in read),
         work_done(state.stream(stream).work),
         work_done(last),

@@ -1,0 +1,42 @@
+"""What a page came to, and where its seconds went."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from transom.final.results import Results
+from transom.partial.kernel import Outcome
+from transom.sql.query import Query
+from transom.state.state import Work
+
+
+@dataclass(frozen=True)
+class PageReport:
+    """What a page came to, for listeners and the log."""
+
+    page: int
+    stream: str | None
+    outcome: Outcome
+    results: Results
+    queries: Mapping[str, Query]  # those with results
+    seconds: float
+    work: Mapping[str, Work] = field(default_factory=dict)  # of each stream
+    spent: Mapping[str, float] = field(default_factory=dict)  # where the seconds went
+
+
+class Watch:
+    """Where the seconds of a page go."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+        self._started = self._last = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._started
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.spent[name], self._last = now - self._last, now
