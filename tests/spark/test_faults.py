@@ -25,7 +25,7 @@ from tests.spark.engine_helpers import (
     bids_frame,
 )
 from transom.spark import firsthalf
-from transom.spark import loop as loop_module
+from transom.spark import secondhalf as secondhalf_module
 from transom.spark.log import PageLog
 from transom.spark.outputs import Outputs
 from transom.spark.sinks import Sink
@@ -80,7 +80,7 @@ STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "writing all results": (Outputs, "write_results", of_page_two),
     "setting rows apart": (Outputs, "set_apart", of_page_two),
     "a sink": (Sink, "write", of_page_two),
-    "the page's second half": (loop_module, "conclude", lambda state, *rest: state.page == 1),
+    "the page's second half": (secondhalf_module, "conclude", lambda state, *rest: state.page == 1),
     "the commit": (PageLog, "commit", lambda log, state, extra: state.page == 2),
     "the first half": (firsthalf.PageRun, "process", lambda run: run.page.before.totals.rows == 3),
 }
