@@ -85,6 +85,40 @@ class Punctuation:
 
 
 @dataclass(frozen=True)
+class Prod:
+    """Tell now what is known of some windows, whatever may still come for them.
+
+    It asks for the windows that end at or before `until` (`{ts <= t}`), or, if `exactly`, for the last of
+    those only (`{ts = t}`); without `until`, for every open window that holds tuples. `where` is a pattern
+    on the groups, as of a punctuation; `queries` are the ones asked, None for all that read the stream.
+    A window that holds nothing yet, or is closed already, has nothing to tell.
+    """
+
+    clock: Clock
+    until: int | None = None
+    exactly: bool = False
+    where: tuple[tuple[str, Any], ...] = ()
+    queries: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Emit:
+    """When a query reports windows before they close (EMIT EARLY), and how sure its bounds are to be.
+
+    `every` is a time of the engine's clock between two reports of all open windows; `at` are parts of the
+    slide at which a window is reported in its last slide (0.75 is an aggressiveness of 25 %). `accuracy`
+    lets the engine choose that part itself, within `between`. None of them: only when prodded.
+    """
+
+    every: int | None = None
+    at: tuple[float, ...] = ()
+    accuracy: float | None = None
+    between: tuple[float, float] = (0.05, 1.0)
+    confidence: float = 0.9
+    quality: str | None = None  # a function of the user's that compares an early value with the final one
+
+
+@dataclass(frozen=True)
 class Register:
     """A query joins."""
 
@@ -100,4 +134,4 @@ class Drop:
     name: str
 
 
-Control = Punctuation | Register | Drop
+Control = Punctuation | Prod | Register | Drop

@@ -8,12 +8,13 @@ different queries are equal strings and are computed once. In that text a stream
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Iterator
 
 import pyarrow as pa
 
-from transom.elements import Clock, WindowSpec
+from transom.elements import Clock, Emit, WindowSpec
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,13 @@ class Scalar:
 
     def __hash__(self) -> int:
         return hash(self.sql)
+
+
+_KEY = re.compile(r"`k\d+`")
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 # --- predicates: three-valued, over scalars and constants ------------------------------------
@@ -168,6 +176,14 @@ class Query:
     having: str | None = None  # boolean text over the same columns as the items
     kept: Predicate | None = None  # HAVING again, as a predicate whose scalars are texts over those columns
     functions: frozenset[str] = field(default_factory=frozenset)  # user-defined functions it calls
+    emit: Emit | None = None  # EMIT EARLY: when windows are reported before they close
+
+    @property
+    def estimated(self) -> tuple[Item, ...]:
+        """The items whose final values are estimated while windows are open: numbers that are no groups."""
+        if self.emit is None:
+            return ()
+        return tuple(item for item in self.items if _is_number(item.type) and not _KEY.fullmatch(item.sql))
 
     def scalars(self) -> Iterator[Scalar]:
         """Every scalar that must be computed for a row, repeats included."""
