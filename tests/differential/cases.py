@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.elements import Clock, ClockKind, Punctuation
+from transom.elements import Clock, ClockKind, Prod, Punctuation
 
 SECOND = 1_000_000
 COLUMNS = {
@@ -35,6 +35,7 @@ class PageCase:
     punctuations: list[Punctuation] = field(default_factory=list)
     ended: bool = False
     splits: int = 1  # tasks that share the page
+    prods: list[Prod] = field(default_factory=list)
 
 
 @dataclass
@@ -277,3 +278,30 @@ def alike(rng: Random) -> Case:
                 break
     follow_numbers(queries, pages)
     return ruled(rng, queries, pages, called)
+
+
+# --- prods -----------------------------------------------------------------------------------
+
+
+def prodded(rng: Random, one: Case) -> Case:
+    """The same case, with prods at the end of its pages: timely ones, too early ones and too late ones."""
+    for page in one.pages:
+        page.prods += [prod(rng, one) for _ in range(rng.choice([0, 1, 1, 2, 3]))]
+    return one
+
+
+def prod(rng: Random, one: Case) -> Prod:
+    clock = often(rng, Clock("s", "ts"), Clock("s", "seq", ClockKind.INTEGER))
+    values = [row[clock.attribute] for page in one.pages for row in page.rows]
+    known = sorted(value for value in values if value is not None) or [0]
+    until = rng.choice(known) + rng.choice([0, 1, SECOND, 20 * SECOND, -5 * SECOND])
+    pattern = often(rng, (), (("site", rng.choice([1, 2, 3])),), (("kind", rng.choice(["a", "b"])),))
+    names = tuple({one.name(key) for key in one.queries})
+    moment = often(rng, until, None)
+    return Prod(
+        clock,
+        moment,
+        exactly=moment is not None and rng.random() < 0.3,
+        where=pattern,
+        queries=often(rng, None, tuple(sorted(rng.sample(names, rng.randint(1, len(names)))))),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.differential.cases import COLUMNS, Case, PageCase
 from transom import oracle
 from transom.control.horizon import horizon_limit
 from transom.control.rules import StreamRules
-from transom.elements import Clock, ClockKind, Drop, Register
+from transom.elements import Clock, ClockKind, Drop, Prod, Register
 from transom.final.members import Strategy, admit, release
 from transom.final.page import PageInput, advance, clocks_of
 from transom.final.planning import Planner
@@ -87,6 +88,7 @@ class PureEngine:
         self.living: dict[str, CompiledQuery] = {}
         self.keys: dict[str, str] = {}  # of those that live, by name
         self.results: dict[str, list[Row]] = {}
+        self.early: dict[str, list[Row]] = {}
         self.late: list[tuple[int, Any]] = []
         for key, query in queries.items():
             self.learn(key, query)
@@ -94,17 +96,19 @@ class PureEngine:
     def learn(self, key: str, query: Query) -> None:
         """Make a query known that some page will register."""
         self.compiled[key] = compile_query(self.case.name(key), query, self.naive)
-        self.results[key] = []
+        self.results[key], self.early[key] = [], []
 
     def page(self, page: PageCase) -> None:
         self._join_and_leave(page)
         outcome = self._outcome(page)
         queries = list(self.living.values())
         given = PageInput(self.rules, queries, outcome, page.punctuations, page.ended, self.partial)
-        output = advance(self.state, [given], SCALARS, self.shelf)
+        output = advance(self.state, [given], SCALARS, self.shelf, prods=page.prods)
         self.shards.keep(output.state.shards)
         for name, table in output.results.items():
-            self.results[self.keys[name]] += presented(table)
+            for row in presented(table):
+                kind = row.get("transom_kind", row["kind"])  # some queries have a column of that name
+                (self.early if kind == "early" else self.results)[self.keys[name]].append(row)
         self.state = output.state
 
     def restart(self) -> None:
@@ -227,6 +231,13 @@ class Remembering(oracle.naive.Oracle):
         return standing
 
 
+def renamed(case: Case, prod: Prod) -> Prod:
+    """A prod for the oracle, which calls queries by their keys."""
+    if prod.queries is None:
+        return prod
+    return replace(prod, queries=tuple(key for key in case.queries if case.name(key) in prod.queries))
+
+
 def oracle_answer(
     case: Case, queries: dict[str, Query], kind: type[oracle.naive.Oracle] = oracle.naive.Oracle
 ) -> oracle.OracleOutcome:
@@ -240,6 +251,7 @@ def oracle_answer(
             ],
             page.punctuations,
             page.ended,
+            prods=[renamed(case, prod) for prod in page.prods],
         )
         for page in case.pages
     ]
@@ -275,7 +287,17 @@ def compare(
         engine.page(page)
         if restart:
             engine.restart()
+    same_early(case, queries, engine.early)
     return same_as_oracle(case, queries, engine.results, engine.late, engine.state.stream("s").totals)
+
+
+def same_early(case: Case, queries: dict[str, Query], early: dict[str, list[Row]]) -> None:
+    """What prods were told is what the oracle knows of the rows so far."""
+    if not any(page.prods for page in case.pages):
+        return
+    expected = oracle_answer(case, queries).early
+    extras = {name: same_results(query, early[name], expected[name]) for name, query in queries.items()}
+    retained_is_right(case, queries, {name: rows for name, rows in extras.items() if rows}, early=True)
 
 
 def same_as_oracle(
@@ -335,11 +357,14 @@ def same_row(query: Query, where: Any, ours: Row, theirs: Row) -> None:
         )
 
 
-def retained_is_right(case: Case, queries: dict[str, Query], extras: dict[str, list[Row]]) -> None:
+def retained_is_right(
+    case: Case, queries: dict[str, Query], extras: dict[str, list[Row]], early: bool = False
+) -> None:
     """What a query reports of the time before it joined is what an oracle reports that kept every row."""
     if not extras:
         return
-    everywhen = oracle_answer(case, queries, Remembering).results
+    outcome = oracle_answer(case, queries, Remembering)
+    everywhen = outcome.early if early else outcome.results
     for name, rows in extras.items():
         query = queries[name]
         known = {identity(query, row, row["page"]): row for row in everywhen[name]}

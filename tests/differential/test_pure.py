@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.differential.cases import alike, case
+from tests.differential.cases import alike, case, prodded
 from tests.differential.comparing import check
 from transom.final.members import Place, Strategy
 from transom.plan.families import Fragments
@@ -49,6 +49,14 @@ def test_every_answer_is_the_oracles(part: int, seed: int) -> None:
 
 def test_queries_alike_are_answered_from_slices_of_others_and_rightly(seed: int) -> None:
     assert sum(check(alike(Random(number)), seed=number) for number in range(seed, seed + 60)) > 0
+
+
+@pytest.mark.parametrize("options", STRATEGIES.values(), ids=STRATEGIES)
+def test_prods_are_told_what_the_oracle_knows_and_change_no_final(options: dict[str, Any], seed: int) -> None:
+    start = seed + 1_000 * list(STRATEGIES.values()).index(options)
+    for number in range(start, start + 12):
+        rng = Random(number)
+        check(prodded(rng, rng.choice([case, alike])(rng)), seed=number, restart=number % 5 == 0, **options)
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every page"])

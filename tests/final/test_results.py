@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.bids import SCALARS, bound, compiled
+from transom.algorithms.arrivals import Arrivals
 from transom.algorithms.intervals import IntervalSet
 from transom.elements import Kind
 from transom.final import results
-from transom.final.results import Lowered, finish, result_schema
+from transom.final.results import Lowered, Moment, finish, result_schema
 
 BRACKET = "[RANGE 10 SLIDE 5 WATTR seq]"
 
@@ -68,21 +71,23 @@ def select(items: str, having: str = "") -> str:
 
 def test_a_result_has_its_window_its_items_and_what_is_said_about_it() -> None:
     one = lowered(select("site, count(*) AS n, sum(price) AS p"), "q", (15, 3, 2, 7.5))
-    assert finish([one], 4, Kind.EARLY, SCALARS)["q"].to_pylist() == [
+    one = replace(one, arrivals=[Arrivals(((4, 6, 2_000_000), (6, 20, 5_000_000)))])
+    made = datetime.fromtimestamp(9, UTC)
+    assert finish([one], Moment(4, Kind.EARLY, 9_000_000), SCALARS)["q"].to_pylist() == [
         {"window_start": 5, "window_end": 15, "site": 3, "n": 2, "p": 7.5,
-         "kind": "early", "complete": True, "rows": 2, "page": 4},
+         "kind": "early", "complete": True, "rows": 2, "page": 4, "made": made, "latency": 7.0},
     ]  # fmt: skip
 
 
 def test_having_keeps_what_is_true_and_drops_false_and_null() -> None:
     text = select("site, count(*) AS n, sum(price) AS p", "HAVING sum(price) > 5")
     one = lowered(text, "q", (15, 1, 2, 7.5), (15, 2, 2, 5.0), (15, 3, 1, None))
-    assert finish([one], 1, Kind.FINAL, SCALARS)["q"]["site"].to_pylist() == [1]
+    assert finish([one], Moment(1), SCALARS)["q"]["site"].to_pylist() == [1]
 
 
 def test_a_query_of_which_nothing_is_left_has_no_results() -> None:
     text = select("count(*) AS n, sum(price) AS p", "HAVING n > 100")
-    assert finish([lowered(text, "q", (15, 1, 2, 7.5))], 1, Kind.FINAL, SCALARS) == {}
+    assert finish([lowered(text, "q", (15, 1, 2, 7.5))], Moment(1), SCALARS) == {}
 
 
 def test_expressions_of_queries_alike_are_computed_once() -> None:
@@ -98,8 +103,7 @@ def test_expressions_of_queries_alike_are_computed_once() -> None:
             lowered(plain, "plain", (15, 1, 2, 0.0)),
             lowered(other, "other", (15, 1, 9, 0.0)),
         ],
-        1,
-        Kind.FINAL,
+        Moment(1),
         scalars,
     )
     assert {name: table["x"].to_pylist() for name, table in found.items() if name != "plain"} == {
@@ -133,7 +137,7 @@ def test_windows_that_held_rows_before_the_query_joined(
     rows = [(10, 1, 1, 0.0), (15, 1, 1, 0.0), (20, 1, 1, 0.0)]
     unseen = IntervalSet.of((0, 8))
     one = lowered(select("count(*), sum(price)"), "q", *rows, unseen=unseen, partial=partial)
-    table = finish([one], 1, Kind.FINAL, SCALARS)["q"]
+    table = finish([one], Moment(1), SCALARS)["q"]
     assert list(zip(table["window_end"].to_pylist(), table["complete"].to_pylist(), strict=True)) == expected
 
 
@@ -150,8 +154,7 @@ def test_what_one_query_missed_is_no_matter_to_another_of_its_shape() -> None:
                 lowered(text, "nothing", (10, 1, 5, 0.0), unseen=missed),
             )
         ],
-        1,
-        Kind.FINAL,
+        Moment(1),
         SCALARS,
     )
     ends = {
@@ -169,14 +172,16 @@ def test_what_one_query_missed_is_no_matter_to_another_of_its_shape() -> None:
 @pytest.mark.parametrize(
     ("items", "names"),
     [
-        pytest.param("count(*) AS n", ["window_start", "window_end", "n", "kind", "complete", "rows", "page"],
+        pytest.param("count(*) AS n", ["window_start", "window_end", "n", "kind", "complete", "rows", "page",
+                      "made", "latency"],
                      id="as they are called when nobody else is"),
         pytest.param("count(*) AS rows, max(seq) AS page",
                      ["window_start", "window_end", "rows", "page",
-                      "kind", "complete", "transom_rows", "transom_page"],
+                      "kind", "complete", "transom_rows", "transom_page", "made", "latency"],
                      id="a system column steps aside"),
         pytest.param("max(seq) AS window_end",
-                     ["window_start", "transom_window_end", "window_end", "kind", "complete", "rows", "page"],
+                     ["window_start", "transom_window_end", "window_end", "kind", "complete", "rows", "page",
+                      "made", "latency"],
                      id="so do the window's ends"),
     ],
 )  # fmt: skip
@@ -200,6 +205,6 @@ def test_evaluating_all_together_or_one_by_one_gives_the_same(
     members = [
         lowered(select(text), f"q{i}", (15, 7, 2, 0.5), (20, 8, 3, 1.5)) for i, text in enumerate(items)
     ]
-    found = finish(members, 1, Kind.FINAL, SCALARS)
+    found = finish(members, Moment(1), SCALARS)
     assert found["q0"]["x"].to_pylist() == [4, 6]
     assert found["q1"]["x"].to_pylist() == ["`a0`7", "`a0`8"]

@@ -119,10 +119,9 @@ class Closing:
         for i in readers:
             query = self.work.readers[i].query
             found = lower(self.layout, table, [query], which, self.places[i])
-            yield (
-                Lowered([query], which, found, [self.work.unseen[i]], [query.name in self.work.partial]),
-                len(at),
-            )
+            asked = [query.name in self.work.partial]
+            one = Lowered([query], which, found, [self.work.unseen[i]], asked, [self.work.arrivals[i]])
+            yield one, len(at)
 
     def _by_sheet(self, readers: list[int]) -> Iterator[Closed]:
         """Whatever closed, for whichever groups, over a sheet in which slices may occur several times."""
@@ -139,11 +138,18 @@ class Closing:
             chosen = readers[start : start + size]
             part, places = self.work.of(chosen), [self.places[i] for i in chosen]
             done = close(self.layout, sheet, part.readers)
-            unseen = {r.query.name: own for r, own in zip(part.readers, part.unseen, strict=True)}
-            steps = done.steps
+            asking, steps = [reader.query for reader in part.readers], done.steps
+            unseen = {query.name: own for query, own in zip(asking, part.unseen, strict=True)}
+            arrivals = {query.name: own for query, own in zip(asking, part.arrivals, strict=True)}
             if done.table.num_rows:
                 for one in lowered(
-                    self.layout, done.table, part.readers, places, unseen.__getitem__, part.partial
+                    self.layout,
+                    done.table,
+                    asking,
+                    places,
+                    unseen.__getitem__,
+                    lambda query, known=arrivals: known[query.name],  # type: ignore[misc]
+                    part.partial,
                 ):
                     yield one, steps
                     steps = 0

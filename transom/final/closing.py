@@ -43,8 +43,10 @@ class Boundary:
     @property
     def is_simple(self) -> bool:
         """Whether all groups see the same, and all that is closed is what lies before one moment."""
-        closed = self.view.general
-        return self.view.uniform and (not closed or (len(closed) == 1 and closed.pairs[0][0] <= LOWEST))
+        parts = self.view.general, self.forced
+        return self.view.uniform and all(
+            not part or (len(part) == 1 and part.pairs[0][0] <= LOWEST) for part in parts
+        )
 
     def until(self, specs: Numbers) -> Numbers:
         """The ids below which windows are closed, if that is simple; of windows by range, slide and phase."""

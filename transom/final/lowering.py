@@ -9,9 +9,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.aggregates.functions import FUNCTIONS
+from transom.algorithms.arrivals import Arrivals
 from transom.algorithms.grouping import group
 from transom.algorithms.intervals import IntervalSet
-from transom.final.closing import Reader, specs_of
+from transom.final.closing import specs_of
 from transom.final.results import Lowered
 from transom.partial.sheets import one_array, regroup
 from transom.plan.compiled import CompiledQuery
@@ -24,27 +25,35 @@ Places = tuple[int, ...]  # of a query's slots among a sheet's
 def lowered(
     layout: Layout,
     closed: pa.Table,
-    readers: Sequence[Reader],
+    asking: Sequence[CompiledQuery],
     places: Mapping[int, Places] | Sequence[Places],
     unseen: Callable[[str], IntervalSet],
+    arrivals: Callable[[CompiledQuery], Arrivals],
     partial: frozenset[str],
 ) -> Iterator[Lowered]:
-    """A sheet's closed windows by the shape of their queries; `places` are those of each reader's slots."""
+    """A sheet's closed windows by the shape of their queries; `places` are those of each query's slots."""
     present, which = np.unique(closed["reader"].to_numpy(), return_inverse=True)
     alike: dict[object, list[int]] = {}
     for i, number in enumerate(present):
-        alike.setdefault((readers[number].query.shape, places[number]), []).append(i)
+        alike.setdefault((asking[number].shape, places[number]), []).append(i)
     for members in alike.values():
         if len(alike) == 1:
             rows, own = closed, which
         else:
             chosen = np.flatnonzero(np.isin(which, members))
             rows, own = closed.take(pa.array(chosen)), np.searchsorted(members, which[chosen])
-        queries = [readers[present[i]].query for i in members]
+        queries = [asking[present[i]] for i in members]
         order = np.argsort(own, kind="stable")
         table = lower(layout, rows.take(pa.array(order)), queries, own[order], places[present[members[0]]])
         names = [query.name for query in queries]
-        yield Lowered(queries, own[order], table, [unseen(n) for n in names], [n in partial for n in names])
+        yield Lowered(
+            queries,
+            own[order],
+            table,
+            [unseen(name) for name in names],
+            [name in partial for name in names],
+            [arrivals(query) for query in queries],
+        )
 
 
 def lower(

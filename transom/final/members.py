@@ -116,6 +116,9 @@ def slices_held(state: Holding, home: int) -> tuple[Numbers, Numbers]:
 
 def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQuery]) -> State:
     """The state after some queries left; `living` are those that stay."""
+    names = list(names)
+    if not state.prodders.keys().isdisjoint(names):
+        state = replace(state, prodders={n: own for n, own in state.prodders.items() if n not in names})
     change = _Change(state)
     touched = dict.fromkeys(
         home for name in names if name in change.queries for home in change.queries.pop(name).homes

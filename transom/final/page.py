@@ -15,15 +15,17 @@ import pyarrow as pa
 
 from transom.algorithms import windows
 from transom.algorithms.collecting import uncollected
-from transom.algorithms.intervals import LOWEST, IntervalSet
+from transom.algorithms.intervals import LOWEST
 from transom.control.rules import StreamRules
-from transom.elements import Clock, Kind
+from transom.elements import Clock, Kind, Prod
 from transom.final.cells import close_shards
 from transom.final.closing import Boundary, Reader, close, specs_of, windows_open
+from transom.final.early import sweep
 from transom.final.ending import groups_held, last_open, last_slices
-from transom.final.lowering import gathered, lowered, places_of
 from transom.final.members import ground, slices_held
-from transom.final.results import Lowered, Results, finish
+from transom.final.prodder import look, only_told
+from transom.final.reading import Reading, Scattered
+from transom.final.results import Lowered, Moment, Results, finish
 from transom.final.shards import FarWork, sifted
 from transom.final.streams import PageInput, advance_stream, missed
 from transom.partial.shards import Shelf, fetched, spilled
@@ -64,19 +66,43 @@ class Concluded:
 
 
 def advance(
-    state: State, pages: Sequence[PageInput], scalars: Scalars, shelf: Shelf | None = None
+    state: State,
+    pages: Sequence[PageInput],
+    scalars: Scalars,
+    shelf: Shelf | None = None,
+    *,
+    clock: int = 0,
+    prods: Sequence[Prod] = (),
 ) -> PageOutput:
-    """Process the second half of a page: what it brings to each of the streams that it concerns."""
+    """Process the second half of a page: what it brings to each of the streams that it concerns.
+
+    Prods take effect at its end, like all that a page says.
+    """
     done = conclude(state, pages, shelf)
-    closed, finals = list(done.closed), done.finals
-    for work in done.far:
+    telling = look(done.state, pages, prods, clock, {})
+    partial = frozenset().union(*(page.partial for page in pages))
+    living = [query for page in pages for query in page.queries]
+    swept = sweep(done.state, telling.asks, living, partial)
+    closed, steps = _fetched(done.far, shelf)
+    now, _ = _fetched(swept.far, shelf)
+    page = done.state.page
+    final = finish([*done.closed, *closed], Moment(page, Kind.FINAL, clock), scalars)
+    early = finish([*swept.open, *now], Moment(page, Kind.EARLY, clock), scalars)
+    early = only_told(early, telling, {ask.query.name: ask.query for ask in telling.asks})
+    after = replace(done.state, prodders=telling.prodders or {})
+    return PageOutput(after, Results([*final.batches, *early.batches]), done.finals + steps)
+
+
+def _fetched(works: Sequence[FarWork], shelf: Shelf | None) -> tuple[list[Lowered], int]:
+    """Windows over shards, read here and now."""
+    found, steps = list[Lowered](), 0
+    for work in works:
         assert shelf is not None
         for partition in range(shelf.partitions):
-            for one, steps in close_shards(fetched(shelf.store, work.refs, partition), work):
-                closed.append(one)
-                finals += steps
-    results = finish(closed, done.state.page, Kind.FINAL, scalars)
-    return PageOutput(done.state, results, finals)
+            for one, more in close_shards(fetched(shelf.store, work.refs, partition), work):
+                found.append(one)
+                steps += more
+    return found, steps
 
 
 @uncollected()
@@ -126,8 +152,13 @@ def clocks_of(queries: Iterable[CompiledQuery], rules: StreamRules) -> list[Cloc
     return list(dict.fromkeys([rules.clock, *(query.query.clock for query in queries)]))
 
 
-class _Work:
+class _Work(Reading):
     """A page's second half under way; what it changes are copies."""
+
+    streams: dict[str, StreamState]
+    queries: dict[str, QueryState]
+    selections: dict[int, SelectionState]
+    shards: list[ShardRef]
 
     def __init__(self, state: State, shelf: Shelf | None):
         self.before, self.shelf = state, shelf
@@ -145,7 +176,7 @@ class _Work:
         for home in page.outcome.unpaid & self.selections.keys():
             until = self.before.page + PAGES_APART
             self.selections[home] = replace(self.selections[home], apart=until)
-        scattered: dict[str, list[tuple[Layout, pa.Table, tuple[int, ...]]]] = defaultdict(list)
+        scattered: Scattered = defaultdict(list)
         filled = [self.sheets[key] for key in layouts if key in self.sheets]
         lasts = last_slices(filled, self.shards) if page.ended else {}
         for query in page.queries:
@@ -156,7 +187,7 @@ class _Work:
                 yield from self._close(key, layout, own, page, scattered)
         for query in page.queries:
             if query.name in scattered:
-                yield from self._gathered(query, scattered[query.name], page, before, after)
+                yield from self.gathered(query, scattered[query.name], page.partial)
         self._close_far(page, before, after)
         done = Work(finals=self.finals, unshared_finals=self.unshared_finals)
         self.streams[name] = replace(after, work=after.work + done)
@@ -166,7 +197,7 @@ class _Work:
         self, page: PageInput
     ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
         """Add what the page brought, and let go far what has become too much; who reads what is near."""
-        readers, layouts = self._readers(page.queries)
+        readers, layouts = self.readers(page.queries)
         for key, layout in layouts.items():
             brought = page.outcome.partials.get(key)
             if brought is not None and brought.num_rows:
@@ -187,7 +218,7 @@ class _Work:
                 self.sheets[key] = without(self.sheets[key], slots)
                 if not self.sheets[key].num_rows:
                     del self.sheets[key]
-        return self._readers(page.queries)
+        return self.readers(page.queries)
 
     def _leaving(self, page: PageInput) -> set[object]:
         """The grounds whose selections go far: the page brought shards of them, or they are too large."""
@@ -215,25 +246,6 @@ class _Work:
             if sum(table.num_rows for table in filled) > most:
                 found |= _larger(filled, most, grounds)
         return found
-
-    def _readers(
-        self, queries: Sequence[CompiledQuery]
-    ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
-        """Who reads which selection of each sheet, and the sheets' layouts."""
-        readers: dict[str, list[tuple[CompiledQuery, int]]] = defaultdict(list)
-        members: dict[int, list[CompiledQuery]] = defaultdict(list)
-        for query in queries:
-            for home in self.queries[query.name].homes:
-                if not self.selections[home].far:
-                    readers[self.selections[home].sheet].append((query, home))
-                    members[home].append(query)
-        layouts: dict[str, Layout] = {}
-        for home, own in members.items():
-            selection = self.selections[home]
-            if selection.sheet not in layouts:
-                slots = {slot.key: slot for query in own for slot in query.slots}
-                layouts[selection.sheet] = Layout.of(own[0], [slots[key] for key in selection.slots])
-        return readers, layouts
 
     def _reader(self, query: CompiledQuery, home: int, before: StreamState, after: StreamState) -> Reader:
         was, own = self.before.queries[query.name], self.queries[query.name]
@@ -278,50 +290,19 @@ class _Work:
         return int(windows.wid_to(spec, starts).max()) if len(starts) else None
 
     def _close(
-        self,
-        key: str,
-        layout: Layout,
-        readers: Sequence[Reader],
-        page: PageInput,
-        scattered: dict[str, list[tuple[Layout, pa.Table, tuple[int, ...]]]],
+        self, key: str, layout: Layout, readers: Sequence[Reader], page: PageInput, scattered: Scattered
     ) -> Iterator[Lowered]:
         sheet = self.sheets[key]
         done = close(layout, sheet, readers)
         self.finals += done.steps
         self._trim(key, sheet, done.kept)
-        if not done.table.num_rows:
-            return
-        table = done.table
-        closing, counts = np.unique(table["reader"].to_numpy(), return_counts=True)
-        slots = {home: self._slots(home) for home in {readers[i].home for i in closing}}
-        places = {i: places_of(readers[i].query, slots[readers[i].home]) for i in closing.tolist()}
-        ranges, slides, _ = specs_of([readers[i].query for i in closing]).T
-        alone = np.where(ranges % slides == 0, ranges // slides, 2 * (ranges // slides) + 1)  # paired slices
-        self.unshared_finals += int(counts @ alone)
-        several = [i for i in places if len(self.queries[readers[i].query.name].homes) > 1]
-        if several:
-            whose = table["reader"].to_numpy()
-            for i in several:
-                mine = table.filter(pa.array(whose == i))
-                if mine.num_rows:
-                    scattered[readers[i].query.name].append((layout, mine, places[i]))
-            table = table.filter(pa.array(~np.isin(whose, several)))
-        if table.num_rows:
-            yield from lowered(layout, table, readers, places, self._unseen, page.partial)
-
-    def _gathered(
-        self,
-        query: CompiledQuery,
-        parts: Sequence[tuple[Layout, pa.Table, tuple[int, ...]]],
-        page: PageInput,
-        before: StreamState,
-        after: StreamState,
-    ) -> Iterator[Lowered]:
-        layout, table = gathered(query, parts)
-        table = table.set_column(0, "reader", pa.array(np.zeros(table.num_rows, np.int64)))
-        reader = self._reader(query, self.queries[query.name].homes[0], before, after)
-        places = tuple(range(len(query.slots)))
-        yield from lowered(layout, table, [reader], {0: places}, self._unseen, page.partial)
+        if done.table.num_rows:
+            closing, counts = np.unique(done.table["reader"].to_numpy(), return_counts=True)
+            ranges, slides, _ = specs_of([readers[i].query for i in closing]).T
+            # What paired slices of its own would have cost each.
+            alone = np.where(ranges % slides == 0, ranges // slides, 2 * (ranges // slides) + 1)
+            self.unshared_finals += int(counts @ alone)
+            yield from self.lowered(layout, done.table, readers, page.partial, scattered)
 
     def _close_far(self, page: PageInput, before: StreamState, after: StreamState) -> None:
         """Find the work that closed windows make over shards, and let go of shards that none needs."""
@@ -339,19 +320,7 @@ class _Work:
             for home, floor in found.floors.items():
                 self._raise_floor(home, floor)
             if found.closing:
-                self.far.append(self._far_work([readers[i] for i in found.closing], found.asked, page))
-
-    def _far_work(self, closing: Sequence[Reader], refs: tuple[ShardRef, ...], page: PageInput) -> FarWork:
-        once = {reader.query.name: reader for reader in closing}
-        homes = tuple(self.queries[name].homes for name in once)
-        readers = tuple(replace(one, home=own[0]) for one, own in zip(once.values(), homes, strict=True))
-        return FarWork(readers, homes, refs, tuple(map(self._unseen, once)), page.partial)
-
-    def _slots(self, home: int) -> dict[str, int]:
-        return {key: i for i, key in enumerate(self.selections[home].slots)}
-
-    def _unseen(self, name: str) -> IntervalSet:
-        return self.queries[name].unseen or IntervalSet()
+                self.far.append(self.far_work([readers[i] for i in found.closing], found.asked, page.partial))
 
     def _trim(self, key: str, sheet: pa.Table, kept: np.ndarray) -> None:
         """Let slices go that no open window needs, and note how far each selection's memory goes back."""

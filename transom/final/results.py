@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transom.algorithms.arrivals import UNKNOWN, Arrivals
 from transom.algorithms.intervals import IntervalSet
 from transom.elements import Kind
 from transom.partial.predicates import evaluate
@@ -24,7 +25,18 @@ from transom.sql.query import Query, Scalar, scalars_of
 
 _REFERENCE = re.compile(r"`(k\d+|a\d+|window_start|window_end)`")
 _IN_TEXT = re.compile(rf"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|{_REFERENCE.pattern}""", re.DOTALL)
+_INSTANT = pa.timestamp("us", tz="UTC")
+ESTIMATES = ("projected", "low", "high")
 FEW_CELLS = 200_000  # up to here it is cheaper to evaluate all shapes in one table, though mostly null
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What results are made, and when: their page, their kind, and the clock."""
+
+    page: int
+    kind: Kind = Kind.FINAL
+    made: int = 0
 
 
 @dataclass(frozen=True)
@@ -36,16 +48,22 @@ class Lowered:
     table: pa.Table
     unseen: Sequence[IntervalSet]  # of each query
     partial: Sequence[bool]  # whether windows seen only in part are asked for, of each query
+    arrivals: Sequence[Arrivals] = ()  # when rows came on each query's clock
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The expressions that need computing."""
         return computed_texts(self.queries[0].query)
 
-    def complete(self) -> NDArray[np.bool_]:
-        """Which windows were seen from their start."""
+    def extents(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the windows start and end, on their clocks."""
         ranges = np.array([query.query.window.range for query in self.queries])[self.which]
         ends = self.table["window_end"].cast(pa.int64()).to_numpy()
+        return ends - ranges, ends
+
+    def complete(self) -> NDArray[np.bool_]:
+        """Which windows were seen from their start."""
+        starts, ends = self.extents()
         found = np.ones(len(ends), bool)
         kinds: dict[int, list[int]] = {}
         for i, unseen in enumerate(self.unseen):
@@ -53,8 +71,20 @@ class Lowered:
                 kinds.setdefault(id(unseen), []).append(i)
         for members in kinds.values():
             mine = np.isin(self.which, members)
-            found[mine] = ~self.unseen[members[0]].meets((ends - ranges)[mine], ends[mine])
+            found[mine] = ~self.unseen[members[0]].meets(starts[mine], ends[mine])
         return found
+
+    def latency(self, made: int) -> pa.Array:
+        """The seconds between the arrival of each window's first tuple and now (thesis, section 4.1)."""
+        arrived = np.full(self.table.num_rows, UNKNOWN)
+        starts, ends = self.extents()
+        kinds: dict[int, list[int]] = {}
+        for i, own in enumerate(self.arrivals):
+            kinds.setdefault(id(own), []).append(i)
+        for members in kinds.values():
+            mine = slice(None) if len(members) == len(self.queries) else np.isin(self.which, members)
+            arrived[mine] = self.arrivals[members[0]].first(starts[mine], ends[mine])
+        return pa.array((made - arrived) / 1e6, mask=arrived == UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -121,23 +151,34 @@ def result_schema(query: Query) -> pa.Schema:
     taken = {item.name for item in query.items}
     fields = [(_free(name, taken), kind) for name, kind in fields]
     fields += [(item.name, item.type) for item in query.items]
-    system = [("kind", pa.string()), ("complete", pa.bool_()), ("rows", pa.int64()), ("page", pa.int64())]
-    return pa.schema(fields + [(_free(name, taken), kind) for name, kind in system])
+    estimates = [(f"{item.name}_{what}", pa.float64()) for item in query.estimated for what in ESTIMATES]
+    fields += [(_free(name, taken), kind) for name, kind in estimates]
+    return pa.schema(fields + [(_free(name, taken), kind) for name, kind in SYSTEM])
+
+
+SYSTEM = (
+    ("kind", pa.string()),
+    ("complete", pa.bool_()),
+    ("rows", pa.int64()),
+    ("page", pa.int64()),
+    ("made", _INSTANT),
+    ("latency", pa.float64()),
+)
 
 
 def _free(name: str, taken: set[str]) -> str:
     return f"transom_{name}" if name in taken else name
 
 
-def finish(closed: Sequence[Lowered], page: int, kind: Kind, scalars: Scalars) -> Results:
-    """The results of a page's closed windows.
+def finish(closed: Sequence[Lowered], moment: Moment, scalars: Scalars) -> Results:
+    """The results of windows that closed, or of what is known of them so far.
 
     Expressions over aggregates are evaluated once for all queries that write them alike, and while
     there are few results, together with those of all others.
     """
     batches = []
     for one, columns in zip(closed, _computed(closed, scalars), strict=True):
-        batch = presented(one, columns, page, kind)
+        batch = presented(one, columns, moment)
         if batch.table.num_rows:
             batches.append(batch)
     return Results(batches)
@@ -213,7 +254,7 @@ def _kept(one: Lowered, computed: dict[str, pa.ChunkedArray]) -> NDArray[np.bool
     return keep
 
 
-def presented(one: Lowered, computed: dict[str, pa.ChunkedArray], page: int, kind: Kind) -> ResultBatch:
+def presented(one: Lowered, computed: dict[str, pa.ChunkedArray], moment: Moment) -> ResultBatch:
     """The results of queries of one shape, given the columns that need computing."""
     bound, table = one.queries[0].query, one.table
     complete = one.complete()
@@ -223,11 +264,14 @@ def presented(one: Lowered, computed: dict[str, pa.ChunkedArray], page: int, kin
         column = table[reference.group(1)] if reference else computed[item.sql]
         columns.append(column.cast(item.type))
     rows = table.num_rows
+    columns += [pa.nulls(rows, pa.float64())] * (len(bound.estimated) * len(ESTIMATES))
     columns += [
-        pa.repeat(pa.scalar(kind.value), rows),
+        pa.repeat(pa.scalar(moment.kind.value), rows),
         pa.array(complete),
         table["rows"],
-        pa.array(np.full(rows, page, np.int64)),
+        pa.array(np.full(rows, moment.page, np.int64)),
+        pa.array(np.full(rows, moment.made, np.int64)).cast(_INSTANT),
+        one.latency(moment.made),
     ]
     result = pa.Table.from_arrays(columns, schema=result_schema(bound))
     keep = complete | np.array(one.partial)[one.which]

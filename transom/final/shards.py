@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.algorithms import windows
+from transom.algorithms.arrivals import Arrivals
 from transom.algorithms.intervals import IntervalSet, union
 from transom.elements import WindowSpec
 from transom.final.closing import Boundary, Reader
@@ -35,6 +36,7 @@ class FarWork:
     refs: tuple[ShardRef, ...]
     unseen: tuple[IntervalSet, ...]  # of each reader
     partial: frozenset[str]  # queries that also want windows seen only in part
+    arrivals: tuple[Arrivals, ...]  # when rows came on each reader's clock
 
     def of(self, readers: Sequence[int]) -> FarWork:
         """The work for some of the readers."""
@@ -43,6 +45,7 @@ class FarWork:
             readers=tuple(self.readers[i] for i in readers),
             homes=tuple(self.homes[i] for i in readers),
             unseen=tuple(self.unseen[i] for i in readers),
+            arrivals=tuple(self.arrivals[i] for i in readers),
         )
 
 

@@ -25,6 +25,7 @@ class PageInput:
     punctuations: Sequence[Punctuation] = ()
     ended: bool = False  # the stream ended or fell idle: close every window that holds rows
     partial: frozenset[str] = frozenset()  # queries that also want windows seen only in part
+    clock: int = 0  # the engine's, when the rows arrived
 
 
 def advance_stream(stream: StreamState, page: PageInput, followed: Collection[Clock]) -> StreamState:
@@ -60,7 +61,19 @@ def _advance_clock(known: ClockState, clock: Clock, page: PageInput, totals: Tot
     occupied = known.occupied if known.occupied is not None else missed(clock, page)
     if occupied is not None:
         occupied = (occupied | profile.occupied()).coarsened(MOST_OCCUPIED)
-    return ClockState(high, closed, occupied)
+    arrivals = known.arrivals
+    if profile.runs:
+        arrivals = arrivals.with_rows(profile.occupied(), page.clock, _oldest(clock, known.closed, page))
+    return ClockState(high, closed, occupied, arrivals)
+
+
+def _oldest(clock: Clock, closed: Closed, page: PageInput) -> int | None:
+    """The start of the longest window that was open before the page."""
+    watermark = closed.watermark()
+    if watermark is None:
+        return None
+    longest = max((q.query.window.range for q in page.queries if q.query.clock == clock), default=0)
+    return watermark - longest
 
 
 def missed(clock: Clock, page: PageInput) -> IntervalSet | None:

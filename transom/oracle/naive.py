@@ -13,7 +13,7 @@ from typing import Any, Hashable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from transom.elements import Clock, ClockKind, Punctuation, Register, WindowSpec
+from transom.elements import Clock, ClockKind, Prod, Punctuation, Register, WindowSpec
 from transom.oracle.aggregates import Values, aggregate, holds
 from transom.oracle.joins import Joined, unjoined
 from transom.oracle.pages import OracleOutcome, OraclePage, Row, StreamRules, column_types, in_order, sieve
@@ -95,6 +95,29 @@ def is_closed(query: Query, window: Window, group: Sequence[Any], closings: Sequ
         if not covered(window, [(each.since, each.until) for each in matching]):
             return False
     return True
+
+
+def is_asked(
+    query: Query,
+    window: Window,
+    group: Sequence[Any],
+    prods: Sequence[Prod],
+    closings: Sequence[Punctuation],
+) -> bool:
+    """Whether prods ask for this window and group: as punctuations, would they close it?"""
+    upto: list[Punctuation] = []
+    for prod in prods:
+        if prod.until is not None and prod.clock != query.clock:
+            continue
+        until = window[1] if prod.until is None else prod.until
+        if prod.exactly and window[1] != until - (until - query.window.phase) % query.window.slide:
+            continue
+        as_punctuation = Punctuation(query.clock, until, where=prod.where)
+        if not prod.exactly:
+            upto.append(as_punctuation)
+        elif is_closed(query, window, group, [as_punctuation]):
+            return True
+    return bool(upto) and is_closed(query, window, group, [*upto, *closings])
 
 
 # --- queries and streams as they stand -------------------------------------------------------
@@ -185,6 +208,7 @@ class Oracle:
             {name: [] for name in streams},
             {name: [] for name in streams},
             {name: Counter() for name in streams},
+            {name: [] for name in queries},
         )
 
     def joins(self, query: Query, partial: bool = False) -> Standing:
@@ -204,6 +228,12 @@ class Oracle:
         for name, standing in self.standing.items():
             ending = page.end_of_stream and standing.query.stream == page.stream
             self.outcome.results[name] += self.finish(standing, number, ending)
+            prods = [
+                prod
+                for prod in page.prods
+                if prod.clock.stream == standing.query.stream and name in (prod.queries or [name])
+            ]
+            self.outcome.early[name] += self.glance(standing, number, prods) if prods else []
 
     def take(self, number: int, page: OraclePage) -> None:
         """Judges the rows of a page by what was closed before it, and files each under what became of it."""
@@ -272,9 +302,24 @@ class Oracle:
             del standing.cells[key]
             if ending:
                 standing.ended = max(cell.window[1], standing.ended or cell.window[1])
-        told = [cell for cell in done.values() if standing.partial or standing.saw_all_of(cell.window)]
+        return self.tell(standing, list(done.values()), page)
+
+    def glance(self, standing: Standing, page: int, prods: Sequence[Prod]) -> list[Row]:
+        """What is known of the open windows that prods ask for."""
+        query = standing.query
+        closings = self.streams[query.stream].closings(query.clock)
+        asked = [
+            cell
+            for cell in standing.cells.values()
+            if is_asked(query, cell.window, cell.group, prods, closings)
+        ]
+        return self.tell(standing, asked, page)
+
+    def tell(self, standing: Standing, cells: list[Cell], page: int) -> list[Row]:
+        """The results of cells, as far as the query may report them."""
+        told = [cell for cell in cells if standing.partial or standing.saw_all_of(cell.window)]
         told.sort(key=lambda cell: (cell.window[1], repr(cell.group)))
-        return [self.result(standing, cell, row, page) for cell, row in self.lowered(query, told)]
+        return [self.result(standing, cell, row, page) for cell, row in self.lowered(standing.query, told)]
 
     def lowered(self, query: Query, cells: list[Cell]) -> list[tuple[Cell, Row]]:
         """The items of each cell that passes HAVING."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, Mapping, Sequence
 
 import pyarrow as pa
 
-from transom.elements import Clock, ClockKind, Drop, Punctuation, Register
+from transom.elements import Clock, ClockKind, Drop, Prod, Punctuation, Register
 from transom.oracle.types import TIMESTAMP
 from transom.oracle.values import microseconds, order_nulls
 
@@ -61,6 +61,7 @@ class OraclePage:
     after: Sequence[Punctuation] = ()
     end_of_stream: bool = False
     clock: int | None = None
+    prods: Sequence[Prod] = ()  # answered when everything else has taken effect
 
 
 @dataclass
@@ -75,6 +76,7 @@ class OracleOutcome:
     late: dict[str, list[tuple[Row, int]]] = field(default_factory=dict)  # by stream: row, page
     rejected: dict[str, list[tuple[Row | str, str, int]]] = field(default_factory=dict)  # row, reason, page
     counts: dict[str, Counter[str]] = field(default_factory=dict)  # in, counted, unasked, late, rejected
+    early: dict[str, list[Row]] = field(default_factory=dict)  # by query: what prods were told
 
 
 def cleaned(row: Row | str) -> Row | str:

@@ -88,7 +88,7 @@ class CompiledQuery:
         calls = tuple((call.function, call.type, call.parameters) for call in bound.calls)
         keys = tuple(key.scalar.type for key in bound.keys)
         compared = None if bound.kept is None else frozenset(one.sql for one in scalars_of(bound.kept))
-        parts = calls, self.reads, bound.items, compared, keys, bound.clock_type
+        parts = calls, self.reads, bound.items, compared, keys, bound.clock_type, bound.emit is None
         return _shapes.setdefault(parts, Shape())
 
 

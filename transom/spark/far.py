@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from transom.final.members import Place, ground
-from transom.final.results import Stored, computed_texts, result_schema
+from transom.final.results import Moment, Stored, computed_texts, result_schema
 from transom.final.shards import FarWork
 from transom.partial.shards import Shelf
 from transom.plan.compiled import CompiledQuery
@@ -132,14 +132,26 @@ class Far:
 
     # --- closing windows ---
 
-    def close(self, page: int, works: Sequence[FarWork], identity: Callable[[str], str]) -> FarClosed:
-        """Close windows and write their results, by tasks; only names and counts come back."""
+    def close(self, parts: Mapping[Moment, Sequence[FarWork]], identity: Callable[[str], str]) -> FarClosed:
+        """Close windows, or read them while they are open, and write the results of one page, by tasks.
+
+        Only names and counts come back.
+        """
+        found, written = FarClosed(), list[Written]()
+        works = [work for own in parts.values() for work in own]
         if not works:
-            return FarClosed()
+            return found
         queries = {reader.query.name: reader.query for work in works for reader in work.readers}
         names = {name: identity(name) for name in queries}
-        desk = Desk(self.store, results_of(page), page, names)
-        found, written = FarClosed(), list[Written]()
+        directory = results_of(next(iter(parts)).page)
+        for moment, own in parts.items():
+            written += self._written(own, Desk(self.store, directory, moment, names), found)
+        self._tidy_results(directory, written)
+        self._collect(found, written, names, queries, directory)
+        return found
+
+    def _written(self, works: Sequence[FarWork], desk: Desk, found: FarClosed) -> list[Written]:
+        written = list[Written]()
         plain = [one for work in works if (one := _plain(work)) is not None]
         if plain:
             places = _places(ref for work in plain for ref in work.refs)
@@ -153,9 +165,7 @@ class Far:
                     if len(culprits) < len(shape.readers):
                         raise
                     found.failed |= dict.fromkeys(culprits, error)
-        self._tidy_results(desk, written)
-        self._collect(found, written, names, queries, desk)
-        return found
+        return written
 
     def _collect(
         self,
@@ -163,24 +173,24 @@ class Far:
         written: Sequence[Written],
         names: Mapping[str, str],
         queries: Mapping[str, CompiledQuery],
-        desk: Desk,
+        directory: str,
     ) -> None:
         counts: dict[str, dict[str, int]] = {}
         for one in written:
             found.steps += one.steps
             for file, rows in one.files.items():
                 for name, count in rows.items():
-                    counts.setdefault(name, {})[f"{desk.directory}/{file}"] = count
+                    counts.setdefault(name, {})[f"{directory}/{file}"] = count
         for name, files in counts.items():
             schema = result_schema(queries[name].query)
             total = sum(files.values())
             found.stored[name] = FarResults(self.store, tuple(files), total, names[name], schema)
 
-    def _tidy_results(self, desk: Desk, written: Iterable[Written]) -> None:
+    def _tidy_results(self, directory: str, written: Iterable[Written]) -> None:
         known = {file for one in written for file in one.files}
-        for file in self.store.list(desk.directory):
+        for file in self.store.list(directory):
             if file not in known:
-                self.store.delete(f"{desk.directory}/{file}")
+                self.store.delete(f"{directory}/{file}")
 
     def _computed(self, work: FarWork, desk: Desk) -> list[Written]:
         """Results whose SELECT list or HAVING Spark computes, between the tasks that close and that write."""

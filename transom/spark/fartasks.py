@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.elements import Kind
 from transom.final.cells import close_shards
-from transom.final.results import Lowered, ResultBatch, presented
+from transom.final.results import Lowered, Moment, ResultBatch, presented
 from transom.final.shards import FarWork
 from transom.partial.shards import fetched, rolled
 from transom.plan.compiled import Slot
@@ -65,7 +64,7 @@ class Desk:
 
     store: Store
     directory: str
-    page: int
+    moment: Moment
     identities: Mapping[str, str]
 
 
@@ -108,7 +107,7 @@ def close_task(works: Sequence[FarWork], shards: FileShards, places: Sequence[in
         for place in _numbers(batches):
             with _Writer(desk) as writer:
                 for one, steps in _closed(works, shards, places[place]):
-                    writer.write(presented(one, {}, desk.page, Kind.FINAL))
+                    writer.write(presented(one, {}, desk.moment))
                     writer.written.steps += steps
             yield _packed(writer.written)
 
@@ -147,8 +146,8 @@ def write_task(work: FarWork, texts: Sequence[str], desk: Desk) -> Task:
                 order = np.argsort(which, kind="stable")
                 table = table.take(pa.array(order))
                 computed = {text: table[f"x{i}"] for i, text in enumerate(texts)}
-                one = Lowered(queries, which[order], table, work.unseen, partial)
-                writer.write(presented(one, computed, desk.page, Kind.FINAL))
+                one = Lowered(queries, which[order], table, work.unseen, partial, work.arrivals)
+                writer.write(presented(one, computed, desk.moment))
                 writer.written.steps += int(pc.sum(table["steps"]).as_py())
         yield _packed(writer.written)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.elements import Control, Drop, Punctuation, Register
+from transom.elements import Control, Drop, Prod, Punctuation, Register
 from transom.errors import StateError
 from transom.spark.store import Store
 from transom.state import snapshot
@@ -94,6 +94,10 @@ def _control_out(element: Control) -> dict[str, Any]:
         case Punctuation(clock, until, since, where):
             pattern = [[column, snapshot.value_out(value)] for column, value in where]
             return {"punctuate": snapshot.clock_out(clock), "until": until, "since": since, "where": pattern}
+        case Prod(clock, until, exactly, where, queries):
+            pattern = [[column, snapshot.value_out(value)] for column, value in where]
+            stored = {"until": until, "exactly": exactly, "where": pattern, "queries": queries}
+            return {"prod": snapshot.clock_out(clock), **stored}
 
 
 def _control_in(stored: dict[str, Any]) -> Control:
@@ -103,4 +107,8 @@ def _control_in(stored: dict[str, Any]) -> Control:
         case {"drop": name}:
             return Drop(name)
     pattern = tuple((column, snapshot.value_in(value)) for column, value in stored["where"])
+    if "prod" in stored:
+        queries = None if stored["queries"] is None else tuple(stored["queries"])
+        clock = snapshot.clock_in(stored["prod"])
+        return Prod(clock, stored["until"], stored["exactly"], pattern, queries)
     return Punctuation(snapshot.clock_in(stored["punctuate"]), stored["until"], stored["since"], pattern)

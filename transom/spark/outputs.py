@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -18,13 +17,12 @@ from pyspark.sql import DataFrame
 
 from transom.durations import format_instant
 from transom.elements import ClockKind
-from transom.final.results import ResultBatch, Results, result_schema
+from transom.final.results import SYSTEM, ResultBatch, Results, result_schema
 from transom.spark.store import Store
 from transom.sql.query import Query
 
 QUERY = "transom_query"  # the column that tells queries of one schema apart
 _INSTANT = pa.timestamp("us", tz="UTC")
-_KEY = re.compile(r"`k\d+`")
 FIXED = pa.schema(
     [
         ("query", pa.string()),
@@ -36,6 +34,8 @@ FIXED = pa.schema(
         ("complete", pa.bool_()),
         ("rows", pa.int64()),
         ("page", pa.int64()),
+        ("made", _INSTANT),
+        ("latency", pa.float64()),
         ("keys", pa.string()),
         ("values", pa.string()),
     ]
@@ -142,12 +142,14 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query]) ->
     rows: list[dict[str, Any]] = []
     for name, table in results.items():
         query = queries[name]
-        keys = [item.name for item in query.items if _KEY.fullmatch(item.sql)]
-        values = [item.name for item in query.items if item.name not in keys]
-        system = [column for column in table.column_names if column not in (*keys, *values)]
-        start, end, kind, complete, count, page = system
+        keys = [item.name for item in query.items if item.is_key]
+        start, end, *columns = table.column_names
+        columns, system = columns[: -len(SYSTEM)], columns[-len(SYSTEM) :]
+        values = [name for name in columns if name not in keys]
+        kind, complete, count, page, made, latency = system
         is_time = query.clock.kind is ClockKind.TIME
         bounds = {side: table[side].cast(pa.int64()).to_pylist() for side in (start, end)}
+        times = table[made].cast(pa.int64()).to_pylist()
         for i, row in enumerate(table.to_pylist()):
             low, high = bounds[start][i], bounds[end][i]
             rows.append(
@@ -161,6 +163,8 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query]) ->
                     "complete": row[complete],
                     "rows": row[count],
                     "page": row[page],
+                    "made": times[i],
+                    "latency": row[latency],
                     "keys": as_json({key: row[key] for key in keys}),
                     "values": as_json({value: row[value] for value in values}),
                 }

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
-from transom.elements import Kind
+from transom.elements import Kind, Prod
 from transom.errors import PageError
+from transom.final.early import sweep
 from transom.final.page import PageOutput, conclude
-from transom.final.results import Lowered, Results, finish
+from transom.final.prodder import look, only_told
+from transom.final.results import Lowered, Moment, Results, finish
 from transom.final.streams import PageInput
 from transom.spark.far import Far
 from transom.spark.outputs import Outputs
@@ -24,29 +27,43 @@ class SecondHalf:
     def __init__(self, scalars: SparkScalars, outputs: Outputs, far: Far):
         self.scalars, self.outputs, self.far = scalars, outputs, far
 
-    def process(self, state: State, inputs: Sequence[PageInput], registry: Registry) -> PageOutput:
-        """Close the windows that close with a page."""
+    def process(
+        self,
+        state: State,
+        inputs: Sequence[PageInput],
+        registry: Registry,
+        prods: Sequence[Prod] = (),
+        clock: int = 0,
+    ) -> PageOutput:
+        """Close the windows that close with a page, and read those that are prodded."""
         done = conclude(state, inputs, self.far.shelf(state))
         page = done.state.page
         self.outputs.clear_results(page)
-        far = self.far.close(page, done.far, lambda name: registry[name].identity)
+        telling = look(done.state, inputs, prods, clock, {})
+        partial = frozenset().union(*(one.partial for one in inputs))
+        swept = sweep(done.state, telling.asks, registry.living(), partial)
+        final, early = Moment(page, Kind.FINAL, clock), Moment(page, Kind.EARLY, clock)
+        far = self.far.close({final: done.far, early: swept.far}, lambda name: registry[name].identity)
         suspend_failed(registry, far.failed)
-        results = self._finished(done.closed, page, registry)
+        results = self._finished(done.closed, final, registry)
+        told = only_told(self._finished(swept.open, early, registry), telling, registry.compiled())
         after = self.far.rolled_up(done.state, registry.living())
-        return PageOutput(after, Results(results.batches, far.stored), done.finals + far.steps)
+        after = replace(after, prodders=telling.prodders or {})
+        batches = [*results.batches, *told.batches]
+        return PageOutput(after, Results(batches, far.stored), done.finals + far.steps)
 
-    def _finished(self, closed: Sequence[Lowered], page: int, registry: Registry) -> Results:
+    def _finished(self, closed: Sequence[Lowered], moment: Moment, registry: Registry) -> Results:
         """Apply the SELECT lists; a query that can't because of a function of its own is suspended."""
+        living = [one for one in closed if registry[one.queries[0].name].suspended is None]
         try:
-            return finish(closed, page, Kind.FINAL, self.scalars)
+            return finish(living, moment, self.scalars)
         except Exception as error:
             tried = {
-                query.name: partial(finish, [one], page, Kind.FINAL, self.scalars)
-                for one in closed
+                query.name: partial(finish, [one], moment, self.scalars)
+                for one in living
                 for query in one.queries
                 if query.query.functions
             }
             if not suspend_failing(registry, tried):
-                raise PageError(f"page {page} failed: {short_message(error)}") from error
-        living = [one for one in closed if registry[one.queries[0].name].suspended is None]
-        return finish(living, page, Kind.FINAL, self.scalars)
+                raise PageError(f"page {moment.page} failed: {short_message(error)}") from error
+        return self._finished(living, moment, registry)

@@ -158,6 +158,11 @@ class Item:
     sql: str
     type: pa.DataType
 
+    @property
+    def is_key(self) -> bool:
+        """Whether it is a group's column as it is."""
+        return _KEY.fullmatch(self.sql) is not None
+
 
 @dataclass(frozen=True)
 class Query:
@@ -183,7 +188,7 @@ class Query:
         """The items whose final values are estimated while windows are open: numbers that are no groups."""
         if self.emit is None:
             return ()
-        return tuple(item for item in self.items if _is_number(item.type) and not _KEY.fullmatch(item.sql))
+        return tuple(item for item in self.items if _is_number(item.type) and not item.is_key)
 
     def scalars(self) -> Iterator[Scalar]:
         """Every scalar that must be computed for a row, repeats included."""

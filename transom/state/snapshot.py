@@ -13,12 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.algorithms.arrivals import Arrivals
 from transom.algorithms.intervals import IntervalSet
 from transom.control.closed import Closed
 from transom.elements import Clock, ClockKind
 from transom.errors import StateError
 from transom.state.state import (
     ClockState,
+    ProdderState,
     QueryState,
     SelectionState,
     ShardRef,
@@ -28,7 +30,7 @@ from transom.state.state import (
     Work,
 )
 
-VERSION = 2
+VERSION = 3
 
 
 def dumps(state: State, extra: Mapping[str, Any]) -> bytes:
@@ -48,6 +50,7 @@ def dumps(state: State, extra: Mapping[str, Any]) -> bytes:
         "shards": [[ref.name, ref.parts, list(ref.held.items())] for ref in state.shards],
         "partitions": state.partitions,
         "numbered": state.numbered,
+        "prodders": {name: list(vars(own).values()) for name, own in state.prodders.items()},
         "extra": dict(extra),
     }
     names = list(state.sheets)
@@ -76,9 +79,9 @@ def loads(packed: bytes) -> tuple[State, dict[str, Any]]:
     shards = tuple(_shard_in(*stored) for stored in meta["shards"])
     streams = {name: _stream_in(stream) for name, stream in meta["streams"].items()}
     tables = {name: _table_in(sheet) for name, sheet in sheets}
-    found = State(
-        meta["page"], streams, queries, selections, tables, shards, meta["partitions"], meta["numbered"]
-    )
+    prodders = {name: ProdderState(*own) for name, own in meta["prodders"].items()}
+    counts = meta["partitions"], meta["numbered"]
+    found = State(meta["page"], streams, queries, selections, tables, shards, *counts, prodders)
     return found, meta["extra"]
 
 
@@ -120,6 +123,7 @@ def _stream_out(stream: StreamState) -> dict[str, Any]:
             "clock": clock_out(clock),
             "high": own.high,
             "occupied": None if own.occupied is None else own.occupied.pairs,
+            "arrivals": own.arrivals.pieces,
             "closed": own.closed.general.pairs,
             "patterned": [
                 [[[column, value_out(value)] for column, value in sorted(pattern, key=str)], ranges.pairs]
@@ -142,7 +146,9 @@ def _stream_in(stored: dict[str, Any]) -> StreamState:
             for pattern, ranges in own["patterned"]
         )
         closed = Closed(_intervals(own["closed"]) or IntervalSet(), patterned)
-        clocks[clock_in(own["clock"])] = ClockState(own["high"], closed, _intervals(own["occupied"]))
+        arrivals = Arrivals(tuple((start, stop, clock) for start, stop, clock in own["arrivals"]))
+        known = ClockState(own["high"], closed, _intervals(own["occupied"]), arrivals)
+        clocks[clock_in(own["clock"])] = known
     return StreamState(clocks, Totals(**stored["totals"]), Work(**stored["work"]))
 
 

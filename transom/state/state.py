@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from transom.algorithms.arrivals import Arrivals
 from transom.algorithms.intervals import LOWEST, IntervalSet
 from transom.control.closed import Closed
 from transom.elements import Clock, ClockKind
@@ -17,7 +18,7 @@ MOST_OCCUPIED = 4096
 
 @dataclass(frozen=True)
 class ClockState:
-    """How far a clock has come: its highest accepted value, what is closed, where rows were accepted.
+    """How far a clock has come: its highest accepted value, what is closed, where rows came and when.
 
     Where they were is not known (None) while no query follows the clock.
     """
@@ -25,6 +26,7 @@ class ClockState:
     high: int | None = None
     closed: Closed = Closed()
     occupied: IntervalSet | None = IntervalSet()
+    arrivals: Arrivals = field(default_factory=Arrivals)
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,19 @@ class QueryState:
 
 
 @dataclass(frozen=True)
+class ProdderState:
+    """How far a query has prodded itself.
+
+    `position` is where its clock was when marks were last looked at, `prodded` what the engine's clock read
+    when all open windows were last reported, and `fresh` whether rows have come since.
+    """
+
+    position: int | None = None
+    prodded: int | None = None
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
 class SelectionState:
     """A selection's place: the sheet that holds its slices and the slots that it keeps there, by their names.
 
@@ -155,6 +170,7 @@ class State:
     shards: tuple[ShardRef, ...] = ()
     partitions: int = 0
     numbered: int = 0
+    prodders: Mapping[str, ProdderState] = field(default_factory=dict)  # of queries that EMIT EARLY
 
     @property
     def far(self) -> frozenset[int]:

@@ -1,0 +1,148 @@
+"""The Prodder: a query that says EMIT EARLY prods itself (thesis, section 3.2, source c).
+
+    SLIDE 20, AT 75% OF SLIDE          0         20        40        60
+                            window     |         [---------|---------)
+                            its mark                            ^ 55: once the stream has come so far
+
+Each window has marks in its last slide. When the stream's time passes one, the window is looked at: the marks
+that the query names are told, those of a grid serve to learn what can be expected of an early result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from transom.algorithms.grouping import group
+from transom.algorithms.intervals import LOWEST, IntervalSet, union
+from transom.control.rules import StreamRules
+from transom.elements import Clock, ClockKind, Prod
+from transom.final.early import EVERYTHING, Ask, asks_of, wids_of
+from transom.final.results import ResultBatch, Results
+from transom.final.streams import PageInput
+from transom.plan.compiled import CompiledQuery
+from transom.state.state import ProdderState, State, StreamState
+
+GRID = tuple(step / 20 for step in range(1, 21))  # parts of the slide
+
+
+@dataclass(frozen=True)
+class Telling:
+    """What is looked at when a page ends, and which of it is told: windows of each query by their ids."""
+
+    asks: tuple[Ask, ...] = ()
+    told: Mapping[str, IntervalSet] | None = None
+    prodders: Mapping[str, ProdderState] | None = None
+
+    def is_told(self, query: CompiledQuery, results: pa.Table) -> np.ndarray:
+        """Which early results were asked for, and not only looked at."""
+        ask = next(ask for ask in self.asks if ask.query.name == query.name)
+        if ask.patterned:
+            return np.ones(results.num_rows, bool)  # what is looked at besides is as good as asked for
+        wids = wids_of(query, results)
+        return ((self.told or {}).get(query.name) or IntervalSet()).covers(wids, wids)
+
+
+def look(
+    state: State, pages: Sequence[PageInput], prods: Sequence[Prod], clock: int, points: Mapping[str, float]
+) -> Telling:
+    """What to look at after a page; `points` are the marks that the engine chose itself for some queries."""
+    prodders = dict(state.prodders)
+    asks: dict[str, Ask] = {}
+    told: dict[str, IntervalSet] = {}
+    for page in pages:
+        stream = state.stream(page.rules.clock.stream)
+        asks |= asks_of(
+            [prod for prod in prods if prod.clock.stream == page.rules.clock.stream], page.queries
+        )
+        for query in page.queries:
+            if query.query.emit is None:
+                continue
+            own = prodders.get(query.name, ProdderState())
+            own = replace(own, fresh=own.fresh or page.outcome.rows > 0)
+            now = now_of(query.query.clock, stream, page.rules, clock)
+            named = query.query.emit.at or tuple(filter(None, [points.get(query.name)]))
+            wanted = crossed(query, own, now, named)
+            if is_due(query, own, clock):
+                wanted, own = EVERYTHING, replace(own, prodded=clock, fresh=False)
+            known = asks.get(query.name, Ask(query))
+            told[query.name] = known.wids | wanted
+            seen = told[query.name] | crossed(query, own, now, GRID)
+            if seen or known.patterned:
+                asks[query.name] = replace(known, wids=seen)
+            prodders[query.name] = replace(own, position=own.position if now is None else now)
+    for name, ask in asks.items():
+        told.setdefault(name, ask.wids)
+    return Telling(tuple(asks.values()), told, prodders)
+
+
+def now_of(clock: Clock, stream: StreamState, rules: StreamRules, engine_clock: int) -> int | None:
+    """How far a clock has come: by its rows, and for the time of a live stream by the engine's clock too."""
+    if clock.kind is ClockKind.ROWS:
+        return stream.totals.accepted
+    high = stream.clock(clock).high
+    if rules.live and clock == rules.clock and clock.kind is ClockKind.TIME and high is not None:
+        return max(high, engine_clock)
+    return high
+
+
+def is_due(query: CompiledQuery, own: ProdderState, clock: int) -> bool:
+    """Whether it is time to report all open windows again, and something has come since the last time."""
+    emit = query.query.emit
+    if emit is None or emit.every is None or not own.fresh:
+        return False
+    return own.prodded is None or clock - own.prodded >= emit.every
+
+
+def crossed(query: CompiledQuery, own: ProdderState, now: int | None, points: Iterable[float]) -> IntervalSet:
+    """The windows of which the clock passed a mark since they were last looked at."""
+    if now is None:
+        return IntervalSet()
+    spec, found = query.query.window, []
+    for point in points:
+        ahead = spec.slide - round(point * spec.slide) - spec.phase  # from the mark to the window's end
+        first = LOWEST if own.position is None else (own.position + ahead) // spec.slide
+        found.append(IntervalSet.of((first, (now + ahead) // spec.slide)))
+    return union(found)
+
+
+def next_mark(
+    queries: Iterable[CompiledQuery], state: State, points: Mapping[str, float], clock: int
+) -> bool:
+    """Whether a live stream's clock has passed a mark that its rows have not."""
+    for query in queries:
+        emit, own = query.query.emit, state.prodders.get(query.name)
+        if emit is None or own is None or own.position is None or own.position >= clock:
+            continue
+        named = emit.at or tuple(filter(None, [points.get(query.name)]))
+        if crossed(query, own, clock, named):
+            return True
+    return False
+
+
+def only_told(results: Results, telling: Telling, queries: Mapping[str, CompiledQuery]) -> Results:
+    """Early results without those that were only looked at, and none of them twice."""
+    batches = []
+    for batch in results.batches:
+        parts = []
+        for i, name in enumerate(batch.names):
+            start, stop = int(batch.bounds[i]), int(batch.bounds[i + 1])
+            parts.append(_told_of(queries[name], batch.table.slice(start, stop - start), telling))
+        bounds = np.r_[0, np.cumsum([part.num_rows for part in parts])]
+        if bounds[-1]:
+            batches.append(ResultBatch(batch.names, bounds, pa.concat_tables(parts)))
+    return Results(batches)
+
+
+def _told_of(query: CompiledQuery, table: pa.Table, telling: Telling) -> pa.Table:
+    if sum(len(ask.patterned) for ask in telling.asks if ask.query is query) > 1:
+        keys = [item.name for item in query.query.items if item.is_key]
+        columns = [table.column(1).combine_chunks(), *(table[name].combine_chunks() for name in keys)]
+        table = table.take(pa.array(np.sort(group(columns, table.num_rows).firsts)))
+    if query.query.emit is None:
+        return table
+    told = telling.is_told(query, table)
+    return table if told.all() else table.filter(pa.array(told))

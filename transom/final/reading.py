@@ -1,0 +1,108 @@
+"""Windows read from shared slices, whoever asks: a page that closes them, or a prod that does not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from transom.algorithms.arrivals import Arrivals
+from transom.algorithms.intervals import IntervalSet
+from transom.final.closing import Reader
+from transom.final.lowering import Places, gathered, lowered, places_of
+from transom.final.results import Lowered
+from transom.final.shards import FarWork
+from transom.plan.compiled import CompiledQuery
+from transom.plan.layout import Layout
+from transom.state.state import QueryState, SelectionState, ShardRef, StreamState
+
+# What queries have in sheets besides others, by their names: to be put together before it is lowered.
+Scattered = dict[str, list[tuple[Layout, pa.Table, Places]]]
+
+
+class Reading:
+    """Who reads what of a state: sheets near, shards far."""
+
+    streams: Mapping[str, StreamState]
+    queries: Mapping[str, QueryState]
+    selections: Mapping[int, SelectionState]
+    shards: Sequence[ShardRef]
+
+    def readers(
+        self, queries: Sequence[CompiledQuery]
+    ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
+        """Who reads which selection of each sheet, and the sheets' layouts."""
+        readers: dict[str, list[tuple[CompiledQuery, int]]] = defaultdict(list)
+        members: dict[int, list[CompiledQuery]] = defaultdict(list)
+        for query in queries:
+            for home in self.queries[query.name].homes:
+                if not self.selections[home].far:
+                    readers[self.selections[home].sheet].append((query, home))
+                    members[home].append(query)
+        layouts: dict[str, Layout] = {}
+        for home, own in members.items():
+            selection = self.selections[home]
+            if selection.sheet not in layouts:
+                slots = {slot.key: slot for query in own for slot in query.slots}
+                layouts[selection.sheet] = Layout.of(own[0], [slots[key] for key in selection.slots])
+        return readers, layouts
+
+    def lowered(
+        self,
+        layout: Layout,
+        table: pa.Table,
+        readers: Sequence[Reader],
+        partial: frozenset[str],
+        scattered: Scattered,
+    ) -> Iterator[Lowered]:
+        """Windows read from a sheet; those of queries that have slices elsewhere too are put aside."""
+        closing = np.unique(table["reader"].to_numpy()).tolist()
+        slots = {home: self._slots(home) for home in {readers[i].home for i in closing}}
+        places = {i: places_of(readers[i].query, slots[readers[i].home]) for i in closing}
+        several = [i for i in places if len(self.queries[readers[i].query.name].homes) > 1]
+        if several:
+            whose = table["reader"].to_numpy()
+            for i in several:
+                mine = table.filter(pa.array(whose == i))
+                if mine.num_rows:
+                    scattered[readers[i].query.name].append((layout, mine, places[i]))
+            table = table.filter(pa.array(~np.isin(whose, several)))
+        if table.num_rows:
+            asking = [reader.query for reader in readers]
+            yield from lowered(layout, table, asking, places, self.unseen, self.arrivals, partial)
+
+    def gathered(
+        self,
+        query: CompiledQuery,
+        parts: Sequence[tuple[Layout, pa.Table, Places]],
+        partial: frozenset[str],
+    ) -> Iterator[Lowered]:
+        """What was put aside of one query, put together."""
+        layout, table = gathered(query, parts)
+        table = table.set_column(0, "reader", pa.array(np.zeros(table.num_rows, np.int64)))
+        places = [tuple(range(len(query.slots)))]
+        yield from lowered(layout, table, [query], places, self.unseen, self.arrivals, partial)
+
+    def far_work(
+        self, closing: Sequence[Reader], refs: tuple[ShardRef, ...], partial: frozenset[str]
+    ) -> FarWork:
+        """What is to be read where the shards are."""
+        once = {reader.query.name: reader for reader in closing}
+        homes = tuple(self.queries[name].homes for name in once)
+        alike = zip(once.values(), homes, strict=True)
+        readers = tuple(Reader(one.query, own[0], one.before, one.after) for one, own in alike)
+        arrivals = tuple(self.arrivals(one.query) for one in readers)
+        return FarWork(readers, homes, refs, tuple(map(self.unseen, once)), partial, arrivals)
+
+    def unseen(self, name: str) -> IntervalSet:
+        """Where rows lie that a query has missed."""
+        return self.queries[name].unseen or IntervalSet()
+
+    def arrivals(self, query: CompiledQuery) -> Arrivals:
+        """When rows came on a query's clock."""
+        return self.streams[query.query.stream].clock(query.query.clock).arrivals
+
+    def _slots(self, home: int) -> dict[str, int]:
+        return {key: i for i, key in enumerate(self.selections[home].slots)}
