@@ -79,7 +79,7 @@ def advance(
     Prods take effect at its end, like all that a page says.
     """
     done = conclude(state, pages, shelf)
-    telling = look(done.state, pages, prods, clock, {})
+    telling = look(done.state, pages, prods, clock)
     partial = frozenset().union(*(page.partial for page in pages))
     living = [query for page in pages for query in page.queries]
     swept = sweep(done.state, telling.asks, living, partial)

@@ -46,10 +46,8 @@ class Telling:
         return ((self.told or {}).get(query.name) or IntervalSet()).covers(wids, wids)
 
 
-def look(
-    state: State, pages: Sequence[PageInput], prods: Sequence[Prod], clock: int, points: Mapping[str, float]
-) -> Telling:
-    """What to look at after a page; `points` are the marks that the engine chose itself for some queries."""
+def look(state: State, pages: Sequence[PageInput], prods: Sequence[Prod], clock: int) -> Telling:
+    """What to look at after a page."""
     prodders = dict(state.prodders)
     asks: dict[str, Ask] = {}
     told: dict[str, IntervalSet] = {}
@@ -64,8 +62,7 @@ def look(
             own = prodders.get(query.name, ProdderState())
             own = replace(own, fresh=own.fresh or page.outcome.rows > 0)
             now = now_of(query.query.clock, stream, page.rules, clock)
-            named = query.query.emit.at or tuple(filter(None, [points.get(query.name)]))
-            wanted = crossed(query, own, now, named)
+            wanted = crossed(query, own, now, points_of(query, state))
             if is_due(query, own, clock):
                 wanted, own = EVERYTHING, replace(own, prodded=clock, fresh=False)
             known = asks.get(query.name, Ask(query))
@@ -97,6 +94,12 @@ def is_due(query: CompiledQuery, own: ProdderState, clock: int) -> bool:
     return own.prodded is None or clock - own.prodded >= emit.every
 
 
+def points_of(query: CompiledQuery, state: State) -> tuple[float, ...]:
+    """The parts of the slide at which a query's windows are told."""
+    emit = query.query.emit
+    return () if emit is None else emit.at
+
+
 def crossed(query: CompiledQuery, own: ProdderState, now: int | None, points: Iterable[float]) -> IntervalSet:
     """The windows of which the clock passed a mark since they were last looked at."""
     if now is None:
@@ -109,18 +112,21 @@ def crossed(query: CompiledQuery, own: ProdderState, now: int | None, points: It
     return union(found)
 
 
-def next_mark(
-    queries: Iterable[CompiledQuery], state: State, points: Mapping[str, float], clock: int
-) -> bool:
-    """Whether a live stream's clock has passed a mark that its rows have not."""
+def due_streams(
+    state: State, queries: Iterable[CompiledQuery], rules: Mapping[str, StreamRules], clock: int
+) -> list[str]:
+    """The streams with queries that are to report by the engine's clock now, whether rows come or not."""
+    found: dict[str, None] = {}
     for query in queries:
-        emit, own = query.query.emit, state.prodders.get(query.name)
-        if emit is None or own is None or own.position is None or own.position >= clock:
+        emit, own, name = query.query.emit, state.prodders.get(query.name), query.query.stream
+        if emit is None or own is None or name in found or name not in rules:
             continue
-        named = emit.at or tuple(filter(None, [points.get(query.name)]))
-        if crossed(query, own, clock, named):
-            return True
-    return False
+        now = now_of(query.query.clock, state.stream(name), rules[name], clock)
+        if is_due(query, own, clock) or (
+            rules[name].live and crossed(query, own, now, points_of(query, state))
+        ):
+            found[name] = None
+    return list(found)
 
 
 def only_told(results: Results, telling: Telling, queries: Mapping[str, CompiledQuery]) -> Results:

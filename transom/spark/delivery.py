@@ -74,14 +74,18 @@ class Delivery:
                 sink.write(_all_rows(report, spark), report.page, spark)
             elif query is not None and query in report.results:
                 sink.write(_rows(report, query, spark), report.page, spark)
+        self.tell(report.results)
+        self._retain(report.page)
+
+    def tell(self, results: Results) -> None:
+        """Call the subscribers."""
         for name, callbacks in list(self._subscribers.items()):
-            table = report.results[name] if callbacks and name in report.results else None
+            table = results[name] if callbacks and name in results else None
             for callback in list(callbacks) if table is not None else ():
                 try:
                     callback(table)
                 except Exception:
                     log.exception("a subscriber of %s failed", name)
-        self._retain(report.page)
 
     def _retain(self, page: int) -> None:
         kept = self.retention

@@ -3,48 +3,38 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from transom.durations import parse_duration, parse_instant
-from transom.elements import Clock, ClockKind, Drop, Punctuation, Register
+from transom.durations import parse_duration
+from transom.elements import Drop, Punctuation, Register
 from transom.errors import SettingError, SQLError, StateError, near_miss
-from transom.plan.compiled import plain_value
-from transom.spark.declare import clock_kind, declared_column, sharing_strategy, stream_rules
+from transom.spark.declarations import Declarations
+from transom.spark.declare import sharing_strategy
 from transom.spark.delivery import Delivery
 from transom.spark.explaining import explain
-from transom.spark.files import PathSource
-from transom.spark.handles import Feed, QueryHandle
+from transom.spark.handles import QueryHandle
 from transom.spark.loop import PageLoop
+from transom.spark.prodding import Prodding, clock_of, instant_of, pattern_of, prod_of
 from transom.spark.progress import Progress, progress_of
 from transom.spark.runner import Runner
 from transom.spark.session import is_local, local_session, ship
-from transom.spark.sources import (
-    BatchSource,
-    FeedSource,
-    FileSource,
-    Source,
-    SparkSource,
-    visible,
-    with_time_schema,
-)
+from transom.spark.sources import FeedSource
 from transom.spark.store import Store
 from transom.spark.streams import Stream
-from transom.spark.types import schema_of, to_arrow
-from transom.spark.udf import register_udf, user_functions
+from transom.spark.udf import user_functions
 from transom.sql import bind
 from transom.sql.query import Query
 
 log = logging.getLogger("transom")
 
 
-class Engine:
+class Engine(Declarations):
     """Runs standing window-aggregate queries over streams.
 
     `spark` is a session to run in (none given: a local one is started), `checkpoint` a directory from
@@ -82,6 +72,7 @@ class Engine:
         in_pages = isinstance(retention, int)
         kept = parse_duration(retention) if isinstance(retention, str) else retention
         self._delivery = Delivery(self._loop, kept, in_pages)
+        self._prodding = Prodding(self._loop)
         self._names = 0
 
     def __enter__(self) -> Engine:
@@ -89,120 +80,6 @@ class Engine:
 
     def __exit__(self, *exception: object) -> None:
         self.stop()
-
-    # --- what there is to read ---
-
-    def stream(
-        self,
-        name: str,
-        source: DataFrame | str,
-        *,
-        time: str,
-        slack: Any = "default",
-        horizon: Any = "default",
-        live: bool = False,
-        idle: Any = None,
-        punctuation: str | None = None,
-        format: str | None = None,
-        schema: str | None = None,
-        options: Mapping[str, Any] | None = None,
-        files_per_page: int = 1,
-    ) -> None:
-        """Declare a stream: a streaming DataFrame, a batch DataFrame (a finite stream), or a path of
-        json, csv or parquet files.
-
-        `time` is the column of its event time, `slack` the disorder to wait for (by default nothing; None:
-        windows close by punctuations alone; a mapping gives other columns a slack of their own), `horizon`
-        how far a row may be ahead of the stream before it is rejected, `live` whether it may also not be
-        ahead of the clock, `idle` the time without data after which windows close, `punctuation` a
-        condition that marks rows as punctuations. The rest is about the files of a path.
-        """
-        found: Source
-        if isinstance(source, DataFrame):
-            found = SparkSource(source) if source.isStreaming else BatchSource(source)
-        else:
-            found = FileSource(
-                PathSource(self.spark, str(source), format, schema, dict(options or {}), files_per_page)
-            )
-        self._declare(name, found, time, slack, horizon, live, idle, punctuation)
-
-    def feed(
-        self,
-        name: str,
-        schema: str,
-        *,
-        time: str,
-        slack: Any = "default",
-        horizon: Any = "default",
-        live: bool = False,
-        idle: Any = None,
-        punctuation: str | None = None,
-    ) -> Feed:
-        """Declare a stream that this program pushes into; options as of `stream`."""
-        source = FeedSource(self.spark, self._loop.store, name, schema_of(schema))
-        self._declare(name, source, time, slack, horizon, live, idle, punctuation)
-        return Feed(self, name, source)
-
-    def _declare(
-        self,
-        name: str,
-        source: Source,
-        time: str,
-        slack: Any,
-        horizon: Any,
-        live: bool,
-        idle: Any,
-        punctuation: str | None,
-    ) -> None:
-        if self._runner.running:
-            raise StateError("streams are declared before the engine is started")
-        self._check_name(name)
-        columns = visible(to_arrow(source.schema()))
-        spelled = declared_column(name, time, columns)
-        columns = with_time_schema(columns, spelled)
-        rules = stream_rules(name, columns, spelled, slack, horizon, live, idle)
-        if punctuation is not None:
-            kind = self._loop.scalars.types(columns, [punctuation])[0]
-            if isinstance(kind, SQLError):
-                raise SettingError(f"the punctuation of {name}: {kind.message}")
-            if not pa.types.is_boolean(kind):
-                raise SettingError(f"the punctuation of {name} is {kind}, expected a condition")
-        self._loop.declare(Stream(name, columns, rules, source, punctuation))
-
-    def _check_name(self, name: str) -> None:
-        if not re.fullmatch(r"\w[\w.-]*", name):
-            raise SettingError(f"not a name: {name!r}; letters, digits, _, - and . will do")
-        if name in self._loop.streams or name in self._loop.versions:
-            raise StateError(
-                f"there is a {'stream' if name in self._loop.streams else 'table'} named {name} already"
-            )
-
-    def table(
-        self,
-        name: str,
-        source: Any,
-        *,
-        format: str | None = None,
-        schema: str | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Declare a static table to join with, or give it a new version, which pages from now on see.
-
-        The source is a batch DataFrame, a path of files (which the other arguments are about), an Arrow
-        table or a list of mappings.
-        """
-        if name not in self._loop.versions:
-            self._check_name(name)
-        version = self._loop.tables.snapshot(name, source, format, schema, options)
-        with self._loop.lock:
-            self._loop.check_version(name, version)
-            self._loop.versions[name] = version
-
-    def udf(self, name: str, function: Callable[..., Any], returns: str) -> None:
-        """Register a Python function for queries to call. Where it raises, it gives null, and the query
-        that called it is suspended when that happens in several pages in a row."""
-        register_udf(self.spark, name, function, returns)
-        self._loop.functions.add(name.casefold())
 
     # --- queries ---
 
@@ -285,29 +162,35 @@ class Engine:
         `on` names the column that the times are of, if it is not the stream's own time.
         """
         declared = self._stream(stream)
-        clock = declared.rules.clock
-        if on is not None:
-            column = declared_column(stream, on, declared.columns)
-            clock = Clock(stream, column, clock_kind(column, declared.columns[column]))
-        moment = parse_instant if clock.kind is ClockKind.TIME else _number
-        pattern = []
-        for name, value in (where or {}).items():
-            column = declared_column(stream, name, declared.columns)
-            if pa.types.is_nested(declared.columns[column]):
-                raise SettingError(
-                    f"the column {column} is {declared.columns[column]}: no pattern can match it"
-                )
-            try:
-                typed = pa.scalar(value, declared.columns[column])
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-                raise SettingError(f"the column {column} can't be {value!r}: {error}") from error
-            pattern.append((column, plain_value(typed.as_py())))
-        element = Punctuation(clock, moment(until), None if since is None else moment(since), tuple(pattern))
+        clock = clock_of(declared, on)
+        start = None if since is None else instant_of(clock, since)
+        element = Punctuation(clock, instant_of(clock, until), start, pattern_of(declared, where))
         if isinstance(declared.source, FeedSource):
             declared.source.control(element)
         else:
             self._loop.say([element])
         self._wake()
+
+    def prod(
+        self,
+        stream: str | None = None,
+        until: Any = None,
+        at: Any = None,
+        where: Mapping[str, Any] | None = None,
+        queries: Iterable[str] | None = None,
+        on: str | None = None,
+    ) -> dict[str, pa.Table]:
+        """What is known now of open windows: early results of queries by name, from the last committed page.
+
+        `until` asks for the windows that end by then, `at` for the last of those only, neither for all that
+        hold rows; `where` is a pattern on the groups. Of one stream or of all, of some queries or of all.
+        """
+        chosen = None if queries is None else tuple(self.query(name).name for name in queries)
+        asked = [self._stream(stream)] if stream is not None else list(self._loop.streams.values())
+        prods = [prod_of(one, until, at, where, on, chosen) for one in asked if one.prods is None]
+        results = self._prodding.answer(prods)
+        self._delivery.tell(results)
+        return dict(results)
 
     def start(self) -> None:
         """Process pages in the background until stopped."""
@@ -387,10 +270,3 @@ class Engine:
         if name not in streams:
             raise SettingError(f"there is no stream named {name}{near_miss(name, streams)}")
         return streams[name]
-
-
-def _number(value: Any) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise SettingError(f"not a number: {value!r}; the column counts in plain numbers") from None

@@ -35,7 +35,7 @@ from transom.spark.fartasks import (
     roll_task,
     write_task,
 )
-from transom.spark.outputs import FIXED, own_rows, results_of
+from transom.spark.outputs import FIXED, own_rows
 from transom.spark.session import ansi_off
 from transom.spark.store import Store
 from transom.spark.types import spark_schema
@@ -132,8 +132,10 @@ class Far:
 
     # --- closing windows ---
 
-    def close(self, parts: Mapping[Moment, Sequence[FarWork]], identity: Callable[[str], str]) -> FarClosed:
-        """Close windows, or read them while they are open, and write the results of one page, by tasks.
+    def close(
+        self, parts: Mapping[Moment, Sequence[FarWork]], identity: Callable[[str], str], directory: str
+    ) -> FarClosed:
+        """Close windows, or read them while they are open, and write the results, by tasks.
 
         Only names and counts come back.
         """
@@ -143,7 +145,6 @@ class Far:
             return found
         queries = {reader.query.name: reader.query for work in works for reader in work.readers}
         names = {name: identity(name) for name in queries}
-        directory = results_of(next(iter(parts)).page)
         for moment, own in parts.items():
             written += self._written(own, Desk(self.store, directory, moment, names), found)
         self._tidy_results(directory, written)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from transom.durations import format_instant
-from transom.elements import ClockKind, Punctuation
+from transom.elements import ClockKind
 from transom.errors import PageError
 from transom.final.members import settle
 from transom.final.planning import Planner
@@ -26,7 +26,7 @@ from transom.spark.projection import micros
 from transom.spark.registry import Registry
 from transom.spark.scalars import short_message
 from transom.spark.shipping import Shipper
-from transom.spark.streams import Stream, believable, carried_punctuations
+from transom.spark.streams import Carried, Stream, believable, carried_control
 from transom.spark.suspending import suspend, suspend_failing
 from transom.spark.tables import Tables
 from transom.spark.udf import failures
@@ -55,9 +55,9 @@ class FirstHalf:
 
     def process(
         self, begun: Begun, stream: Stream, df: DataFrame, registry: Registry, state: State
-    ) -> tuple[list[Punctuation], Outcome]:
-        """The punctuations that the page carries, and what came of its other rows."""
-        carried, df = carried_punctuations(stream, df)
+    ) -> tuple[list[Carried], Outcome]:
+        """The punctuations and prods that the page carries, and what came of its other rows."""
+        carried, df = carried_control(stream, df)
         while True:
             page = self._page(begun, stream, df, registry, state)
             self.far.begin(begun.page)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from transom.errors import StateError
+from transom.final.results import result_schema
 from transom.spark.explaining import explain_query
+from transom.spark.prodding import prod_of
 from transom.spark.sources import FeedSource
 from transom.sql.query import Query
 
@@ -36,7 +38,7 @@ class QueryHandle:
 
     def results(self) -> pa.Table:
         """All results so far: window_start, window_end, the group columns, the select items, kind,
-        complete, rows, page."""
+        complete, rows, page, made, latency."""
         return self._engine._results(self)
 
     def subscribe(self, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
@@ -47,6 +49,20 @@ class QueryHandle:
     def sink(self, format: str, path: str | None = None, **options: Any) -> None:
         """Write this query's results, typed, with any Spark writer; files are written exactly once."""
         self._engine._delivery.sink(self.name, format, path, options)
+
+    def prod(self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
+        """What is known now of this query's open windows, from the last committed page: early results.
+
+        `until` asks for the windows that end by then, `at` for the last of those only, neither for all that
+        hold rows; `where` is a pattern on the groups.
+        """
+        query, _ = self._engine._bound(self)
+        if query is None:
+            raise StateError(f"there is no query named {self.name}")
+        on = query.clock.attribute or None
+        timed = on if until is not None or at is not None else None
+        told = self._engine.prod(query.stream, until, at, where, [self.name], timed)
+        return told.get(self.name, result_schema(query).empty_table())
 
     def explain(self, format: str = "text", verbose: bool = False) -> str:
         """How this query is computed, and with which others it shares what: as text, json or mermaid."""
@@ -81,3 +97,10 @@ class Feed:
     ) -> None:
         """No more rows like that will be pushed; takes effect behind the rows pushed before it."""
         self._engine.punctuate(self.name, until=until, since=since, where=where, on=on)
+
+    def prod(
+        self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None, on: str | None = None
+    ) -> None:
+        """Ask for early results behind the rows pushed before it; they come with that page's results."""
+        self._source.control(prod_of(self._engine._stream(self.name), until, at, where, on))
+        self._engine._wake()

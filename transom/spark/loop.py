@@ -16,10 +16,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from transom.elements import Control, Drop, Punctuation, Register
+from transom.elements import Control, Drop, Prod, Punctuation, Register
 from transom.errors import SettingError, SQLError, StateError
 from transom.final.members import Strategy, admit, is_kept, release, settle
 from transom.final.planning import Planner
+from transom.final.prodder import due_streams
 from transom.final.rehoming import rehomed
 from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
@@ -27,7 +28,7 @@ from transom.plan.compiled import CompiledQuery
 from transom.spark.far import Far
 from transom.spark.firsthalf import FirstHalf
 from transom.spark.log import Begun, PageLog
-from transom.spark.outputs import Outputs
+from transom.spark.outputs import Outputs, results_of
 from transom.spark.progress import progress_of
 from transom.spark.registry import Registry, identity
 from transom.spark.report import PageReport, Watch
@@ -35,7 +36,7 @@ from transom.spark.scalars import SparkScalars
 from transom.spark.secondhalf import SecondHalf
 from transom.spark.sources import TIME_TEXT
 from transom.spark.store import Store
-from transom.spark.streams import Stream
+from transom.spark.streams import Carried, Stream, rows_as_prods
 from transom.spark.tables import Tables
 from transom.spark.types import to_arrow
 from transom.sql import bind
@@ -139,7 +140,9 @@ class PageLoop:
 
     def catalog(self) -> Catalog:
         streams = {
-            s.name: Relation(s.name, s.columns, s.rules.clock.attribute) for s in self.streams.values()
+            s.name: Relation(s.name, s.columns, s.rules.clock.attribute)
+            for s in self.streams.values()
+            if s.prods is None
         }
         tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
         utc = self.spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "GMT")
@@ -192,7 +195,7 @@ class PageLoop:
     def results(self, name: str, query: Query, since: int) -> pa.Table:
         """A query's results, from the page it joined with."""
         pages = [page for page, _ in self.result_pages if page >= since]
-        return self.outputs.read_results(identity(name, since), query, pages)
+        return self.outputs.read_results(identity(name, since), query, pages, since)
 
     def drop_results(self, is_old: Callable[[int, int], bool]) -> None:
         """Forget the results of old pages, told by their number and their reading of the clock."""
@@ -201,6 +204,7 @@ class PageLoop:
                 if is_old(page, at):
                     self.outputs.clear_results(page)
             self.result_pages = [(page, at) for page, at in self.result_pages if not is_old(page, at)]
+            self.outputs.drop_told(is_old)
 
     def apart(self, kind: str, stream: Stream) -> pa.Table:
         """A stream's late or rejected rows."""
@@ -234,12 +238,15 @@ class PageLoop:
         """Run a page that carries no rows, if some control waits for one."""
         with self.lock:
             begun = self.pending()
-            if begun is None and self.waiting:
+            if begun is None and (self.waiting or self.due(self.state, self._emitting(), self.clock())):
                 begun = self._begin(None, {}, ())
             if begun is None or begun.stream is not None:
                 return False
             self._run(begun, None)
             return True
+
+    def _emitting(self) -> list[CompiledQuery]:
+        return [query for query in self.registry.living() if query.query.emit is not None]
 
     def _begin(self, stream: str | None, reference: Mapping[str, Any], control: tuple[Control, ...]) -> Begun:
         """Bind what waits to the next page, and write it ahead."""
@@ -283,15 +290,23 @@ class PageLoop:
         watch.lap("planning")
         failed = self.first_half.failures(registry)
         outcome = Outcome()
-        carried: list[Punctuation] = []
+        said = [element for element in begun.control if isinstance(element, Punctuation | Prod)]
         if df is not None and begun.stream is not None:
             stream = self.streams[begun.stream]
-            carried, outcome = self.first_half.process(begun, stream, df, registry, state)
+            if stream.prods is not None:
+                said += rows_as_prods(stream, df)
+            else:
+                carried, outcome = self.first_half.process(begun, stream, df, registry, state)
+                said += carried
         watch.lap("first_half")
         state = settle(state, registry.compiled())
-        output = self.second_half.process(state, self._inputs(begun, registry, outcome, carried), registry)
+        inputs = self._inputs(begun, registry, state, outcome, said)
+        prods = [element for element in said if isinstance(element, Prod)]
+        output = self.second_half.process(state, inputs, registry, prods, begun.clock, self.clock())
         self.first_half.count_failures(registry, failed)
-        self.outputs.write_results(begun.page, output.results, lambda name: registry[name].identity)
+        self.outputs.write_results(
+            results_of(begun.page), output.results, lambda name: registry[name].identity
+        )
         queries = {name: registry.query(name) for name in output.results}
         watch.lap("second_half")
         work = {name: own.work - self.state.stream(name).work for name, own in output.state.streams.items()}
@@ -336,12 +351,16 @@ class PageLoop:
         return {text: self.bound.pop(text) for text in texts}
 
     def _inputs(
-        self, begun: Begun, registry: Registry, outcome: Outcome, carried: list[Punctuation]
+        self, begun: Begun, registry: Registry, state: State, outcome: Outcome, said: list[Carried]
     ) -> list[PageInput]:
         """What the page brings to each stream that it concerns."""
-        said = [element for element in begun.control if isinstance(element, Punctuation)] + carried
         concerned = dict.fromkeys(
-            [*filter(None, [begun.stream]), *(p.clock.stream for p in said), *begun.ended]
+            [
+                *filter(None, [begun.stream]),
+                *(element.clock.stream for element in said),
+                *begun.ended,
+                *self.due(state, registry.living(), begun.clock),
+            ]
         )
         partial = frozenset(entry.name for entry in registry if entry.partial)
         return [
@@ -349,13 +368,19 @@ class PageLoop:
                 self.streams[name].rules,
                 registry.reading(name),
                 outcome if name == begun.stream else Outcome(),
-                [p for p in said if p.clock.stream == name],
+                [e for e in said if isinstance(e, Punctuation) and e.clock.stream == name],
                 name in begun.ended,
                 partial,
+                begun.clock,
             )
             for name in concerned
-            if name in self.streams
+            if name in self.streams and self.streams[name].prods is None
         ]
+
+    def due(self, state: State, queries: Iterable[CompiledQuery], clock: int) -> list[str]:
+        """The streams whose open windows are to be reported by the clock, whether rows come or not."""
+        rules = {name: stream.rules for name, stream in self.streams.items()}
+        return due_streams(state, queries, rules, clock)
 
     def _commit(self, begun: Begun, registry: Registry, state: State, has_results: bool) -> None:
         sources = dict(self.progress)
@@ -375,7 +400,8 @@ class PageLoop:
         }
         self.state_bytes = self.log.commit(state, extra)
         self.far.forget(self.state, state)
-        self.state, self.registry, self.progress, self.result_pages = state, registry, sources, pages
+        with self.control_lock:  # whoever prods reads the first two, while pages run
+            self.state, self.registry, self.progress, self.result_pages = state, registry, sources, pages
         self.begun = None
         if begun.stream is not None:
             self.streams[begun.stream].source.release(begun.reference)

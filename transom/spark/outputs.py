@@ -52,25 +52,40 @@ class Outputs:
         """Forget the results that an earlier attempt at a page left."""
         self.store.delete(results_of(page))
 
-    def write_results(self, page: int, results: Results, identity: Callable[[str], str]) -> None:
+    def write_results(self, directory: str, results: Results, identity: Callable[[str], str]) -> None:
         """One file for each schema that occurs, however many queries have it; those stored are there."""
         alike: dict[pa.Schema, list[pa.Table]] = defaultdict(list)
         for batch in results.batches:
             alike[batch.table.schema].append(with_names(batch, identity))
         for i, tables in enumerate(alike.values()):
-            self.store.write_table(f"{results_of(page)}/{i:04d}.arrow", pa.concat_tables(tables))
+            self.store.write_table(f"{directory}/{i:04d}.arrow", pa.concat_tables(tables))
 
-    def read_results(self, identity: str, query: Query, pages: Sequence[int]) -> pa.Table:
-        """All results of a query in some pages, in the order in which they were made."""
+    def read_results(self, identity: str, query: Query, pages: Sequence[int], since: int) -> pa.Table:
+        """All results of a query in some pages, and what prods were told since one, as they were made."""
         schema = result_schema(query)
         found = [schema.empty_table()]
-        for page in pages:
-            directory = results_of(page)
-            for file in sorted(self.store.list(directory)):
-                batches = list(own_rows(self.store, f"{directory}/{file}", identity, schema))
-                if batches:
-                    found.append(pa.Table.from_batches(batches).cast(schema))
+        told = {page: directories for page, directories in self.told().items() if page >= since}
+        for page in sorted({*pages, *told}):
+            for directory in [*([results_of(page)] if page in pages else []), *told.get(page, ())]:
+                for file in sorted(self.store.list(directory)):
+                    batches = list(own_rows(self.store, f"{directory}/{file}", identity, schema))
+                    if batches:
+                        found.append(pa.Table.from_batches(batches).cast(schema))
         return pa.concat_tables(found)
+
+    def told(self) -> dict[int, list[str]]:
+        """Where it is kept what prods were told, by the page that was committed last, in order."""
+        return {
+            int(page): [f"prods/{page}/{name}" for name in sorted(self.store.list(f"prods/{page}"))]
+            for page in self.store.list("prods")
+        }
+
+    def drop_told(self, is_old: Callable[[int, int], bool]) -> None:
+        """Forget what prods were told after old pages, told by the page and by the clock."""
+        for page, directories in self.told().items():
+            for directory in directories:
+                if is_old(page, int(directory.rpartition("/")[2].split("-")[0])):
+                    self.store.delete(directory)
 
     def set_apart(self, kind: str, stream: str, page: int, rows: DataFrame | pa.Table | None) -> None:
         """Write a page's late or rejected rows; a large page's are written by the executors."""
@@ -104,6 +119,11 @@ class Outputs:
             elif file.endswith(".parquet"):
                 tables.append(_read_parquet(self.store.read(f"{directory}/{file}")))
         return pa.concat_tables(tables) if tables else None
+
+
+def told_at(page: int, made: int, number: int) -> str:
+    """The directory of what a prod was told."""
+    return f"prods/{page:010d}/{made:020d}-{number}"
 
 
 def results_of(page: int) -> str:

@@ -14,7 +14,7 @@ from transom.final.prodder import look, only_told
 from transom.final.results import Lowered, Moment, Results, finish
 from transom.final.streams import PageInput
 from transom.spark.far import Far
-from transom.spark.outputs import Outputs
+from transom.spark.outputs import Outputs, results_of
 from transom.spark.registry import Registry
 from transom.spark.scalars import SparkScalars, short_message
 from transom.spark.suspending import suspend_failed, suspend_failing
@@ -32,18 +32,23 @@ class SecondHalf:
         state: State,
         inputs: Sequence[PageInput],
         registry: Registry,
-        prods: Sequence[Prod] = (),
-        clock: int = 0,
+        prods: Sequence[Prod],
+        clock: int,
+        made: int,
     ) -> PageOutput:
-        """Close the windows that close with a page, and read those that are prodded."""
+        """Close the windows that close with a page, and read those that are prodded.
+
+        `clock` is the page's, the same if it is run again; `made` is the time now.
+        """
         done = conclude(state, inputs, self.far.shelf(state))
         page = done.state.page
         self.outputs.clear_results(page)
-        telling = look(done.state, inputs, prods, clock, {})
+        telling = look(done.state, inputs, prods, clock)
         partial = frozenset().union(*(one.partial for one in inputs))
         swept = sweep(done.state, telling.asks, registry.living(), partial)
-        final, early = Moment(page, Kind.FINAL, clock), Moment(page, Kind.EARLY, clock)
-        far = self.far.close({final: done.far, early: swept.far}, lambda name: registry[name].identity)
+        final, early = Moment(page, Kind.FINAL, made), Moment(page, Kind.EARLY, made)
+        works = {final: done.far, early: swept.far}
+        far = self.far.close(works, lambda name: registry[name].identity, results_of(page))
         suspend_failed(registry, far.failed)
         results = self._finished(done.closed, final, registry)
         told = only_told(self._finished(swept.open, early, registry), telling, registry.compiled())

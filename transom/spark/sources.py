@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from transom.durations import parse_instant
-from transom.elements import Punctuation
+from transom.elements import Prod, Punctuation
 from transom.errors import SettingError
 from transom.spark.files import CORRUPT, PathSource
 from transom.spark.session import ansi_off
@@ -37,7 +37,7 @@ class Taken:
     """A page to run: where its rows are, and what takes effect at its end."""
 
     reference: Reference
-    control: Sequence[Punctuation] = ()
+    control: Sequence[Punctuation | Prod] = ()
 
 
 class Source(ABC):
@@ -138,7 +138,7 @@ class FeedSource(Source):
     def __init__(self, spark: SparkSession, store: Store, name: str, schema: StructType):
         self.spark, self.store, self.name, self._schema = spark, store, name, schema
         self._arrow = pa.schema(list(to_arrow(schema).items()))
-        self._queue: deque[pa.Table | Punctuation] = deque()
+        self._queue: deque[pa.Table | Punctuation | Prod] = deque()
         self._taken = 0  # how many of the queue the page at hand holds
         self._lock = threading.Lock()
 
@@ -153,7 +153,7 @@ class FeedSource(Source):
                 self._queue.append(table)
         return table.num_rows
 
-    def control(self, element: Punctuation) -> None:
+    def control(self, element: Punctuation | Prod) -> None:
         """Queue a control element behind the rows pushed before it."""
         with self._lock:
             self._queue.append(element)
@@ -189,10 +189,10 @@ class FeedSource(Source):
 
     def take(self, page: int) -> Taken | None:
         tables: list[pa.Table] = []
-        control: list[Punctuation] = []
+        control: list[Punctuation | Prod] = []
         with self._lock:
             for element in self._queue:
-                if isinstance(element, Punctuation):
+                if isinstance(element, Punctuation | Prod):
                     control.append(element)
                 elif control:
                     break

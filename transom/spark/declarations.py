@@ -1,0 +1,209 @@
+"""What a program declares before it starts an engine: streams, feeds, prods, tables and functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from transom.control.rules import StreamRules
+from transom.elements import Prod, Punctuation
+from transom.errors import SettingError, SQLError, StateError
+from transom.spark.declare import declared_column, stream_rules
+from transom.spark.files import PathSource
+from transom.spark.handles import Feed
+from transom.spark.loop import PageLoop
+from transom.spark.prodding import clock_of
+from transom.spark.runner import Runner
+from transom.spark.sources import (
+    BatchSource,
+    FeedSource,
+    FileSource,
+    Source,
+    SparkSource,
+    visible,
+    with_time_schema,
+)
+from transom.spark.streams import ProdRows, Stream
+from transom.spark.types import schema_of, to_arrow
+from transom.spark.udf import register_udf
+
+
+class Declarations:
+    """The part of an engine that says what there is to read."""
+
+    spark: SparkSession
+    _loop: PageLoop
+    _runner: Runner
+
+    def stream(
+        self,
+        name: str,
+        source: DataFrame | str,
+        *,
+        time: str,
+        slack: Any = "default",
+        horizon: Any = "default",
+        live: bool = False,
+        idle: Any = None,
+        punctuation: str | None = None,
+        prod: str | None = None,
+        format: str | None = None,
+        schema: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        files_per_page: int = 1,
+    ) -> None:
+        """Declare a stream: a streaming DataFrame, a batch DataFrame (a finite stream), or a path of
+        json, csv or parquet files.
+
+        `time` is the column of its event time, `slack` the disorder to wait for (by default nothing; None:
+        windows close by punctuations alone; a mapping gives other columns a slack of their own), `horizon`
+        how far a row may be ahead of the stream before it is rejected, `live` whether it may also not be
+        ahead of the clock, `idle` the time without data after which windows close, `punctuation` a
+        condition that marks rows as punctuations, `prod` one that marks rows as prods. The rest is about the
+        files of a path.
+        """
+        found = self._source(source, format, schema, options, files_per_page)
+        rules = time, slack, horizon, live, idle
+        self._declare(name, found, rules, {Punctuation: punctuation, Prod: prod})
+
+    def feed(
+        self,
+        name: str,
+        schema: str,
+        *,
+        time: str,
+        slack: Any = "default",
+        horizon: Any = "default",
+        live: bool = False,
+        idle: Any = None,
+        punctuation: str | None = None,
+        prod: str | None = None,
+    ) -> Feed:
+        """Declare a stream that this program pushes into; options as of `stream`."""
+        source = FeedSource(self.spark, self._loop.store, name, schema_of(schema))
+        rules = time, slack, horizon, live, idle
+        self._declare(name, source, rules, {Punctuation: punctuation, Prod: prod})
+        return Feed(self, name, source)  # type: ignore[arg-type]  # an engine is what this is part of
+
+    def prods(
+        self,
+        name: str,
+        source: DataFrame | str,
+        *,
+        of: str,
+        until: str | None = None,
+        at: str | None = None,
+        where: Mapping[str, str] | Iterable[str] = (),
+        on: str | None = None,
+        format: str | None = None,
+        schema: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Declare a stream whose rows become prods of the stream `of`.
+
+        `until` or `at` is the column of a prod's time, `where` the columns of its pattern (a mapping gives
+        them the names that they have in the prodded stream); null matches everything.
+        """
+        if until is not None and at is not None:
+            raise SettingError("a prod is for the windows up to a time (until) or for the one at a time (at)")
+        if of not in self._loop.streams:
+            raise SettingError(f"there is no stream named {of}")
+        target, found = self._loop.streams[of], self._source(source, format, schema, options, 1)
+        columns = visible(to_arrow(found.schema()))
+        names = where if isinstance(where, Mapping) else {column: column for column in where}
+        time = until if at is None else at
+        rule = ProdRows(
+            clock_of(target, on),
+            None if time is None else declared_column(name, time, columns),
+            at is not None,
+            {
+                declared_column(of, theirs, target.columns): declared_column(name, ours, columns)
+                for theirs, ours in names.items()
+            },
+        )
+        self._check_new(name)
+        self._loop.declare(Stream(name, columns, StreamRules(rule.clock), found, prods=rule))
+
+    def _source(
+        self,
+        source: DataFrame | str,
+        format: str | None,
+        schema: str | None,
+        options: Mapping[str, Any] | None,
+        files_per_page: int,
+    ) -> Source:
+        if isinstance(source, DataFrame):
+            return SparkSource(source) if source.isStreaming else BatchSource(source)
+        return FileSource(
+            PathSource(self.spark, str(source), format, schema, dict(options or {}), files_per_page)
+        )
+
+    def _declare(
+        self,
+        name: str,
+        source: Source,
+        rules: tuple[str, Any, Any, bool, Any],
+        markers: Mapping[type[Punctuation | Prod], str | None],
+    ) -> None:
+        """Declare a stream with these rules: time, slack, horizon, live, idle."""
+        self._check_new(name)
+        columns = visible(to_arrow(source.schema()))
+        time, *rest = rules
+        spelled = declared_column(name, time, columns)
+        columns = with_time_schema(columns, spelled)
+        found = stream_rules(name, columns, spelled, *rest)
+        given = {kind: marker for kind, marker in markers.items() if marker is not None}
+        for kind, marker in given.items():
+            self._check_condition(f"the {kind.__name__.lower()} of {name}", marker, columns)
+        self._loop.declare(Stream(name, columns, found, source, given))
+
+    def _check_condition(self, what: str, condition: str, columns: Mapping[str, pa.DataType]) -> None:
+        kind = self._loop.scalars.types(columns, [condition])[0]
+        if isinstance(kind, SQLError):
+            raise SettingError(f"{what}: {kind.message}")
+        if not pa.types.is_boolean(kind):
+            raise SettingError(f"{what} is {kind}, expected a condition")
+
+    def _check_new(self, name: str) -> None:
+        if self._runner.running:
+            raise StateError("streams are declared before the engine is started")
+        self._check_name(name)
+
+    def _check_name(self, name: str) -> None:
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            raise SettingError(f"not a name: {name!r}; letters, digits, _, - and . will do")
+        if name in self._loop.streams or name in self._loop.versions:
+            raise StateError(
+                f"there is a {'stream' if name in self._loop.streams else 'table'} named {name} already"
+            )
+
+    def table(
+        self,
+        name: str,
+        source: Any,
+        *,
+        format: str | None = None,
+        schema: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Declare a static table to join with, or give it a new version, which pages from now on see.
+
+        The source is a batch DataFrame, a path of files (which the other arguments are about), an Arrow
+        table or a list of mappings.
+        """
+        if name not in self._loop.versions:
+            self._check_name(name)
+        version = self._loop.tables.snapshot(name, source, format, schema, options)
+        with self._loop.lock:
+            self._loop.check_version(name, version)
+            self._loop.versions[name] = version
+
+    def udf(self, name: str, function: Callable[..., Any], returns: str) -> None:
+        """Register a Python function for queries to call. Where it raises, it gives null, and the query
+        that called it is suspended when that happens in several pages in a row."""
+        register_udf(self.spark, name, function, returns)
+        self._loop.functions.add(name.casefold())

@@ -1,0 +1,107 @@
+"""Prods from outside: answered at once from the last committed page, in the thread of whoever asks.
+
+prods/0000000012/<clock>-3/   what was told after page 12 was committed, and before the next was
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from transom.durations import parse_instant
+from transom.elements import Clock, ClockKind, Kind, Prod
+from transom.errors import SettingError
+from transom.final.early import asks_of, sweep
+from transom.final.prodder import Telling, only_told
+from transom.final.results import Moment, Results, finish
+from transom.plan.compiled import plain_value
+from transom.spark.declare import clock_kind, declared_column
+from transom.spark.loop import PageLoop
+from transom.spark.outputs import told_at
+from transom.spark.streams import Stream
+
+
+@dataclass
+class Prodding:
+    """Answers prods beside the page loop; it only reads what is committed."""
+
+    loop: PageLoop
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told = 0
+
+    def answer(self, prods: Sequence[Prod]) -> Results:
+        """What is known of the windows that prods ask for; it is kept with the queries' results."""
+        loop = self.loop
+        with loop.control_lock:
+            state, registry = loop.state, loop.registry
+        living = registry.living()
+        asks = tuple(asks_of(prods, living).values())
+        partial = frozenset(entry.name for entry in registry if entry.partial)
+        swept = sweep(state, asks, living, partial)
+        moment = Moment(state.page, Kind.EARLY, loop.clock())
+        with self._lock:
+            self._told += 1
+            number = self._told
+        directory = told_at(state.page, moment.made, number)
+        far = loop.far.close({moment: swept.far}, lambda name: registry[name].identity, directory)
+        results = finish(swept.open, moment, loop.scalars)
+        told = only_told(results, Telling(asks), {query.name: query for query in living})
+        loop.outputs.write_results(directory, told, lambda name: registry[name].identity)
+        return Results(told.batches, far.stored)
+
+
+def prod_of(
+    stream: Stream,
+    until: Any = None,
+    at: Any = None,
+    where: Mapping[str, Any] | None = None,
+    on: str | None = None,
+    queries: tuple[str, ...] | None = None,
+) -> Prod:
+    """A prod from a program's words."""
+    if until is not None and at is not None:
+        raise SettingError("a prod is for the windows up to a time (until) or for the one at a time (at)")
+    clock = clock_of(stream, on)
+    moment = until if at is None else at
+    time = None if moment is None else instant_of(clock, moment)
+    return Prod(clock, time, at is not None, pattern_of(stream, where), queries)
+
+
+def clock_of(stream: Stream, on: str | None) -> Clock:
+    """The clock that a time is of: the stream's own, or that of a column."""
+    if on is None:
+        return stream.rules.clock
+    column = declared_column(stream.name, on, stream.columns)
+    return Clock(stream.name, column, clock_kind(column, stream.columns[column]))
+
+
+def instant_of(clock: Clock, value: Any) -> int:
+    """A moment on a clock."""
+    if clock.kind is ClockKind.TIME:
+        return parse_instant(value)
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise SettingError(f"not a number: {value!r}; the column counts in plain numbers") from None
+
+
+def pattern_of(stream: Stream, where: Mapping[str, Any] | None) -> tuple[tuple[str, Any], ...]:
+    """A pattern on a stream's columns, its values in their types."""
+    pattern = []
+    for name, value in (where or {}).items():
+        column = declared_column(stream.name, name, stream.columns)
+        kind = stream.columns[column]
+        if pa.types.is_nested(kind):
+            raise SettingError(f"the column {column} is {kind}: no pattern can match it")
+        try:
+            typed = pa.scalar(value, kind)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise SettingError(f"the column {column} can't be {value!r}: {error}") from error
+        pattern.append((column, plain_value(typed.as_py())))
+    return tuple(pattern)
