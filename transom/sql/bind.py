@@ -143,6 +143,8 @@ class _Reader(_Typed):
         inputs = table.over((self.scope.stream.relation.name, ids), self.scope.inputs)
         self.row = Typer(self.parsed, inputs)
         self.template = Template(whole, self.parsed, self.selection, self.joined)
+        clause = self.parsed.emit
+        self.emit = None if clause is None else table.shared(clause.known(text, catalog.qualities))
         self.is_typed = False
 
     def steps(self, text: str, whole: Cut) -> Steps[Query]:
@@ -169,6 +171,7 @@ class _Reader(_Typed):
             having=self.selection.having_text(),
             kept=kept,
             functions=self.table.shared(frozenset(self.selection.called())),
+            emit=self.emit,
         )
 
     def scalar(self, node: exp.Expr) -> Scalar | None:

@@ -1,7 +1,7 @@
 """Text to syntax tree: Spark's grammar by sqlglot, with the papers' window brackets.
 
-The bracket is cut out of the token stream before sqlglot parses the rest, so that every position
-still points into the user's text. Functions stay as they were written: sqlglot knows many of them
+The bracket and EMIT EARLY are cut out of the token stream before sqlglot parses the rest, so that every
+position still points into the user's text. Functions stay as they were written: sqlglot knows many of them
 and would rewrite some, and here only Spark itself is to say what they mean.
 """
 
@@ -17,6 +17,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError, near_miss
+from transom.sql.emit import EmitClause, opens_emit, read_emit
 
 
 class _Located(ParseError):
@@ -86,11 +87,12 @@ class Bracket:
 
 @dataclass(frozen=True)
 class Parsed:
-    """A query's text, its syntax tree, and the bracket that was cut out of it."""
+    """A query's text, its syntax tree, and the bracket and the EMIT EARLY that were cut out of it."""
 
     text: str
     select: exp.Select
     bracket: Bracket | None
+    emit: EmitClause | None = None
 
     def fail(self, message: str, node: exp.Expr | None = None) -> NoReturn:
         """Raise an error that points at a node."""
@@ -129,17 +131,17 @@ def parse(text: str) -> Parsed:
         tokens.pop()
     if not tokens:
         raise SQLError("the query is empty", text)
-    rest, bracket = _Tokens(text, tokens).split()
+    pieces = _Tokens(text, tokens).split()
     try:
         parser = TransomParser(dialect=_DIALECT, error_level=ErrorLevel.IMMEDIATE)
-        tree = parser.parse(rest, text)[0]
+        tree = parser.parse(pieces.kept, text)[0]
     except _Located as error:
         raise SQLError(_plain(error.message), text, error.start, error.end) from None
     except ParseError as error:
         raise SQLError(str(error).split("\n")[0], text) from None
     if not isinstance(tree, exp.Select):
         raise SQLError("expected SELECT", text, tokens[0].start, tokens[0].end + 1)
-    return Parsed(text, tree, bracket)
+    return Parsed(text, tree, pieces.bracket, pieces.emit)
 
 
 def _plain(message: str) -> str:
@@ -151,14 +153,15 @@ def _plain(message: str) -> str:
 
 
 class _Tokens:
-    """One pass over the tokens: refuse what can't be, cut out the bracket, mend what sqlglot misreads."""
+    """One pass over the tokens: refuse what can't be, cut out our own clauses, mend what sqlglot misreads."""
 
     def __init__(self, text: str, tokens: list[Token]):
         self.text, self.tokens = text, _whole_group_by(tokens)
         self.kept: list[Token] = []
         self.bracket: Bracket | None = None
+        self.emit: EmitClause | None = None
 
-    def split(self) -> tuple[list[Token], Bracket | None]:
+    def split(self) -> _Tokens:
         at, in_from, after_on, selects = 0, False, False, 0
         while at < len(self.tokens):
             token = self.tokens[at]
@@ -166,6 +169,9 @@ class _Tokens:
             if kind == TokenType.L_BRACKET and self._opens_window(at, in_from, after_on):
                 at = self._read_bracket(at)
                 continue
+            if kind == TokenType.VAR and opens_emit(self.tokens, at):
+                self.emit = read_emit(self.text, self.tokens, at)
+                break
             if kind == TokenType.FROM:
                 in_from = True
             elif kind in _END_OF_FROM:
@@ -177,7 +183,7 @@ class _Tokens:
             self._check(at, selects)
             self._keep(token, self._kind(at + 1))
             at += 1
-        return self.kept, self.bracket
+        return self
 
     def _kind(self, at: int) -> TokenType | None:
         return self.tokens[at].token_type if 0 <= at < len(self.tokens) else None
