@@ -84,6 +84,10 @@ QUERIES = [
     "WHERE T.symbol = C.symbol AND C.sector = X.sector AND midcap(T.symbol) AND X.name IS NOT NULL",
     "SELECT CASE WHEN live THEN 1 ELSE 2 END AS c, max(cast(symbol AS date)) FILTER (WHERE cost < 1.5) AS x "
     "FROM Trades [RANGE 60 SLIDE 20 WATTR site ORIGIN 7] GROUP BY CASE WHEN live THEN 1 ELSE 2 END",
+    f"SELECT site, sum(price) AS m FROM Trades {WINDOW} WHERE live GROUP BY site HAVING m > 5 "
+    "EMIT EARLY WITH ACCURACY 95% BETWEEN 10% AND 90% OF SLIDE CONFIDENCE 80%",
+    "SELECT max(price) AS m FROM Trades WHERE volume > 7 GROUP BY window(ts, '5 minutes') "
+    "EMIT EARLY EVERY '1 second'",
 ]
 _PIECES = re.compile(r"'[^']*'|\w+|\s+|[^\w\s]")
 _ALIASES = {"n", "m", "s", "p", "d", "c", "x"}

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sql.test_templates import counted
 from tests.sql.trading import CATALOG, Rules, bound
 from transom.elements import Emit
 from transom.errors import SQLError
@@ -174,17 +175,28 @@ def test_queries_that_differ_in_the_clause_only_keep_their_own() -> None:
         assert query.emit == CLAUSES.get(clause)
 
 
-def test_more_clauses_than_templates_are_kept_apart() -> None:
+def test_the_clause_is_read_by_itself_and_the_rest_once(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {
         f"{window} {point}": f"SELECT count(*) FROM Trades [RANGE {window} min SLIDE 1 min] EMIT EARLY AT {point}% OF SLIDE"
         for window in (5, 6, 7)
         for point in range(1, 30)
     }
-    for name, query in bind(texts, CATALOG, Rules()).items():
+    read = counted(monkeypatch)
+    outcome = bind(texts, CATALOG, Rules())
+    assert len(read) == 1
+    for name, query in outcome.items():
         window, point = map(int, name.split())
         assert isinstance(query, Query)
         assert query.emit == Emit(at=(point / 100,))
         assert query.window.range == window * 60 * SECOND
+
+
+def test_an_error_that_only_another_clause_makes_points_into_its_own_query() -> None:
+    right = "SELECT count(*) FROM Trades [RANGE 1000 s SLIDE 10 s] EMIT EARLY AT 75% OF SLIDE"
+    wrong = "SELECT count(*) FROM Trades [RANGE 5 s SLIDE 1 s] EMIT EARLY AT 175% OF SLIDE"
+    outcome = bind({"right": right, "wrong": wrong}, CATALOG, Rules())["wrong"]
+    assert isinstance(outcome, SQLError)
+    assert (outcome.text, wrong[outcome.start : outcome.end]) == (wrong, "175%")
 
 
 @given(st.sampled_from(sorted(CLAUSES)), st.randoms(use_true_random=False))

@@ -10,11 +10,12 @@ from typing import Hashable, Iterator, Mapping
 import pyarrow as pa
 from sqlglot import exp
 
+from transom.elements import Emit
 from transom.errors import SQLError
 from transom.sql.calls import Draft, result_type
 from transom.sql.canonical import bare
 from transom.sql.catalog import Catalog, Scalars
-from transom.sql.dialect import Parsed, parse
+from transom.sql.dialect import Parsed, parse, parse_emit
 from transom.sql.joins import join
 from transom.sql.predicates import both, lower
 from transom.sql.query import Call, Item, Key, Predicate, Query, Scalar
@@ -24,6 +25,7 @@ from transom.sql.types import Steps, Typer, TypeTable
 
 MAX_ALIKE = 8  # templates of one text without its constants; more would hardly be used again
 MAX_TEMPLATES = 1_000
+MAX_EMITS = 1_000  # different EMIT EARLY clauses of one template
 MAX_TYPES = 100_000  # remembered; queries that come and go must not fill the memory
 
 
@@ -143,8 +145,11 @@ class _Reader(_Typed):
         inputs = table.over((self.scope.stream.relation.name, ids), self.scope.inputs)
         self.row = Typer(self.parsed, inputs)
         self.template = Template(whole, self.parsed, self.selection, self.joined)
-        clause = self.parsed.emit
-        self.emit = None if clause is None else table.shared(clause.known(text, catalog.qualities))
+        self._qualities = catalog.qualities
+        self._emits: dict[str, Emit | None] = {"": None}  # by the clause's text
+        if self.parsed.emit is not None:
+            known = self.parsed.emit.known(text, catalog.qualities)
+            self._emits[self.template.emit_text(whole)] = table.shared(known)
         self.is_typed = False
 
     def steps(self, text: str, whole: Cut) -> Steps[Query]:
@@ -171,8 +176,17 @@ class _Reader(_Typed):
             having=self.selection.having_text(),
             kept=kept,
             functions=self.table.shared(frozenset(self.selection.called())),
-            emit=self.emit,
+            emit=self._emit(whole),
         )
+
+    def _emit(self, whole: Cut) -> Emit | None:
+        """When the query reports early; few clauses are written by many queries."""
+        text = self.template.emit_text(whole)
+        if text not in self._emits:
+            if len(self._emits) >= MAX_EMITS:
+                self._emits = {"": None}
+            self._emits[text] = self.table.shared(parse_emit(text).known(text, self._qualities))
+        return self._emits[text]
 
     def scalar(self, node: exp.Expr) -> Scalar | None:
         node = bare(node)

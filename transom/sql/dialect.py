@@ -123,12 +123,7 @@ _END_OF_FROM = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING}
 
 def parse(text: str) -> Parsed:
     """The syntax tree of one query, or an error that points at the place."""
-    try:
-        tokens = _DIALECT.tokenize(text)
-    except TokenError:
-        raise SQLError("a quote or a comment is not closed", text, max(0, len(text) - 1)) from None
-    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
-        tokens.pop()
+    tokens = _tokens(text)
     if not tokens:
         raise SQLError("the query is empty", text)
     pieces = _Tokens(text, tokens).split()
@@ -142,6 +137,22 @@ def parse(text: str) -> Parsed:
     if not isinstance(tree, exp.Select):
         raise SQLError("expected SELECT", text, tokens[0].start, tokens[0].end + 1)
     return Parsed(text, tree, pieces.bracket, pieces.emit)
+
+
+def parse_emit(text: str) -> EmitClause:
+    """EMIT EARLY alone, as it stands at the end of a query."""
+    return read_emit(text, _tokens(text), 0)
+
+
+def _tokens(text: str) -> list[Token]:
+    """The tokens of a text up to the semicolons at its end."""
+    try:
+        tokens: list[Token] = _DIALECT.tokenize(text)
+    except TokenError:
+        raise SQLError("a quote or a comment is not closed", text, max(0, len(text) - 1)) from None
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    return tokens
 
 
 def _plain(message: str) -> str:

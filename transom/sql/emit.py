@@ -41,9 +41,10 @@ _FORMS = "EVERY '1 second', AT 75% OF SLIDE, WITH ACCURACY 95% or ON DEMAND"
 
 @dataclass(frozen=True)
 class EmitClause:
-    """The clause as it was read, and where the name of its quality function stood."""
+    """The clause as it was read, where it began, and where the name of its quality function stood."""
 
     emit: Emit
+    start: int
     quality: tuple[int, int] | None = None
 
     def known(self, text: str, qualities: frozenset[str]) -> Emit:
@@ -106,7 +107,7 @@ class _Clause:
             self._read_part(word, first)
         if not source:
             self._fail(f"EMIT EARLY needs {_FORMS}", opening, self.tokens[-1])
-        return EmitClause(Emit(**self.values), self.quality)
+        return EmitClause(Emit(**self.values), opening.start, self.quality)
 
     def _read_part(self, word: str, first: Token) -> None:
         match word:

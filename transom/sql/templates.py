@@ -3,7 +3,7 @@
 A text is cut at its constants. Texts that are the same but for those have the same syntax tree with
 other literals in it, unless the parser looks into a literal. Where a literal decides what is read from
 the tree (GROUP BY 1, a join's condition, a column that is called after it) it belongs to the template;
-everywhere else it is a hole.
+everywhere else it is a hole. EMIT EARLY is a piece of its own at the end, and read by itself.
 """
 
 from __future__ import annotations
@@ -71,6 +71,30 @@ class _Length(NamedTuple):
         return replace(self.piece, text=made)
 
 
+class _End(NamedTuple):
+    """Where EMIT EARLY begins in a text that was cut: in the piece before constant `first`, at `behind`."""
+
+    first: int
+    behind: int
+
+    @classmethod
+    def of(cls, whole: Cut, parsed: Parsed) -> _End:
+        """The end of a query; without the clause no constant is in it."""
+        if parsed.emit is None:
+            return cls(len(whole.constants), len(whole.rest[-1]))
+        place = first = 0
+        while place + len(whole.rest[first]) <= parsed.emit.start:
+            place += len(whole.rest[first]) + len(whole.constants[first])
+            first += 1
+        return cls(first, parsed.emit.start - place)
+
+    def filled(self, whole: Cut) -> str:
+        made = whole.rest[self.first][self.behind :]
+        for constant, rest in zip(whole.constants[self.first :], whole.rest[self.first + 1 :], strict=True):
+            made += constant + rest
+        return made
+
+
 class Template:
     """A query that was read, into which the constants of others can be put."""
 
@@ -81,7 +105,8 @@ class Template:
         self._holes = dict(self._find_holes(joined))
         self._stale = {id(node) for literal in self._holes.values() for node in _upwards(literal)}
         inside = {first + i for _, _, rest, first in self._lengths for i in range(len(rest) - 1)}
-        holes = inside | self._holes.keys()
+        self._end = _End.of(whole, parsed)
+        holes = inside | self._holes.keys() | set(range(self._end.first, len(whole.constants)))
         self._fixed = [at for at in range(len(whole.constants)) if at not in holes]
         self._held: tuple[str, ...] | None = self.constants
 
@@ -108,6 +133,10 @@ class Template:
         if not self.selection.are_distinct():
             self.parsed.fail("two aggregates are now one")
         self._held = constants
+
+    def emit_text(self, whole: Cut) -> str:
+        """The EMIT EARLY of a query that fits."""
+        return self._end.filled(whole)
 
     def _cut_bracket(self, bracket: Bracket) -> Iterator[_Length]:
         for name in ("range", "rows", "slide", "origin"):
