@@ -42,3 +42,4 @@ class Catalog:
     functions: frozenset[str] = frozenset()  # user-defined scalar functions that the program registered
     utc: bool = True  # whether a time written without a zone is in UTC; else only Spark knows what it means
     qualities: frozenset[str] = frozenset()  # functions that compare an early value with the final one
+    queries: frozenset[str] = frozenset()  # names that may have been meant when one is unknown

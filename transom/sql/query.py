@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Iterator
+from typing import Any, Collection, Iterator
 
 import pyarrow as pa
 
@@ -37,6 +37,15 @@ _KEY = re.compile(r"`k\d+`")
 
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """What a system column of a result is called: it steps aside for an item of its name.
+
+    >>> free_name("rows", ["n"]), free_name("rows", ["rows"])
+    ('rows', 'transom_rows')
+    """
+    return f"transom_{name}" if name in taken else name
 
 
 # --- predicates: three-valued, over scalars and constants ------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Mapping, NoReturn
 
 import pyarrow as pa
@@ -56,6 +57,12 @@ class Column:
         return ".".join([quote(name), *map(quote, self.fields[:depth])])
 
 
+@lru_cache(maxsize=1_000)
+def _near_query(name: str, queries: frozenset[str]) -> str:
+    """A query that was probably meant: there may be thousands to choose from, for thousands of mistakes."""
+    return near_miss(name, queries)
+
+
 class Scope:
     """The relations of one query, and what a column's name means among them."""
 
@@ -87,14 +94,18 @@ class Scope:
     def _relation(self, node: exp.Table) -> tuple[Relation, bool]:
         name = node.name.casefold()
         for table, relations in ((False, self.catalog.streams), (True, self.catalog.tables)):
+            if node.name in relations:
+                return relations[node.name], table
             for key, relation in relations.items():
                 if key.casefold() == name:
                     return relation, table
-        known = [*self.catalog.streams, *self.catalog.tables]
-        place = node.this
-        if hint := self._needs_backticks(place, known):
-            self.parsed.fail(f"unknown stream or table {node.name}{hint}", place)
-        self.parsed.fail(f"unknown stream or table {node.name}{near_miss(node.name, known)}", place)
+        self._unknown_relation(node.name, node.this)
+
+    def _unknown_relation(self, name: str, place: exp.Expr) -> NoReturn:
+        known, queries = [*self.catalog.streams, *self.catalog.tables], self.catalog.queries
+        hint = self._needs_backticks(place, known) or near_miss(name, known) or _near_query(name, queries)
+        what = "stream, table or query" if queries else "stream or table"
+        self.parsed.fail(f"unknown {what} {name}{hint}", place)
 
     def column(self, node: exp.Column) -> Column:
         """What a column's name means; unknown and ambiguous names are errors."""

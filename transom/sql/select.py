@@ -20,6 +20,7 @@ from transom.sql.windows import Windowing, check_place, is_window, windowing
 _WITHOUT_PARENTHESES = {"current_timestamp", "current_date"}
 WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
 _WINDOW_PARTS = {"start": "`window_start`", "end": "`window_end`"}
+_OWN_WINDOW = {"window_start": "window.start", "window_end": "window.end"}
 _REFERENCE = re.compile("`[^`]*`")
 # These bind differently in sqlglot and in Spark, so a part of such a chain is not looked at alone.
 _CHAINS = (
@@ -255,7 +256,9 @@ class Selection:
             return text if _REFERENCE.fullmatch(text) else f"({text})"
         if column is not None:
             name = ".".join(part.name for part in node.parts)
-            self.parsed.fail(f"{name} is neither in GROUP BY nor inside an aggregate", node)
+            own = _OWN_WINDOW.get(name.lower())
+            hint = f"; write {own} for this query's own window" if own else ""
+            self.parsed.fail(f"{name} is neither in GROUP BY nor inside an aggregate{hint}", node)
         if (function := self._without_parentheses(node)) is not None:
             return function
         if self._in_having and len(node.parts) == 1 and (hint := near_miss(node.name, self._aliases)):
