@@ -1,0 +1,124 @@
+"""Bounds of early results: split conformal prediction on the query's own history of early against final.
+
+The score of a pair is (final - projected) in the group's unit. Quantiles of the last scores at a mark bound
+the next final; the level is corrected online by what was missed (adaptive conformal inference: Gibbs and
+Candès 2021), so that coverage holds under drift, and though sliding windows overlap. The thesis says that
+a stream system can't have such bounds (5.4, 6.2 c): not from the theory of sampling, but from measurement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transom.estimates.marks import MARKS, nearest
+from transom.estimates.sight import Floats, Ints
+
+KEPT = 256  # scores of a mark
+SHARE = 32  # scores of one closing at most, so that many groups don't push out all windows but one
+PACE = 0.015  # how fast the level is corrected
+FAR = 2  # marks away from which scores are borrowed
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The last scores by mark and numeric item, and the level in force."""
+
+    miss: float  # the part of finals that may be outside
+    scores: NDArray[np.float32]  # marks x kept x items; NaN where there is none
+    place: Ints  # by mark, where the next score goes
+    level: Floats  # marks x items
+
+    @classmethod
+    def empty(cls, items: int, confidence: float) -> Bounds:
+        miss = 1 - confidence
+        scores = np.full((MARKS, KEPT, items), np.nan, np.float32)
+        return cls(miss, scores, np.zeros(MARKS, np.int64), np.full((MARKS, items), miss))
+
+    @property
+    def least(self) -> int:
+        """Fewer scores than this give no bounds: 1 / (1 - confidence), but 8 to 200."""
+        return int(min(200, max(8, round(1 / max(self.miss, 1e-9)))))
+
+    @cached_property
+    def quantiles(self) -> tuple[Floats, Floats]:
+        """By mark and item, the lowest and the highest score to expect; NaN with too little history."""
+        used = np.flatnonzero(self.place)
+        low = np.full(self.level.shape, np.nan)
+        high = low.copy()
+        if not len(used):
+            return low, high
+        scores = np.sort(self.scores[used].astype(np.float64), axis=1)  # NaN last
+        count = (~np.isnan(scores)).sum(axis=1)
+        level = self.level[used]
+        with np.errstate(invalid="ignore"):
+            under = (scores < 0).sum(axis=1) / np.maximum(count, 1)
+            over = (scores > 0).sum(axis=1) / np.maximum(count, 1)
+        # Ties at zero (a MAX that was there already): what one side can't miss, the other may.
+        below = np.minimum(np.maximum(level / 2, level - over), under)
+        above = np.minimum(level - below, over)
+        enough = count >= self.least
+        low[used] = np.where(enough, -_upper(-scores, count, below, last_first=True), np.nan)
+        high[used] = np.where(enough, _upper(scores, count, above), np.nan)
+        near = nearest(np.isfinite(high).any(axis=1).astype(np.float64))
+        low, high = low[near], high[near]
+        low[np.abs(near - np.arange(MARKS)) > FAR] = np.nan
+        return np.minimum(low, 0.0), np.maximum(high, 0.0)
+
+    def around(self, projected: Floats, unit: Floats, mark: Ints) -> tuple[Floats, Floats]:
+        """Low and high of projections."""
+        low, high = self.quantiles
+        with np.errstate(over="ignore", invalid="ignore"):
+            under, over = projected + unit * low[mark], projected + unit * high[mark]
+        known = np.isfinite(under) & np.isfinite(over)
+        return np.where(known, under, np.nan), np.where(known, over, np.nan)
+
+    def learned(self, mark: Ints, scores: Floats, missed: Floats) -> Bounds:
+        """With the scores of more pairs; `missed` is 1 for a final outside, NaN where there were no bounds."""
+        kept, place = self.scores.copy(), self.place.copy()
+        level = self.level.copy()
+        order = np.argsort(mark, kind="stable")
+        edges = np.flatnonzero(np.r_[True, np.diff(mark[order]) != 0, True])
+        for first, last in zip(edges[:-1], edges[1:], strict=True):
+            at = int(mark[order[first]])
+            rows = order[first:last]
+            some = _few(scores[rows])
+            kept[at, (place[at] + np.arange(len(some))) % KEPT] = some
+            place[at] += len(some)
+            misses = missed[rows]
+            bounded = ~np.isnan(misses)
+            part = np.where(bounded, misses, 0.0).sum(axis=0) / np.maximum(bounded.sum(axis=0), 1)
+            level[at] += np.where(bounded.any(axis=0), PACE * (self.miss - part), 0.0)
+        return replace(self, scores=kept, place=place, level=level.clip(self.miss / 20, min(4 * self.miss, 0.9)))
+
+
+def _few(scores: Floats) -> Floats:
+    """At most SHARE of the scores of a closing, spread over their range."""
+    if len(scores) <= SHARE:
+        return scores[np.lexsort(scores.T)] if len(scores) > 1 else scores
+    ordered = np.sort(scores, axis=0)
+    count = (~np.isnan(ordered)).sum(axis=0)
+    wanted = (np.arange(SHARE) + 0.5)[:, None] * count / SHARE
+    return np.take_along_axis(ordered, wanted.astype(np.int64).clip(max=len(scores) - 1), axis=0)
+
+
+def _upper(scores: Floats, count: Ints, tail: Floats, last_first: bool = False) -> Floats:
+    """The score that a part `tail` is above, between order statistics as if n + 1 scores split the line evenly;
+    beyond the largest, stretched."""
+    rank = (count + 1) * (1 - tail)
+    at = np.minimum(rank, count)
+    below = np.floor(at).clip(min=1)
+    part = at - below
+
+    def score(number: Floats) -> Floats:
+        index = (number - 1 if not last_first else count - number).astype(np.int64).clip(0, scores.shape[1] - 1)
+        return np.take_along_axis(scores, index[:, None], axis=1)[:, 0]
+
+    lower = score(below)
+    found = lower + part.clip(min=0) * (score(np.minimum(below + 1, count)) - lower)
+    stretch = (1 / np.maximum((count + 1) * tail, 0.5)).clip(1.0, 2.0)
+    return np.where(rank > count, found * stretch, found)
+

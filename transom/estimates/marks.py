@@ -1,0 +1,37 @@
+"""Marks: moments of a window that are alike, by what is left of it in slides."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transom.estimates.sight import Floats, Ints
+
+PER_SLIDE = 20
+# Every 5 % of the last slide; before and after it, coarser the farther away.
+EDGES: Floats = np.r_[
+    -3, -1, -0.375, -0.125, (np.arange(PER_SLIDE + 2) - 0.5) / PER_SLIDE, 1.5, 2, 3, 5, 9
+]  # fmt: skip
+MARKS = len(EDGES) + 1
+AT_END = int(np.searchsorted(EDGES, 0.0))  # the mark of a window's end; those of its last slide follow
+LAST_SLIDE = slice(AT_END, AT_END + PER_SLIDE + 1)
+
+
+def marks(left: Floats) -> Ints:
+    """The mark of each moment.
+
+    >>> marks(np.array([0.0, 0.049, 0.5, 1.0])) - AT_END
+    array([ 0,  1, 10, 20])
+    """
+    return np.searchsorted(EDGES, left, side="right")
+
+
+def nearest(known: Floats) -> Ints:
+    """For each mark, the nearest mark of which something is known; itself if nothing is known at all."""
+    filled = np.flatnonzero(known)
+    every = np.arange(MARKS)
+    if len(filled) in (0, MARKS):
+        return every
+    after = np.searchsorted(filled, every).clip(max=len(filled) - 1)
+    before = (after - 1).clip(min=0)
+    closer = np.abs(filled[before] - every) < np.abs(filled[after] - every)
+    return np.where(closer, filled[before], filled[after])

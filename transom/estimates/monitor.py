@@ -1,0 +1,184 @@
+"""The monitor: how good the early results that were told turned out to be (thesis 4.4, figure 6.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Callable
+
+import numpy as np
+
+from transom.estimates.experts import Runs
+from transom.estimates.groups import SLOW, step, toward
+from transom.estimates.marks import LAST_SLIDE, MARKS, PER_SLIDE
+from transom.estimates.sight import Flags, Floats, Ints
+
+Quality = Callable[[Any, Any, float], float]
+
+RECENT = 64  # windows
+PAIRS, RAW, PROJECTED, WORST_RAW, WORST_PROJECTED, BOUNDED, COVERED = range(7)
+
+
+def accuracy(early: Floats, final: Floats) -> Floats:
+    """The thesis's formula as a part of 1, with sizes for values below zero, and never less than nothing (4.4).
+
+    >>> accuracy(np.array([80.0, 250.0, -90.0, 0.0, 1.0]), np.array([100.0, 100.0, -100.0, 0.0, 0.0]))
+    array([0.8, 0. , 0.9, 1. , 0. ])
+    """
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        part = np.maximum(1 - np.abs(final - early) / np.abs(final), 0.0)
+    found = np.where(final == 0, (early == 0).astype(np.float64), part)
+    return np.where(np.isfinite(early) & np.isfinite(final), found, np.nan)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good some early results were, as parts of 1; NaN while there are none."""
+
+    pairs: int
+    raw: float  # average accuracy of what had arrived
+    projected: float  # average accuracy of what was projected
+    worst_raw: float
+    worst_projected: float
+    bounded: int  # pairs with bounds
+    coverage: float  # the part of those whose final was within
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The accuracy of early results at one point of the slide, told or not."""
+
+    point: float  # 0.75: after three quarters of the slide, an aggressiveness of 25 %
+    raw: float
+    projected: float
+
+
+@dataclass(frozen=True)
+class Item:
+    """How good an item's early results were: all, and those of the last windows; and the curve."""
+
+    name: str
+    total: Score
+    recent: Score
+    curve: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """What the monitor of a query shows; its own scores are over all items."""
+
+    total: Score
+    recent: Score
+    items: tuple[Item, ...]
+    confidence: float  # asked of the bounds, to be compared with the coverage
+    target: float | None  # the accuracy asked for
+    point: float  # the part of the slide at which windows are told, if there is a target
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """Running sums over told pairs, and accuracies by mark over all; by item."""
+
+    total: Floats  # what is counted x items
+    recent: Floats  # windows x what is counted x items
+    seen: Floats  # windows by mark and item
+    raw: Floats
+    projected: Floats
+
+    @classmethod
+    def empty(cls, items: int) -> Monitor:
+        none = np.zeros((MARKS, items))
+        return cls(_nothing(items), np.empty((0, 7, items)), none, none, none)
+
+    def learned(
+        self, window: Ints, told: Flags, runs: Runs, raw: Floats, projected: Floats, missed: Floats
+    ) -> Monitor:
+        """With the accuracies of more pairs, and 1 for each final out of bounds, NaN where there were none."""
+        windows = np.unique(window)
+        valid = ~(np.isnan(raw) | np.isnan(projected))
+        sums = runs.sums(np.where(valid, np.stack([valid, raw, projected]), 0.0))
+        fresh = np.where(sums[0] > 0, float(len(windows)), 0.0)
+        weight = step(self.seen, fresh, SLOW)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = sums[1:] / sums[0]
+        made = replace(
+            self,
+            seen=self.seen + fresh,
+            raw=toward(self.raw, mean[0], weight),
+            projected=toward(self.projected, mean[1], weight),
+        )
+        if not told.any():
+            return made
+        raw, projected, missed, window = raw[told], projected[told], missed[told], window[told]
+        counts = [_counted(raw[own], projected[own], missed[own]) for own in _parts(window)][-RECENT:]
+        return replace(
+            made,
+            total=_merged(np.stack([self.total, _counted(raw, projected, missed)])),
+            recent=np.concatenate([self.recent, counts])[-RECENT:],
+        )
+
+    def curve(self) -> tuple[Floats, Floats, Floats]:
+        """Of the marks of the last slide, the earliest first: windows, raw and projected accuracy."""
+        seen, raw, projected = (a[LAST_SLIDE][::-1] for a in (self.seen, self.raw, self.projected))
+        return seen, np.where(seen > 0, raw, np.nan), np.where(seen > 0, projected, np.nan)
+
+    def scores(self) -> tuple[Score, Score]:
+        """Over all items: in total, and of the last windows."""
+        return _score(_over_items(self.total)), _score(_over_items(_merged(self.recent)))
+
+    def item(self, place: int, name: str) -> Item:
+        seen, raw, projected = (a[:, place] for a in self.curve())
+        marks = tuple(
+            Mark(at / PER_SLIDE, float(raw[at]), float(projected[at])) for at in np.flatnonzero(seen).tolist()
+        )
+        return Item(name, _score(self.total[:, place]), _score(_merged(self.recent)[:, place]), marks)
+
+
+def _nothing(items: int) -> Floats:
+    counts = np.zeros((7, items))
+    counts[[WORST_RAW, WORST_PROJECTED]] = np.inf
+    return counts
+
+
+def _parts(window: Ints) -> list[Flags]:
+    return [window == one for one in np.unique(window)[-RECENT:]]
+
+
+def _counted(raw: Floats, projected: Floats, missed: Floats) -> Floats:
+    valid = ~(np.isnan(raw) | np.isnan(projected))
+    bounded = ~np.isnan(missed)
+    return np.stack(
+        [
+            valid.sum(axis=0).astype(np.float64),
+            np.where(valid, raw, 0.0).sum(axis=0),
+            np.where(valid, projected, 0.0).sum(axis=0),
+            np.where(valid, raw, np.inf).min(axis=0, initial=np.inf),
+            np.where(valid, projected, np.inf).min(axis=0, initial=np.inf),
+            bounded.sum(axis=0).astype(np.float64),
+            (missed == 0).sum(axis=0).astype(np.float64),
+        ]
+    )
+
+
+def _merged(counts: Floats) -> Floats:
+    merged = counts.sum(axis=0)
+    worst = [WORST_RAW, WORST_PROJECTED]
+    merged[worst] = counts[:, worst].min(axis=0, initial=np.inf)
+    return merged
+
+
+def _over_items(counts: Floats) -> Floats:
+    return _merged(counts.T[:, :, None])[:, 0]
+
+
+def _score(counts: Floats) -> Score:
+    pairs, bounded = counts[PAIRS], counts[BOUNDED]
+    nan = float("nan")
+    return Score(
+        int(pairs),
+        float(counts[RAW] / pairs) if pairs else nan,
+        float(counts[PROJECTED] / pairs) if pairs else nan,
+        float(counts[WORST_RAW]) if pairs else nan,
+        float(counts[WORST_PROJECTED]) if pairs else nan,
+        int(bounded),
+        float(counts[COVERED] / bounded) if bounded else nan,
+    )
