@@ -57,7 +57,9 @@ def aggregated(stream: Stream, begin: float, end: float, now: float) -> list[flo
 
 
 def table(rows: list[list[float | None]]) -> pa.Table:
-    return pa.table({kind.name: pa.array([row[i] for row in rows], pa.float64()) for i, kind in enumerate(KINDS)})
+    return pa.table(
+        {kind.name: pa.array([row[i] for row in rows], pa.float64()) for i, kind in enumerate(KINDS)}
+    )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.estimates.marks import MARKS, nearest
+from transom.estimates.marks import MARKS, Runs, nearest
 from transom.estimates.sight import Floats, Ints
 
 KEPT = 256  # scores of a mark
@@ -76,29 +76,27 @@ class Bounds:
         known = np.isfinite(under) & np.isfinite(over)
         return np.where(known, under, np.nan), np.where(known, over, np.nan)
 
-    def learned(self, mark: Ints, scores: Floats, missed: Floats) -> Bounds:
+    def learned(self, runs: Runs, scores: Floats, missed: Floats) -> Bounds:
         """With the scores of more pairs; `missed` is 1 for a final outside, NaN where there were no bounds."""
+        bounded = ~np.isnan(missed)
+        count, misses = runs.sums(np.stack([bounded, bounded & (missed > 0)]).astype(np.float64))
+        correction = PACE * (self.miss - misses / np.maximum(count, 1))
+        level = np.where(count > 0, self.level + correction, self.level)
         kept, place = self.scores.copy(), self.place.copy()
-        level = self.level.copy()
-        order = np.argsort(mark, kind="stable")
-        edges = np.flatnonzero(np.r_[True, np.diff(mark[order]) != 0, True])
-        for first, last in zip(edges[:-1], edges[1:], strict=True):
-            at = int(mark[order[first]])
-            rows = order[first:last]
+        for at, rows in runs.by_mark():
             some = _few(scores[rows])
             kept[at, (place[at] + np.arange(len(some))) % KEPT] = some
             place[at] += len(some)
-            misses = missed[rows]
-            bounded = ~np.isnan(misses)
-            part = np.where(bounded, misses, 0.0).sum(axis=0) / np.maximum(bounded.sum(axis=0), 1)
-            level[at] += np.where(bounded.any(axis=0), PACE * (self.miss - part), 0.0)
-        return replace(self, scores=kept, place=place, level=level.clip(self.miss / 20, min(4 * self.miss, 0.9)))
+        limits = self.miss / 20, min(4 * self.miss, 0.9)
+        return replace(self, scores=kept, place=place, level=level.clip(*limits))
 
 
 def _few(scores: Floats) -> Floats:
     """At most SHARE of the scores of a closing, spread over their range."""
+    if len(scores) == 1:
+        return scores
     if len(scores) <= SHARE:
-        return scores[np.lexsort(scores.T)] if len(scores) > 1 else scores
+        return scores[np.lexsort(scores.T)]  # whatever order the groups came in
     ordered = np.sort(scores, axis=0)
     count = (~np.isnan(ordered)).sum(axis=0)
     wanted = (np.arange(SHARE) + 0.5)[:, None] * count / SHARE
@@ -114,11 +112,12 @@ def _upper(scores: Floats, count: Ints, tail: Floats, last_first: bool = False) 
     part = at - below
 
     def score(number: Floats) -> Floats:
-        index = (number - 1 if not last_first else count - number).astype(np.int64).clip(0, scores.shape[1] - 1)
+        index = (
+            (number - 1 if not last_first else count - number).astype(np.int64).clip(0, scores.shape[1] - 1)
+        )
         return np.take_along_axis(scores, index[:, None], axis=1)[:, 0]
 
     lower = score(below)
     found = lower + part.clip(min=0) * (score(np.minimum(below + 1, count)) - lower)
     stretch = (1 / np.maximum((count + 1) * tail, 0.5)).clip(1.0, 2.0)
     return np.where(rank > count, found * stretch, found)
-

@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from transom.estimates.groups import FAST, SLOW, Groups, step, toward
-from transom.estimates.marks import MARKS, nearest
-from transom.estimates.sight import Flags, Floats, Ints
+from transom.estimates.marks import MARKS, Runs, nearest
+from transom.estimates.sight import Flags, Floats, Ints, accuracy
 
 RAW, PRIOR, ADDED, OWN_ADDED, RECENT_ADDED, RECENT_LEVEL, RATIO, OWN_RATIO, RECENT_RATIO, LINE = range(10)
 EXPERTS = 10
@@ -56,7 +56,9 @@ class Experts:
         """By mark and item: increment, ratio - 1, both of the last few, and slope - 1 and intercept of the line."""
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = np.where(np.abs(self.early) > 1e-9, self.final / self.early - 1, 0.0)
-            recent = np.where(np.abs(self.recent_early) > 1e-9, self.recent_final / self.recent_early - 1, 0.0)
+            recent = np.where(
+                np.abs(self.recent_early) > 1e-9, self.recent_final / self.recent_early - 1, 0.0
+            )
             spread = np.maximum(self.square - self.early**2, 0.0)
             together = self.cross - self.early * self.final
             ridge = spread * 4 / np.maximum(self.count, 1) + 1e-12  # few windows: a slope of 1, as ADDED's
@@ -71,14 +73,16 @@ class Experts:
         )
         return tuple(np.ascontiguousarray(values[self.near]) for values in made)
 
-    def told(self, early: Floats, left: Floats, mark: Ints, groups: Groups, at: Ints, prior: Floats) -> Floats:
+    def told(
+        self, early: Floats, left: Floats, mark: Ints, groups: Groups, at: Ints, prior: Floats
+    ) -> Floats:
         """What every expert says of some early values: experts x values x items; NaN where one can't tell."""
         increment, recent, ratio, recent_ratio, slope, intercept = (c[mark] for c in self.coefficients)
         found = np.empty((EXPERTS, *early.shape))
         known = at >= 0
         level, latest, own_added, own_ratio = (
             _taken(values, at, known)
-            for values in (groups.level, groups.recent, groups.own(groups.added), groups.own(groups.scaled))
+            for values in (groups.level, groups.recent, groups.own_added, groups.own_ratio)
         )
         with np.errstate(over="ignore", invalid="ignore"):
             found[RAW] = 0.0
@@ -137,7 +141,7 @@ class Experts:
         """With pairs of early and final; `told` is what the experts say of them without having seen them."""
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             x, y = early / level, final / level
-            loss = np.minimum(np.abs(final - told) / level, WORST_LOSS)
+            loss = 1 - accuracy(told, final) + 0.1*np.minimum(np.abs(final - told) / level, WORST_LOSS)
             error = np.minimum(np.abs(final - projected) / level, WORST_LOSS)
         valid = np.isfinite(x) & np.isfinite(y)
         # An expert that can't tell yet of a group is not to be better or worse than the rest for it.
@@ -174,25 +178,6 @@ class Experts:
         return np.where((left[:, None] > 0.02) & (usual > 0.02), part, 1.0)
 
 
-@dataclass(frozen=True)
-class Runs:
-    """Pairs by mark: neighbours of equal mark are summed as one run, as a sight's windows come."""
-
-    mark: Ints
-
-    @cached_property
-    def _starts(self) -> Ints:
-        return np.flatnonzero(np.r_[True, self.mark[1:] != self.mark[:-1]])
-
-    def sums(self, columns: Floats) -> Floats:
-        """Sums over the pairs of a mark: columns x pairs x items become columns x marks x items."""
-        found = np.zeros((columns.shape[0], MARKS, columns.shape[2]))
-        if len(self.mark):
-            sums = np.add.reduceat(columns, self._starts, axis=1)
-            np.add.at(found, (slice(None), self.mark[self._starts]), sums)
-        return found
-
-
 def _taken(values: Floats, at: Ints, known: Flags) -> Floats:
     if not len(values):
         return np.full((len(at), values.shape[1]), np.nan)
@@ -212,4 +197,3 @@ def prior(left: Floats, range_in_slides: float, grows: Flags) -> Floats:
     inside = (left > 0) & (left < range_in_slides)
     lacking = np.where(inside, left, 0.0) / np.where(inside, range_in_slides - left, 1.0)
     return np.where(grows, lacking[:, None], 0.0)
-

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transom.algorithms.hashing import mixed
-from transom.estimates.sight import Floats, Ints
+from transom.estimates.sight import Flags, Floats, Ints
 
 MOST_GROUPS = 2048
+MOST_LOOKED = 256  # groups that are remembered at a mark, if they are only looked at
 SLOW = 1 / 64  # of an average over windows: the weight of the newest, once there are as many
 FAST = 1 / 8
 TRUST = 4.0  # as many windows say nothing particular of a group; its own history has to outweigh them
@@ -29,7 +31,7 @@ def toward(old: Floats, new: Floats, weight: Floats) -> Floats:
         return np.where(weight > 0, old + weight * (new - old), old)
 
 
-def chosen_few(group: Ints) -> NDArray[np.bool_]:
+def chosen_few(group: Ints) -> Flags:
     """A sample of the groups, always the same ones, so that many groups cost no more than some."""
     if len(group) <= MOST_GROUPS:
         return np.ones(len(group), np.bool_)
@@ -38,6 +40,16 @@ def chosen_few(group: Ints) -> NDArray[np.bool_]:
     if len(distinct) <= MOST_GROUPS:
         return np.ones(len(group), np.bool_)
     return words <= distinct[MOST_GROUPS - 1]
+
+
+def to_remember(group: Ints, window: Ints, mark: Ints, told: Flags) -> Flags:
+    """What is remembered of a sight: what was told, and at each mark some of the groups, by turns."""
+    if len(group) <= MOST_LOOKED:
+        return np.ones(len(group), np.bool_)
+    few = chosen_few(group)
+    share = -(-min(len(np.unique(group)), MOST_GROUPS) // MOST_LOOKED)
+    turn = mixed(group.view(np.uint64)) + (window + mark).view(np.uint64)
+    return few & (told | (turn % np.uint64(share) == 0))
 
 
 @dataclass(frozen=True)
@@ -68,10 +80,17 @@ class Groups:
         at = np.searchsorted(self.key, group).clip(max=len(self.key) - 1)
         return np.where(self.key[at] == group, at, -1)
 
-    def own(self, told: Floats) -> Floats:
-        """How much more a group gets than an expert (`added`, `scaled`) told, shrunk towards nothing more."""
-        return _shrunk(self.grown, told, self.paired, 0.0, 8.0)
+    @cached_property
+    def own_added(self) -> Floats:
+        """How much more a group gets than the additive expert says, shrunk towards nothing more."""
+        return _shrunk(self.grown, self.added, self.paired, 0.0, 8.0)
 
+    @cached_property
+    def own_ratio(self) -> Floats:
+        """How much more a group gets than the ratio says."""
+        return _shrunk(self.grown, self.scaled, self.paired, 0.0, 8.0)
+
+    @cached_property
     def wide(self) -> Floats:
         """How much wider a group's errors are than everybody's."""
         return _shrunk(self.spread, self.usual, self.paired, 0.1, 10.0)
@@ -119,7 +138,7 @@ class Groups:
             return self
         at = np.searchsorted(keys, self.key)
         wide: dict[str, NDArray] = {"key": keys}
-        for name, old in vars(self).items():
+        for name, old in self._arrays().items():
             if name != "key":
                 wide[name] = np.zeros((len(keys), *old.shape[1:]), old.dtype)
                 wide[name][at] = old
@@ -129,10 +148,13 @@ class Groups:
         return Groups(**wide)
 
     def _taken(self, at: Ints) -> Groups:
-        return Groups(**{name: array[at] for name, array in vars(self).items()})
+        return Groups(**{name: array[at] for name, array in self._arrays().items()})
+
+    def _arrays(self) -> dict[str, NDArray]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def _sums(at: Ints, size: int, valid: NDArray[np.bool_], values: Floats) -> tuple[Floats, Floats]:
+def _sums(at: Ints, size: int, valid: Flags, values: Floats) -> tuple[Floats, Floats]:
     """By group, how many values are valid, and their sum."""
     items = values.shape[1]
     cells = (at[:, None] * items + np.arange(items)).ravel()

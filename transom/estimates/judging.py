@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from transom.estimates.monitor import Quality, accuracy
+from transom.estimates.monitor import Quality
 from transom.estimates.pending import Sheet
-from transom.estimates.sight import Floats, Ints, ItemKind
+from transom.estimates.sight import Floats, Ints, ItemKind, accuracy
 
 MOST_JUDGED = 512  # pairs of a closing that were only looked at; a function of the user's takes its time
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from transom.elements import Emit
 from transom.estimates.bounds import Bounds
-from transom.estimates.experts import ADDED, RATIO, Experts, Runs, prior
-from transom.estimates.groups import Groups, chosen_few
+from transom.estimates.experts import ADDED, RATIO, Experts, prior
+from transom.estimates.groups import Groups, chosen_few, to_remember
 from transom.estimates.judging import judged
-from transom.estimates.marks import marks
+from transom.estimates.marks import Runs, marks
 from transom.estimates.monitor import Accuracy, Monitor, Quality
 from transom.estimates.packing import packed, unpacked
 from transom.estimates.pending import Pending, Sheet
@@ -63,7 +63,7 @@ class Learned:
 
     def seen(self, sight: Sight, estimates: Estimates) -> Learned:
         """Remembers what was seen, and said of it, until the finals come."""
-        few = chosen_few(sight.group)
+        few = to_remember(sight.group, sight.window, marks(sight.left), sight.told)
         sheet = Sheet(
             sight.group,
             sight.window,
@@ -126,7 +126,9 @@ class Learned:
         )
         taught = self.experts.count[runs.mark] > 0  # without any profile, an error says nothing of the next
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            scores = np.where(taught, (final - sheet.projected) / self._units(before, sheet.projected), np.nan)
+            scores = np.where(
+                taught, (final - sheet.projected) / self._units(before, sheet.projected), np.nan
+            )
             said = (
                 (final - sheet.early) / level,
                 (told[ADDED] - sheet.early) / level,
@@ -138,7 +140,7 @@ class Learned:
             self,
             groups=groups.with_pairs(at, float(windows), said).bounded(),
             experts=experts,
-            bounds=self.bounds.learned(runs.mark, scores, missed),
+            bounds=self.bounds.learned(runs, scores, missed),
         )
 
     def _units(self, at: Ints, projected: Floats) -> Floats:
@@ -149,7 +151,7 @@ class Learned:
 
     @cached_property
     def _widths(self) -> Floats:
-        return self.groups.level * self.groups.wide()
+        return self.groups.level * self.groups.wide
 
     @cached_property
     def _typical(self) -> Floats:

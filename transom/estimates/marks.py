@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
 import numpy as np
 
 from transom.estimates.sight import Floats, Ints
@@ -9,8 +14,10 @@ from transom.estimates.sight import Floats, Ints
 PER_SLIDE = 20
 # Every 5 % of the last slide; before and after it, coarser the farther away.
 EDGES: Floats = np.r_[
-    -3, -1, -0.375, -0.125, (np.arange(PER_SLIDE + 2) - 0.5) / PER_SLIDE, 1.5, 2, 3, 5, 9
-]  # fmt: skip
+    [-4, -2.5, -1.75, -1.25, -0.875, -0.625, -0.375, -0.125],
+    (np.arange(PER_SLIDE + 2) - 0.5) / PER_SLIDE,
+    [1.25, 1.5, 2, 3, 5, 9],
+]
 MARKS = len(EDGES) + 1
 AT_END = int(np.searchsorted(EDGES, 0.0))  # the mark of a window's end; those of its last slide follow
 LAST_SLIDE = slice(AT_END, AT_END + PER_SLIDE + 1)
@@ -35,3 +42,30 @@ def nearest(known: Floats) -> Ints:
     before = (after - 1).clip(min=0)
     closer = np.abs(filled[before] - every) < np.abs(filled[after] - every)
     return np.where(closer, filled[before], filled[after])
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Pairs by mark: neighbours of equal mark are summed as one run, as a sight's windows come."""
+
+    mark: Ints
+
+    @cached_property
+    def _starts(self) -> Ints:
+        return np.flatnonzero(np.r_[True, self.mark[1:] != self.mark[:-1]])
+
+    def sums(self, columns: Floats) -> Floats:
+        """Sums over the pairs of a mark: columns x pairs x items become columns x marks x items."""
+        found = np.zeros((columns.shape[0], MARKS, columns.shape[2]))
+        if len(self.mark):
+            sums = np.add.reduceat(columns, self._starts, axis=1)
+            np.add.at(found, (slice(None), self.mark[self._starts]), sums)
+        return found
+
+    def by_mark(self) -> Iterator[tuple[int, Ints]]:
+        """Each mark with the numbers of its pairs."""
+        order = np.argsort(self.mark, kind="stable")
+        ordered = self.mark[order]
+        edges = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1], True]).tolist()
+        for first, last in pairwise(edges):
+            yield int(ordered[first]), order[first:last]

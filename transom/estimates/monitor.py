@@ -7,27 +7,14 @@ from typing import Any, Callable
 
 import numpy as np
 
-from transom.estimates.experts import Runs
 from transom.estimates.groups import SLOW, step, toward
-from transom.estimates.marks import LAST_SLIDE, MARKS, PER_SLIDE
+from transom.estimates.marks import LAST_SLIDE, MARKS, PER_SLIDE, Runs
 from transom.estimates.sight import Flags, Floats, Ints
 
 Quality = Callable[[Any, Any, float], float]
 
 RECENT = 64  # windows
 PAIRS, RAW, PROJECTED, WORST_RAW, WORST_PROJECTED, BOUNDED, COVERED = range(7)
-
-
-def accuracy(early: Floats, final: Floats) -> Floats:
-    """The thesis's formula as a part of 1, with sizes for values below zero, and never less than nothing (4.4).
-
-    >>> accuracy(np.array([80.0, 250.0, -90.0, 0.0, 1.0]), np.array([100.0, 100.0, -100.0, 0.0, 0.0]))
-    array([0.8, 0. , 0.9, 1. , 0. ])
-    """
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        part = np.maximum(1 - np.abs(final - early) / np.abs(final), 0.0)
-    found = np.where(final == 0, (early == 0).astype(np.float64), part)
-    return np.where(np.isfinite(early) & np.isfinite(final), found, np.nan)
 
 
 @dataclass(frozen=True)

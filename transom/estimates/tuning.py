@@ -12,9 +12,7 @@ STILL = 0.02  # a move smaller than this is not worth making
 EARLIER, LATER = 0.05, 0.1  # moves of one closing at most: cautious towards less accuracy
 
 
-def tuned(
-    point: float, seen: Floats, accuracy: Floats, target: float, between: tuple[float, float]
-) -> float:
+def tuned(point: float, seen: Floats, accuracy: Floats, target: float, between: tuple[float, float]) -> float:
     """The point to tell windows at from now on, given the curve by mark and item, the earliest mark first.
 
     >>> curve = np.linspace(0.8, 1.0, PER_SLIDE + 1)[:, None]
