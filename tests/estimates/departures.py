@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +55,7 @@ def hours(days: int) -> Hours:
     edges = np.flatnonzero(np.r_[True, np.diff(hour[order]) + np.diff(origin[order]) != 0, True])
     first = int(hour.min())
     came, late = {}, {}
-    for begin, end in zip(edges[:-1], edges[1:], strict=True):
+    for begin, end in pairwise(edges.tolist()):
         rows = order[begin:end]
         key = int(hour[rows[0]]) - first, int(origin[rows[0]])
         came[key], late[key] = part[rows], delay[rows]
@@ -66,7 +67,9 @@ def run(data: Hours, days: int, left: float) -> Told:
     learned = Learned.of(Emit(at=(0.5,)), KINDS, 1.0)
     told: dict[tuple[int, int], list] = {}
     rows: list[list] = []
-    moments = [(1, float(m)) for m in LEFT] + [(0, float(m)) for m in AFTER if m > -1] + [(-1, -1.0), (-1, -1.5)]
+    moments = (
+        [(1, float(m)) for m in LEFT] + [(0, float(m)) for m in AFTER if m > -1] + [(-1, -1.0), (-1, -1.5)]
+    )
     for hour in range(days * 24):
         seen = [
             (origin, hour + ahead, m, row)
@@ -89,7 +92,13 @@ def run(data: Hours, days: int, left: float) -> Told:
             learned = learned.seen(sight, estimates)
             for at in np.flatnonzero(sight.told).tolist():
                 origin, window, m, row = seen[at]
-                told[window, origin] = [row, estimates.projected[at], estimates.low[at], estimates.high[at], m]
+                told[window, origin] = [
+                    row,
+                    estimates.projected[at],
+                    estimates.low[at],
+                    estimates.high[at],
+                    m,
+                ]
         finals = [
             (origin, row) for origin in range(3) if (row := data.row(hour - 1, origin, -2.0)) is not None
         ]

@@ -77,7 +77,7 @@ class Bounds:
         return np.where(known, under, np.nan), np.where(known, over, np.nan)
 
     def learned(self, runs: Runs, scores: Floats, missed: Floats) -> Bounds:
-        """With the scores of more pairs; `missed` is 1 for a final outside, NaN where there were no bounds."""
+        """With the scores of more pairs; `missed` is 1 for a final outside, NaN where no bounds were."""
         bounded = ~np.isnan(missed)
         count, misses = runs.sums(np.stack([bounded, bounded & (missed > 0)]).astype(np.float64))
         correction = PACE * (self.miss - misses / np.maximum(count, 1))
@@ -104,8 +104,8 @@ def _few(scores: Floats) -> Floats:
 
 
 def _upper(scores: Floats, count: Ints, tail: Floats, last_first: bool = False) -> Floats:
-    """The score that a part `tail` is above, between order statistics as if n + 1 scores split the line evenly;
-    beyond the largest, stretched."""
+    """The score that a part `tail` is above, if n scores split the line into n + 1 equal parts; beyond the
+    largest, stretched."""
     rank = (count + 1) * (1 - tail)
     at = np.minimum(rank, count)
     below = np.floor(at).clip(min=1)

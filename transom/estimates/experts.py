@@ -7,6 +7,7 @@ group helps the others. Beyond the thesis, which reports what has arrived (3.4).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
@@ -15,14 +16,42 @@ from transom.estimates.groups import FAST, SLOW, Groups, step, toward
 from transom.estimates.marks import MARKS, Runs, nearest
 from transom.estimates.sight import Flags, Floats, Ints, accuracy
 
-RAW, PRIOR, ADDED, OWN_ADDED, RECENT_ADDED, RECENT_LEVEL, RATIO, OWN_RATIO, RECENT_RATIO, LINE = range(10)
-EXPERTS = 10
-NEEDS_GROUP = np.array([OWN_ADDED, OWN_RATIO, ADDED, RECENT_ADDED, RECENT_LEVEL, LINE])
+
+class Expert(IntEnum):
+    """What is said to come on top of an early value."""
+
+    RAW = 0  # nothing
+    PRIOR = 1  # for growing values: what comes if tuples come evenly
+    ADDED = 2  # the usual increment, in levels: right where what comes does not depend on what came
+    OWN_ADDED = 3  # the same, times what the group usually gets more than that
+    RECENT_ADDED = 4  # the increment of the last few windows
+    RECENT_LEVEL = 5  # the usual increment of the group's last few levels
+    RATIO = 6  # the usual ratio: right where rates drift
+    OWN_RATIO = 7
+    RECENT_RATIO = 8
+    LINE = 9  # the regression of final on early: for averages, a pull towards history
+
+
+RAW, RATIO = Expert.RAW, Expert.RATIO
+EXPERTS = len(Expert)
+NEEDS_GROUP = [x for x in Expert if x not in (Expert.RAW, Expert.PRIOR, Expert.RATIO, Expert.RECENT_RATIO)]
 # An expert with more parameters has to be better by this much, while it has been tested once.
 HANDICAP = np.array([0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.1, 0.5, 0.5, 0.5])
 JUDGED = 1 / 48  # how fast old errors are forgotten
 TESTS = 2.0  # windows that experts are tested on before the best is believed
 WORST_LOSS = 4.0  # of one pair, in levels: a wild one can't decide alone
+TIES = 0.1  # weight of the error in levels beside the accuracy that users see, which is 0 for all wild ones
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Early values to be projected; arrays of equal length."""
+
+    early: Floats  # by numeric item
+    left: Floats
+    mark: Ints
+    at: Ints  # the group's row, -1 for a group unknown
+    prior: Floats  # what a growing value lacks if tuples come evenly, as a part of what is there
 
 
 @dataclass(frozen=True)
@@ -44,7 +73,8 @@ class Experts:
     @classmethod
     def empty(cls, items: int) -> Experts:
         none = np.zeros((MARKS, items))
-        return cls(*([none] * 9), np.zeros((EXPERTS, MARKS, items)), none)
+        loss = np.zeros((EXPERTS, MARKS, items))
+        return cls(none, none, none, none, none, none, none, none, none, loss, none)
 
     @cached_property
     def near(self) -> Ints:
@@ -53,7 +83,7 @@ class Experts:
 
     @cached_property
     def coefficients(self) -> tuple[Floats, ...]:
-        """By mark and item: increment, ratio - 1, both of the last few, and slope - 1 and intercept of the line."""
+        """By mark and item: increment, that of late, ratio - 1, that of late, slope - 1, intercept."""
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = np.where(np.abs(self.early) > 1e-9, self.final / self.early - 1, 0.0)
             recent = np.where(
@@ -73,80 +103,59 @@ class Experts:
         )
         return tuple(np.ascontiguousarray(values[self.near]) for values in made)
 
-    def told(
-        self, early: Floats, left: Floats, mark: Ints, groups: Groups, at: Ints, prior: Floats
-    ) -> Floats:
-        """What every expert says of some early values: experts x values x items; NaN where one can't tell."""
-        increment, recent, ratio, recent_ratio, slope, intercept = (c[mark] for c in self.coefficients)
-        found = np.empty((EXPERTS, *early.shape))
-        known = at >= 0
-        level, latest, own_added, own_ratio = (
-            _taken(values, at, known)
-            for values in (groups.level, groups.recent, groups.own_added, groups.own_ratio)
-        )
-        with np.errstate(over="ignore", invalid="ignore"):
-            found[RAW] = 0.0
-            found[PRIOR] = early * prior
-            found[ADDED] = level * increment
-            found[OWN_ADDED] = found[ADDED] * own_added
-            found[RECENT_ADDED] = level * recent
-            found[RECENT_LEVEL] = latest * increment
-            found[RATIO] = early * ratio
-            found[OWN_RATIO] = found[RATIO] * own_ratio
-            found[RECENT_RATIO] = early * recent_ratio
-            found[LINE] = early * slope + level * intercept
-            found[ADDED:] *= self._stretch(left, mark)
-            found += early
-        return found
-
     def best(self, grows: Flags) -> tuple[Ints, Ints]:
         """By mark and item, the expert to believe, and the one for groups that are unknown."""
-        first = np.where(grows, ADDED, RAW)
+        key = grows.tobytes()
+        if key not in self._chosen:
+            self._chosen[key] = self._best(grows)
+        return self._chosen[key]
+
+    @cached_property
+    def _chosen(self) -> dict[bytes, tuple[Ints, Ints]]:
+        return {}
+
+    def _best(self, grows: Flags) -> tuple[Ints, Ints]:
+        first = np.where(grows, Expert.ADDED, RAW)
         handicap = 1 + HANDICAP[:, None, None] / np.maximum(self.tested, 1)
         loss = np.where(self.tested > 0, self.loss * handicap, np.inf)
         alone = loss.copy()
         alone[NEEDS_GROUP] = np.inf
         ready, learned = self.tested >= TESTS, self.count > 0
-        best = np.where(ready, loss.argmin(axis=0), np.where(learned, first, PRIOR))
-        free = np.where(ready, alone.argmin(axis=0), np.where(learned & grows, RATIO, PRIOR))
+        best = np.where(ready, loss.argmin(axis=0), np.where(learned, first, Expert.PRIOR))
+        free = np.where(ready, alone.argmin(axis=0), np.where(learned & grows, RATIO, Expert.PRIOR))
         return best[self.near], free[self.near]
 
-    @cached_property
-    def _growing(self) -> dict[bytes, tuple[Ints, Ints]]:
-        return {}
-
-    def projected(
-        self, early: Floats, left: Floats, mark: Ints, groups: Groups, at: Ints, prior: Floats, grows: Flags
-    ) -> Floats:
+    def projected(self, asked: Asked, groups: Groups, grows: Flags) -> Floats:
         """What the best expert says of each value."""
-        told = self.told(early, left, mark, groups, at, prior)
-        if (made := self._growing.get(grows.tobytes())) is None:
-            made = self._growing[grows.tobytes()] = self.best(grows)
-        best, free = made
-        choice = np.where((at >= 0)[:, None], best[mark], free[mark])
-        found = np.take_along_axis(told, choice[None], axis=0)[0]
-        return np.where(np.isfinite(found), found, early)
+        best, free = self.best(grows)
+        choice = np.where((asked.at >= 0)[:, None], best[asked.mark], free[asked.mark])
+        voices = Voices(self, groups, asked)
+        found = asked.early
+        for expert in np.unique(choice).tolist():
+            if expert != RAW:
+                found = np.where(choice == expert, voices.says(expert), found)
+        return np.where(np.isfinite(found), found, asked.early)
 
     def learned(
         self,
         runs: Runs,
         windows: int,
-        early: Floats,
+        asked: Asked,
         final: Floats,
-        left: Floats,
         level: Floats,
         told: Floats,
-        projected: Floats,
+        error: Floats,
     ) -> Experts:
-        """With pairs of early and final; `told` is what the experts say of them without having seen them."""
+        """With pairs of early and final; `told` is what the experts say of them without having seen them,
+        `error` the size of the error of what was projected."""
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            x, y = early / level, final / level
-            loss = 1 - accuracy(told, final) + 0.1*np.minimum(np.abs(final - told) / level, WORST_LOSS)
-            error = np.minimum(np.abs(final - projected) / level, WORST_LOSS)
+            x, y = asked.early / level, final / level
+            loss = 1 - accuracy(told, final) + TIES * np.minimum(np.abs(final - told) / level, WORST_LOSS)
+            error = np.minimum(error / level, WORST_LOSS)
         valid = np.isfinite(x) & np.isfinite(y)
         # An expert that can't tell yet of a group is not to be better or worse than the rest for it.
         loss = np.where(np.isfinite(loss), loss, np.where(np.isfinite(loss[RATIO]), loss[RATIO], loss[RAW]))
-        columns = np.stack([valid, _wide(left, x), x, y, x * x, x * y, np.nan_to_num(error), *loss])
+        columns = np.stack([valid, _wide(asked.left, x), x, y, x * x, x * y, np.nan_to_num(error), *loss])
         sums = runs.sums(np.where(valid, columns, 0.0))
         pairs = sums[0]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -170,18 +179,67 @@ class Experts:
             loss=toward(self.loss, mean[6:], judged),
         )
 
-    def _stretch(self, left: Floats, mark: Ints) -> Floats:
+
+@dataclass(frozen=True)
+class Voices:
+    """The experts asked about some early values; arrays of values x items, NaN where one can't tell."""
+
+    experts: Experts
+    groups: Groups
+    asked: Asked
+
+    def all(self) -> Floats:
+        """What every expert says: experts x values x items."""
+        return np.stack([self.says(expert) for expert in range(EXPERTS)])
+
+    def says(self, expert: int) -> Floats:
+        """What one expert says."""
+        early = self.asked.early
+        with np.errstate(over="ignore", invalid="ignore"):
+            if expert == RAW:
+                return early
+            if expert == Expert.PRIOR:
+                return early + early * self.asked.prior
+            return early + self._more(expert) * self._stretch
+
+    def _more(self, expert: int) -> Floats:
+        """What is still to come at the mark."""
+        early, mark = self.asked.early, self.asked.mark
+        increment, recent, ratio, recent_ratio, slope, intercept = self.experts.coefficients
+        match expert:
+            case Expert.ADDED:
+                return self._level * increment[mark]
+            case Expert.OWN_ADDED:
+                return self._level * increment[mark] * self._of_group(self.groups.own_added)
+            case Expert.RECENT_ADDED:
+                return self._level * recent[mark]
+            case Expert.RECENT_LEVEL:
+                return self._of_group(self.groups.recent) * increment[mark]
+            case Expert.RATIO:
+                return early * ratio[mark]
+            case Expert.OWN_RATIO:
+                return early * ratio[mark] * self._of_group(self.groups.own_ratio)
+            case Expert.RECENT_RATIO:
+                return early * recent_ratio[mark]
+            case _:
+                return early * slope[mark] + self._level * intercept[mark]
+
+    @cached_property
+    def _level(self) -> Floats:
+        return self._of_group(self.groups.level)
+
+    @cached_property
+    def _stretch(self) -> Floats:
         """More is to come if more is left than was on average at the mark."""
-        usual = self.left[self.near][mark]
+        left, usual = self.asked.left[:, None], self.experts.left[self.experts.near][self.asked.mark]
         with np.errstate(invalid="ignore", divide="ignore"):
-            part = (left[:, None] / usual).clip(0.25, 4.0)
-        return np.where((left[:, None] > 0.02) & (usual > 0.02), part, 1.0)
+            part = (left / usual).clip(0.25, 4.0)
+        return np.where((left > 0.02) & (usual > 0.02), part, 1.0)
 
-
-def _taken(values: Floats, at: Ints, known: Flags) -> Floats:
-    if not len(values):
-        return np.full((len(at), values.shape[1]), np.nan)
-    return np.where(known[:, None], values[at], np.nan)
+    def _of_group(self, values: Floats) -> Floats:
+        if not len(values):
+            return np.full(self.asked.early.shape, np.nan)
+        return np.where((self.asked.at >= 0)[:, None], values[self.asked.at], np.nan)
 
 
 def _wide(column: Floats, like: Floats) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from transom.algorithms.hashing import mixed
 from transom.estimates.sight import Flags, Floats, Ints
 
 MOST_GROUPS = 2048
-MOST_LOOKED = 256  # groups that are remembered at a mark, if they are only looked at
+MOST_LOOKED = 128  # groups that are remembered at a mark, if they are only looked at
 SLOW = 1 / 64  # of an average over windows: the weight of the newest, once there are as many
 FAST = 1 / 8
 TRUST = 4.0  # as many windows say nothing particular of a group; its own history has to outweigh them
@@ -112,18 +113,19 @@ class Groups:
             recent=toward(known.recent, mean, step(known.count, fresh, FAST)),
         )
 
-    def with_pairs(self, at: Ints, fresh: Floats, told: tuple[Floats, ...]) -> Groups:
-        """With what the marks of `fresh` windows said; `told` are grown, added, scaled, spread and usual by pair."""
+    def with_pairs(self, at: Ints, windows: int, told: tuple[Floats, ...]) -> Groups:
+        """With pairs of so many windows; `told` are their grown, added, scaled, spread and usual."""
         valid = ~np.isnan(sum(told))
         names = ("grown", "added", "scaled", "spread", "usual")
         pairs, _ = _sums(at, len(self.key), valid, told[0])
-        weight = step(self.paired, np.where(pairs > 0, fresh, 0.0), SLOW)
-        moved = {}
+        fresh = np.where(pairs > 0, float(windows), 0.0)
+        weight = step(self.paired, fresh, SLOW)
+        moved: dict[str, Any] = {}
         for name, values in zip(names, told, strict=True):
             _, sums = _sums(at, len(self.key), valid, values)
             with np.errstate(invalid="ignore"):
                 moved[name] = toward(getattr(self, name), sums / pairs, weight)
-        return replace(self, paired=self.paired + np.where(pairs > 0, fresh, 0.0), **moved)
+        return replace(self, paired=self.paired + fresh, **moved)
 
     def bounded(self) -> Groups:
         """Without the groups that closed nothing for longest, if there are too many."""
@@ -154,11 +156,11 @@ class Groups:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def _sums(at: Ints, size: int, valid: Flags, values: Floats) -> tuple[Floats, Floats]:
+def _sums(at: Ints, size: int, valid: Flags, values: Floats) -> tuple[Any, Any]:
     """By group, how many values are valid, and their sum."""
     items = values.shape[1]
     cells = (at[:, None] * items + np.arange(items)).ravel()
-    counts = np.bincount(cells, valid.ravel(), size * items)
+    counts = np.bincount(cells, valid.ravel().astype(np.float64), size * items)
     sums = np.bincount(cells, np.where(valid, values, 0.0).ravel(), size * items)
     return counts.reshape(size, items), sums.reshape(size, items)
 

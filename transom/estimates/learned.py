@@ -11,7 +11,7 @@ import numpy as np
 
 from transom.elements import Emit
 from transom.estimates.bounds import Bounds
-from transom.estimates.experts import ADDED, RATIO, Experts, prior
+from transom.estimates.experts import Asked, Expert, Experts, Voices, prior
 from transom.estimates.groups import Groups, chosen_few, to_remember
 from transom.estimates.judging import judged
 from transom.estimates.marks import Runs, marks
@@ -54,11 +54,9 @@ class Learned:
 
     def estimate(self, sight: Sight) -> Estimates:
         """What the finals will be, and bounds that hold them with the confidence asked for."""
-        early, mark = numbers(sight.items, self.items), marks(sight.left)
-        at = self.groups.places(sight.group)
-        likely = prior(sight.left, self.range_in_slides, self._grows)
-        projected = self.experts.projected(early, sight.left, mark, self.groups, at, likely, self._grows)
-        low, high = self.bounds.around(projected, self._units(at, projected), mark)
+        asked = self._asked(numbers(sight.items, self.items), sight.left, sight.group)
+        projected = self.experts.projected(asked, self.groups, self._grows)
+        low, high = self.bounds.around(projected, self._units(asked.at, projected), asked.mark)
         return Estimates(projected, low, high)
 
     def seen(self, sight: Sight, estimates: Estimates) -> Learned:
@@ -79,7 +77,7 @@ class Learned:
         return replace(self, pending=self.pending.with_sheet(sheet if few.all() else sheet.taken(few)))
 
     def closed(self, finals: Finals, quality: Quality | None = None) -> Learned:
-        """Pairs finals with what was seen of them, and learns: levels, profile, scores, accuracies, the point."""
+        """Pairs finals with what was seen of them, and learns."""
         few = chosen_few(finals.group)
         group, window = finals.group[few], finals.window[few]
         values = numbers(finals.items, self.items)[few]
@@ -114,34 +112,35 @@ class Learned:
     def _learned(self, sheet: Sheet, runs: Runs, final: Floats, missed: Floats, groups: Groups) -> Learned:
         """With the pairs in groups, experts and bounds; all are judged by what they knew before."""
         windows = len(np.unique(sheet.window))
-        before, at = self.groups.places(sheet.group), groups.places(sheet.group)
-        likely = prior(sheet.left, self.range_in_slides, self._grows)
-        told = self.experts.told(sheet.early, sheet.left, runs.mark, self.groups, before, likely)
+        asked, at = self._asked(sheet.early, sheet.left, sheet.group), groups.places(sheet.group)
+        told = Voices(self.experts, self.groups, asked).all()
         # A group's first final is its own level: what is learned from it is its profile.
-        known = (before >= 0)[:, None]
-        level = np.where(known, _rows(self.groups.level, before), groups.level[at])
+        known = (asked.at >= 0)[:, None]
+        level = np.where(known, _rows(self.groups.level, asked.at), groups.level[at])
         level = np.where(level > 0, level, self._typical)
-        experts = self.experts.learned(
-            runs, windows, sheet.early, final, sheet.left, level, told, sheet.projected
-        )
+        error = np.abs(final - sheet.projected)
         taught = self.experts.count[runs.mark] > 0  # without any profile, an error says nothing of the next
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             scores = np.where(
-                taught, (final - sheet.projected) / self._units(before, sheet.projected), np.nan
+                taught, (final - sheet.projected) / self._units(asked.at, sheet.projected), np.nan
             )
             said = (
                 (final - sheet.early) / level,
-                (told[ADDED] - sheet.early) / level,
-                (told[RATIO] - sheet.early) / level,
-                np.where(taught, np.abs(final - sheet.projected) / level, np.nan),
+                (told[Expert.ADDED] - sheet.early) / level,
+                (told[Expert.RATIO] - sheet.early) / level,
+                np.where(taught, error / level, np.nan),
                 self.experts.error[runs.mark],
             )
         return replace(
             self,
-            groups=groups.with_pairs(at, float(windows), said).bounded(),
-            experts=experts,
+            groups=groups.with_pairs(at, windows, said).bounded(),
+            experts=self.experts.learned(runs, windows, asked, final, level, told, error),
             bounds=self.bounds.learned(runs, scores, missed),
         )
+
+    def _asked(self, early: Floats, left: Floats, group: Ints) -> Asked:
+        likely = prior(left, self.range_in_slides, self._grows)
+        return Asked(early, left, marks(left), self.groups.places(group), likely)
 
     def _units(self, at: Ints, projected: Floats) -> Floats:
         """The unit of each score: the group's level and how wide its errors are, or what is projected."""

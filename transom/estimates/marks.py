@@ -59,7 +59,8 @@ class Runs:
         found = np.zeros((columns.shape[0], MARKS, columns.shape[2]))
         if len(self.mark):
             sums = np.add.reduceat(columns, self._starts, axis=1)
-            np.add.at(found, (slice(None), self.mark[self._starts]), sums)
+            for at, mark in enumerate(self.mark[self._starts].tolist()):
+                found[:, mark] += sums[:, at]
         return found
 
     def by_mark(self) -> Iterator[tuple[int, Ints]]:

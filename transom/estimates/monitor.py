@@ -79,7 +79,7 @@ class Monitor:
     def learned(
         self, window: Ints, told: Flags, runs: Runs, raw: Floats, projected: Floats, missed: Floats
     ) -> Monitor:
-        """With the accuracies of more pairs, and 1 for each final out of bounds, NaN where there were none."""
+        """With the accuracies of more pairs, and 1 for a final out of bounds, NaN where there were none."""
         windows = np.unique(window)
         valid = ~(np.isnan(raw) | np.isnan(projected))
         sums = runs.sums(np.where(valid, np.stack([valid, raw, projected]), 0.0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,19 +36,24 @@ class Sheet:
 
     def taken(self, rows: NDArray) -> Sheet:
         """Some of the rows: by number or by flag."""
-        arrays = [getattr(self, field.name)[rows] for field in fields(self)[:-1]]
+        arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in ARRAYS}
         if self.items is None:
-            return Sheet(*arrays)
+            return Sheet(**arrays)
         numbers = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-        return Sheet(*arrays, self.items.take(pa.array(numbers)))
+        return Sheet(**arrays, items=self.items.take(pa.array(numbers)))
 
     @classmethod
     def joined(cls, sheets: Sequence[Sheet]) -> Sheet:
         if len(sheets) == 1:
             return sheets[0]
-        arrays = [np.concatenate([getattr(s, field.name) for s in sheets]) for field in fields(cls)[:-1]]
-        tables = [s.items for s in sheets if s.items is not None]
-        return cls(*arrays, pa.concat_tables(tables) if len(tables) == len(sheets) else None)
+        arrays: dict[str, Any] = {
+            name: np.concatenate([getattr(sheet, name) for sheet in sheets]) for name in ARRAYS
+        }
+        tables = [sheet.items for sheet in sheets if sheet.items is not None]
+        return cls(**arrays, items=pa.concat_tables(tables) if tables else None)
+
+
+ARRAYS = tuple(field.name for field in fields(Sheet) if field.name != "items")
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def numbers(items: pa.Table, kinds: Sequence[ItemKind]) -> Floats:
 
 
 def accuracy(early: Floats, final: Floats) -> Floats:
-    """The thesis's formula as a part of 1, with sizes for values below zero, and never less than nothing (4.4).
+    """The thesis's formula (4.4) as a part of 1; it goes by size below zero, and is never negative.
 
     >>> accuracy(np.array([80.0, 250.0, -90.0, 0.0, 1.0]), np.array([100.0, 100.0, -100.0, 0.0, 0.0]))
     array([0.8, 0. , 0.9, 1. , 0. ])

@@ -1,4 +1,4 @@
-"""The closed loop: the earliest point of the slide at which early results are as accurate as asked (6.2 c)."""
+"""The closed loop: the earliest point of the slide at which early results are accurate enough (6.2 c)."""
 
 from __future__ import annotations
 
