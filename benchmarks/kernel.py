@@ -13,9 +13,10 @@ import pyarrow as pa
 from transom import oracle
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind
+from transom.final.concluding import conclude
 from transom.final.members import Strategy, admit
-from transom.final.page import PageInput, conclude
 from transom.final.planning import Planner
+from transom.final.streams import PageInput
 from transom.partial.kernel import PagePlan, run
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.families import Fragments

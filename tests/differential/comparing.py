@@ -16,10 +16,12 @@ from transom import oracle
 from transom.control.horizon import horizon_limit
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Drop, Prod, Register
+from transom.final.concluding import clocks_of
 from transom.final.members import Strategy, admit, release
-from transom.final.page import PageInput, advance, clocks_of
+from transom.final.page import advance
 from transom.final.planning import Planner
 from transom.final.rehoming import rehomed
+from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome, PagePlan, late_rows, merge, put_away, run
 from transom.partial.shards import Shelf
 from transom.plan.compiled import CompiledQuery, compile_query

@@ -12,9 +12,10 @@ from tests.plan.bids import SCALARS, TIME, admitted, compiled
 from transom.algorithms.intervals import IntervalSet
 from transom.control.rules import StreamRules
 from transom.final.members import Strategy
-from transom.final.page import PageInput, PageOutput, advance
+from transom.final.page import PageOutput, advance
 from transom.final.planning import Planner
 from transom.final.rehoming import rehomed
+from transom.final.streams import PageInput
 from transom.partial.kernel import PagePlan, run
 from transom.plan.compiled import CompiledQuery
 from transom.state.state import State

@@ -10,8 +10,9 @@ from tests.plan.bids import SCALARS, SEQ, compiled
 from transom.algorithms.intervals import IntervalSet
 from transom.control.rules import StreamRules
 from transom.final.members import Strategy, admit, is_kept, release, settle
-from transom.final.page import PageInput, advance
+from transom.final.page import advance
 from transom.final.planning import Planner
+from transom.final.streams import PageInput
 from transom.partial.kernel import PagePlan, run
 from transom.plan.compiled import CompiledQuery
 from transom.state.state import State

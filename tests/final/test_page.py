@@ -12,9 +12,11 @@ from tests.plan.bids import SCALARS, SEQ, admitted, compiled, planned
 from transom.algorithms.intervals import IntervalSet
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Punctuation
+from transom.final.concluding import clocks_of
 from transom.final.members import Strategy, admit, release
-from transom.final.page import PageInput, PageOutput, advance, clocks_of
+from transom.final.page import PageOutput, advance
 from transom.final.planning import Planner
+from transom.final.streams import PageInput
 from transom.partial.kernel import PagePlan, run
 from transom.plan.compiled import CompiledQuery
 from transom.state.state import State, StreamState, Totals

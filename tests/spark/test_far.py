@@ -17,7 +17,7 @@ from tests.differential.cases import alike, case
 from tests.differential.on_spark import check_on_feed, check_on_files
 from tests.spark.engine_helpers import BIDS, answers, at, bids
 from transom.errors import SettingError
-from transom.final import page as page_module
+from transom.final import concluding as page_module
 from transom.spark import far as far_module
 from transom.spark.log import PageLog
 

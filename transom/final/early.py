@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from transom.elements import Prod
 from transom.final.closing import Boundary, Reader, close
 from transom.final.members import ground
 from transom.final.reading import Reading, Scattered
-from transom.final.results import Lowered
+from transom.final.results import Lowered, Moment, Results
 from transom.final.shards import FarWork, sifted
 from transom.plan.compiled import CompiledQuery
 from transom.state.state import State
@@ -44,6 +45,16 @@ class Swept:
 
     open: list[Lowered] = field(default_factory=list)
     far: list[FarWork] = field(default_factory=list)
+
+    def finished(self, effects: Finisher, moment: Moment) -> Results:
+        """The results of what is near."""
+        return effects.finish(self.open, moment) if self.open else Results()
+
+
+class Finisher(Protocol):
+    """Applies SELECT lists."""
+
+    def finish(self, windows: Sequence[Lowered], moment: Moment) -> Results: ...
 
 
 def asks_of(prods: Sequence[Prod], queries: Sequence[CompiledQuery]) -> dict[str, Ask]:

@@ -7,12 +7,12 @@ an edge of the newcomer's windows, they answer for it exactly, and the rest it h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from operator import is_not
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -56,10 +56,12 @@ def admit(
     living: Mapping[str, CompiledQuery],
     strategy: Strategy,
     partial: Iterable[str] = (),
+    results: Collection[str] = (),
 ) -> State:
     """The state after some queries joined; `living` are all queries, newcomers included.
 
     Those in `partial` also report windows that they saw only in part: they keep slices of their own.
+    `results` are the streams that are made of other queries' results.
     """
     apart = set(partial)
     homes = {state.selections[own.homes[0]].name: own.homes[0] for own in state.queries.values() if own.homes}
@@ -70,11 +72,13 @@ def admit(
         if name in state.queries and state.selections[state.queries[name].homes[0]].far
     }
     for query in newcomers:
-        missed = state.missed(query.query.clock)
+        of_results = query.query.stream in results
+        missed = None if of_results else state.missed(query.query.clock)
         is_private = query.naive or not strategy.shared or (query.name in apart and missed != IntervalSet())
         name = f"{query.selection} for {query.name}" if is_private else query.selection
         if is_private or name not in homes:
             is_far = not query.naive and (strategy.place is Place.EXECUTORS or ground(query) in far)
+            is_far = is_far and not of_results
             homes[name] = change.open(name, query, is_far)
             change.join(query, homes[name], missed)
             continue
@@ -118,7 +122,9 @@ def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQue
     """The state after some queries left; `living` are those that stay."""
     names = list(names)
     if not state.prodders.keys().isdisjoint(names):
-        state = replace(state, prodders={n: own for n, own in state.prodders.items() if n not in names})
+        state = replace(
+            state, prodders=_without(state.prodders, names), learned=_without(state.learned, names)
+        )
     change = _Change(state)
     touched = dict.fromkeys(
         home for name in names if name in change.queries for home in change.queries.pop(name).homes
@@ -139,6 +145,11 @@ def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQue
             living[readers[home][0]],
         )
     return change.state()
+
+
+def _without(known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    gone = set(names)
+    return {name: own for name, own in known.items() if name not in gone}
 
 
 def is_kept(state: State, own: QueryState, query: CompiledQuery) -> bool:

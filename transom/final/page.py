@@ -1,49 +1,35 @@
 """A page as a pure function: what was known, what its rows came to, what was said -> what is known now.
 
-The first half, rows to partials, is `partial.kernel` and runs wherever the rows are; this is the
-second, which runs once a page.
+The first half, rows to partials, is `partial.kernel` and runs wherever the rows are; this is the second,
+which runs once a page: windows close, results of queries become rows of others, prods are answered, and
+what was said early is compared with what it became.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pyarrow as pa
 
-from transom.algorithms import windows
-from transom.algorithms.collecting import uncollected
-from transom.algorithms.intervals import LOWEST
-from transom.control.rules import StreamRules
-from transom.elements import Clock, Kind, Prod
+from transom.elements import Kind, Prod
+from transom.final.cascade import derived_page, derived_rules, in_order, passed_on, rows_of
 from transom.final.cells import close_shards
-from transom.final.closing import Boundary, Reader, close, specs_of, windows_open
-from transom.final.early import sweep
-from transom.final.ending import groups_held, last_open, last_slices
-from transom.final.members import ground, slices_held
-from transom.final.prodder import look, only_told
-from transom.final.reading import Reading, Scattered
-from transom.final.results import Lowered, Moment, Results, finish
-from transom.final.shards import FarWork, sifted
-from transom.final.streams import PageInput, advance_stream, missed
-from transom.partial.shards import Shelf, fetched, spilled
-from transom.partial.sheets import combine, without
+from transom.final.concluding import conclude, with_rows
+from transom.final.early import EVERYTHING, Ask, Swept, sweep
+from transom.final.learning import Lesson, Quality, Seen, learn, with_sights
+from transom.final.prodder import Telling, distinct, look, now_of
+from transom.final.results import Lowered, Moment, Results, Stored, finish
+from transom.final.shards import FarWork
+from transom.final.streams import PageInput
+from transom.partial.kernel import Outcome
+from transom.partial.shards import Shelf, fetched
 from transom.plan.compiled import CompiledQuery
-from transom.plan.layout import Layout
 from transom.sql.catalog import Scalars
-from transom.state.state import (
-    QueryState,
-    SelectionState,
-    ShardRef,
-    State,
-    StreamState,
-    Work,
-)
+from transom.state.state import State
 
-PAGES_OF_LIMIT = 4  # a page that brings this part of what is too much will do so again
-PAGES_APART = 64  # for so long selections stay out of signature families after one did not pay
+Cascade = Sequence[tuple[CompiledQuery, Sequence[CompiledQuery]]]
 
 
 @dataclass(frozen=True)
@@ -55,14 +41,36 @@ class PageOutput:
     finals: int = 0
 
 
-@dataclass(frozen=True)
-class Concluded:
-    """The state after a page and the windows that closed, before their SELECT lists are applied."""
+class Effects(ABC):
+    """What a page's second half needs done that it can't do itself."""
 
-    state: State
-    closed: Sequence[Lowered]
-    finals: int
-    far: Sequence[FarWork] = ()  # windows that close over shards: they are made where those are
+    @abstractmethod
+    def finish(self, windows: Sequence[Lowered], moment: Moment) -> Results:
+        """Apply SELECT lists."""
+
+    @abstractmethod
+    def read_far(self, works: Sequence[FarWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
+        """Results of windows over shards, kept; and how many slices were combined into them."""
+
+    @abstractmethod
+    def fetch_far(self, works: Sequence[FarWork], moment: Moment) -> Mapping[str, pa.Table]:
+        """The same, for the moment only."""
+
+    @abstractmethod
+    def fold(self, page: PageInput, rows: pa.Table, state: State) -> Outcome:
+        """The first half for the rows of a stream of results; they must not go far."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is said with a page: prods, the page's clock, the time now, and how early results are judged."""
+
+    prods: Sequence[Prod] = ()
+    clock: int = 0
+    made: int = 0
+    qualities: Mapping[str, Quality] = field(default_factory=dict)
+    sights: Sequence[Seen] = ()  # what prods were told since the last page, beside the pages
+    streams: Collection[str] = ()  # all that are declared: queries of their names are not read by others
 
 
 def advance(
@@ -73,281 +81,163 @@ def advance(
     *,
     clock: int = 0,
     prods: Sequence[Prod] = (),
+    effects: Effects | None = None,
 ) -> PageOutput:
-    """Process the second half of a page: what it brings to each of the streams that it concerns.
-
-    Prods take effect at its end, like all that a page says.
-    """
-    done = conclude(state, pages, shelf)
-    telling = look(done.state, pages, prods, clock)
-    partial = frozenset().union(*(page.partial for page in pages))
+    """Process the second half of a page here and now: what it brings to the streams that it concerns."""
     living = [query for page in pages for query in page.queries]
-    swept = sweep(done.state, telling.asks, living, partial)
-    closed, steps = _fetched(done.far, shelf)
-    now, _ = _fetched(swept.far, shelf)
-    page = done.state.page
-    final = finish([*done.closed, *closed], Moment(page, Kind.FINAL, clock), scalars)
-    early = finish([*swept.open, *now], Moment(page, Kind.EARLY, clock), scalars)
-    early = only_told(early, telling, {ask.query.name: ask.query for ask in telling.asks})
-    after = replace(done.state, prodders=telling.prodders or {})
-    return PageOutput(after, Results([*final.batches, *early.batches]), done.finals + steps)
-
-
-def _fetched(works: Sequence[FarWork], shelf: Shelf | None) -> tuple[list[Lowered], int]:
-    """Windows over shards, read here and now."""
-    found, steps = list[Lowered](), 0
-    for work in works:
-        assert shelf is not None
-        for partition in range(shelf.partitions):
-            for one, more in close_shards(fetched(shelf.store, work.refs, partition), work):
-                found.append(one)
-                steps += more
-    return found, steps
-
-
-@uncollected()
-def conclude(state: State, pages: Sequence[PageInput], shelf: Shelf | None = None) -> Concluded:
-    """All of the second half but the SELECT lists, which only Spark can evaluate."""
-    work = _Work(state, shelf)
-    closed: list[Lowered] = []
-    for page in pages:
-        closed += work.advance(page)
-    after = replace(
-        state,
-        page=state.page + 1,
-        streams=work.streams,
-        queries=work.queries,
-        selections=work.selections,
-        sheets=work.sheets,
-        shards=tuple(work.shards),
-        partitions=shelf.partitions if shelf is not None and work.shards else 0,
+    return second_half(
+        state, pages, living, Said(prods, clock, clock), shelf, effects or InProcess(scalars, shelf)
     )
-    return Concluded(after, closed, work.all_finals, work.far)
 
 
-def boundary(query: CompiledQuery, stream: StreamState, own: QueryState) -> Boundary:
-    """What is closed for a query."""
-    closed = stream.clock(query.query.clock).closed
-    return Boundary(closed.view(query.key_columns, query.pinned), own.forced_wids())
+def second_half(
+    state: State,
+    pages: Sequence[PageInput],
+    living: Sequence[CompiledQuery],
+    said: Said,
+    shelf: Shelf | None,
+    effects: Effects,
+) -> PageOutput:
+    """Process the second half of a page. All that is said takes effect at its end."""
+    return _SecondHalf(state, living, said, effects).run(pages, shelf)
 
 
-def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamState) -> int:
-    """How many windows of some queries hold rows and are not closed, over all groups together."""
-    counted: dict[object, int] = {}
-    found = 0
-    for query in queries:
-        own = state.queries.get(query.name)
-        if own is None:
+class _SecondHalf:
+    def __init__(self, state: State, living: Sequence[CompiledQuery], said: Said, effects: Effects):
+        self.before, self.living, self.said, self.effects = state, living, said, effects
+        self.queries = {query.name: query for query in living}
+        self.final: list[Results] = []
+        self.stored: dict[str, Stored] = {}
+        self.finals = 0
+
+    def run(self, pages: Sequence[PageInput], shelf: Shelf | None) -> PageOutput:
+        concerned = {page.rules.clock.stream: page for page in pages}
+        cascade = in_order(self.living, {*concerned, *self.said.streams})
+        state = self._closed(self.before, pages, shelf, pages_on=1)
+        for inner, outers in cascade:
+            if inner.query.stream in concerned and inner.name in state.queries:
+                page, state = self._flow(inner, outers, concerned[inner.query.stream], state)
+                concerned[inner.name] = page
+        prods = passed_on(self.said.prods, cascade)
+        telling = look(state, list(concerned.values()), prods, self.said.clock)
+        partial = frozenset[str]().union(*(page.partial for page in pages))
+        moment = Moment(state.page, Kind.EARLY, self.said.made)
+        seen = glance(state, telling.asks, cascade, self.living, partial, self.effects, moment)
+        early = seen.finished(self.effects, moment)
+        stored, _ = self.effects.read_far(seen.far, moment)
+        self.stored |= stored
+        final = Results([batch for results in self.final for batch in results.batches])
+        lesson = Lesson(final, distinct(early, telling, self.queries), self._now(telling, state, concerned))
+        learned, told = learn(
+            with_sights(state.learned, self.said.sights, self.queries),
+            lesson,
+            telling,
+            self.queries,
+            self.said.made,
+            self.said.qualities,
+        )
+        after = replace(state, prodders=telling.prodders or {}, learned=learned)
+        return PageOutput(after, Results([*final.batches, *told.batches], self.stored), self.finals)
+
+    def _closed(self, state: State, pages: Sequence[PageInput], shelf: Shelf | None, pages_on: int) -> State:
+        done = conclude(state, pages, shelf, pages_on)
+        moment = Moment(done.state.page, Kind.FINAL, self.said.made)
+        stored, steps = self.effects.read_far(done.far, moment)
+        self.stored |= stored
+        self.finals += done.finals + steps
+        self.final.append(self.effects.finish(done.closed, moment))
+        return done.state
+
+    def _flow(
+        self, inner: CompiledQuery, outers: Sequence[CompiledQuery], page: PageInput, state: State
+    ) -> tuple[PageInput, State]:
+        """The finals of one query become rows of those that read them."""
+        own = derived_page(inner, outers, page, self.before, state)
+        found = [results[inner.name] for results in self.final if inner.name in results]
+        if inner.name in self.stored:
+            found.append(self.stored[inner.name].read())
+        if found:
+            rows = rows_of(inner, pa.concat_tables(found))
+            own = replace(own, outcome=self.effects.fold(own, rows, state))
+        return own, self._closed(state, [own], None, pages_on=0)
+
+    def _now(self, telling: Telling, state: State, concerned: Mapping[str, PageInput]) -> dict[str, int]:
+        """How far the clocks have come of the queries that were looked at."""
+        found = {}
+        for ask in telling.asks:
+            bound = ask.query.query
+            page, stream = concerned[bound.stream], state.stream(bound.stream)
+            now = page.origin.now if page.origin else now_of(bound.clock, stream, page.rules, self.said.clock)
+            if now is not None:
+                found[ask.query.name] = now
+        return found
+
+
+def glance(
+    state: State,
+    asks: Sequence[Ask],
+    cascade: Cascade,
+    living: Sequence[CompiledQuery],
+    partial: frozenset[str],
+    effects: Effects,
+    moment: Moment,
+) -> Swept:
+    """Open windows as they are. What a query over a query is told is made of the other's open windows too:
+    their early results are put on top of its slices, and forgotten with the glance."""
+    named = {inner.name: inner for inner, _ in cascade}
+    needed: set[str] = set()
+    for ask in asks:
+        stream = ask.query.query.stream
+        while stream in named and stream not in needed:
+            needed.add(stream)
+            stream = named[stream].query.stream
+    for inner, outers in cascade:
+        if inner.name not in needed or inner.name not in state.queries:
             continue
-        known = own.homes, query.query.window, own.forced
-        if known not in counted:
-            held = np.unique(np.concatenate([slices_held(state, home)[0] for home in own.homes]))
-            counted[known] = windows_open(query, held, boundary(query, stream, own))
-        found += counted[known]
-    return found
+        swept = sweep(state, [Ask(inner, EVERYTHING)], living, partial)
+        found = [*swept.finished(effects, moment).values(), *effects.fetch_far(swept.far, moment).values()]
+        if found:
+            page = PageInput(derived_rules(inner), outers, partial=partial)
+            outcome = effects.fold(page, rows_of(inner, pa.concat_tables(found)), state)
+            state = with_rows(state, replace(page, outcome=outcome))
+    return sweep(state, asks, living, partial)
 
 
-def clocks_of(queries: Iterable[CompiledQuery], rules: StreamRules) -> list[Clock]:
-    """The clocks that a stream's page must carry: its own and those that its queries' windows follow."""
-    return list(dict.fromkeys([rules.clock, *(query.query.clock for query in queries)]))
+class InProcess(Effects):
+    """Everything here and now, in this process. Streams of results need a kernel, which subclasses bring."""
+
+    def __init__(self, scalars: Scalars, shelf: Shelf | None):
+        self.scalars, self.shelf = scalars, shelf
+
+    def finish(self, windows: Sequence[Lowered], moment: Moment) -> Results:
+        return finish(windows, moment, self.scalars)
+
+    def read_far(self, works: Sequence[FarWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
+        found, steps = list[Lowered](), 0
+        for work in works:
+            assert self.shelf is not None
+            for partition in range(self.shelf.partitions):
+                for one, more in close_shards(fetched(self.shelf.store, work.refs, partition), work):
+                    found.append(one)
+                    steps += more
+        return {name: InMemory(table) for name, table in self.finish(found, moment).items()}, steps
+
+    def fetch_far(self, works: Sequence[FarWork], moment: Moment) -> Mapping[str, pa.Table]:
+        return {name: one.read() for name, one in self.read_far(works, moment)[0].items()}
+
+    def fold(self, page: PageInput, rows: pa.Table, state: State) -> Outcome:
+        raise NotImplementedError("no kernel is at hand for the rows of a stream of results")
 
 
-class _Work(Reading):
-    """A page's second half under way; what it changes are copies."""
+@dataclass(frozen=True)
+class InMemory:
+    """Results that are kept nowhere else."""
 
-    streams: dict[str, StreamState]
-    queries: dict[str, QueryState]
-    selections: dict[int, SelectionState]
-    shards: list[ShardRef]
+    table: pa.Table
 
-    def __init__(self, state: State, shelf: Shelf | None):
-        self.before, self.shelf = state, shelf
-        self.streams, self.queries = dict(state.streams), dict(state.queries)
-        self.selections, self.sheets = dict(state.selections), dict(state.sheets)
-        self.shards, self.far = list(state.shards), list[FarWork]()
-        self.finals = self.unshared_finals = self.all_finals = 0
-        self._boundaries: dict[tuple[int, Clock, int | None], Boundary] = {}
+    @property
+    def rows(self) -> int:
+        return self.table.num_rows
 
-    def advance(self, page: PageInput) -> Iterator[Lowered]:
-        name = page.rules.clock.stream
-        before = self.before.stream(name)
-        after = self.streams[name] = advance_stream(before, page, clocks_of(page.queries, page.rules))
-        readers, layouts = self._taken_in(page)
-        for home in page.outcome.unpaid & self.selections.keys():
-            until = self.before.page + PAGES_APART
-            self.selections[home] = replace(self.selections[home], apart=until)
-        scattered: Scattered = defaultdict(list)
-        filled = [self.sheets[key] for key in layouts if key in self.sheets]
-        lasts = last_slices(filled, self.shards) if page.ended else {}
-        for query in page.queries:
-            self._advance_query(query, page, lasts, before)
-        for key, layout in layouts.items():
-            if key in self.sheets:
-                own = [self._reader(query, home, before, after) for query, home in readers[key]]
-                yield from self._close(key, layout, own, page, scattered)
-        for query in page.queries:
-            if query.name in scattered:
-                yield from self.gathered(query, scattered[query.name], page.partial)
-        self._close_far(page, before, after)
-        done = Work(finals=self.finals, unshared_finals=self.unshared_finals)
-        self.streams[name] = replace(after, work=after.work + done)
-        self.finals, self.all_finals, self.unshared_finals = 0, self.all_finals + self.finals, 0
-
-    def _taken_in(
-        self, page: PageInput
-    ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
-        """Add what the page brought, and let go far what has become too much; who reads what is near."""
-        readers, layouts = self.readers(page.queries)
-        for key, layout in layouts.items():
-            brought = page.outcome.partials.get(key)
-            if brought is not None and brought.num_rows:
-                known = self.sheets.get(key)
-                self.sheets[key] = combine(layout, [t for t in (known, brought) if t is not None])
-        self.shards += page.outcome.refs
-        leaving = self._leaving(page)
-        if not leaving:
-            return readers, layouts
-        for query in page.queries:
-            for home in self.queries[query.name].homes if ground(query) in leaving else ():
-                self.selections[home] = replace(self.selections[home], far=True)
-        assert self.shelf is not None
-        for key in layouts:
-            if key in self.sheets:
-                slots = {home: own.slots for home, own in self.selections.items() if own.far}
-                self.shards += [self.shelf.put(shard) for shard in spilled(self.sheets[key], slots)]
-                self.sheets[key] = without(self.sheets[key], slots)
-                if not self.sheets[key].num_rows:
-                    del self.sheets[key]
-        return self.readers(page.queries)
-
-    def _leaving(self, page: PageInput) -> set[object]:
-        """The grounds whose selections go far: the page brought shards of them, or they are too large."""
-        limit = None if self.shelf is None else self.shelf.limit
-        rows = sum(table.num_rows for table in page.outcome.partials.values())
-        if not page.outcome.refs and (limit is None or rows <= limit // PAGES_OF_LIMIT):
-            held = sum(t.num_rows for key in page.outcome.partials if (t := self.sheets.get(key)) is not None)
-            if limit is None or held <= limit:
-                return set()
-        grounds: dict[int, object] = {
-            home: ground(query)
-            for query in page.queries
-            if not query.naive
-            for home in self.queries[query.name].homes
-        }
-        near = {home for home in grounds if not self.selections[home].far}
-        found = {grounds[home] for ref in page.outcome.refs for home in ref.held if home in near}
-        if limit is None or not near:
-            return found
-        for tables, most in (
-            (page.outcome.partials, limit // PAGES_OF_LIMIT),
-            ({key: self.sheets.get(key) for key in page.outcome.partials}, limit),
-        ):
-            filled = [table for table in tables.values() if table is not None]
-            if sum(table.num_rows for table in filled) > most:
-                found |= _larger(filled, most, grounds)
-        return found
-
-    def _reader(self, query: CompiledQuery, home: int, before: StreamState, after: StreamState) -> Reader:
-        was, own = self.before.queries[query.name], self.queries[query.name]
-        return Reader(query, home, self._boundary(query, before, was), self._boundary(query, after, own))
-
-    def _boundary(self, query: CompiledQuery, stream: StreamState, own: QueryState) -> Boundary:
-        """What is closed for a query: one object for all queries that see the same."""
-        if stream.clock(query.query.clock).closed.patterned:  # then not all of them do
-            return boundary(query, stream, own)
-        key = id(stream), query.query.clock, own.forced
-        found = self._boundaries.get(key)
-        if found is None:
-            found = self._boundaries[key] = boundary(query, stream, own)
-        return found
-
-    def _advance_query(
-        self, query: CompiledQuery, page: PageInput, lasts: Mapping[int, np.ndarray], before: StreamState
-    ) -> None:
-        own = self.queries[query.name]
-        unseen, forced = own.unseen, own.forced
-        if unseen is None:
-            unseen = missed(query.query.clock, page)
-        for home in own.homes if lasts else ():
-            last = self._last_window(query, home, lasts[home], before) if home in lasts else None
-            if last is not None:
-                forced = max(last + 1, LOWEST if forced is None else forced)
-        if unseen is not own.unseen or forced != own.forced:
-            self.queries[query.name] = replace(own, unseen=unseen, forced=forced)
-
-    def _last_window(
-        self, query: CompiledQuery, home: int, starts: np.ndarray, before: StreamState
-    ) -> int | None:
-        """The last window of a query that holds tuples, when a stream ends; `starts` is its last slice."""
-        spec, was = query.query.window, self._boundary(query, before, self.before.queries[query.name])
-        if was.view.columns:
-            # What came too late for its group is kept, too, and is no reason to close a window of others.
-            store = None if self.shelf is None else self.shelf.store
-            return last_open(query, was, groups_held(self, home, store))
-        if spec.slide > spec.range:  # the last slice may lie between windows
-            starts, _ = slices_held(self, home)
-            starts = starts[windows.in_some_window(spec, starts)]
-        return int(windows.wid_to(spec, starts).max()) if len(starts) else None
-
-    def _close(
-        self, key: str, layout: Layout, readers: Sequence[Reader], page: PageInput, scattered: Scattered
-    ) -> Iterator[Lowered]:
-        sheet = self.sheets[key]
-        done = close(layout, sheet, readers)
-        self.finals += done.steps
-        self._trim(key, sheet, done.kept)
-        if done.table.num_rows:
-            closing, counts = np.unique(done.table["reader"].to_numpy(), return_counts=True)
-            ranges, slides, _ = specs_of([readers[i].query for i in closing]).T
-            # What paired slices of its own would have cost each.
-            alone = np.where(ranges % slides == 0, ranges // slides, 2 * (ranges // slides) + 1)
-            self.unshared_finals += int(counts @ alone)
-            yield from self.lowered(layout, done.table, readers, page.partial, scattered)
-
-    def _close_far(self, page: PageInput, before: StreamState, after: StreamState) -> None:
-        """Find the work that closed windows make over shards, and let go of shards that none needs."""
-        alike: dict[object, list[Reader]] = defaultdict(list)
-        for query in page.queries:
-            for home in self.queries[query.name].homes:
-                if self.selections[home].far:
-                    alike[ground(query)].append(self._reader(query, home, before, after))
-        for readers in alike.values():
-            homes = {reader.home for reader in readers}
-            mine = [ref for ref in self.shards if not homes.isdisjoint(ref.held)]
-            others = [ref for ref in self.shards if homes.isdisjoint(ref.held)]
-            found = sifted(mine, readers)
-            self.shards = [*others, *found.kept]
-            for home, floor in found.floors.items():
-                self._raise_floor(home, floor)
-            if found.closing:
-                self.far.append(self.far_work([readers[i] for i in found.closing], found.asked, page.partial))
-
-    def _trim(self, key: str, sheet: pa.Table, kept: np.ndarray) -> None:
-        """Let slices go that no open window needs, and note how far each selection's memory goes back."""
-        if kept.all():
-            return
-        gone = np.flatnonzero(~kept)
-        homes, place = np.unique(sheet["selection"].to_numpy()[gone], return_inverse=True)
-        floors = np.full(len(homes), LOWEST)
-        np.maximum.at(floors, place, sheet["stop"].to_numpy()[gone])
-        for home, floor in zip(homes.tolist(), floors.tolist(), strict=True):
-            self._raise_floor(home, floor)
-        if kept.any():
-            self.sheets[key] = sheet.filter(pa.array(kept)).combine_chunks()
-        else:
-            del self.sheets[key]
-
-    def _raise_floor(self, home: int, floor: int) -> None:
-        own: SelectionState | None = self.selections.get(home)
-        if own is not None and floor > own.floor:
-            self.selections[home] = replace(own, floor=floor)
-
-
-def _larger(tables: Iterable[pa.Table], most: int, grounds: Mapping[int, object]) -> set[object]:
-    """The grounds whose selections have more rows than so many in some sheets."""
-    counts: dict[object, int] = defaultdict(int)
-    for table in tables:
-        homes, rows = np.unique(table["selection"].to_numpy(), return_counts=True)
-        for home, count in zip(homes.tolist(), rows.tolist(), strict=True):
-            counts[grounds.get(home)] += count
-    return {own for own, count in counts.items() if own is not None and count > most}
+    def read(self) -> pa.Table:
+        return self.table

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import is_not
+from threading import Lock
 from typing import Any
 
 from transom.algorithms.collecting import uncollected
@@ -41,15 +42,20 @@ class Planner:
 
     strategy: Strategy = field(default_factory=Strategy)
     _streams: dict[str, _Planned] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
 
     def families(self, stream: str) -> list[Family]:
         """The families of a stream's last planned page."""
         known = self._streams.get(stream)
         return [] if known is None else list(known.families.values())
 
-    @uncollected()
     def plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
         """The plan for the queries of one stream."""
+        with self._lock:  # prods plan too, beside the pages
+            return self._plan(state, queries)
+
+    @uncollected()
+    def _plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
         if not queries:
             return SharedPlan((), (), ())
         known = self._streams.setdefault(queries[0].query.stream, _Planned())

@@ -23,6 +23,7 @@ from transom.elements import Clock, ClockKind, Prod
 from transom.final.early import EVERYTHING, Ask, asks_of, wids_of
 from transom.final.results import ResultBatch, Results
 from transom.final.streams import PageInput
+from transom.partial.sheets import one_array
 from transom.plan.compiled import CompiledQuery
 from transom.state.state import ProdderState, State, StreamState
 
@@ -60,14 +61,16 @@ def look(state: State, pages: Sequence[PageInput], prods: Sequence[Prod], clock:
             if query.query.emit is None:
                 continue
             own = prodders.get(query.name, ProdderState())
-            own = replace(own, fresh=own.fresh or page.outcome.rows > 0)
-            now = now_of(query.query.clock, stream, page.rules, clock)
+            own = replace(own, fresh=own.fresh or page.outcome.rows > 0 or bool(page.origin))
+            now = page.origin.now if page.origin else now_of(query.query.clock, stream, page.rules, clock)
             wanted = crossed(query, own, now, points_of(query, state))
             if is_due(query, own, clock):
                 wanted, own = EVERYTHING, replace(own, prodded=clock, fresh=False)
             known = asks.get(query.name, Ask(query))
             told[query.name] = known.wids | wanted
-            seen = told[query.name] | crossed(query, own, now, GRID)
+            seen = told[query.name]
+            if not any(state.selections[home].far for home in state.queries[query.name].homes):
+                seen = seen | crossed(query, own, now, GRID)  # so many groups are not learned from
             if seen or known.patterned:
                 asks[query.name] = replace(known, wids=seen)
             prodders[query.name] = replace(own, position=own.position if now is None else now)
@@ -95,9 +98,12 @@ def is_due(query: CompiledQuery, own: ProdderState, clock: int) -> bool:
 
 
 def points_of(query: CompiledQuery, state: State) -> tuple[float, ...]:
-    """The parts of the slide at which a query's windows are told."""
+    """The parts of the slide at which a query's windows are told: its own, or the one that was learned."""
     emit = query.query.emit
-    return () if emit is None else emit.at
+    if emit is None or emit.accuracy is None:
+        return () if emit is None else emit.at
+    learned = state.learned.get(query.name)
+    return (emit.between[1] if learned is None else learned.point,)
 
 
 def crossed(query: CompiledQuery, own: ProdderState, now: int | None, points: Iterable[float]) -> IntervalSet:
@@ -113,42 +119,51 @@ def crossed(query: CompiledQuery, own: ProdderState, now: int | None, points: It
 
 
 def due_streams(
-    state: State, queries: Iterable[CompiledQuery], rules: Mapping[str, StreamRules], clock: int
+    state: State, queries: Sequence[CompiledQuery], rules: Mapping[str, StreamRules], clock: int
 ) -> list[str]:
     """The streams with queries that are to report by the engine's clock now, whether rows come or not."""
-    found: dict[str, None] = {}
+    named, found = {query.name: query for query in queries}, dict[str, None]()
     for query in queries:
-        emit, own, name = query.query.emit, state.prodders.get(query.name), query.query.stream
-        if emit is None or own is None or name in found or name not in rules:
+        own = state.prodders.get(query.name)
+        if query.query.emit is None or own is None:
             continue
-        now = now_of(query.query.clock, state.stream(name), rules[name], clock)
-        if is_due(query, own, clock) or (
-            rules[name].live and crossed(query, own, now, points_of(query, state))
-        ):
+        name = query.query.stream
+        while name not in rules and name in named:
+            name = named[name].query.stream
+        if name in rules and (is_due(query, own, clock) or _passed(query, own, state, rules, clock)):
             found[name] = None
     return list(found)
 
 
-def only_told(results: Results, telling: Telling, queries: Mapping[str, CompiledQuery]) -> Results:
-    """Early results without those that were only looked at, and none of them twice."""
+def _passed(
+    query: CompiledQuery, own: ProdderState, state: State, rules: Mapping[str, StreamRules], clock: int
+) -> bool:
+    """Whether a live stream's clock has passed a mark that its rows have not."""
+    name = query.query.stream
+    if name not in rules or not rules[name].live:
+        return False
+    now = now_of(query.query.clock, state.stream(name), rules[name], clock)
+    return bool(crossed(query, own, now, points_of(query, state)))
+
+
+def distinct(results: Results, telling: Telling, queries: Mapping[str, CompiledQuery]) -> Results:
+    """Early results, none of them twice: several patterns may ask for the same group."""
+    several = {ask.query.name for ask in telling.asks if len(ask.patterned) > 1}
+    if several.isdisjoint(results):
+        return results
     batches = []
     for batch in results.batches:
         parts = []
         for i, name in enumerate(batch.names):
             start, stop = int(batch.bounds[i]), int(batch.bounds[i + 1])
-            parts.append(_told_of(queries[name], batch.table.slice(start, stop - start), telling))
+            part = batch.table.slice(start, stop - start)
+            parts.append(_once(queries[name], part) if name in several else part)
         bounds = np.r_[0, np.cumsum([part.num_rows for part in parts])]
-        if bounds[-1]:
-            batches.append(ResultBatch(batch.names, bounds, pa.concat_tables(parts)))
+        batches.append(ResultBatch(batch.names, bounds, pa.concat_tables(parts)))
     return Results(batches)
 
 
-def _told_of(query: CompiledQuery, table: pa.Table, telling: Telling) -> pa.Table:
-    if sum(len(ask.patterned) for ask in telling.asks if ask.query is query) > 1:
-        keys = [item.name for item in query.query.items if item.is_key]
-        columns = [table.column(1).combine_chunks(), *(table[name].combine_chunks() for name in keys)]
-        table = table.take(pa.array(np.sort(group(columns, table.num_rows).firsts)))
-    if query.query.emit is None:
-        return table
-    told = telling.is_told(query, table)
-    return table if told.all() else table.filter(pa.array(told))
+def _once(query: CompiledQuery, table: pa.Table) -> pa.Table:
+    keys = [table.column(1), *(table[item.name] for item in query.query.items if item.is_key)]
+    firsts = group([one_array(key) for key in keys], table.num_rows).firsts
+    return table.take(pa.array(np.sort(firsts)))

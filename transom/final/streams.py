@@ -16,6 +16,19 @@ from transom.state.state import MOST_OCCUPIED, ClockState, StreamState, Totals, 
 
 
 @dataclass(frozen=True)
+class Origin:
+    """What a stream that is made of another query's results knows from the stream that this one reads.
+
+    `now` is how far time has come there, `arrived` where rows came that results here may stem from, and
+    `missed` where results lie that nobody will see who joins now; None if the next page must tell.
+    """
+
+    now: int | None
+    arrived: IntervalSet
+    missed: IntervalSet | None
+
+
+@dataclass(frozen=True)
 class PageInput:
     """What a page brings to its stream."""
 
@@ -26,6 +39,7 @@ class PageInput:
     ended: bool = False  # the stream ended or fell idle: close every window that holds rows
     partial: frozenset[str] = frozenset()  # queries that also want windows seen only in part
     clock: int = 0  # the engine's, when the rows arrived
+    origin: Origin | None = None  # of a stream of results
 
 
 def advance_stream(stream: StreamState, page: PageInput, followed: Collection[Clock]) -> StreamState:
@@ -62,8 +76,9 @@ def _advance_clock(known: ClockState, clock: Clock, page: PageInput, totals: Tot
     if occupied is not None:
         occupied = (occupied | profile.occupied()).coarsened(MOST_OCCUPIED)
     arrivals = known.arrivals
-    if profile.runs:
-        arrivals = arrivals.with_rows(profile.occupied(), page.clock, _oldest(clock, known.closed, page))
+    came = profile.occupied() if page.origin is None else page.origin.arrived
+    if came:
+        arrivals = arrivals.with_rows(came, page.clock, _oldest(clock, known.closed, page))
     return ClockState(high, closed, occupied, arrivals)
 
 

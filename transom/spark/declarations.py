@@ -207,3 +207,15 @@ class Declarations:
         that called it is suspended when that happens in several pages in a row."""
         register_udf(self.spark, name, function, returns)
         self._loop.functions.add(name.casefold())
+
+    def quality(self, name: str, function: Callable[[Any, Any, float], float]) -> None:
+        """Declare how good an early value is, for queries that say QUALITY and its name.
+
+        The function is given the early value, the final one and the seconds between them, and says how good
+        the early one was: 1 for as good as the final, 0 for worthless.
+        """
+        if not re.fullmatch(r"[^\W\d]\w*", name):
+            raise SettingError(f"not a name: {name!r}; letters, digits and _ will do")
+        if not callable(function):
+            raise SettingError(f"the quality {name} is {function!r}, expected a function")
+        self._loop.qualities[name.casefold()] = function

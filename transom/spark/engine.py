@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from transom.durations import parse_duration
 from transom.elements import Drop, Punctuation, Register
 from transom.errors import SettingError, SQLError, StateError, near_miss
+from transom.estimates.monitor import Accuracy
 from transom.spark.declarations import Declarations
 from transom.spark.declare import sharing_strategy
 from transom.spark.delivery import Delivery
@@ -28,7 +29,7 @@ from transom.spark.sources import FeedSource
 from transom.spark.store import Store
 from transom.spark.streams import Stream
 from transom.spark.udf import user_functions
-from transom.sql import bind
+from transom.sql.derived import bind_all
 from transom.sql.query import Query
 
 log = logging.getLogger("transom")
@@ -103,7 +104,8 @@ class Engine(Declarations):
         loop = self._loop
         loop.functions |= {function.casefold() for function in user_functions(self.spark)}
         bound = {}
-        for name, query in bind(dict(queries), loop.catalog(), loop.scalars).items():
+        known = loop.registry.queries() | loop.waiting_queries()
+        for name, query in bind_all(dict(queries), loop.catalog(), loop.scalars, known).items():
             if isinstance(query, SQLError):
                 raise SQLError(f"{name}: {query.message}", query.text, query.start, query.end)
             bound[name] = query
@@ -143,6 +145,8 @@ class Engine(Declarations):
         with self._loop.control_lock:
             if name not in self._loop.texts:
                 raise StateError(f"there is no query named {name}")
+            if readers := self._loop.readers(name):
+                raise StateError(f"{name} is read by {', '.join(readers[:3])}: drop that first")
             self._loop.say([Drop(name)])
         self._delivery.forget(name)
         self._wake()
@@ -183,10 +187,11 @@ class Engine(Declarations):
         """What is known now of open windows: early results of queries by name, from the last committed page.
 
         `until` asks for the windows that end by then, `at` for the last of those only, neither for all that
-        hold rows; `where` is a pattern on the groups. Of one stream or of all, of some queries or of all.
+        hold rows; `where` is a pattern on the groups. Of one stream (or the results of a query that others
+        read) or of all, of some queries or of all.
         """
         chosen = None if queries is None else tuple(self.query(name).name for name in queries)
-        asked = [self._stream(stream)] if stream is not None else list(self._loop.streams.values())
+        asked = [self._loop.source(stream)] if stream is not None else list(self._loop.streams.values())
         prods = [prod_of(one, until, at, where, on, chosen) for one in asked if one.prods is None]
         results = self._prodding.answer(prods)
         self._delivery.tell(results)
@@ -264,6 +269,11 @@ class Engine(Declarations):
     def progress(self) -> Progress:
         """How the engine fares: rows, lateness, watermarks, open windows, page time, state."""
         return progress_of(self._loop)
+
+    def _accuracy(self, name: str) -> Accuracy | None:
+        """What early results of a query were worth so far, if it says EMIT EARLY and one has become final."""
+        learned = self._loop.state.learned.get(name)
+        return None if learned is None else learned.accuracy()
 
     def _stream(self, name: str) -> Stream:
         streams = self._loop.streams

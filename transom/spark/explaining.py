@@ -8,7 +8,7 @@ from transom.elements import Register
 from transom.errors import SettingError, SQLError, near_miss
 from transom.final.explain import Explained, Explanation, gather, mermaid, query_text, text
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.sql import bind
+from transom.sql.derived import bind_all
 from transom.sql.query import Query
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ def _waiting(loop: PageLoop, texts: dict[str, str]) -> dict[str, CompiledQuery]:
             unbound[name] = query
         else:
             bound[name] = known
-    bound |= bind(unbound, loop.catalog(), loop.scalars) if unbound else {}
+    if unbound:
+        joined = loop.registry.queries() | {n: q for n, q in bound.items() if not isinstance(q, SQLError)}
+        bound |= bind_all(unbound, loop.catalog(), loop.scalars, joined)
     naive = loop.registry.naive
     return {
         name: compile_query(name, query, naive)

@@ -133,21 +133,28 @@ class Far:
     # --- closing windows ---
 
     def close(
-        self, parts: Mapping[Moment, Sequence[FarWork]], identity: Callable[[str], str], directory: str
+        self,
+        works: Sequence[FarWork],
+        moment: Moment,
+        identity: Callable[[str], str],
+        directory: str,
+        known: set[str],
     ) -> FarClosed:
-        """Close windows, or read them while they are open, and write the results, by tasks.
+        """Close windows, or read them while they are open, and write the results to a directory, by tasks.
 
-        Only names and counts come back.
+        Only names and counts come back. `known` are the files that were written there before; what failed
+        tasks left beside them is deleted.
         """
-        found, written = FarClosed(), list[Written]()
-        works = [work for own in parts.values() for work in own]
+        found = FarClosed()
         if not works:
             return found
         queries = {reader.query.name: reader.query for work in works for reader in work.readers}
         names = {name: identity(name) for name in queries}
-        for moment, own in parts.items():
-            written += self._written(own, Desk(self.store, directory, moment, names), found)
-        self._tidy_results(directory, written)
+        written = self._written(works, Desk(self.store, directory, moment, names), found)
+        known.update(file for one in written for file in one.files)
+        for file in self.store.list(directory):
+            if file not in known:
+                self.store.delete(f"{directory}/{file}")
         self._collect(found, written, names, queries, directory)
         return found
 
@@ -186,12 +193,6 @@ class Far:
             schema = result_schema(queries[name].query)
             total = sum(files.values())
             found.stored[name] = FarResults(self.store, tuple(files), total, names[name], schema)
-
-    def _tidy_results(self, directory: str, written: Iterable[Written]) -> None:
-        known = {file for one in written for file in one.files}
-        for file in self.store.list(directory):
-            if file not in known:
-                self.store.delete(f"{directory}/{file}")
 
     def _computed(self, work: FarWork, desk: Desk) -> list[Written]:
         """Results whose SELECT list or HAVING Spark computes, between the tasks that close and that write."""

@@ -16,6 +16,7 @@ from transom.elements import ClockKind
 from transom.errors import PageError
 from transom.final.members import settle
 from transom.final.planning import Planner
+from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery
 from transom.spark.far import Far
@@ -26,10 +27,13 @@ from transom.spark.projection import micros
 from transom.spark.registry import Registry
 from transom.spark.scalars import short_message
 from transom.spark.shipping import Shipper
+from transom.spark.sources import ResultSource
 from transom.spark.streams import Carried, Stream, believable, carried_control
 from transom.spark.suspending import suspend, suspend_failing
 from transom.spark.tables import Tables
+from transom.spark.types import to_frame
 from transom.spark.udf import failures
+from transom.sql.derived import relation_of
 from transom.state.state import State
 
 log = logging.getLogger("transom")
@@ -75,6 +79,26 @@ class FirstHalf:
         if len(kept) < len(carried):
             log.warning("%d punctuations of %s are beyond its horizon", len(carried) - len(kept), stream.name)
         return kept, outcome
+
+    def results(
+        self, begun: Begun, given: PageInput, rows: pa.Table, registry: Registry, state: State
+    ) -> Outcome:
+        """What comes of the rows of a stream of results, for the queries that read it."""
+        inner = given.rules.clock.stream
+        columns = dict(relation_of(inner, registry.query(inner)).columns)
+        stream = Stream(inner, columns, given.rules, ResultSource())
+        frame = to_frame(self.spark, rows)
+        own = replace(begun, stream=inner, reference={"rows": 0})  # however many: they are on the driver
+        while True:
+            page = self._page(own, stream, frame, registry, state)
+            planned = replace(page, shelf=None, most_groups=None)  # what it comes to stays on the driver
+            try:
+                with PageRun(planned, self.tables, self.shipper) as run:
+                    return run.process().outcome
+            except Exception as error:
+                if not self._suspend_culprits(planned, registry):
+                    reason = short_message(error)
+                    raise PageError(f"page {begun.page} over {inner} failed: {reason}") from error
 
     def _page(self, begun: Begun, stream: Stream, df: DataFrame, registry: Registry, state: State) -> Page:
         queries = registry.reading(stream.name)

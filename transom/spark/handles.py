@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from transom.errors import StateError
+from transom.estimates.monitor import Accuracy
+from transom.final.learning import beginner
 from transom.final.results import result_schema
+from transom.plan.compiled import compile_query
 from transom.spark.explaining import explain_query
 from transom.spark.prodding import prod_of
 from transom.spark.sources import FeedSource
@@ -63,6 +66,16 @@ class QueryHandle:
         timed = on if until is not None or at is not None else None
         told = self._engine.prod(query.stream, until, at, where, [self.name], timed)
         return told.get(self.name, result_schema(query).empty_table())
+
+    def accuracy(self) -> Accuracy:
+        """How good early results have been, against the finals that they became: on average, at worst, and
+        how many finals lay within their bounds. For queries that say EMIT EARLY."""
+        query, _ = self._engine._bound(self)
+        if query is None:
+            raise StateError(f"there is no query named {self.name}")
+        if query.emit is None:
+            raise StateError(f"{self.name} does not say EMIT EARLY: nothing is compared")
+        return self._engine._accuracy(self.name) or beginner(compile_query(self.name, query)).accuracy()
 
     def explain(self, format: str = "text", verbose: bool = False) -> str:
         """How this query is computed, and with which others it shares what: as text, json or mermaid."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,8 +17,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from transom.elements import Control, Drop, Prod, Punctuation, Register
-from transom.errors import SettingError, SQLError, StateError
+from transom.errors import SettingError, SQLError, StateError, near_miss
+from transom.final.cascade import derived_rules
+from transom.final.learning import Quality, Seen
 from transom.final.members import Strategy, admit, is_kept, release, settle
+from transom.final.page import Said
 from transom.final.planning import Planner
 from transom.final.prodder import due_streams
 from transom.final.rehoming import rehomed
@@ -34,13 +37,13 @@ from transom.spark.registry import Registry, identity
 from transom.spark.report import PageReport, Watch
 from transom.spark.scalars import SparkScalars
 from transom.spark.secondhalf import SecondHalf
-from transom.spark.sources import TIME_TEXT
+from transom.spark.sources import TIME_TEXT, ResultSource
 from transom.spark.store import Store
 from transom.spark.streams import Carried, Stream, rows_as_prods
 from transom.spark.tables import Tables
 from transom.spark.types import to_arrow
-from transom.sql import bind
 from transom.sql.catalog import Catalog, Relation
+from transom.sql.derived import bind_all, relation_of, sources_of
 from transom.sql.query import Query
 from transom.state.state import State
 
@@ -78,13 +81,15 @@ class PageLoop:
         self.planner = Planner(strategy)
         self.far = Far(spark, store, strategy.place)
         self.first_half = FirstHalf(spark, self.tables, self.outputs, self.far, self.planner, max_failures)
-        self.second_half = SecondHalf(self.scalars, self.outputs, self.far)
+        self.second_half = SecondHalf(self.scalars, self.outputs, self.far, self.first_half)
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every page
         self.streams: dict[str, Stream] = {}
         self.functions: set[str] = set()
         self.control_lock = threading.RLock()  # of what follows; held for moments only
         self.waiting = Waiting()
+        self.sights: list[Seen] = []  # what prods were told since the last page
+        self.qualities: dict[str, Quality] = {}
         self.texts: dict[
             str, str
         ] = {}  # queries by name, as they will be when the waiting control took effect
@@ -146,7 +151,7 @@ class PageLoop:
         }
         tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
         utc = self.spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "GMT")
-        return Catalog(streams, tables, frozenset(self.functions), utc)
+        return Catalog(streams, tables, frozenset(self.functions), utc, frozenset(self.qualities))
 
     def say(self, control: Iterable[Control]) -> None:
         """Let control wait for the next page. Never waits for a page itself."""
@@ -160,6 +165,35 @@ class PageLoop:
             self.texts[element.name] = element.text
         elif isinstance(element, Drop):
             self.texts.pop(element.name, None)
+
+    def source(self, name: str) -> Stream:
+        """A declared stream, or the stream that a query's results are to others."""
+        if name in self.streams:
+            return self.streams[name]
+        if name not in self.registry:
+            known = [*self.streams, *self.texts]
+            raise SettingError(f"there is no stream or query named {name}{near_miss(name, known)}")
+        compiled = self.registry[name].compiled
+        assert compiled is not None
+        columns = dict(relation_of(name, compiled.query).columns)
+        return Stream(name, columns, derived_rules(compiled), ResultSource())
+
+    def waiting_queries(self) -> dict[str, Query]:
+        """The queries that join with the next page, as far as they are bound."""
+        with self.control_lock:
+            joining = [element for element in self.waiting.control if isinstance(element, Register)]
+            return {e.name: self.bound[e.text] for e in joining if e.text in self.bound}
+
+    def readers(self, name: str) -> list[str]:
+        """The queries that read another's results."""
+        if name in self.streams:
+            return []
+        word = name.casefold()
+        return [
+            other
+            for other, text in self.texts.items()
+            if word in text.casefold() and word in map(str.casefold, sources_of(text))
+        ]
 
     def open(self) -> None:
         """Check that every stream that the checkpoint's queries read is declared, and bind them."""
@@ -246,7 +280,7 @@ class PageLoop:
             return True
 
     def _emitting(self) -> list[CompiledQuery]:
-        return [query for query in self.registry.living() if query.query.emit is not None]
+        return [] if not self.state.prodders else self.registry.living()
 
     def _begin(self, stream: str | None, reference: Mapping[str, Any], control: tuple[Control, ...]) -> Begun:
         """Bind what waits to the next page, and write it ahead."""
@@ -301,8 +335,7 @@ class PageLoop:
         watch.lap("first_half")
         state = settle(state, registry.compiled())
         inputs = self._inputs(begun, registry, state, outcome, said)
-        prods = [element for element in said if isinstance(element, Prod)]
-        output = self.second_half.process(state, inputs, registry, prods, begun.clock, self.clock())
+        output = self.second_half.process(begun, state, inputs, registry, self._said(begun, said))
         self.first_half.count_failures(registry, failed)
         self.outputs.write_results(
             results_of(begun.page), output.results, lambda name: registry[name].identity
@@ -323,7 +356,7 @@ class PageLoop:
         self.idle.notify_all()
 
     def _joined_and_left(self, begun: Begun, registry: Registry) -> State:
-        bound = self._bound(element for element in begun.control if isinstance(element, Register))
+        bound = self._bound([e for e in begun.control if isinstance(e, Register)], registry)
         joining: dict[str, CompiledQuery] = {}
         leaving: dict[str, None] = {}
         for element in begun.control:
@@ -338,17 +371,20 @@ class PageLoop:
         gone = (name for name in self.state.queries if name not in living)  # suspended since they joined
         state = release(self.state, dict.fromkeys([*leaving, *gone]), living)
         partial = [name for name in joining if registry[name].partial]
-        return admit(state, list(joining.values()), living, self.planner.strategy, partial)
+        results = {query.query.stream for query in joining.values()} - self.streams.keys()
+        return admit(state, list(joining.values()), living, self.planner.strategy, partial, results)
 
-    def _bound(self, joining: Iterable[Register]) -> dict[str, Query]:
+    def _bound(self, joining: Iterable[Register], registry: Registry) -> dict[str, Query]:
         """The bound queries of texts: mostly known since they were registered, else bound again."""
-        texts = {element.text for element in joining}
-        missing = {text: text for text in texts if text not in self.bound}
-        for text, query in bind(missing, self.catalog(), self.scalars).items() if missing else ():
-            if isinstance(query, SQLError):
-                raise StateError(f"a query written ahead can't be read any more: {query}") from query
-            self.bound[text] = query
-        return {text: self.bound.pop(text) for text in texts}
+        texts = {element.name: element.text for element in joining}
+        missing = {name: text for name, text in texts.items() if text not in self.bound}
+        if missing:
+            known = registry.queries() | {n: self.bound[t] for n, t in texts.items() if t in self.bound}
+            for name, query in bind_all(missing, self.catalog(), self.scalars, known).items():
+                if isinstance(query, SQLError):
+                    raise StateError(f"a query written ahead can't be read any more: {query}") from query
+                self.bound[missing[name]] = query
+        return {text: self.bound.pop(text) for text in set(texts.values())}
 
     def _inputs(
         self, begun: Begun, registry: Registry, state: State, outcome: Outcome, said: list[Carried]
@@ -377,7 +413,13 @@ class PageLoop:
             if name in self.streams and self.streams[name].prods is None
         ]
 
-    def due(self, state: State, queries: Iterable[CompiledQuery], clock: int) -> list[str]:
+    def _said(self, begun: Begun, said: Sequence[Carried]) -> Said:
+        prods = [element for element in said if isinstance(element, Prod)]
+        with self.control_lock:
+            sights, self.sights = self.sights, []
+        return Said(prods, begun.clock, self.clock(), self.qualities, sights, self.streams)
+
+    def due(self, state: State, queries: Sequence[CompiledQuery], clock: int) -> list[str]:
         """The streams whose open windows are to be reported by the clock, whether rows come or not."""
         rules = {name: stream.rules for name, stream in self.streams.items()}
         return due_streams(state, queries, rules, clock)

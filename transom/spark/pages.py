@@ -16,7 +16,7 @@ from pyspark.sql.types import MapType, VariantType
 from transom.control.horizon import horizon_limit
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind
-from transom.final.page import clocks_of
+from transom.final.concluding import clocks_of
 from transom.final.planning import SharedPlan, askers
 from transom.partial.kernel import Outcome, PagePlan, late_rows, merge, put_away, run
 from transom.partial.shards import Shelf

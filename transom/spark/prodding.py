@@ -15,14 +15,19 @@ import pyarrow as pa
 from transom.durations import parse_instant
 from transom.elements import Clock, ClockKind, Kind, Prod
 from transom.errors import SettingError
-from transom.final.early import asks_of, sweep
-from transom.final.prodder import Telling, only_told
-from transom.final.results import Moment, Results, finish
-from transom.plan.compiled import plain_value
+from transom.final.cascade import in_order, passed_on
+from transom.final.early import asks_of
+from transom.final.learning import estimated
+from transom.final.page import glance
+from transom.final.prodder import Telling, distinct, now_of
+from transom.final.results import Moment, Results
+from transom.plan.compiled import CompiledQuery, plain_value
 from transom.spark.declare import clock_kind, declared_column
+from transom.spark.log import Begun
 from transom.spark.loop import PageLoop
 from transom.spark.outputs import told_at
 from transom.spark.streams import Stream
+from transom.state.state import State
 
 
 @dataclass
@@ -39,21 +44,39 @@ class Prodding:
         """What is known of the windows that prods ask for; it is kept with the queries' results."""
         loop = self.loop
         with loop.control_lock:
-            state, registry = loop.state, loop.registry
+            state, registry = loop.state, loop.registry.copy()  # whom it suspends, pages find out themselves
         living = registry.living()
-        asks = tuple(asks_of(prods, living).values())
+        cascade = in_order(living, loop.streams)
+        asks = tuple(asks_of(passed_on(prods, cascade), living).values())
+        if not asks:
+            return Results()
         partial = frozenset(entry.name for entry in registry if entry.partial)
-        swept = sweep(state, asks, living, partial)
         moment = Moment(state.page, Kind.EARLY, loop.clock())
         with self._lock:
             self._told += 1
-            number = self._told
-        directory = told_at(state.page, moment.made, number)
-        far = loop.far.close({moment: swept.far}, lambda name: registry[name].identity, directory)
-        results = finish(swept.open, moment, loop.scalars)
-        told = only_told(results, Telling(asks), {query.name: query for query in living})
+            directory = told_at(state.page, moment.made, self._told)
+        begun = Begun(state.page, moment.made, tables=dict(loop.versions))
+        effects = loop.second_half.effects(begun, registry, directory)
+        swept = glance(state, asks, cascade, living, partial, effects, moment)
+        queries = {query.name: query for query in living}
+        early = distinct(swept.finished(effects, moment), Telling(asks), queries)
+        now = {ask.query.name: reached for ask in asks if (reached := self._now(ask.query, queries, state))}
+        told, sights = estimated(state.learned, early, queries, now, moment.made)
+        with loop.control_lock:
+            loop.sights += sights
+        stored, _ = effects.read_far(swept.far, moment)
         loop.outputs.write_results(directory, told, lambda name: registry[name].identity)
-        return Results(told.batches, far.stored)
+        return Results(told.batches, stored)
+
+    def _now(self, query: CompiledQuery, queries: Mapping[str, CompiledQuery], state: State) -> int | None:
+        """How far a query's clock has come; that of results goes by the rows that they are made of."""
+        streams = self.loop.streams
+        while query.query.stream not in streams and query.query.stream in queries:
+            query = queries[query.query.stream]
+        name = query.query.stream
+        if name not in streams:
+            return None
+        return now_of(query.query.clock, state.stream(name), streams[name].rules, self.loop.clock())
 
 
 def prod_of(

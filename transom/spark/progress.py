@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from transom.durations import format_instant
 from transom.elements import ClockKind
+from transom.final.concluding import open_windows
 from transom.final.explain import WorkDone, held, kind_of, work_done, work_text
-from transom.final.page import open_windows
 from transom.state.state import State, Work
 
 if TYPE_CHECKING:

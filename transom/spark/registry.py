@@ -9,8 +9,8 @@ from typing import Any
 from transom.elements import Drop, Register
 from transom.errors import SQLError, StateError
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.sql import bind
 from transom.sql.catalog import Catalog, Scalars
+from transom.sql.derived import bind_all
 from transom.sql.query import Query
 
 
@@ -68,7 +68,7 @@ class Registry:
     def bind(self, catalog: Catalog, scalars: Scalars, leaving: Collection[str] = ()) -> None:
         """Compile the entries that came from a checkpoint, but for those that are about to leave."""
         waiting = {e.name: e.text for e in self if e.compiled is None and e.name not in leaving}
-        for name, query in bind(waiting, catalog, scalars).items() if waiting else ():
+        for name, query in bind_all(waiting, catalog, scalars, self.queries()).items() if waiting else ():
             if isinstance(query, SQLError):
                 raise StateError(
                     f"the query {name} of the checkpoint can't be read any more: {query}"
@@ -81,6 +81,10 @@ class Registry:
             control.name, control.text, control.partial, page, compiled=compiled
         )
         return compiled
+
+    def queries(self) -> dict[str, Query]:
+        """All that are bound, by name."""
+        return {entry.name: entry.compiled.query for entry in self if entry.compiled is not None}
 
     def query(self, name: str) -> Query:
         """A query that is bound already."""

@@ -1,19 +1,23 @@
-"""The second half of a page: windows closed near and far; what fails in one query suspends that query."""
+"""The second half of a page on Spark; what fails in one query suspends that query."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from transom.elements import Kind, Prod
+import pyarrow as pa
+
 from transom.errors import PageError
-from transom.final.early import sweep
-from transom.final.page import PageOutput, conclude
-from transom.final.prodder import look, only_told
-from transom.final.results import Lowered, Moment, Results, finish
+from transom.final.page import Effects, PageOutput, Said, second_half
+from transom.final.results import Lowered, Moment, Results, Stored, finish
+from transom.final.shards import FarWork
 from transom.final.streams import PageInput
+from transom.partial.kernel import Outcome
 from transom.spark.far import Far
+from transom.spark.firsthalf import FirstHalf
+from transom.spark.log import Begun
 from transom.spark.outputs import Outputs, results_of
 from transom.spark.registry import Registry
 from transom.spark.scalars import SparkScalars, short_message
@@ -24,51 +28,68 @@ from transom.state.state import State
 class SecondHalf:
     """Turns what a page's rows came to into results and the next state."""
 
-    def __init__(self, scalars: SparkScalars, outputs: Outputs, far: Far):
-        self.scalars, self.outputs, self.far = scalars, outputs, far
+    def __init__(self, scalars: SparkScalars, outputs: Outputs, far: Far, first_half: FirstHalf):
+        self.scalars, self.outputs, self.far, self.first_half = scalars, outputs, far, first_half
 
     def process(
-        self,
-        state: State,
-        inputs: Sequence[PageInput],
-        registry: Registry,
-        prods: Sequence[Prod],
-        clock: int,
-        made: int,
+        self, begun: Begun, state: State, inputs: Sequence[PageInput], registry: Registry, said: Said
     ) -> PageOutput:
-        """Close the windows that close with a page, and read those that are prodded.
+        """Close the windows that close with a page, and read those that are prodded."""
+        self.outputs.clear_results(begun.page)
+        effects = self.effects(begun, registry, results_of(begun.page))
+        output = second_half(state, inputs, registry.living(), said, self.far.shelf(state), effects)
+        return replace(output, state=self.far.rolled_up(output.state, registry.living()))
 
-        `clock` is the page's, the same if it is run again; `made` is the time now.
-        """
-        done = conclude(state, inputs, self.far.shelf(state))
-        page = done.state.page
-        self.outputs.clear_results(page)
-        telling = look(done.state, inputs, prods, clock)
-        partial = frozenset().union(*(one.partial for one in inputs))
-        swept = sweep(done.state, telling.asks, registry.living(), partial)
-        final, early = Moment(page, Kind.FINAL, made), Moment(page, Kind.EARLY, made)
-        works = {final: done.far, early: swept.far}
-        far = self.far.close(works, lambda name: registry[name].identity, results_of(page))
-        suspend_failed(registry, far.failed)
-        results = self._finished(done.closed, final, registry)
-        told = only_told(self._finished(swept.open, early, registry), telling, registry.compiled())
-        after = self.far.rolled_up(done.state, registry.living())
-        after = replace(after, prodders=telling.prodders or {})
-        batches = [*results.batches, *told.batches]
-        return PageOutput(after, Results(batches, far.stored), done.finals + far.steps)
+    def effects(self, begun: Begun, registry: Registry, directory: str) -> OnSpark:
+        """What is done for a page, its far results written to a directory."""
+        return OnSpark(self, begun, registry, directory)
 
-    def _finished(self, closed: Sequence[Lowered], moment: Moment, registry: Registry) -> Results:
+
+@dataclass
+class OnSpark(Effects):
+    """What a page's second half needs done, by Spark."""
+
+    half: SecondHalf
+    begun: Begun
+    registry: Registry
+    directory: str
+    _written: set[str] = field(default_factory=set)
+
+    def finish(self, windows: Sequence[Lowered], moment: Moment) -> Results:
         """Apply the SELECT lists; a query that can't because of a function of its own is suspended."""
-        living = [one for one in closed if registry[one.queries[0].name].suspended is None]
+        scalars, registry = self.half.scalars, self.registry
+        living = [one for one in windows if registry[one.queries[0].name].suspended is None]
         try:
-            return finish(living, moment, self.scalars)
+            return finish(living, moment, scalars)
         except Exception as error:
             tried = {
-                query.name: partial(finish, [one], moment, self.scalars)
+                query.name: partial(finish, [one], moment, scalars)
                 for one in living
                 for query in one.queries
                 if query.query.functions
             }
             if not suspend_failing(registry, tried):
                 raise PageError(f"page {moment.page} failed: {short_message(error)}") from error
-        return self._finished(living, moment, registry)
+        return self.finish(living, moment)
+
+    def read_far(self, works: Sequence[FarWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
+        far = self.half.far.close(works, moment, self._identity, self.directory, self._written)
+        suspend_failed(self.registry, far.failed)
+        return far.stored, far.steps
+
+    def fetch_far(self, works: Sequence[FarWork], moment: Moment) -> Mapping[str, pa.Table]:
+        if not works:
+            return {}
+        directory = f"glances/{uuid.uuid4().hex}"
+        far = self.half.far.close(works, moment, self._identity, directory, set())
+        suspend_failed(self.registry, far.failed)
+        try:
+            return {name: stored.read() for name, stored in far.stored.items()}
+        finally:
+            self.half.far.store.delete(directory)
+
+    def fold(self, page: PageInput, rows: pa.Table, state: State) -> Outcome:
+        return self.half.first_half.results(self.begun, page, rows, self.registry, state)
+
+    def _identity(self, name: str) -> str:
+        return self.registry[name].identity

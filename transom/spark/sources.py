@@ -248,6 +248,19 @@ class SparkSource(Source):
         self.batch = int(progress)
 
 
+class ResultSource(Source):
+    """The results of a query, which come with its own pages."""
+
+    def schema(self) -> StructType:
+        return StructType([])
+
+    def take(self, page: int) -> Taken | None:
+        return None
+
+    def frame(self, reference: Reference) -> DataFrame:
+        raise SettingError("a query brings its results itself")
+
+
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Python values as a column; times may also be text or microseconds."""
     if pa.types.is_timestamp(kind):

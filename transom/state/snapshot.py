@@ -1,4 +1,5 @@
-"""A state as bytes and back: an Arrow file with a row for each sheet, and the rest as JSON beside it.
+"""A state as bytes and back: an Arrow file with a row for each sheet and for what was learned of each query,
+and the rest as JSON beside it.
 
 The format carries its version. Values inside punctuation patterns keep their types.
 """
@@ -6,7 +7,7 @@ The format carries its version. Values inside punctuation patterns keep their ty
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -18,6 +19,7 @@ from transom.algorithms.intervals import IntervalSet
 from transom.control.closed import Closed
 from transom.elements import Clock, ClockKind
 from transom.errors import StateError
+from transom.estimates.learned import Learned
 from transom.state.state import (
     ClockState,
     ProdderState,
@@ -53,9 +55,11 @@ def dumps(state: State, extra: Mapping[str, Any]) -> bytes:
         "prodders": {name: list(vars(own).values()) for name, own in state.prodders.items()},
         "extra": dict(extra),
     }
-    names = list(state.sheets)
-    sheets = [_table_out(state.sheets[name]) for name in names]
-    table = pa.table({"sheet": pa.array(names, pa.string()), "slices": pa.array(sheets, pa.large_binary())})
+    parts = {f"sheet {name}": _table_out(sheet) for name, sheet in state.sheets.items()}
+    parts |= {f"learned {name}": own.dumps() for name, own in state.learned.items()}
+    table = pa.table(
+        {"part": pa.array(parts, pa.string()), "packed": pa.array(parts.values(), pa.large_binary())}
+    )
     return _table_out(table.replace_schema_metadata({"transom": json.dumps(meta)}))
 
 
@@ -67,7 +71,7 @@ def loads(packed: bytes) -> tuple[State, dict[str, Any]]:
         raise StateError(
             f"the checkpoint has format {meta['version']}, this version of transom reads {VERSION}"
         )
-    sheets = zip(table["sheet"].to_pylist(), table["slices"].to_pylist(), strict=True)
+    parts = dict(zip(table["part"].to_pylist(), table["packed"].to_pylist(), strict=True))
     queries = {
         name: QueryState(tuple(homes), _intervals(unseen), forced)
         for name, (homes, unseen, forced) in meta["queries"].items()
@@ -78,11 +82,18 @@ def loads(packed: bytes) -> tuple[State, dict[str, Any]]:
     }
     shards = tuple(_shard_in(*stored) for stored in meta["shards"])
     streams = {name: _stream_in(stream) for name, stream in meta["streams"].items()}
-    tables = {name: _table_in(sheet) for name, sheet in sheets}
+    tables = {name: _table_in(packed) for name, packed in _named("sheet", parts)}
+    learned = {name: Learned.loads(packed) for name, packed in _named("learned", parts)}
     prodders = {name: ProdderState(*own) for name, own in meta["prodders"].items()}
     counts = meta["partitions"], meta["numbered"]
-    found = State(meta["page"], streams, queries, selections, tables, shards, *counts, prodders)
+    found = State(meta["page"], streams, queries, selections, tables, shards, *counts, prodders, learned)
     return found, meta["extra"]
+
+
+def _named(kind: str, parts: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    for name, packed in parts.items():
+        if name.startswith(f"{kind} "):
+            yield name.removeprefix(f"{kind} "), packed
 
 
 def value_out(value: Any) -> Any:

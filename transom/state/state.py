@@ -11,6 +11,7 @@ from transom.algorithms.arrivals import Arrivals
 from transom.algorithms.intervals import LOWEST, IntervalSet
 from transom.control.closed import Closed
 from transom.elements import Clock, ClockKind
+from transom.estimates.learned import Learned
 
 # How finely it is remembered where in time rows were accepted, to tell a joining query what it missed.
 MOST_OCCUPIED = 4096
@@ -171,6 +172,7 @@ class State:
     partitions: int = 0
     numbered: int = 0
     prodders: Mapping[str, ProdderState] = field(default_factory=dict)  # of queries that EMIT EARLY
+    learned: Mapping[str, Learned] = field(default_factory=dict)  # of the same
 
     @property
     def far(self) -> frozenset[int]:

@@ -1,0 +1,173 @@
+"""Early results meet their finals: they are projected and bounded, and judged when their windows close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transom.algorithms import windows
+from transom.algorithms.hashing import hashed
+from transom.estimates.learned import Learned
+from transom.estimates.sight import Estimates, Finals, ItemKind, Sight
+from transom.final.early import wids_of
+from transom.final.prodder import Telling
+from transom.final.results import ESTIMATES, ResultBatch, Results, result_schema
+from transom.partial.sheets import one_array
+from transom.plan.compiled import CompiledQuery
+from transom.sql.query import Item, Query
+
+Quality = Callable[[Any, Any, float], float]
+
+_GROWING = ("count_rows", "count", "sum", "approx_count_distinct")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A page's finals, its early results, told or silent, and how far the clock of each query has come."""
+
+    final: Results
+    early: Results
+    now: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a prod was told beside the pages."""
+
+    query: str
+    sight: Sight
+    estimates: Estimates
+
+
+def learn(
+    known: Mapping[str, Learned],
+    lesson: Lesson,
+    telling: Telling,
+    queries: Mapping[str, CompiledQuery],
+    made: int,
+    qualities: Mapping[str, Quality],
+) -> tuple[dict[str, Learned], Results]:
+    """What is learned from a page; and its early results with estimates, but for silent ones."""
+    learned = dict(known)
+    for query, table in _emitting(lesson.final, queries):
+        own = learned.get(query.name) or beginner(query)
+        emit = query.query.emit
+        quality = qualities.get(emit.quality) if emit is not None and emit.quality is not None else None
+        learned[query.name] = own.closed(_finals(query, table, made), quality)
+    batches = [batch for batch in lesson.early.batches if queries[batch.names[0]].query.emit is None]
+    for query, table in _emitting(lesson.early, queries):
+        own = learned.get(query.name) or beginner(query)
+        told = telling.is_told(query, table)
+        sight = sight_of(query, table, lesson.now.get(query.name), made, told)
+        estimates = own.estimate(sight)
+        learned[query.name] = own.seen(sight, estimates)
+        shown = with_estimates(query, table, estimates).filter(pa.array(told))
+        if shown.num_rows:
+            batches.append(ResultBatch([query.name], np.array([0, shown.num_rows]), shown))
+    return learned, Results(batches)
+
+
+def with_sights(
+    known: Mapping[str, Learned], seen: Iterable[Seen], queries: Mapping[str, CompiledQuery]
+) -> Mapping[str, Learned]:
+    """What is known, and what was told beside the pages."""
+    learned = dict(known)
+    for one in seen:
+        if one.query in queries:
+            own = learned.get(one.query) or beginner(queries[one.query])
+            learned[one.query] = own.seen(one.sight, one.estimates)
+    return learned
+
+
+def estimated(
+    known: Mapping[str, Learned],
+    early: Results,
+    queries: Mapping[str, CompiledQuery],
+    now: Mapping[str, int],
+    made: int,
+) -> tuple[Results, list[Seen]]:
+    """Early results beside the pages, with estimates; and what is to be remembered of them."""
+    batches = [batch for batch in early.batches if queries[batch.names[0]].query.emit is None]
+    seen = []
+    for query, table in _emitting(early, queries):
+        own = known.get(query.name) or beginner(query)
+        sight = sight_of(query, table, now.get(query.name), made, np.ones(table.num_rows, bool))
+        estimates = own.estimate(sight)
+        seen.append(Seen(query.name, sight, estimates))
+        shown = with_estimates(query, table, estimates)
+        batches.append(ResultBatch([query.name], np.array([0, shown.num_rows]), shown))
+    return Results(batches), seen
+
+
+def _emitting(
+    results: Results, queries: Mapping[str, CompiledQuery]
+) -> Iterator[tuple[CompiledQuery, pa.Table]]:
+    """The results of queries that say EMIT EARLY, as far as they are near."""
+    for batch in results.batches:
+        for i, name in enumerate(batch.names):
+            if queries[name].query.emit is not None:
+                start, stop = int(batch.bounds[i]), int(batch.bounds[i + 1])
+                yield queries[name], batch.table.slice(start, stop - start)
+
+
+def beginner(query: CompiledQuery) -> Learned:
+    """A query of which nothing is known yet."""
+    bound = query.query
+    assert bound.emit is not None
+    kinds = [ItemKind(item.name, item in bound.estimated, _grows(bound, item)) for item in judged(bound)]
+    return Learned.of(bound.emit, kinds, bound.window.range / bound.window.slide)
+
+
+def judged(bound: Query) -> list[Item]:
+    """The items that early and final values are compared of: all but the groups."""
+    return [item for item in bound.items if not item.is_key]
+
+
+def _grows(bound: Query, item: Item) -> bool:
+    """Whether an item is nothing but an aggregate that grows with its tuples."""
+    places = {f"`a{i}`": call for i, call in enumerate(bound.calls)}
+    return item.sql in places and places[item.sql].function in _GROWING
+
+
+def sight_of(query: CompiledQuery, table: pa.Table, now: int | None, made: int, told: np.ndarray) -> Sight:
+    """Early results as the estimates see them."""
+    spec, wids = query.query.window, wids_of(query, table)
+    ends = windows.window_end(spec, wids)
+    left = np.zeros(len(ends)) if now is None else (ends - now) / spec.slide
+    rows = table[_column(query.query, "rows")].to_numpy()
+    return Sight(_groups(query, table), wids, left, rows, _items(query, table), made, told)
+
+
+def _finals(query: CompiledQuery, table: pa.Table, made: int) -> Finals:
+    rows = table[_column(query.query, "rows")].to_numpy()
+    return Finals(_groups(query, table), wids_of(query, table), rows, _items(query, table), made)
+
+
+def _groups(query: CompiledQuery, table: pa.Table) -> np.ndarray:
+    keys = [one_array(table[item.name]) for item in query.query.items if item.is_key]
+    return hashed(keys, table.num_rows).view(np.int64)
+
+
+def _items(query: CompiledQuery, table: pa.Table) -> pa.Table:
+    return table.select([item.name for item in judged(query.query)])
+
+
+def _column(bound: Query, name: str) -> str:
+    """What a system column is called in a query's results."""
+    return f"transom_{name}" if any(item.name == name for item in bound.items) else name
+
+
+def with_estimates(query: CompiledQuery, table: pa.Table, estimates: Estimates) -> pa.Table:
+    """Early results with what is expected of their finals."""
+    bound, schema = query.query, result_schema(query.query)
+    columns = dict(zip(schema.names, table.columns, strict=True))
+    start = 2 + len(bound.items)
+    for i in range(len(bound.estimated)):
+        for j, what in enumerate((estimates.projected, estimates.low, estimates.high)):
+            name = schema.names[start + i * len(ESTIMATES) + j]
+            columns[name] = pa.chunked_array([pa.array(what[:, i], from_pandas=True)])
+    return pa.Table.from_arrays(list(columns.values()), schema=schema)
