@@ -2,122 +2,127 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from tests.estimates.streams import KINDS, LEFT, Told
+from tests.estimates.streams import LEFT, Floats, Told
 from transom.app.flights import flights
 from transom.elements import Emit
-from transom.estimates import Finals, Learned, Sight
+from transom.estimates import Finals, ItemKind, Learned, Sight
 
 HOUR = 3_600_000_000
 ORIGINS = ("EWR", "JFK", "LGA")
-AFTER = np.array([-0.25, -0.5, -0.75, -1.0, -1.5])  # windows stay open for two hours after their end
+KINDS = (
+    ItemKind("avg", True),
+    ItemKind("max", True),
+    ItemKind("sum", True, grows=True),
+    ItemKind("count", True, grows=True),
+)
+OPEN = 2.0  # hours that windows stay open after their end; what comes later is lost
+# Looked at between two closings: the window that begins, by its marks, and those that have ended.
+LOOKS = (
+    *((0, float(left)) for left in LEFT),
+    *((-1, -part / 4) for part in range(1, 4)),
+    (-2, -1.0),
+    (-2, -1.5),
+)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Hours:
-    """Flights by (hour, origin), each with its delay and the hour's part at which it came."""
+    """The flights of each (hour, origin): when they came, in hours from its begin, and their delays."""
 
-    first: int
-    arrival: dict[tuple[int, int], NDArray[np.float64]]
-    delay: dict[tuple[int, int], NDArray[np.float64]]
+    came: dict[tuple[int, int], tuple[Floats, Floats]] = field(default_factory=dict)
 
-    def row(self, hour: int, origin: int, left: float) -> list[float | None] | None:
+    @classmethod
+    def of(cls, days: int) -> Hours:
+        table = flights()
+        sched, arrival = (table[name].to_numpy() for name in ("sched", "left"))
+        first = int(sched.min()) // HOUR
+        kept = sched < (first + days * 24) * HOUR
+        hour = sched[kept] // HOUR
+        part = (arrival[kept] - hour * HOUR) / HOUR
+        origin = pc.index_in(table["origin"], pa.array(ORIGINS)).to_numpy()[kept]
+        delay = table["delay"].cast(pa.float64()).to_numpy()[kept]
+        found = cls()
+        for key in np.unique(hour * 3 + origin).tolist():
+            own = hour * 3 + origin == key
+            found.came[key // 3 - first, key % 3] = part[own], delay[own]
+        return found
+
+    def row(self, hour: int, origin: int, left: float) -> list[float] | None:
         """AVG, MAX and SUM of the delays, and COUNT, of what has come when so much of the hour is left."""
-        came = self.arrival.get((hour, origin))
-        if came is None:
+        part, delay = self.came.get((hour, origin), (np.empty(0), np.empty(0)))
+        count = int((part < 1 - left).sum())
+        if not count:
             return None
-        there = came < 1 - left
-        if not there.any():
-            return None
-        delay = self.delay[hour, origin][there]
-        delay = delay[~np.isnan(delay)]
-        if not len(delay):
-            return [None, None, None, int(there.sum())]
-        return [float(delay.mean()), float(delay.max()), float(delay.sum()), int(there.sum())]
+        known = delay[(part < 1 - left) & ~np.isnan(delay)]
+        if not len(known):
+            return [np.nan, np.nan, np.nan, count]
+        return [known.mean(), known.max(), known.sum(), count]
 
 
-def hours(days: int) -> Hours:
-    table = flights()
-    sched = table["sched"].to_numpy()
-    kept = sched < sched.min() + days * 24 * HOUR
-    hour, arrival = sched[kept] // HOUR, table["left"].to_numpy()[kept]
-    origin = pc.index_in(table["origin"], pa.array(ORIGINS)).to_numpy()[kept]
-    delay = table["delay"].cast(pa.float64()).to_numpy()[kept]
-    part = (arrival - hour * HOUR) / HOUR
-    order = np.lexsort((part, origin, hour))
-    edges = np.flatnonzero(np.r_[True, np.diff(hour[order]) + np.diff(origin[order]) != 0, True])
-    first = int(hour.min())
-    came, late = {}, {}
-    for begin, end in pairwise(edges.tolist()):
-        rows = order[begin:end]
-        key = int(hour[rows[0]]) - first, int(origin[rows[0]])
-        came[key], late[key] = part[rows], delay[rows]
-    return Hours(first, came, late)
-
-
-def run(data: Hours, days: int, left: float) -> Told:
-    """Told when so much of the hour is left; what comes two hours after the end is too late."""
+def run(data: Hours, days: int, told_at: tuple[float, ...]) -> Told:
+    """Told whenever so much of the hour is left."""
     learned = Learned.of(Emit(at=(0.5,)), KINDS, 1.0)
-    told: dict[tuple[int, int], list] = {}
-    rows: list[list] = []
-    moments = (
-        [(1, float(m)) for m in LEFT] + [(0, float(m)) for m in AFTER if m > -1] + [(-1, -1.0), (-1, -1.5)]
-    )
-    for hour in range(days * 24):
+    said: dict[tuple[int, int], list[tuple]] = {}
+    results: list[tuple] = []
+    for now in range(days * 24):
         seen = [
-            (origin, hour + ahead, m, row)
-            for ahead, m in moments
-            for origin in range(3)
-            if (row := data.row(hour + ahead, origin, m)) is not None
+            (origin, now + ahead, left, row)
+            for ahead, left in LOOKS
+            for origin in range(len(ORIGINS))
+            if (row := data.row(now + ahead, origin, left)) is not None
         ]
         if seen:
-            lefts = np.array([m for _, _, m, _ in seen])
-            sight = Sight(
-                np.array([origin for origin, *_ in seen], np.int64),
-                np.array([window for _, window, *_ in seen], np.int64),
-                lefts,
-                np.array([row[3] for *_, row in seen], np.int64),
-                _table([row for *_, row in seen]),
-                hour * HOUR,
-                lefts == left,
-            )
+            sight = _sight(seen, now, told_at)
             estimates = learned.estimate(sight)
             learned = learned.seen(sight, estimates)
             for at in np.flatnonzero(sight.told).tolist():
-                origin, window, m, row = seen[at]
-                told[window, origin] = [
-                    row,
-                    estimates.projected[at],
-                    estimates.low[at],
-                    estimates.high[at],
-                    m,
-                ]
+                origin, window, left, row = seen[at]
+                bounds = estimates.projected[at], estimates.low[at], estimates.high[at]
+                said.setdefault((window, origin), []).append((row, *bounds, left))
+        closing = now - 2
         finals = [
-            (origin, row) for origin in range(3) if (row := data.row(hour - 1, origin, -2.0)) is not None
+            (origin, row)
+            for origin in range(len(ORIGINS))
+            if (row := data.row(closing, origin, -OPEN)) is not None
         ]
         if finals:
-            n = len(finals)
-            keys = np.array([origin for origin, _ in finals], np.int64)
-            counts = np.array([row[3] for _, row in finals], np.int64)
-            learned = learned.closed(
-                Finals(keys, np.full(n, hour - 1), counts, _table([row for _, row in finals]), hour * HOUR)
-            )
-            for origin, row in finals:
-                if (hour - 1, origin) in told:
-                    *said, m = told.pop((hour - 1, origin))
-                    rows.append([*said, row, m])
-    columns = [np.array([row[i] for row in rows], np.float64) for i in range(6)]
+            learned = learned.closed(_finals(finals, closing, now))
+        for origin, row in finals:
+            results += [(*told, row, left) for *told, left in said.pop((closing, origin), [])]
+    columns = [np.array([row[i] for row in results], np.float64) for i in range(6)]
     return Told(*columns, learned)
 
 
-def _table(rows: list[list[float | None]]) -> pa.Table:
+def _sight(seen: list[tuple[int, int, float, list[float]]], now: int, told_at: tuple[float, ...]) -> Sight:
+    origin, window, left, rows = zip(*seen, strict=True)
+    items = np.array(rows)
+    return Sight(
+        np.array(origin, np.int64),
+        np.array(window, np.int64),
+        np.array(left),
+        items[:, -1].astype(np.int64),
+        _table(items),
+        now * HOUR,
+        np.isin(left, told_at),
+    )
+
+
+def _finals(finals: list[tuple[int, list[float]]], window: int, now: int) -> Finals:
+    origin, rows = zip(*finals, strict=True)
+    items = np.array(rows)
+    windows = np.full(len(rows), window)
+    return Finals(
+        np.array(origin, np.int64), windows, items[:, -1].astype(np.int64), _table(items), now * HOUR
+    )
+
+
+def _table(items: Floats) -> pa.Table:
     return pa.table(
-        {kind.name: pa.array([row[i] for row in rows], pa.float64()) for i, kind in enumerate(KINDS)}
+        {kind.name: pa.array(c, mask=np.isnan(c)) for kind, c in zip(KINDS, items.T, strict=True)}
     )

@@ -1,4 +1,4 @@
-"""Recorded streams as a query sees them: early values at marks, and finals, made by plain rescans."""
+"""The thesis's streams as a query sees them: early values at marks, and finals, made by plain rescans."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.elements import Emit
-from transom.estimates import Estimates, Finals, ItemKind, Learned, Sight
+from transom.estimates import Finals, ItemKind, Learned, Sight
 
+Floats = NDArray[np.float64]
+
+VALUES = ("uniform", "100", "400", "1000")  # uniform in 0..999, or normal around 500 with such a deviation
+# AVG, MAX and SUM of each kind of values, and COUNT: one query with them all.
 KINDS = (
-    ItemKind("avg", True),
-    ItemKind("max", True),
-    ItemKind("sum", True, grows=True),
+    *(ItemKind(f"avg {values}", True) for values in VALUES),
+    *(ItemKind(f"max {values}", True) for values in VALUES),
+    *(ItemKind(f"sum {values}", True, grows=True) for values in VALUES),
     ItemKind("count", True, grows=True),
 )
 LEFT = np.arange(20) / 20  # what is left at the marks of 5 %, 10 % ... 100 % of the slide, the last first
@@ -22,97 +26,93 @@ LEFT = np.arange(20) / 20  # what is left at the marks of 5 %, 10 % ... 100 % of
 
 @dataclass(frozen=True)
 class Stream:
-    """Tuples in the order of arrival; `time` and `arrival` in seconds."""
+    """Tuples in the order of their time, in seconds; a column of values for each kind."""
 
-    time: NDArray[np.float64]
-    value: NDArray[np.float64]
-    arrival: NDArray[np.float64]
-
-
-def values(kind: str, count: int, random: np.random.Generator) -> NDArray[np.float64]:
-    if kind == "uniform":
-        return random.integers(0, 1000, count).astype(np.float64)
-    return random.normal(500, float(kind), count)
+    time: Floats
+    value: Floats
 
 
-def thesis(kind: str, seed: int, seconds: int = 2000, poisson: bool = False) -> Stream:
-    """The thesis's generator (4.4): after a tuple of time t the next has t with 95 %, else t + 1 s."""
+def thesis(seed: int, seconds: int = 2000, poisson: bool = False) -> Stream:
+    """The thesis's generator (4.4): after a tuple of time t the next has t with 95 %, else t + 1 s; or as
+    many tuples a second that come independently of each other."""
     random = np.random.default_rng(seed)
     if poisson:
         time = np.sort(random.uniform(0, seconds, random.poisson(20 * seconds)))
     else:
-        steps = random.random(25 * seconds) < 0.05
-        time = np.cumsum(steps).astype(np.float64)
+        time = np.cumsum(random.random(25 * seconds) < 0.05).astype(np.float64)
         time = time[time < seconds]
-    return Stream(time, values(kind, len(time), random), time)
+    uniform = random.integers(0, 1000, len(time)).astype(np.float64)
+    normal = random.normal(0, 1, len(time))
+    return Stream(time, np.column_stack([uniform, *(500 + float(sd) * normal for sd in VALUES[1:])]))
 
 
-def aggregated(stream: Stream, begin: float, end: float, now: float) -> list[float | None]:
-    """AVG, MAX, SUM and COUNT of the tuples of a window that have arrived before a moment."""
-    lo, hi = np.searchsorted(stream.time, [begin, end])
-    found = stream.value[lo:hi][stream.arrival[lo:hi] < now]
+def aggregated(stream: Stream, begin: float, end: float) -> Floats:
+    """The items over the tuples with begin <= time < end; NaN for null."""
+    first, last = np.searchsorted(stream.time, [begin, end])
+    found = stream.value[first:last]
     if not len(found):
-        return [None, None, None, 0]
-    return [float(found.mean()), float(found.max()), float(found.sum()), len(found)]
+        return np.r_[np.full(len(KINDS) - 1, np.nan), 0.0]
+    sums = found.sum(axis=0)
+    return np.r_[sums / len(found), found.max(axis=0), sums, len(found)]
 
 
-def table(rows: list[list[float | None]]) -> pa.Table:
-    return pa.table(
-        {kind.name: pa.array([row[i] for row in rows], pa.float64()) for i, kind in enumerate(KINDS)}
-    )
+def table(rows: Floats) -> pa.Table:
+    """Rows of items, NaN as null."""
+    columns = {
+        kind.name: pa.array(column, mask=np.isnan(column)) for kind, column in zip(KINDS, rows.T, strict=True)
+    }
+    return pa.table(columns)
 
 
 @dataclass(frozen=True)
 class Told:
-    """What was told of windows in one run, by window and item."""
+    """What was told in one run, by result and item."""
 
-    early: NDArray[np.float64]
-    projected: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    final: NDArray[np.float64]
-    left: NDArray[np.float64]
+    early: Floats
+    projected: Floats
+    low: Floats
+    high: Floats
+    final: Floats
+    left: Floats
     learned: Learned
 
-    def covered(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def covered(self) -> tuple[Floats, Floats]:
         """By item, how many finals had bounds, and how many were within."""
         bounded = ~np.isnan(self.low) & ~np.isnan(self.final)
         inside = bounded & (self.low <= self.final) & (self.final <= self.high)
-        return bounded.sum(axis=0).astype(float), inside.sum(axis=0).astype(float)
+        return bounded.sum(axis=0).astype(np.float64), inside.sum(axis=0).astype(np.float64)
 
 
 def run(stream: Stream, size: int, slide: int, left: float | None = 0.5, emit: Emit | None = None) -> Told:
     """A query over a stream without delays, told when so much of the slide is left, or at its own point."""
     learned = Learned.of(emit or Emit(at=(0.5,)), KINDS, size / slide)
-    end = int(stream.time[-1])
-    told: list[tuple] = []
-    for number, close in enumerate(range(size, end, slide)):
-        asked = 1 - learned.point if left is None else left
-        moments = np.unique(np.r_[LEFT, round(asked, 6)])
-        rows = [aggregated(stream, close - size, close, close - m * slide) for m in moments]
-        final = aggregated(stream, close - size, close, np.inf)
+    told: list[tuple[Floats, ...]] = []
+    for number, close in enumerate(range(size, int(stream.time[-1]), slide)):
+        asked = round(1 - learned.point if left is None else left, 6)
+        moments = np.unique(np.r_[LEFT, asked])
+        rows = np.stack([aggregated(stream, close - size, close - m * slide) for m in moments])
+        final = aggregated(stream, close - size, close)
         sight = Sight(
             np.zeros(len(rows), np.int64),
             np.full(len(rows), number),
             moments,
-            np.array([row[3] for row in rows], np.int64),
+            rows[:, -1].astype(np.int64),
             table(rows),
             close * 1_000_000,
-            moments == round(asked, 6),
+            moments == asked,
         )
         estimates = learned.estimate(sight)
-        learned = learned.seen(sight, estimates)
-        learned = learned.closed(closing([0], [number], [final], close * 1_000_000))
+        learned = learned.seen(sight, estimates).closed(
+            Finals(
+                np.zeros(1, np.int64),
+                np.array([number]),
+                final[-1:].astype(np.int64),
+                table(final[None]),
+                close * 1_000_000,
+            )
+        )
         at = int(np.flatnonzero(sight.told)[0])
-        told.append((rows[at], estimates.projected[at], estimates.low[at], estimates.high[at], final, asked))
-    columns = [np.array([row[i] for row in told], np.float64) for i in range(6)]
+        said = estimates.projected[at], estimates.low[at], estimates.high[at]
+        told.append((rows[at], *said, final, np.array(asked)))
+    columns = [np.stack([row[i] for row in told]) for i in range(6)]
     return Told(*columns, learned)
-
-
-def closing(groups: list[int], windows: list[int], rows: list[list[float | None]], made: int = 0) -> Finals:
-    counts = np.array([row[3] or 0 for row in rows], np.int64)
-    return Finals(np.array(groups, np.int64), np.array(windows, np.int64), counts, table(rows), made)
-
-
-def projected_only(estimates: Estimates) -> NDArray[np.float64]:
-    return estimates.projected
