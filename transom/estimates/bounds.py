@@ -20,6 +20,7 @@ from transom.estimates.sight import Floats, Ints
 KEPT = 256  # scores of a mark
 SHARE = 32  # scores of one closing at most, so that many groups don't push out all windows but one
 PACE = 0.015  # how fast the level is corrected
+WIDEST = 1e6  # a score of more counts as this
 FAR = 2  # marks away from which scores are borrowed
 
 
@@ -84,7 +85,7 @@ class Bounds:
         level = np.where(count > 0, self.level + correction, self.level)
         kept, place = self.scores.copy(), self.place.copy()
         for at, rows in runs.by_mark():
-            some = _few(scores[rows])
+            some = _few(scores[rows].clip(-WIDEST, WIDEST))
             kept[at, (place[at] + np.arange(len(some))) % KEPT] = some
             place[at] += len(some)
         limits = self.miss / 20, min(4 * self.miss, 0.9)

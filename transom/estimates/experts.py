@@ -39,6 +39,7 @@ NEEDS_GROUP = [x for x in Expert if x not in (Expert.RAW, Expert.PRIOR, Expert.R
 HANDICAP = np.array([0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.1, 0.5, 0.5, 0.5])
 JUDGED = 1 / 48  # how fast old errors are forgotten
 TESTS = 2.0  # windows that experts are tested on before the best is believed
+WILD = 1000.0  # no value counts for more, in levels
 WORST_LOSS = 4.0  # of one pair, in levels: a wild one can't decide alone
 TIES = 0.1  # weight of the error in levels beside the accuracy that users see, which is 0 for all wild ones
 
@@ -149,7 +150,7 @@ class Experts:
         """With pairs of early and final; `told` is what the experts say of them without having seen them,
         `error` the size of the error of what was projected."""
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            x, y = asked.early / level, final / level
+            x, y = (asked.early / level).clip(-WILD, WILD), (final / level).clip(-WILD, WILD)
             loss = 1 - accuracy(told, final) + TIES * np.minimum(np.abs(final - told) / level, WORST_LOSS)
             error = np.minimum(error / level, WORST_LOSS)
         valid = np.isfinite(x) & np.isfinite(y)

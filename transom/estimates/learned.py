@@ -78,18 +78,21 @@ class Learned:
 
     def closed(self, finals: Finals, quality: Quality | None = None) -> Learned:
         """Pairs finals with what was seen of them, and learns."""
-        few = chosen_few(finals.group)
+        # All sums are taken in one order, whatever order the groups came in.
+        few = np.lexsort((finals.window, finals.group))
+        few = few[chosen_few(finals.group)[few]]
         group, window = finals.group[few], finals.window[few]
         values = numbers(finals.items, self.items)[few]
         sheet, place, pending = self.pending.parted(window, group)
         groups = self.groups.with_finals(group, window, values)
         if sheet is None:
             return replace(self, groups=groups.bounded(), pending=pending)
+        order = np.lexsort((sheet.group, sheet.window, sheet.left))
+        sheet, place = sheet.taken(order), place[order]
         runs, final = Runs(marks(sheet.left)), values[place]
         missed = _missed(sheet, final)
         learned = self._learned(sheet, runs, final, missed, groups)
-        rows = np.flatnonzero(few)[place]
-        raw, projected = judged(self.items, sheet, final, finals.items, rows, finals.made, quality)
+        raw, projected = judged(self.items, sheet, final, finals, few[place], quality)
         monitor = self.monitor.learned(
             sheet.window, sheet.told, runs, raw, projected, _spread(missed, self._numeric, np.nan)
         )

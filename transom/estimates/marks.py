@@ -46,27 +46,22 @@ def nearest(known: Floats) -> Ints:
 
 @dataclass(frozen=True)
 class Runs:
-    """Pairs by mark: neighbours of equal mark are summed as one run, as a sight's windows come."""
+    """The marks of pairs that are in the order of their marks: each mark's pairs are one run."""
 
     mark: Ints
 
     @cached_property
-    def _starts(self) -> Ints:
-        return np.flatnonzero(np.r_[True, self.mark[1:] != self.mark[:-1]])
+    def _edges(self) -> Ints:
+        return np.flatnonzero(np.r_[True, self.mark[1:] != self.mark[:-1], True])
 
     def sums(self, columns: Floats) -> Floats:
         """Sums over the pairs of a mark: columns x pairs x items become columns x marks x items."""
         found = np.zeros((columns.shape[0], MARKS, columns.shape[2]))
-        if len(self.mark):
-            sums = np.add.reduceat(columns, self._starts, axis=1)
-            for at, mark in enumerate(self.mark[self._starts].tolist()):
-                found[:, mark] += sums[:, at]
+        starts = self._edges[:-1]
+        found[:, self.mark[starts]] = np.add.reduceat(columns, starts, axis=1)
         return found
 
-    def by_mark(self) -> Iterator[tuple[int, Ints]]:
-        """Each mark with the numbers of its pairs."""
-        order = np.argsort(self.mark, kind="stable")
-        ordered = self.mark[order]
-        edges = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1], True]).tolist()
-        for first, last in pairwise(edges):
-            yield int(ordered[first]), order[first:last]
+    def by_mark(self) -> Iterator[tuple[int, slice]]:
+        """Each mark with the range of its pairs."""
+        for first, last in pairwise(self._edges.tolist()):
+            yield int(self.mark[first]), slice(first, last)

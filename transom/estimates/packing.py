@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transom.errors import StateError
+
 VERSION = 1
 
 
@@ -40,7 +42,7 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     size = int.from_bytes(data[:8], "little")
     head = json.loads(data[8 : 8 + size])
     if head["version"] != VERSION:
-        raise ValueError(f"estimates of format {head['version']}, this version of transom reads {VERSION}")
+        raise StateError(f"estimates have format {head['version']}, this version of transom reads {VERSION}")
     at = 8 + size
     parts: dict[str, Any] = {}
     for name, dtype, shape, length in head["parts"]:

@@ -13,6 +13,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+MOST = 1e150  # so that sums, products and squares are finite
+
 
 @dataclass(frozen=True)
 class ItemKind:
@@ -57,7 +59,7 @@ class Estimates:
 
 
 def numbers(items: pa.Table, kinds: Sequence[ItemKind]) -> Floats:
-    """The numeric items as columns of doubles; nulls and infinities, which nothing follows from, as NaN.
+    """The numeric items as columns of doubles; NaN for nulls, and for what is too large to reckon with.
 
     >>> table = pa.table({"n": pa.array([1, None]), "who": ["a", "b"], "x": [0.5, float("inf")]})
     >>> numbers(table, [ItemKind("n", True, True), ItemKind("who", False), ItemKind("x", True)])
@@ -71,7 +73,7 @@ def numbers(items: pa.Table, kinds: Sequence[ItemKind]) -> Floats:
         if not pa.types.is_float64(values.type):
             values = values.cast(pa.float64())
         found[:, column] = values.to_numpy()
-    found[~np.isfinite(found)] = np.nan
+    found[~(np.abs(found) <= MOST)] = np.nan
     return found
 
 
