@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
-from tests.sql.trading import Rules
-from transom.sql import Catalog, Query, Relation, bind_one
+from tests.sql.trading import CATALOG, Rules
+from transom.sql import Catalog, Query, Relation, bind_all, bind_one, relation_of
 from transom.sql.functions import AGGREGATES, ALLOWED
 
 REFERENCE = (Path(__file__).parents[2] / "docs" / "reference" / "sql.md").read_text()
@@ -38,3 +40,22 @@ def test_the_example_can_be_run() -> None:
     catalog = Catalog({"bids": Relation("bids", columns)})
     (example,) = re.findall(r"```sql\n(.*?)```", REFERENCE, re.DOTALL)
     assert isinstance(bind_one(example, catalog, Rules()), Query)
+
+
+@pytest.mark.parametrize("clause", re.findall(r"^\| `(.*?)`", section("EMIT EARLY"), re.MULTILINE))
+def test_every_form_of_emit_early_can_be_written(clause: str) -> None:
+    text = f"SELECT count(*) FROM Trades [RANGE 5 min SLIDE 1 min] {clause}"
+    query = bind_one(text, replace(CATALOG, qualities=frozenset({"hamming"})), Rules())
+    assert query.emit is not None
+
+
+def test_the_results_of_a_query_have_the_columns_of_the_table() -> None:
+    inner, outer = re.findall(r"`(SELECT .*?)`", section("Queries over queries"))
+    streams = {"s": Relation("s", {"t": pa.int64(), "sensor": pa.int32(), "volume": pa.int64()}, "t")}
+    bound = bind_all({"per_sensor": inner, "top": outer}, Catalog(streams), Rules(), {})
+    assert isinstance(bound["top"], Query)
+    assert isinstance(bound["per_sensor"], Query)
+    have = list(relation_of("per_sensor", bound["per_sensor"]).columns)
+    rows = re.findall(r"^\| (`.*?) \|", section("Queries over queries"), re.MULTILINE)
+    shown = re.findall(r"`(\w+)`", " ".join(rows))
+    assert [name for name in have if name not in ("sensor", "n")] == shown
