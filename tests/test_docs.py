@@ -55,10 +55,11 @@ def test_examples_print_what_the_page_shows(
         assert printed == expected, code
 
 
-def test_the_readme_shows_the_quickstart() -> None:
-    (code,) = [code for language, code, _ in examples(ROOT / "README.md") if language == "python"]
-    source = (ROOT / "examples" / "quickstart.py").read_text()
-    assert code == source[source.index("import transom") :]
+def test_the_readme_shows_the_examples() -> None:
+    shown = [code for language, code, _ in examples(ROOT / "README.md") if language == "python"]
+    for code, name in zip(shown, ["quickstart.py", "early.py"], strict=True):
+        source = (ROOT / "examples" / name).read_text()
+        assert code == source[source.index("import transom") :]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
