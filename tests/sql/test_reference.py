@@ -13,7 +13,8 @@ from tests.sql.trading import CATALOG, Rules
 from transom.sql import Catalog, Query, Relation, bind_all, bind_one, relation_of
 from transom.sql.functions import AGGREGATES, ALLOWED
 
-REFERENCE = (Path(__file__).parents[2] / "docs" / "reference" / "sql.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+REFERENCE = (DOCS / "reference" / "sql.md").read_text()
 
 
 def section(title: str) -> str:
@@ -59,3 +60,18 @@ def test_the_results_of_a_query_have_the_columns_of_the_table() -> None:
     rows = re.findall(r"^\| (`.*?) \|", section("Queries over queries"), re.MULTILINE)
     shown = re.findall(r"`(\w+)`", " ".join(rows))
     assert [name for name in have if name not in ("sensor", "n")] == shown
+
+
+def test_the_queries_of_the_guide_to_early_results_can_be_registered() -> None:
+    streams = {
+        "bids": {"site": pa.int32(), "price": pa.float64(), "ts": pa.timestamp("us", "UTC")},
+        "parts": {"code": pa.string(), "ts": pa.timestamp("us", "UTC")},
+        "s": {"sensor": pa.int32(), "volume": pa.int64(), "ts": pa.int64()},
+    }
+    relations = {name: Relation(name, columns, "ts") for name, columns in streams.items()}
+    catalog = Catalog(relations, qualities=frozenset({"hamming"}))
+    texts = re.findall(r'"(SELECT .*?)"(?:, "(\w+)")?', (DOCS / "early-results.md").read_text())
+    named = {name or f"q{at}": text for at, (text, name) in enumerate(texts)}
+    assert len(named) >= 6
+    for query in bind_all(named, catalog, Rules(), {}).values():
+        assert isinstance(query, Query), str(query)
