@@ -17,8 +17,8 @@ from transom.control.horizon import horizon_limit
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Drop, Prod, Register
 from transom.final.concluding import clocks_of
+from transom.final.inprocess import advance
 from transom.final.members import Strategy, admit, release
-from transom.final.page import advance
 from transom.final.planning import Planner
 from transom.final.rehoming import rehomed
 from transom.final.streams import PageInput

@@ -11,8 +11,9 @@ import pytest
 from tests.plan.bids import SCALARS, TIME, admitted, compiled
 from transom.algorithms.intervals import IntervalSet
 from transom.control.rules import StreamRules
+from transom.final.inprocess import advance
 from transom.final.members import Strategy
-from transom.final.page import PageOutput, advance
+from transom.final.page import PageOutput
 from transom.final.planning import Planner
 from transom.final.rehoming import rehomed
 from transom.final.streams import PageInput

@@ -9,8 +9,8 @@ import pyarrow as pa
 from tests.plan.bids import SCALARS, SEQ, compiled
 from transom.algorithms.intervals import IntervalSet
 from transom.control.rules import StreamRules
+from transom.final.inprocess import advance
 from transom.final.members import Strategy, admit, is_kept, release, settle
-from transom.final.page import advance
 from transom.final.planning import Planner
 from transom.final.streams import PageInput
 from transom.partial.kernel import PagePlan, run

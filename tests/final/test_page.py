@@ -13,8 +13,9 @@ from transom.algorithms.intervals import IntervalSet
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Punctuation
 from transom.final.concluding import clocks_of
+from transom.final.inprocess import advance
 from transom.final.members import Strategy, admit, release
-from transom.final.page import PageOutput, advance
+from transom.final.page import PageOutput
 from transom.final.planning import Planner
 from transom.final.streams import PageInput
 from transom.partial.kernel import PagePlan, run

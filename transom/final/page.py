@@ -15,18 +15,16 @@ import pyarrow as pa
 
 from transom.elements import Kind, Prod
 from transom.final.cascade import derived_page, derived_rules, in_order, passed_on, rows_of
-from transom.final.cells import close_shards
 from transom.final.concluding import conclude, with_rows
 from transom.final.early import EVERYTHING, Ask, Swept, sweep
 from transom.final.learning import Lesson, Quality, Seen, learn, with_sights
 from transom.final.prodder import Telling, distinct, look, now_of
-from transom.final.results import Lowered, Moment, Results, Stored, finish
+from transom.final.results import Lowered, Moment, Results, Stored
 from transom.final.shards import FarWork
 from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
-from transom.partial.shards import Shelf, fetched
+from transom.partial.shards import Shelf
 from transom.plan.compiled import CompiledQuery
-from transom.sql.catalog import Scalars
 from transom.state.state import State
 
 Cascade = Sequence[tuple[CompiledQuery, Sequence[CompiledQuery]]]
@@ -71,23 +69,6 @@ class Said:
     qualities: Mapping[str, Quality] = field(default_factory=dict)
     sights: Sequence[Seen] = ()  # what prods were told since the last page, beside the pages
     streams: Collection[str] = ()  # all that are declared: queries of their names are not read by others
-
-
-def advance(
-    state: State,
-    pages: Sequence[PageInput],
-    scalars: Scalars,
-    shelf: Shelf | None = None,
-    *,
-    clock: int = 0,
-    prods: Sequence[Prod] = (),
-    effects: Effects | None = None,
-) -> PageOutput:
-    """Process the second half of a page here and now: what it brings to the streams that it concerns."""
-    living = [query for page in pages for query in page.queries]
-    return second_half(
-        state, pages, living, Said(prods, clock, clock), shelf, effects or InProcess(scalars, shelf)
-    )
 
 
 def second_half(
@@ -201,43 +182,3 @@ def glance(
             outcome = effects.fold(page, rows_of(inner, pa.concat_tables(found)), state)
             state = with_rows(state, replace(page, outcome=outcome))
     return sweep(state, asks, living, partial)
-
-
-class InProcess(Effects):
-    """Everything here and now, in this process. Streams of results need a kernel, which subclasses bring."""
-
-    def __init__(self, scalars: Scalars, shelf: Shelf | None):
-        self.scalars, self.shelf = scalars, shelf
-
-    def finish(self, windows: Sequence[Lowered], moment: Moment) -> Results:
-        return finish(windows, moment, self.scalars)
-
-    def read_far(self, works: Sequence[FarWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
-        found, steps = list[Lowered](), 0
-        for work in works:
-            assert self.shelf is not None
-            for partition in range(self.shelf.partitions):
-                for one, more in close_shards(fetched(self.shelf.store, work.refs, partition), work):
-                    found.append(one)
-                    steps += more
-        return {name: InMemory(table) for name, table in self.finish(found, moment).items()}, steps
-
-    def fetch_far(self, works: Sequence[FarWork], moment: Moment) -> Mapping[str, pa.Table]:
-        return {name: one.read() for name, one in self.read_far(works, moment)[0].items()}
-
-    def fold(self, page: PageInput, rows: pa.Table, state: State) -> Outcome:
-        raise NotImplementedError("no kernel is at hand for the rows of a stream of results")
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """Results that are kept nowhere else."""
-
-    table: pa.Table
-
-    @property
-    def rows(self) -> int:
-        return self.table.num_rows
-
-    def read(self) -> pa.Table:
-        return self.table
