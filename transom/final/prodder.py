@@ -153,13 +153,14 @@ def distinct(results: Results, telling: Telling, queries: Mapping[str, CompiledQ
         return results
     batches = []
     for batch in results.batches:
-        parts = []
-        for i, name in enumerate(batch.names):
-            start, stop = int(batch.bounds[i]), int(batch.bounds[i + 1])
-            part = batch.table.slice(start, stop - start)
-            parts.append(_once(queries[name], part) if name in several else part)
-        bounds = np.r_[0, np.cumsum([part.num_rows for part in parts])]
-        batches.append(ResultBatch(batch.names, bounds, pa.concat_tables(parts)))
+        kept = [i for i, name in enumerate(batch.names) if name not in several]
+        parts = [batch.table.slice(batch.bounds[i], batch.bounds[i + 1] - batch.bounds[i]) for i in kept]
+        if parts:
+            bounds = np.r_[0, np.cumsum([part.num_rows for part in parts])]
+            batches.append(ResultBatch([batch.names[i] for i in kept], bounds, pa.concat_tables(parts)))
+    for name in several & results.keys():
+        table = _once(queries[name], results[name])
+        batches.append(ResultBatch([name], np.array([0, table.num_rows]), table))
     return Results(batches)
 
 
