@@ -76,6 +76,11 @@ class Told:
     left: Floats
     learned: Learned
 
+    def where(self, kept: NDArray[np.bool_]) -> Told:
+        """Some of the results."""
+        columns = self.early, self.projected, self.low, self.high, self.final, self.left
+        return Told(*(column[kept] for column in columns), self.learned)
+
     def covered(self) -> tuple[Floats, Floats]:
         """By item, how many finals had bounds, and how many were within."""
         bounded = ~np.isnan(self.low) & ~np.isnan(self.final)
@@ -92,27 +97,48 @@ def run(stream: Stream, size: int, slide: int, left: float | None = 0.5, emit: E
         moments = np.unique(np.r_[LEFT, asked])
         rows = np.stack([aggregated(stream, close - size, close - m * slide) for m in moments])
         final = aggregated(stream, close - size, close)
-        sight = Sight(
-            np.zeros(len(rows), np.int64),
-            np.full(len(rows), number),
-            moments,
-            rows[:, -1].astype(np.int64),
-            table(rows),
-            close * 1_000_000,
-            moments == asked,
-        )
+        sight = seen(np.full(len(rows), number), moments, rows, moments == asked, close)
         estimates = learned.estimate(sight)
-        learned = learned.seen(sight, estimates).closed(
-            Finals(
-                np.zeros(1, np.int64),
-                np.array([number]),
-                final[-1:].astype(np.int64),
-                table(final[None]),
-                close * 1_000_000,
-            )
-        )
+        learned = learned.seen(sight, estimates).closed(closing(number, final, close))
         at = int(np.flatnonzero(sight.told)[0])
         said = estimates.projected[at], estimates.low[at], estimates.high[at]
         told.append((rows[at], *said, final, np.array(asked)))
     columns = [np.stack([row[i] for row in told]) for i in range(6)]
+    return Told(*columns, learned)
+
+
+def seen(window: NDArray[np.int64], left: Floats, rows: Floats, told: NDArray[np.bool_], now: float) -> Sight:
+    """Windows of the one group there is."""
+    counts = rows[:, -1].astype(np.int64)
+    return Sight(np.zeros(len(rows), np.int64), window, left, counts, table(rows), int(now * 1e6), told)
+
+
+def closing(window: int, final: Floats, now: float) -> Finals:
+    """The final of the one group there is."""
+    count = final[-1:].astype(np.int64)
+    return Finals(np.zeros(1, np.int64), np.array([window]), count, table(final[None]), int(now * 1e6))
+
+
+def run_every(stream: Stream, size: int, slide: int, pages: Floats) -> Told:
+    """All open windows are told at the end of each page; windows close at page ends, too."""
+    learned = Learned.of(Emit(every=1), KINDS, size / slide)
+    finals: dict[int, Floats] = {}
+    told: list[tuple[int, tuple[Floats, ...]]] = []
+    first = size // slide
+    for now in np.cumsum(pages).tolist():
+        while first * slide <= now:
+            finals[first] = aggregated(stream, first * slide - size, first * slide)
+            learned = learned.closed(closing(first, finals[first], now))
+            first += 1
+        windows = np.arange(first, int(now + size) // slide + 1)
+        windows = windows[windows * slide - size < now]
+        left = (windows * slide - now) / slide
+        rows = np.stack([aggregated(stream, w * slide - size, now) for w in windows.tolist()])
+        sight = seen(windows, left, rows, np.ones(len(windows), np.bool_), now)
+        estimates = learned.estimate(sight)
+        learned = learned.seen(sight, estimates)
+        said = zip(rows, estimates.projected, estimates.low, estimates.high, left, strict=True)
+        told += zip(windows.tolist(), said, strict=True)
+    known = [(*said[:4], finals[window], said[4]) for window, said in told if window in finals]
+    columns = [np.stack([row[i] for row in known]) for i in range(6)]
     return Told(*columns, learned)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.estimates import departures
-from tests.estimates.streams import KINDS, VALUES, Floats, Told, run, thesis
+from tests.estimates.streams import KINDS, VALUES, Floats, Told, run, run_every, thesis
 from transom.elements import Emit
 from transom.estimates.sight import accuracy
 
@@ -83,6 +83,21 @@ def test_averages_of_tumbling_windows_are_pulled_towards_history() -> None:
         assert projected[f"avg {values}"] > raw[f"avg {values}"]
 
 
+@ARRIVALS
+def test_all_open_windows_told_at_odd_moments_are_projected_and_bounded(poisson: bool) -> None:
+    """Pages of all lengths: no two windows are seen at the same moments, and some three slides ahead."""
+    pages = np.random.default_rng(7).uniform(0.3, 2.5, 700)
+    one = run_every(thesis(7, 1100, poisson), 30, 10, pages)
+    for left in (0.0, 0.5, 1.0, 2.0):
+        part = one.where((one.left >= left) & (one.left < left + 0.5))
+        raw, projected = (found["count"] for found in accuracies((part,)))
+        assert projected >= raw + 20 * left
+        assert projected >= (95 if poisson else 80)
+    bounded, inside = one.covered()
+    assert (bounded > 1200).all()
+    assert (inside / bounded >= 0.86).all(), inside / bounded
+
+
 @cache
 def hours() -> Told:
     days = 20
@@ -92,12 +107,7 @@ def hours() -> Told:
 @pytest.mark.parametrize("left", [0.5, 0.0, -0.5])
 def test_bounds_hold_under_real_delays_by_hour_and_origin(left: float) -> None:
     one = hours()
-    at = one.left == left
-    part = Told(
-        *(column[at] for column in (one.early, one.projected, one.low, one.high, one.final)),
-        left=one.left[at],
-        learned=one.learned,
-    )
+    part = one.where(one.left == left)
     bounded, inside = part.covered()
     assert (bounded > 800).all()
     assert (inside / bounded >= 0.85).all(), inside / bounded
