@@ -83,24 +83,26 @@ def test_averages_of_tumbling_windows_are_pulled_towards_history() -> None:
         assert projected[f"avg {values}"] > raw[f"avg {values}"]
 
 
-@ARRIVALS
-def test_all_open_windows_told_at_odd_moments_are_projected_and_bounded(poisson: bool) -> None:
+def test_all_open_windows_told_at_odd_moments_are_projected_and_bounded() -> None:
     """Pages of all lengths: no two windows are seen at the same moments, and some three slides ahead."""
-    pages = np.random.default_rng(7).uniform(0.3, 2.5, 700)
-    one = run_every(thesis(7, 1100, poisson), 30, 10, pages)
-    for left in (0.0, 0.5, 1.0, 2.0):
-        part = one.where((one.left >= left) & (one.left < left + 0.5))
-        raw, projected = (found["count"] for found in accuracies((part,)))
-        assert projected >= raw + 20 * left
-        assert projected >= (95 if poisson else 80)
-    bounded, inside = one.covered()
-    assert (bounded > 1200).all()
+    counts = []
+    for seed in range(4):
+        pages = np.random.default_rng(seed).uniform(0.3, 2.5, 400)
+        one = run_every(thesis(seed, 800, seed % 2 == 1), 30, 10, pages)
+        for left in (0.0, 0.5, 1.0, 2.0):
+            part = one.where((one.left >= left) & (one.left < left + 0.5))
+            raw, projected = (found["count"] for found in accuracies((part,)))
+            assert projected >= raw + 20 * left
+            assert projected >= (95 if seed % 2 else 80)
+        counts.append(one.covered())
+    bounded, inside = np.array(counts).sum(axis=0)
+    assert (bounded > 3000).all()
     assert (inside / bounded >= 0.86).all(), inside / bounded
 
 
 @cache
 def hours() -> Told:
-    days = 20
+    days = 14
     return departures.run(departures.Hours.of(days), days, (0.5, 0.0, -0.5))
 
 
@@ -109,7 +111,7 @@ def test_bounds_hold_under_real_delays_by_hour_and_origin(left: float) -> None:
     one = hours()
     part = one.where(one.left == left)
     bounded, inside = part.covered()
-    assert (bounded > 800).all()
+    assert (bounded > 500).all()
     assert (inside / bounded >= 0.85).all(), inside / bounded
     raw, projected = average([part.early], [part.final])[-1], average([part.projected], [part.final])[-1]
     assert projected >= raw + (15 if left == 0.5 else -0.5)
@@ -119,7 +121,7 @@ def test_bounds_hold_under_real_delays_by_hour_and_origin(left: float) -> None:
     ("poisson", "slide", "target"), [(False, 10, 0.95), (False, 10, 0.97), (True, 10, 0.98), (True, 30, 0.96)]
 )
 def test_the_loop_settles_at_the_accuracy_asked_for(poisson: bool, slide: int, target: float) -> None:
-    stream = thesis(3, 2000 if slide == 10 else 4000, poisson)
+    stream = thesis(3, 1500 if slide == 10 else 3600, poisson)
     one = run(stream, 30, slide, left=None, emit=Emit(accuracy=target))
     settled = slice(40, None)
     found = accuracy(one.projected, one.final)[settled].mean(axis=0).min()

@@ -29,19 +29,24 @@ class Bounds:
     """The last scores by mark and numeric item, and the level in force."""
 
     miss: float  # the part of finals that may be outside
-    scores: NDArray[np.float32]  # marks x kept x items; NaN where there is none
+    scores: NDArray[np.float32]  # marks x items x kept; NaN where there is none
     place: Ints  # by mark, where the next score goes
+    windows: Ints  # by mark, how many windows have scores
     level: Floats  # marks x items
 
     @classmethod
     def empty(cls, items: int, confidence: float) -> Bounds:
         miss = 1 - confidence
-        scores = np.full((MARKS, KEPT, items), np.nan, np.float32)
-        return cls(miss, scores, np.zeros(MARKS, np.int64), np.full((MARKS, items), miss))
+        scores = np.full((MARKS, items, KEPT), np.nan, np.float32)
+        none = np.zeros(MARKS, np.int64)
+        return cls(miss, scores, none, none, np.full((MARKS, items), miss))
 
     @property
     def least(self) -> int:
-        """Fewer scores than this give no bounds: 1 / (1 - confidence), but 8 to 200."""
+        """Fewer scores than this give no bounds: 1 / (1 - confidence), but 8 to 200.
+
+        They must be of as many windows, or of 10: what is seen of one window at one mark goes together.
+        """
         return int(min(200, max(8, round(1 / max(self.miss, 1e-9)))))
 
     @cached_property
@@ -52,18 +57,19 @@ class Bounds:
         high = low.copy()
         if not len(used):
             return low, high
-        scores = np.sort(self.scores[used].astype(np.float64), axis=1)  # NaN last
-        count = (~np.isnan(scores)).sum(axis=1)
+        held = self.scores[used, :, : int(self.place.max())]
+        scores = np.sort(held, axis=2).astype(np.float64)  # NaN last
+        count = (~np.isnan(scores)).sum(axis=2)
         level = self.level[used]
         with np.errstate(invalid="ignore"):
-            under = (scores < 0).sum(axis=1) / np.maximum(count, 1)
-            over = (scores > 0).sum(axis=1) / np.maximum(count, 1)
+            under = (scores < 0).sum(axis=2) / np.maximum(count, 1)
+            over = (scores > 0).sum(axis=2) / np.maximum(count, 1)
         # Ties at zero (a MAX that was there already): what one side can't miss, the other may.
-        below = np.minimum(np.maximum(level / 2, level - over), under)
-        above = np.minimum(level - below, over)
-        enough = count >= self.least
-        low[used] = np.where(enough, -_upper(-scores, count, below, last_first=True), np.nan)
-        high[used] = np.where(enough, _upper(scores, count, above), np.nan)
+        below = np.minimum(np.maximum(level / 2, level - over), under) * (count + 1)
+        above = np.minimum(level - below / (count + 1), over) * (count + 1)
+        enough = (count >= self.least) & (self.windows[used] >= min(self.least, 10))[:, None]
+        low[used] = np.where(enough, _ranked(scores, below, count) * _stretch(below), np.nan)
+        high[used] = np.where(enough, _ranked(scores, count + 1 - above, count) * _stretch(above), np.nan)
         near = nearest(np.isfinite(high).any(axis=1).astype(np.float64))
         low, high = low[near], high[near]
         low[np.abs(near - np.arange(MARKS)) > FAR] = np.nan
@@ -77,19 +83,20 @@ class Bounds:
         known = np.isfinite(under) & np.isfinite(over)
         return np.where(known, under, np.nan), np.where(known, over, np.nan)
 
-    def learned(self, runs: Runs, scores: Floats, missed: Floats) -> Bounds:
-        """With the scores of more pairs; `missed` is 1 for a final outside, NaN where no bounds were."""
+    def learned(self, runs: Runs, windows: int, scores: Floats, missed: Floats) -> Bounds:
+        """With the scores of more windows; `missed` is 1 for a final outside, NaN where no bounds were."""
         bounded = ~np.isnan(missed)
         count, misses = runs.sums(np.stack([bounded, bounded & (missed > 0)]).astype(np.float64))
         correction = PACE * (self.miss - misses / np.maximum(count, 1))
         level = np.where(count > 0, self.level + correction, self.level)
-        kept, place = self.scores.copy(), self.place.copy()
+        kept, place, many = self.scores.copy(), self.place.copy(), self.windows.copy()
         for at, rows in runs.by_mark():
             some = _few(scores[rows].clip(-WIDEST, WIDEST))
-            kept[at, (place[at] + np.arange(len(some))) % KEPT] = some
+            kept[at, :, (place[at] + np.arange(len(some))) % KEPT] = some
             place[at] += len(some)
+            many[at] += windows if np.isfinite(some).any() else 0
         limits = self.miss / 20, min(4 * self.miss, 0.9)
-        return replace(self, scores=kept, place=place, level=level.clip(*limits))
+        return replace(self, scores=kept, place=place, windows=many, level=level.clip(*limits))
 
 
 def _few(scores: Floats) -> Floats:
@@ -104,21 +111,16 @@ def _few(scores: Floats) -> Floats:
     return np.take_along_axis(ordered, wanted.astype(np.int64).clip(max=len(scores) - 1), axis=0)
 
 
-def _upper(scores: Floats, count: Ints, tail: Floats, last_first: bool = False) -> Floats:
-    """The score that a part `tail` is above, if n scores split the line into n + 1 equal parts; beyond the
-    largest, stretched."""
-    rank = (count + 1) * (1 - tail)
-    at = np.minimum(rank, count)
-    below = np.floor(at).clip(min=1)
-    part = at - below
+def _ranked(scores: Floats, rank: Floats, count: Ints) -> Floats:
+    """The score of a rank, 1 the smallest, between neighbours if it is broken: n scores split the line into
+    n + 1 equal parts."""
+    rank = np.maximum(np.minimum(rank, count), 1)
+    below = np.floor(rank)
+    places = np.stack([below, np.minimum(below + 1, np.maximum(count, 1))], axis=2).astype(np.int64) - 1
+    lower, upper = np.moveaxis(np.take_along_axis(scores, places, axis=2), 2, 0)
+    return lower + (rank - below) * (upper - lower)
 
-    def score(number: Floats) -> Floats:
-        index = (
-            (number - 1 if not last_first else count - number).astype(np.int64).clip(0, scores.shape[1] - 1)
-        )
-        return np.take_along_axis(scores, index[:, None], axis=1)[:, 0]
 
-    lower = score(below)
-    found = lower + part.clip(min=0) * (score(np.minimum(below + 1, count)) - lower)
-    stretch = (1 / np.maximum((count + 1) * tail, 0.5)).clip(1.0, 2.0)
-    return np.where(rank > count, found * stretch, found)
+def _stretch(tail: Floats) -> Floats:
+    """How far beyond the outermost score to go, if less than one score is to be outside."""
+    return (1 / np.maximum(tail, 0.5)).clip(1.0, 2.0)

@@ -138,7 +138,7 @@ class Learned:
             self,
             groups=groups.with_pairs(at, windows, said).bounded(),
             experts=self.experts.learned(runs, windows, asked, final, level, told, error),
-            bounds=self.bounds.learned(runs, scores, missed),
+            bounds=self.bounds.learned(runs, windows, scores, missed),
         )
 
     def _asked(self, early: Floats, left: Floats, group: Ints) -> Asked:

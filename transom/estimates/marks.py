@@ -16,7 +16,7 @@ PER_SLIDE = 20
 EDGES: Floats = np.r_[
     [-4, -2.5, -1.75, -1.25, -0.875, -0.625, -0.375, -0.125],
     (np.arange(PER_SLIDE + 2) - 0.5) / PER_SLIDE,
-    [1.25, 1.5, 2, 3, 5, 9],
+    [1.25, 1.5, 1.75, 2, 2.25, 2.5, 3, 4, 6, 9],
 ]
 MARKS = len(EDGES) + 1
 AT_END = int(np.searchsorted(EDGES, 0.0))  # the mark of a window's end; those of its last slide follow
