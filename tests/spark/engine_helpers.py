@@ -96,7 +96,8 @@ def answers(query: Any, *columns: str) -> list[tuple[Any, ...]]:
     """A query's results in order: the ends of the window, then the named columns (all of the SELECT list)."""
     table = query if isinstance(query, pa.Table) else query.results()
     names = table.column_names
-    shown = list(columns) or [n for n in names if n not in ("kind", "complete", "rows", "page")]
+    system = ("kind", "complete", "rows", "page", "made", "latency")
+    shown = list(columns) or [n for n in names if n not in system]
     if columns:
         shown = ["window_start", "window_end", *columns]
     rows = [tuple(short(row[name]) for name in shown) for row in table.to_pylist()]

@@ -18,7 +18,7 @@ from transom.final.prodder import Telling
 from transom.final.results import ESTIMATES, ResultBatch, Results, result_schema
 from transom.partial.sheets import one_array
 from transom.plan.compiled import CompiledQuery
-from transom.sql.query import Item, Query
+from transom.sql.query import Item, Query, free_name
 
 Quality = Callable[[Any, Any, float], float]
 
@@ -158,7 +158,7 @@ def _items(query: CompiledQuery, table: pa.Table) -> pa.Table:
 
 def _column(bound: Query, name: str) -> str:
     """What a system column is called in a query's results."""
-    return f"transom_{name}" if any(item.name == name for item in bound.items) else name
+    return free_name(name, {item.name for item in bound.items})
 
 
 def with_estimates(query: CompiledQuery, table: pa.Table, estimates: Estimates) -> pa.Table:

@@ -21,7 +21,7 @@ from transom.elements import Kind
 from transom.partial.predicates import evaluate
 from transom.plan.compiled import CompiledQuery
 from transom.sql.catalog import Scalars
-from transom.sql.query import Query, Scalar, scalars_of
+from transom.sql.query import Query, Scalar, free_name, scalars_of
 
 _REFERENCE = re.compile(r"`(k\d+|a\d+|window_start|window_end)`")
 _IN_TEXT = re.compile(rf"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|{_REFERENCE.pattern}""", re.DOTALL)
@@ -149,11 +149,11 @@ def result_schema(query: Query) -> pa.Schema:
     """The columns of a query's results; a system column steps aside for a user's column of its name."""
     fields = [("window_start", query.clock_type), ("window_end", query.clock_type)]
     taken = {item.name for item in query.items}
-    fields = [(_free(name, taken), kind) for name, kind in fields]
+    fields = [(free_name(name, taken), kind) for name, kind in fields]
     fields += [(item.name, item.type) for item in query.items]
     estimates = [(f"{item.name}_{what}", pa.float64()) for item in query.estimated for what in ESTIMATES]
-    fields += [(_free(name, taken), kind) for name, kind in estimates]
-    return pa.schema(fields + [(_free(name, taken), kind) for name, kind in SYSTEM])
+    fields += [(free_name(name, taken), kind) for name, kind in estimates]
+    return pa.schema(fields + [(free_name(name, taken), kind) for name, kind in SYSTEM])
 
 
 SYSTEM = (
@@ -164,10 +164,6 @@ SYSTEM = (
     ("made", _INSTANT),
     ("latency", pa.float64()),
 )
-
-
-def _free(name: str, taken: set[str]) -> str:
-    return f"transom_{name}" if name in taken else name
 
 
 def finish(closed: Sequence[Lowered], moment: Moment, scalars: Scalars) -> Results:
