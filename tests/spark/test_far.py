@@ -49,7 +49,8 @@ class Program:
         self.start()
 
     def start(self) -> None:
-        self.engine = transom.Engine(self.spark, str(self.place / "checkpoint"), state=self.state)
+        checkpoint = str(self.place / "checkpoint")
+        self.engine = transom.Engine(self.spark, checkpoint, state=self.state, clock=lambda: 0)
         self.feed = self.engine.feed("bids", BIDS, time="ts", slack="1 minute")
         self.engine.register_all(self.queries)
 
