@@ -21,6 +21,8 @@ from transom.estimates.pending import Pending, Sheet
 from transom.estimates.sight import Estimates, Finals, Flags, Floats, Ints, ItemKind, Sight, numbers
 from transom.estimates.tuning import tuned
 
+LEAST_BEHIND = 16  # windows that a group may be behind the others and still be learned from
+
 
 @dataclass(frozen=True)
 class Learned:
@@ -84,6 +86,8 @@ class Learned:
         group, window = finals.group[few], finals.window[few]
         values = numbers(finals.items, self.items)[few]
         sheet, place, pending = self.pending.parted(window, group)
+        if len(window):  # what is far behind closed without a final (HAVING), or never will
+            pending = pending.since(int(window.max()) - round(max(LEAST_BEHIND, 4 * self.range_in_slides)))
         groups = self.groups.with_finals(group, window, values)
         if sheet is None:
             return replace(self, groups=groups.bounded(), pending=pending)

@@ -100,6 +100,13 @@ class Pending:
             return None, np.empty(0, np.int64), self
         return Sheet.joined(found), np.concatenate(places), Pending(tuple(rest))
 
+    def since(self, window: int) -> Pending:
+        """Without windows before this one."""
+        if all(sheet.window.min(initial=window) >= window for sheet in self.sheets):
+            return self
+        kept = [sheet.taken(sheet.window >= window) for sheet in self.sheets]
+        return Pending(tuple(sheet for sheet in kept if len(sheet)))
+
     def without(self, window: Ints, group: Ints | None) -> Pending:
         """Without what was seen of (window, group)s that will have no final; of whole windows if no groups
         are given."""
