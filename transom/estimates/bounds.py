@@ -65,8 +65,8 @@ class Bounds:
             under = (scores < 0).sum(axis=2) / np.maximum(count, 1)
             over = (scores > 0).sum(axis=2) / np.maximum(count, 1)
         # Ties at zero (a MAX that was there already): what one side can't miss, the other may.
-        below = np.minimum(np.maximum(level / 2, level - over), under) * (count + 1)
-        above = np.minimum(level - below / (count + 1), over) * (count + 1)
+        below = np.maximum(level / 2, level - over) * (count + 1)
+        above = np.maximum(level / 2, level - under) * (count + 1)
         enough = (count >= self.least) & (self.windows[used] >= min(self.least, 10))[:, None]
         low[used] = np.where(enough, _ranked(scores, below, count) * _stretch(below), np.nan)
         high[used] = np.where(enough, _ranked(scores, count + 1 - above, count) * _stretch(above), np.nan)
@@ -92,9 +92,10 @@ class Bounds:
         kept, place, many = self.scores.copy(), self.place.copy(), self.windows.copy()
         for at, rows in runs.by_mark():
             some = _few(scores[rows].clip(-WIDEST, WIDEST))
+            some = some[~np.isnan(some).all(axis=1)]
             kept[at, :, (place[at] + np.arange(len(some))) % KEPT] = some
             place[at] += len(some)
-            many[at] += windows if np.isfinite(some).any() else 0
+            many[at] += windows if len(some) else 0
         limits = self.miss / 20, min(4 * self.miss, 0.9)
         return replace(self, scores=kept, place=place, windows=many, level=level.clip(*limits))
 
