@@ -174,6 +174,11 @@ class Learned:
     def _numeric(self) -> Flags:
         return np.array([item.is_number for item in self.items], np.bool_)
 
+    @cached_property
+    def packed(self) -> bytes:
+        """The same as `dumps`: a checkpoint asks again for what has not changed."""
+        return self.dumps()
+
     def dumps(self) -> bytes:
         """All of it as bytes; what `loads` makes of them goes on as if nothing had happened."""
         sheet = Sheet.joined(self.pending.sheets) if self.pending.sheets else None

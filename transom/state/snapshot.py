@@ -56,7 +56,7 @@ def dumps(state: State, extra: Mapping[str, Any]) -> bytes:
         "extra": dict(extra),
     }
     parts = {f"sheet {name}": _table_out(sheet) for name, sheet in state.sheets.items()}
-    parts |= {f"learned {name}": own.dumps() for name, own in state.learned.items()}
+    parts |= {f"learned {name}": own.packed for name, own in state.learned.items()}
     table = pa.table(
         {"part": pa.array(parts, pa.string()), "packed": pa.array(parts.values(), pa.large_binary())}
     )
