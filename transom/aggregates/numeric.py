@@ -16,7 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transom.aggregates.accumulators import Accumulator, Codes, Count, CountRows, Extreme, States, Sum
+from transom.aggregates.accumulators import (
+    Accumulator,
+    Codes,
+    Count,
+    CountRows,
+    Extreme,
+    States,
+    Sum,
+    lifted,
+)
 
 Values = NDArray[Any]
 Runs = tuple[Codes, Codes]  # starts and stops, half-open
@@ -145,6 +154,35 @@ def expanded(starts: Codes, stops: Codes) -> tuple[Codes, Codes]:
 def is_numeric(accumulators: Sequence[Accumulator]) -> bool:
     """Whether all have a numeric form."""
     return all(numeric_form(accumulator) is not None for accumulator in accumulators)
+
+
+def added_up(
+    accumulator: Accumulator, values: pa.Array, shown: NDArray[np.bool_] | None, codes: Codes, groups: int
+) -> States:
+    """`lift` over the tuples that an aggregate's FILTER shows it, as arrays where it has a numeric form."""
+    form = numeric_form(accumulator)
+    if form is None:
+        return lifted(accumulator, values, shown, codes, groups)
+    if isinstance(accumulator, CountRows | Count):
+        present = None if isinstance(accumulator, CountRows) or not values.null_count else _valid(values)
+        numbers = None
+    else:
+        numbers, present = lifted_form(form, accumulator, values)
+    if shown is not None:
+        present = shown if present is None else shown & present
+    if present is not None:
+        codes = codes[present]
+    counts = np.bincount(codes, minlength=groups)
+    if numbers is None:
+        return [pa.array(counts)]
+    if present is not None:
+        numbers = numbers[present]
+    return [form.column(form.gathered(numbers, codes, groups), counts > 0)]
+
+
+def _valid(values: pa.Array) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = values.is_valid().to_numpy(zero_copy_only=False)
+    return found
 
 
 def lifted_form(

@@ -47,6 +47,12 @@ class Strategy:
     fragments: Fragments = Fragments.FAMILIES
     place: Place = Place.AUTO
     adapts: bool = False  # whether to stop sharing slices, and begin again, as measured rates say
+    rolls: bool = True  # whether groups are rolled up from finer ones, where both are shared
+
+    @property
+    def rolls_up(self) -> bool:
+        """Whether families that differ in groups share cells: not where slices or fragments are apart."""
+        return self.rolls and self.shared and self.fragments is Fragments.FAMILIES
 
 
 @uncollected()

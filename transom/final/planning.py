@@ -66,7 +66,13 @@ class Planner:
         if not _same(found, known.order) or apart != known.apart:
             strategy = self.strategy
             known.families = families(
-                found, strategy.fragments, strategy.paned, known.families, known.intern, apart
+                found,
+                strategy.fragments,
+                strategy.paned,
+                known.families,
+                known.intern,
+                apart,
+                strategy.rolls_up,
             )
             known.order, known.apart = found, apart
             known.selections = {one.id: known.selections[one.id] for one in found}

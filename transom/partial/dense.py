@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transom.aggregates.accumulators import Accumulator, CountRows
+from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import NumericForm, Values, expanded, is_numeric, lifted_form, numeric_form
 from transom.algorithms.slicing import Slices
 from transom.partial.tuples import Mask, Numbers, Ranges, Tuples, heads
+from transom.plan.compiled import Slot
 from transom.plan.families import Family
 from transom.plan.layout import Layout
 
@@ -101,10 +102,7 @@ def _block_size(family: Family, tuples: Tuples, cut: Slices) -> int | None:
 
 def _dense(family: Family, tuples: Tuples, cut: Slices, size: int) -> Iterator[tuple[Layout, pa.Table]]:
     fine, groups = cut.of(tuples.times, tuples.in_order), tuples.group_count
-    lifted = [
-        _lifted(slot.accumulator, values, shown)
-        for slot, values, shown in zip(family.slots, tuples.values, tuples.shown, strict=True)
-    ]
+    lifted = [_lifted(tuples, place, slot) for place, slot in enumerate(family.slots)]
     for block in _blocks(tuples, cut, len(family), size):
         codes = fine if block.slice_of is None else block.slice_of[fine]
         fragments = tuples.fragments.codes
@@ -114,7 +112,7 @@ def _dense(family: Family, tuples: Tuples, cut: Slices, size: int) -> Iterator[t
         if tuples.groups is not None:
             codes = codes * groups + tuples.groups.codes
         shape = block.fragments, block.slices, groups
-        arrays: list[tuple[np.ufunc, np.ndarray]] = [(np.add, np.bincount(codes, minlength=np.prod(shape)))]
+        arrays: list[tuple[np.ufunc, np.ndarray]] = [(np.add, tuples.counted(codes, int(np.prod(shape))))]
         places = [_gathered(arrays, one, codes, int(np.prod(shape))) for one in lifted]
         summed = [_folded(ufunc, array.reshape(shape), block) for ufunc, array in arrays]
         yield from _presented(family, tuples, cut, block, summed, lifted, places)
@@ -208,12 +206,15 @@ def _nodes(start: int, stop: int) -> list[tuple[int, int]]:
 # --- arrays ---
 
 
-def _lifted(accumulator: Accumulator, values: pa.Array, shown: Mask | None) -> Lifted:
-    form = numeric_form(accumulator)
+def _lifted(tuples: Tuples, place: int, slot: Slot) -> Lifted:
+    form, shown = numeric_form(slot.accumulator), tuples.shown[place]
     assert form is not None
-    if isinstance(accumulator, CountRows):
+    if isinstance(slot.accumulator, CountRows) and (tuples.cells is None or slot.where is None):
         return Lifted(form, None, shown)
-    numbers, valid = lifted_form(form, accumulator, values)
+    if tuples.cells is not None:
+        numbers, valid = form.values(tuples.cells.states[slot.key][0])
+    else:
+        numbers, valid = lifted_form(form, slot.accumulator, tuples.values[place])
     present = valid if shown is None else shown if valid is None else shown & valid
     return Lifted(form, numbers if present is None else numbers[present], present)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from transom.aggregates.accumulators import States, lifted
+from transom.aggregates.accumulators import States
 from transom.aggregates.numeric import expanded
 from transom.algorithms.grouping import each_alone, group
 from transom.algorithms.slicing import Slices, slices
@@ -50,11 +50,8 @@ def _sparse(family: Family, tuples: Tuples, cut: Slices) -> Iterator[tuple[Layou
     if tuples.groups is not None:
         columns.append(tuples.groups.codes)
     cells = group(columns, len(tuples))
-    rows = np.bincount(cells.codes, minlength=cells.count)
-    states = [
-        lifted(slot.accumulator, values, shown, cells.codes, cells.count)
-        for slot, values, shown in zip(family.slots, tuples.values, tuples.shown, strict=True)
-    ]
+    rows = tuples.counted(cells.codes, cells.count)
+    states = [tuples.states(i, slot, cells.codes, cells.count) for i, slot in enumerate(family.slots)]
     fragment = np.zeros(cells.count, np.int64) if fragments.codes is None else fragments.codes[cells.firsts]
     fine = cut.of(tuples.times[cells.firsts])
     groups = np.zeros(cells.count, np.int64) if tuples.groups is None else tuples.groups.codes[cells.firsts]
@@ -156,16 +153,14 @@ def _alone(
         return layout, layout.schema.empty_table()
     groups = np.zeros(len(chosen), np.int64) if tuples.groups is None else tuples.groups.codes[chosen]
     cells = group([starts, groups], len(chosen)) if merged else each_alone(len(chosen))
-    at, keys = pa.array(chosen), pa.array(groups[cells.firsts])
+    keys = pa.array(groups[cells.firsts])
     columns = [
         pa.array(np.full(cells.count, family.ids[member])),
         pa.array(starts[cells.firsts]),
         pa.array(stops[cells.firsts]),
         *(key.take(keys) for key in tuples.keys),
-        pa.array(np.bincount(cells.codes, minlength=cells.count)),
+        pa.array(tuples.counted(cells.codes, cells.count, chosen)),
     ]
-    for slot in slots:
-        values, shown = tuples.values[slot].take(at), tuples.shown[slot]
-        mask = None if shown is None else shown[chosen]
-        columns += lifted(family.slots[slot].accumulator, values, mask, cells.codes, cells.count)
+    for place in slots:
+        columns += tuples.states(place, family.slots[place], cells.codes, cells.count, chosen)
     return layout, pa.Table.from_arrays(columns, schema=layout.schema)

@@ -5,7 +5,7 @@ It runs where the rows are, inside a Spark task or in a test, and knows neither 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,10 +20,11 @@ from transom.algorithms.profile import Profile
 from transom.control.closed import Closed, View
 from transom.elements import Clock, WindowSpec
 from transom.partial.fold import fold
+from transom.partial.rollups import kinships, rolled_up
 from transom.partial.rows import Rows
 from transom.partial.shards import Shard, Shelf, gathered, rolled
 from transom.partial.sheets import combine
-from transom.partial.tuples import matching
+from transom.partial.tuples import Cells, Tuples, matching
 from transom.partial.views import split_by_view
 from transom.plan.axis import Axis
 from transom.plan.families import Family
@@ -155,36 +156,69 @@ def run(table: pa.Table, plan: PagePlan) -> Outcome:
 def _aggregate(rows: Rows, plan: PagePlan, accepted: Mask, outcome: Outcome) -> Mask:
     """Fold the rows into every family's slices; which of them somebody asked for."""
     asked = np.zeros(len(accepted), bool)
-    matches: dict[int, tuple[NDArray[np.int64], Mask]] = {}  # by rows that several families begin with
+    begun: dict[int, _Begun] = {}  # by rows or cells that several families begin with
     found: dict[Layout, list[pa.Table]] = {}
-    for family in plan.families:
-        at, tuples = rows.tuples(family, plan.clocks[family.clock], accepted)
-        if not len(at):
-            continue
+    for family, at, tuples in _tuples(rows, plan, accepted):
         if plan.is_far(family, tuples.group_count):
             outcome.shards.append((family, gathered(family, tuples)))
         else:
             for layout, table in fold(family, tuples):
                 found.setdefault(layout, []).append(table)
         owners = tuples.fragments.ranges.owners
-        matched = tuples.fragments.among(np.ones(len(owners), bool), len(at))
-        if family.signed and tuples.fragments.count * TUPLES_PER_SIGNATURE > len(at) >= MANY:
+        matched = tuples.fragments.among(np.ones(len(owners), bool), len(tuples))
+        if family.signed and tuples.fragments.count * TUPLES_PER_SIGNATURE > len(tuples) >= MANY:
             outcome.unpaid |= frozenset(family.ids.tolist())
-        outcome.lifted += int(matched.sum())
-        outcome.unshared += int(tuples.fragments.counts(len(at)) @ family.queries[owners])
-        if family.gaps is None:
-            _, known = matches.setdefault(id(at), (at, np.zeros(len(at), bool)))
-            known |= matched
-            continue
-        for i, specs in enumerate(family.gaps):
-            inside = np.zeros(len(at), bool)
-            for spec in specs:
-                inside |= windows.in_some_window(spec, tuples.times)
-            asked[at[inside & matching(tuples, i)]] = True
-    for at, matched in matches.values():
-        asked[at[matched]] = True
+        outcome.unshared += int(tuples.in_ranges() @ family.queries[owners])
+        known = begun.setdefault(id(at), _Begun(at, tuples.cells, len(tuples)))
+        known.matched |= matched
+        if tuples.cells is None:
+            outcome.lifted += int(matched.sum())
+        known.asked |= matched if family.gaps is None else _inside(family, tuples)
+    for known in begun.values():
+        if known.cells is not None:
+            outcome.lifted += int(known.cells.rows[known.matched].sum())
+        asked[known.rows_asked] = True
     outcome.partials = {layout.key: combine(layout, tables) for layout, tables in found.items()}
     return asked
+
+
+def _tuples(rows: Rows, plan: PagePlan, accepted: Mask) -> Iterator[tuple[Family, NDArray[np.int64], Tuples]]:
+    """What each family is made of, tuples or cells, with their rows; families without any are left out."""
+    for together in kinships(plan.families):
+        clock = plan.clocks[together[0].clock]
+        for families, cells in rolled_up(rows, together, clock, accepted):
+            for family in families:
+                if cells is not None:
+                    yield family, cells.at, rows.of_cells(family, cells)
+                    continue
+                at, tuples = rows.tuples(family, clock, accepted)
+                if len(at):
+                    yield family, at, tuples
+
+
+class _Begun:
+    """Tuples or cells that families begin with: which of them some family adds, and which are asked for."""
+
+    def __init__(self, at: NDArray[np.int64], cells: Cells | None, size: int):
+        self.at, self.cells = at, cells
+        self.matched, self.asked = np.zeros(size, bool), np.zeros(size, bool)
+
+    @property
+    def rows_asked(self) -> NDArray[np.int64]:
+        if self.cells is None:
+            return self.at[self.asked]
+        return self.cells.added[self.asked[self.cells.codes]]
+
+
+def _inside(family: Family, tuples: Tuples) -> Mask:
+    """Which tuples lie in a window of a member that asks for them, where windows don't cover all of time."""
+    found = np.zeros(len(tuples), bool)
+    for i, specs in enumerate(family.gaps or ()):
+        inside = np.zeros(len(tuples), bool)
+        for spec in specs:
+            inside |= windows.in_some_window(spec, tuples.times)
+        found |= inside & matching(tuples, i)
+    return found
 
 
 def late_rows(table: pa.Table, plan: PagePlan) -> Mask:

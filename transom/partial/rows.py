@@ -11,8 +11,9 @@ from transom.algorithms.grouping import Encoded, Groups, encoded, group, normali
 from transom.algorithms.intervals import HIGHEST, LOWEST
 from transom.partial.predicates import evaluate
 from transom.partial.sheets import one_array
-from transom.partial.tuples import Fragmented, Mask, Numbers, Ranges, Tuples
+from transom.partial.tuples import Cells, Fragmented, Mask, Numbers, Ranges, Tuples
 from transom.plan.axis import Axis
+from transom.plan.compiled import Slot
 from transom.plan.families import Family
 from transom.plan.text import predicate_text
 from transom.sql.query import Predicate, Scalar
@@ -26,6 +27,7 @@ class Rows:
     def __init__(self, table: pa.Table, columns: Mapping[str, str], axes: Mapping[str, Axis] | None = None):
         self.table, self.columns = table.combine_chunks(), columns
         self.axes = axes or {}  # by scalar, one that has the thresholds of all families on it
+        self.every = np.arange(table.num_rows)  # the numbers of all rows
         self._codes: dict[str, Encoded] = {}
         self._masks: dict[str, Mask] = {}
         self._numbers: dict[str, tuple[Numbers, Mask]] = {}
@@ -66,34 +68,50 @@ class Rows:
             mask &= self.truth(part)
         return mask
 
-    def tuples(self, family: Family, clock: str, accepted: Mask) -> tuple[Numbers, Tuples]:
-        """The rows that may belong to a family, by number and as its tuples."""
-        known = clock, tuple(map(predicate_text, family.rest))
+    def chosen(self, family: Family, clock: str, accepted: Mask) -> tuple[Numbers, Numbers]:
+        """The rows that may belong to a family: their numbers and times."""
+        known = alike(family, clock)
         if known not in self._chosen:
             numbers, valid = self.numbers(clock)
             valid = valid & (numbers > LOWEST) & (numbers < HIGHEST)  # beyond, windows can't be computed
             at = np.flatnonzero(accepted & valid & self.all_true(family.rest))
-            self._chosen[known] = at, numbers if len(at) == len(numbers) else numbers[at]
-        at, times = self._chosen[known]
-        groups, keys = self._grouped(family.keys, at, known)
-        values, shown = [], []
-        for slot in family.slots:
-            values.append(
-                pa.nulls(len(at)) if slot.argument is None else self._values(slot.argument, at, known)
-            )
-            shown.append(None if slot.where is None else self.truth(slot.where)[at])
-        fragments = self._fragmented(family, at)
-        return at, Tuples(times, self._in_order(clock), fragments, groups, keys, values, shown)
+            is_every = len(at) == len(numbers)
+            self._chosen[known] = (self.every, numbers) if is_every else (at, numbers[at])
+        return self._chosen[known]
 
-    def _in_order(self, clock: str) -> bool:
+    def tuples(self, family: Family, clock: str, accepted: Mask) -> tuple[Numbers, Tuples]:
+        """The rows that may belong to a family, by number and as its tuples."""
+        at, times = self.chosen(family, clock, accepted)
+        known = alike(family, clock)
+        groups, keys = self._grouped(family.keys, at, known)
+        shown = [self.shown(slot, at) for slot in family.slots]
+        values = [self.values(slot, at, known) for slot in family.slots]
+        fragments = self._fragmented(family, at)
+        return at, Tuples(times, self.in_order(clock), fragments, groups, keys, values, shown)
+
+    def of_cells(self, family: Family, cells: Cells) -> Tuples:
+        """Cells that may belong to a family, as its tuples: a row of each tells its group and fragment."""
+        groups, keys = self._grouped(family.keys, cells.at, cells)
+        fragments = self._fragmented(family, cells.at)
+        return Tuples(cells.times, False, fragments, groups, keys, (), [None] * len(family.slots), cells)
+
+    def in_order(self, clock: str) -> bool:
         """Whether the rows are in the order of a clock."""
         if clock not in self._ordered:
             times, valid = self.numbers(clock)
             self._ordered[clock] = bool(valid.all() and (times[1:] >= times[:-1]).all())
         return self._ordered[clock]
 
-    def _values(self, scalar: Scalar, at: Numbers, known: object) -> pa.Array:
-        if len(at) == self.table.num_rows:
+    def shown(self, slot: Slot, at: Numbers) -> Mask | None:
+        """Which of some rows a slot is shown; None: all."""
+        return None if slot.where is None else self.truth(slot.where)[at]
+
+    def values(self, slot: Slot, at: Numbers, known: object) -> pa.Array:
+        """What a slot accumulates of some rows, which are the same whenever `known` is."""
+        scalar = slot.argument
+        if scalar is None:
+            return pa.nulls(len(at))
+        if at is self.every:
             return self.column(scalar)
         if (known, scalar.sql) not in self._taken:
             self._taken[known, scalar.sql] = self.column(scalar).take(pa.array(at))
@@ -106,16 +124,17 @@ class Rows:
             return None, []
         name = known, tuple(key.sql for key in keys)
         if name not in self._groups:
-            groups = group([self._encoded(key).take(at) for key in keys], len(at))
+            groups = group([self.encoded(key, at) for key in keys], len(at))
             firsts = pa.array(at[groups.firsts])
             self._groups[name] = groups, [normalized(self.column(key).take(firsts)) for key in keys]
         return self._groups[name]
 
-    def _encoded(self, scalar: Scalar) -> Encoded:
-        """A key column's codes, found once for all queries that group by it."""
+    def encoded(self, scalar: Scalar, at: Numbers) -> Encoded:
+        """A key column's codes in some rows, found once for all queries that group by it."""
         if scalar.sql not in self._codes:
             self._codes[scalar.sql] = encoded(self.column(scalar))
-        return self._codes[scalar.sql]
+        codes = self._codes[scalar.sql]
+        return codes if at is self.every else codes.take(at)
 
     def _fragmented(self, family: Family, at: Numbers) -> Fragmented:
         if family.signed:
@@ -123,15 +142,17 @@ class Rows:
         axis = family.axis
         if axis is None or family.ranges is None:
             return Fragmented(None, 1, 1, _ALL)
+        return Fragmented(self.placed(axis, at), axis.size, axis.null, Ranges(*family.ranges))
+
+    def placed(self, axis: Axis, at: Numbers) -> Numbers:
+        """The codes of some rows on an axis."""
         finer = self.axes.get(axis.scalar.sql, axis)
         if axis.scalar.sql not in self._placed:
             self._placed[axis.scalar.sql] = finer.codes(self.column(axis.scalar))
         codes = self._placed[axis.scalar.sql]
-        if len(at) < len(codes):
+        if at is not self.every:
             codes = codes[at]
-        if finer is not axis:
-            codes = axis.translation(finer)[codes]
-        return Fragmented(codes, axis.size, axis.null, Ranges(*family.ranges))
+        return codes if finer is axis else axis.translation(finer)[codes]
 
     def _signed(self, family: Family, at: Numbers) -> Fragmented:
         """Signatures: bit i of a tuple is whether the family's i-th conjunct is true for it."""
@@ -148,3 +169,8 @@ class Rows:
         owners = np.repeat(np.arange(len(matched)), [len(own) for own in matched])
         starts = np.concatenate(matched).astype(np.int64)
         return Fragmented(found.codes, found.count, found.count, Ranges(owners, starts, starts + 1))
+
+
+def alike(family: Family, clock: str) -> tuple[object, ...]:
+    """What families have in common that may have the same rows."""
+    return clock, *map(predicate_text, family.rest)

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.aggregates.accumulators import Accumulator, CountRows, lifted
+from transom.aggregates.accumulators import Accumulator, CountRows
 from transom.algorithms.grouping import group
 from transom.algorithms.hashing import hashed, mixed
 from transom.algorithms.slicing import Progressions
@@ -144,9 +144,9 @@ def gathered(family: Family, tuples: Tuples) -> Shard:
     found = {"slice": pa.array(starts[fine[firsts]]), "stop": pa.array(stops[fine[firsts]])}
     found["fragment"] = pa.array(fragment)
     found |= {f"k{i}": key.take(at) for i, key in enumerate(tuples.keys)}
-    found["rows"] = pa.array(np.bincount(cells.codes, minlength=cells.count))
-    for i, (slot, values, shown) in enumerate(zip(family.slots, tuples.values, tuples.shown, strict=True)):
-        states = lifted(slot.accumulator, values, shown, cells.codes, cells.count)
+    found["rows"] = pa.array(tuples.counted(cells.codes, cells.count))
+    for i, slot in enumerate(family.slots):
+        states = tuples.states(i, slot, cells.codes, cells.count)
         found |= dict(zip(state_columns(slot.accumulator, i), states, strict=True))
     head = Head(tuple(family.ids.tolist()), fragments.ranges, tuple(slot.key for slot in family.slots))
     table = pa.table(found)

@@ -4,7 +4,8 @@ A selection's WHERE is a conjunction. Selections that agree in all of it but for
 form a range family: their fragments are intervals of that scalar (the grouped filter). Those that agree
 in nothing form a signature family: the truth of every conjunct, bit by bit, is a tuple's fragment, and only
 fragments that occur exist. One signature family of all is the paper's Shared Data Fragments; one family
-per selection is the unshared plan.
+per selection is the unshared plan. A family is over one GROUP BY list; families that differ in nothing else
+are kin, and may be rolled up from groups of all their lists together.
 Paper: On-the-Fly Sharing, sections 4 (fragments) and 5 (shards).
 """
 
@@ -76,8 +77,9 @@ class Selection:
         joined = {sql: parts[0] if len(parts) == 1 else And(tuple(parts)) for sql, parts in told.items()}
         return joined, tuple(others)
 
-    def options(self, intern: dict[object, int]) -> list[tuple[int, str]]:
-        """The range families it could be in: a number for all that the members agree in, and the scalar."""
+    def options(self, intern: dict[object, int]) -> list[tuple[int, int, str]]:
+        """The range families it could be in: a number for all that the members agree in, one for all that
+        kin of them agree in, and the scalar."""
         known = self.__dict__.get("_options")
         if known is None:
             told, others = self.by_scalar
@@ -86,15 +88,23 @@ class Selection:
             known = []
             for sql in told if self.merged else ():
                 rest = frozenset(text for about, text in texts.items() if about != sql)
-                key = self.ground, sql, rest
-                known.append((intern.setdefault(key, len(intern) + 1), sql))
+                own, wide = (
+                    intern.setdefault((ground, sql, rest), len(intern) + 1)
+                    for ground in (self.ground, self.common_ground)
+                )
+                known.append((own, wide, sql))
             self.__dict__["_options"] = known
         return known
 
     @property
     def ground(self) -> tuple[object, ...]:
         """What selections of one family must have in common beside predicates."""
-        return self.clock, self.joins, tuple(key.sql for key in self.keys), self.merged
+        return *self.common_ground, tuple(key.sql for key in self.keys)
+
+    @property
+    def common_ground(self) -> tuple[object, ...]:
+        """What selections of kin families must have in common: all but the groups."""
+        return self.clock, self.joins, self.merged
 
 
 Numbers = NDArray[np.int64]
@@ -108,7 +118,8 @@ class Family:
     """Selections over the same groups, as the kernel computes them; what it needs of each is in arrays.
 
     `rest` holds for all. With an `axis`, `ranges` are the codes that each member asks for; with `conjuncts`,
-    `needs` are those that must be true for each; with neither there is one member.
+    `needs` are those that must be true for each; with neither there is one member. Families of the same `kin`
+    ask for the same rows in other groups.
     """
 
     clock: Clock
@@ -125,6 +136,7 @@ class Family:
     ranges: Ranges | None = None
     conjuncts: tuple[Predicate, ...] = ()
     needs: tuple[tuple[int, ...], ...] = ()
+    kin: int | None = None
     members: tuple[Selection, ...] = ()  # stay at home: tasks don't need them
 
     def __len__(self) -> int:
@@ -174,17 +186,18 @@ def families(
     known: Mapping[object, Family] | None = None,
     intern: dict[object, int] | None = None,
     apart: Collection[int] = (),
+    rolls: bool = True,
 ) -> dict[object, Family]:
     """Selections put into families; those known from before are used again where nothing changed.
 
     `intern` numbers what selections could have in common, and is best kept as long as these are. `apart`
-    are selections that a signature did not pay for.
+    are selections that a signature did not pay for. With `rolls` families that differ in groups are kin.
     """
     intern = {} if intern is None else intern
     grouped: dict[object, list[Selection]] = defaultdict(list)
     singles: dict[object, list[Selection]] = defaultdict(list)
     if fragments is Fragments.FAMILIES:
-        ranged, rest = _ranged(selections, intern)
+        ranged, rest = _ranged(selections, intern, rolls)
         grouped.update(ranged)
         for selection in rest:
             singles[selection.ground].append(selection)
@@ -208,35 +221,53 @@ def families(
     for key, members in grouped.items():
         identity = key, paned, tuple(members)
         old = (known or {}).get(identity)
-        made[identity] = old if old is not None else _family(key, members, paned)
+        made[identity] = old if old is not None else _family(key, members, paned, intern if rolls else None)
     return made
 
 
 def _ranged(
-    selections: Sequence[Selection], intern: dict[object, int]
+    selections: Sequence[Selection], intern: dict[object, int], rolls: bool
 ) -> tuple[dict[object, list[Selection]], list[Selection]]:
-    """Range families of at least two, each selection in the largest that it fits; and those that fit none."""
-    sizes = Counter(number for selection in selections for number, _ in selection.options(intern))
-    found: dict[object, list[Selection]] = defaultdict(list)
+    """Range families, each selection in the largest that it fits; and those that fit none.
+
+    A family has at least two members, or one and kin: then all of these are told on one axis.
+    """
+    options = [selection.options(intern) for selection in selections]
+    sizes = Counter(number for own in options for numbers in own for number in numbers[:2])
+    found: dict[tuple[int, int, str], list[Selection]] = defaultdict(list)
     left = []
-    for selection in selections:
-        number, sql = max(selection.options(intern), key=lambda own: sizes[own[0]], default=(0, ""))
-        if sizes[number] < 2:
+    for selection, own in zip(selections, options, strict=True):
+        best = max(own, key=lambda one: (sizes[one[0]], sizes[one[1]]), default=(0, 0, ""))
+        if sizes[best[0]] < 2 and (sizes[best[1]] < 2 or not rolls):
             left.append(selection)
         else:
-            found["range", number, sql].append(selection)
-    return found, left
+            found[best].append(selection)
+    kin = Counter(wide for _, wide, _ in found)
+    return {
+        ("range" if len(members) > 1 or (rolls and kin[wide] > 1) else "alone", number, sql): members
+        for (number, wide, sql), members in found.items()
+    }, left
 
 
-def _family(key: object, members: Sequence[Selection], paned: bool) -> Family:
+def _family(
+    key: object, members: Sequence[Selection], paned: bool, intern: dict[object, int] | None
+) -> Family:
+    """A family of a kind; `intern` numbers what kin have in common, None: there are none."""
     kind = key[0] if isinstance(key, tuple) else key
+
+    def kin(rest: Sequence[Predicate]) -> int | None:
+        if intern is None or not members[0].merged:
+            return None
+        common = "kin", members[0].common_ground, frozenset(map(predicate_text, rest))
+        return intern.setdefault(common, len(intern) + 1)
+
     if kind == "signed" and len(members) > 1:
         parts = {predicate_text(part): part for member in members for part in member.conjuncts}
         places = {text: i for i, text in enumerate(parts)}
         needs = tuple(tuple(places[predicate_text(p)] for p in member.conjuncts) for member in members)
         return _made_of(members, paned, conjuncts=tuple(parts.values()), needs=needs)
-    if kind != "range" or len(members) == 1:
-        return _made_of(members, paned, rest=members[0].conjuncts)
+    if kind != "range":
+        return _made_of(members, paned, rest=members[0].conjuncts, kin=kin(members[0].conjuncts))
     assert isinstance(key, tuple)
     sql = key[2]
     conditions = [member.by_scalar[0][sql] for member in members]
@@ -245,4 +276,5 @@ def _family(key: object, members: Sequence[Selection], paned: bool) -> Family:
     axis = Axis.of(next(iter(scalars_of(conditions[0]))), conditions)
     found = [(i, *pair) for i, condition in enumerate(conditions) for pair in axis.true(condition)]
     owners, starts, stops = np.array(found, np.int64).reshape(-1, 3).T
-    return _made_of(members, paned, rest=rest, axis=axis, ranges=(owners.copy(), starts.copy(), stops.copy()))
+    ranges = owners.copy(), starts.copy(), stops.copy()
+    return _made_of(members, paned, rest=rest, axis=axis, ranges=ranges, kin=kin(rest))
