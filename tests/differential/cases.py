@@ -305,3 +305,29 @@ def prod(rng: Random, one: Case) -> Prod:
         where=pattern,
         queries=often(rng, None, tuple(sorted(rng.sample(names, rng.randint(1, len(names)))))),
     )
+
+
+# --- queries that differ in how they group -----------------------------------------------------
+
+
+def nested(rng: Random) -> Case:
+    """Queries with long windows whose GROUP BY lists lie inside of each other, or overlap, or are the same."""
+    pages = cut_into_pages(rng, stream(rng, 80), 4)
+    for page in pages:
+        page.splits = 1
+    keys = rng.sample(["site", "kind", "qty % 3", "price"], 3)
+    groups = [keys[:n] for n in range(4)] + [keys[::-1], keys[1:]]
+    rest, scalar = rng.choice(RESTS), rng.choice(["price", "qty", "site"])
+    wheres = often(rng, [where(rng, rest, scalar) for _ in range(3)], [rest])
+    pool = some(rng, AGGREGATES, rng.choice([2, 4, 12]), 1)
+    queries: dict[str, str] = {}
+    for i in range(rng.randint(3, 8)):
+        step = 30 * rng.randint(1, 4)
+        bracket = f"[RANGE '{step * rng.randint(1, 3)} seconds' SLIDE '{step} seconds']"
+        queries[f"q{i}"] = query_of(rng, (bracket, ""), rng.choice(groups), rng.choice(wheres), pool)
+        joins = often(rng, 0, rng.randrange(len(pages)))
+        pages[joins].joining.append(f"q{i}")
+        leaves = joins + often(rng, len(pages), 1)
+        if leaves < len(pages):
+            pages[leaves].leaving.append(f"q{i}")
+    return ruled(rng, queries, pages)
