@@ -16,7 +16,7 @@ import pytest
 
 from tests.differential.cases import SECOND, Case, PageCase
 from tests.differential.comparing import PureEngine, bound, same_as_oracle
-from transom.final.members import Strategy
+from transom.final.members import Place, Strategy
 
 OLD = "SELECT sum(qty) AS x, count(*) AS n FROM s [RANGE '10 seconds' SLIDE '10 seconds']"
 TWICE = "SELECT sum(qty) AS x FROM s [RANGE '20 seconds' SLIDE '10 seconds']"
@@ -126,6 +126,16 @@ def test_a_slice_is_kept_as_long_as_some_window_needs_it() -> None:
     script = Script(slack=0).page(1, 12, join={"short": OLD, "long": long})
     script.page(25, join={"new": TWICE})
     assert script.page(ended=True).reported("new") == {"new": [(0, 20), (10, 30), (20, 40)]}
+
+
+@pytest.mark.parametrize("slide", [5, 1], ids=["few windows", "windows by the dozen"])
+@pytest.mark.parametrize("place", Place)
+def test_part_of_a_slice_that_nobody_had_rows_in_is_not_missed(place: Place, slide: int) -> None:
+    """The slice [0, 60) holds rows up to 12, and is cut at 25 and 30 by the newcomer only."""
+    old = "SELECT sum(qty) AS x FROM s [RANGE '60 seconds' SLIDE '60 seconds']"
+    new = f"SELECT sum(qty) AS x FROM s [RANGE '5 seconds' SLIDE '{slide} seconds']"
+    windows = [(start, start + 5) for start in range(21, 26) if start % slide == 0]
+    assert newcomer(new, old, strategy=Strategy(place=place)) == windows
 
 
 def test_nothing_is_shared_when_nothing_is_to_be() -> None:

@@ -20,6 +20,7 @@ from transom.algorithms.grouping import group
 from transom.elements import WindowSpec
 from transom.final.closing import Reader, close, specs_of
 from transom.final.lowering import lower, lowered, places_of
+from transom.final.members import filed_anew
 from transom.final.results import Lowered
 from transom.final.shards import FarWork
 from transom.partial.shards import Shard, together
@@ -45,7 +46,9 @@ def close_shards(shards: Iterable[Shard], work: FarWork) -> Iterator[Closed]:
     codes = group([one_array(table[n]) for n in table.column_names if n.startswith("k")], len(table)).codes
     order = np.argsort(codes, kind="stable")
     starts = one_array(table["slice"]).to_numpy()[order]
-    cells = Cells(table.take(pa.array(order)), codes[order], starts, {key: i for i, key in enumerate(slots)})
+    stops = one_array(table["stop"]).to_numpy()[order]
+    places = {key: i for i, key in enumerate(slots)}
+    cells = Cells(table.take(pa.array(order)), codes[order], starts, stops, places)
     fragments = known.fragments[order]
     by_homes: dict[tuple[int, ...], list[int]] = {}
     for i, homes in enumerate(work.homes):
@@ -63,6 +66,7 @@ class Cells:
     table: pa.Table
     codes: Numbers  # of the groups
     starts: Numbers
+    stops: Numbers
     places: dict[str, int]
 
     def taken(self, name: str, at: pa.Array) -> pa.Array:
@@ -81,10 +85,17 @@ class Closing:
         self.layout = Layout.of(work.readers[0].query, self.slots.values())
         numbers = {key: i for i, key in enumerate(self.slots)}
         self.places = [places_of(reader.query, numbers) for reader in work.readers]
+        self.starts = cells.starts
+        for window, unseen in dict.fromkeys(
+            (reader.query.query.window, unseen)
+            for reader, unseen in zip(work.readers, work.unseen, strict=True)
+        ):
+            if unseen:
+                _, self.starts = filed_anew(self.starts, cells.stops, window, unseen)
 
     def all(self) -> Iterator[Closed]:
         """Everything that closes for the readers."""
-        held = self.cells.starts[self.mine]
+        held = self.starts[self.mine]
         low, high = int(held.min()), int(held.max())
         alike: dict[tuple[WindowSpec, int, int], list[int]] = {}
         others = []
@@ -103,7 +114,7 @@ class Closing:
     def _window(self, spec: WindowSpec, wid: int, readers: list[int]) -> Iterator[Closed]:
         """One window of readers that have it in common."""
         cells, end = self.cells, spec.phase + (wid + 1) * spec.slide
-        at = np.flatnonzero(self.mine & (cells.starts >= end - spec.range) & (cells.starts < end))
+        at = np.flatnonzero(self.mine & (self.starts >= end - spec.range) & (self.starts < end))
         if not len(at):
             return
         codes = cells.codes[at]
@@ -126,10 +137,11 @@ class Closing:
     def _by_sheet(self, readers: list[int]) -> Iterator[Closed]:
         """Whatever closed, for whichever groups, over a sheet in which slices may occur several times."""
         cells, at = self.cells, np.flatnonzero(self.mine)
-        at = at[np.lexsort((cells.starts[at], cells.codes[at]))]
+        at = at[np.lexsort((self.starts[at], cells.codes[at]))]
         groups, rows = 1 + int(np.count_nonzero(np.diff(cells.codes[at]))), pa.array(at)
-        heads = ("slice", "stop", *self.layout.key_names, "rows")
-        columns = [pa.array(np.full(len(at), self.home)), *(cells.taken(name, rows) for name in heads)]
+        heads = ("stop", *self.layout.key_names, "rows")
+        columns = [pa.array(np.full(len(at), self.home)), pa.array(self.starts[at])]
+        columns += [cells.taken(name, rows) for name in heads]
         for key, slot in self.slots.items():
             columns += cells.states(key, slot, rows)
         sheet = pa.Table.from_arrays(columns, schema=self.layout.schema)
