@@ -311,7 +311,7 @@ def prod(rng: Random, one: Case) -> Prod:
 
 
 def nested(rng: Random) -> Case:
-    """Queries with long windows whose GROUP BY lists lie inside of each other, or overlap, or are the same."""
+    """Queries with long windows whose GROUP BY lists lie inside of each other, overlap, or are the same."""
     pages = cut_into_pages(rng, stream(rng, 80), 4)
     for page in pages:
         page.splits = 1

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.differential.cases import alike, case, prodded
+from tests.differential.cases import alike, case, nested, prodded
 from tests.differential.comparing import check
 from transom.final.members import Place, Strategy
+from transom.partial import rollups
 from transom.plan.families import Fragments
 
 STRATEGIES: dict[str, dict[str, Any]] = {
@@ -24,6 +25,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 } | {
     "naive": {"naive": True},
     "adapting": {"strategy": Strategy(adapts=True)},
+    "without roll-ups": {"strategy": Strategy(rolls=False)},
     "with the executors": {"strategy": Strategy(place=Place.EXECUTORS)},
     "with the executors when there are many groups": {"strategy": Strategy(), "far_rows": 3},
 }
@@ -49,6 +51,21 @@ def test_every_answer_is_the_oracles(part: int, seed: int) -> None:
 
 def test_queries_alike_are_answered_from_slices_of_others_and_rightly(seed: int) -> None:
     assert sum(check(alike(Random(number)), seed=number) for number in range(seed, seed + 60)) > 0
+
+
+@pytest.mark.parametrize("place", Place)
+@pytest.mark.parametrize("rolls", ["never", "where it pays", "always"])
+def test_groups_rolled_up_from_finer_ones_give_the_oracles_answers(
+    rolls: str, place: Place, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if rolls == "always":
+        monkeypatch.setattr(rollups, "TUPLES_PER_CELL", 0)
+        monkeypatch.setattr(rollups, "TUPLES_PER_SKETCH", 0)
+    strategy = Strategy(rolls=rolls != "never", place=place)
+    for number in range(seed, seed + 25):
+        rng = Random(number)
+        drawn = prodded(rng, nested(rng))
+        check(drawn, seed=number, restart=number % 3 == 0, strategy=strategy)
 
 
 @pytest.mark.parametrize("options", STRATEGIES.values(), ids=STRATEGIES)

@@ -116,6 +116,35 @@ def test_queries_that_have_nothing_in_common_but_conjuncts_share_signatures() ->
     assert [family.fragments for family in unshared.streams[0].families] == [1, 1]
 
 
+def test_families_that_differ_in_groups_say_what_they_are_rolled_up_from() -> None:
+    minute = windows("1 minute", "1 minute")
+    texts = {
+        "sites": f"SELECT site, count(*) FROM bids {minute} WHERE price > 1 GROUP BY site",
+        "more sites": f"SELECT site, count(*) FROM bids {minute} WHERE price > 2 GROUP BY site",
+        "all": f"SELECT count(*) FROM bids {minute} WHERE price > 3",
+        "kinds": f"SELECT kind, count(*) FROM bids {minute} GROUP BY kind",
+        "others": f"SELECT kind, count(*) FROM bids {minute} WHERE site = 1 GROUP BY kind",
+    }
+    queries = [compiled(query, name) for name, query in texts.items()]
+    lines = [line.strip() for line in text(plan(*queries)).splitlines()]
+    told = [line for line in lines if line.startswith(("family", "rolled up"))]
+    pays = "wherever these are clearly fewer than tuples"
+    assert told == [
+        "family 1: range of price, 2 selections, 2 queries",
+        f"rolled up from groups by site, kind together with families 2, 3, {pays}",
+        "family 2: range of price, 1 selection, 1 query",
+        f"rolled up from groups by site, kind together with families 1, 3, {pays}",
+        "family 3: alone, 1 query",
+        f"rolled up from groups by site, kind together with families 1, 2, {pays}",
+        "family 4: alone, 1 query",
+    ]
+    assert f"  rolled up from groups by site, kind together with families 1, 3, {pays}" in query_text(
+        plan(*queries), "all"
+    )
+    unshared = plan(*queries, strategy=Strategy(rolls=False))
+    assert [family.rolled_up for family in unshared.streams[0].families] == [None] * 4
+
+
 def test_queries_that_wait_are_shown_as_if_they_had_joined() -> None:
     first = over_price("first", 10)
     state = running(first)

@@ -74,8 +74,14 @@ def kind(family: Family) -> str:
         pytest.param(
             {"a": "WHERE price > 1", "b": "WHERE price > 2 GROUP BY site",
              "c": "WHERE price > 3 GROUP BY site"},
-            [("alone", {"a"}), ("range", {"b", "c"})],
-            id="other groups, another family",
+            [("range", {"a"}), ("range", {"b", "c"})],
+            id="other groups, another family on the same axis",
+        ),
+        pytest.param(
+            {"a": "WHERE price > 1 GROUP BY site", "b": "WHERE price > 2 GROUP BY kind",
+             "c": "WHERE seq > 3 GROUP BY kind"},
+            [("range", {"a"}), ("range", {"b"}), ("alone", {"c"})],
+            id="one each of different groups, on one axis",
         ),
         pytest.param(
             {"a": "WHERE price > 1 OR price IS NULL", "b": "WHERE NOT price IN (1, 2)"},

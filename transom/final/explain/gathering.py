@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -36,6 +36,7 @@ from transom.final.explain.parts import (
 )
 from transom.final.members import Strategy, admit, release
 from transom.final.planning import Planner
+from transom.partial.rollups import kinships
 from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.families import Family, Selection
 from transom.plan.text import predicate_text
@@ -85,7 +86,8 @@ def gather(known: Explained) -> Explanation:
     for name, rules in known.rules.items():
         reading = [query for query in known.queries.values() if query.query.stream == name]
         families = planner.plan(known.joined, reading).families
-        described = [_Describing(known, family, holding).family() for family in families]
+        kin = _kin(families)
+        described = [_Describing(known, family, holding).family(kin[i]) for i, family in enumerate(families)]
         streams.append(_stream(known, name, rules, reading, described))
     state = known.state
     files = Shards(
@@ -123,7 +125,8 @@ def _stream(
     uses = Counter(scalar.sql for query in reading for scalar in query.query.scalars())
     joins = {join.id: Joined(join.id, join.table, join.on) for query in reading for join in query.query.joins}
     kind = rules.clock.kind
-    largest = sorted(families, key=lambda family: -family.queries)
+    largest = sorted(range(len(families)), key=lambda place: -families[place].queries)
+    numbers = {place: i for i, place in enumerate(largest, 1)}
     return StreamPlan(
         name,
         rules.clock.attribute,
@@ -135,8 +138,31 @@ def _stream(
         tuple(Projected(sql, count) for sql, count in uses.items()),
         tuple(joins.values()),
         work_done(known.state.stream(name).work),
-        tuple(FamilyPlan(**{**vars(family), "id": i}) for i, family in enumerate(largest, 1)),
+        tuple(
+            replace(
+                families[place],
+                id=numbers[place],
+                kin=tuple(sorted(numbers[other] for other in families[place].kin)),
+            )
+            for place in largest
+        ),
     )
+
+
+Kin = tuple[tuple[str, ...] | None, tuple[int, ...]]  # groups that are rolled up, and the places of the kin
+
+
+def _kin(families: Sequence[Family]) -> list[Kin]:
+    """For each family the groups that it may be rolled up from, and with which others."""
+    places = {id(family): i for i, family in enumerate(families)}
+    found: list[Kin] = [(None, ())] * len(families)
+    for together in kinships(families):
+        if len({tuple(key.sql for key in family.keys) for family in together}) > 1:
+            keys = tuple(dict.fromkeys(key.sql for family in together for key in family.keys))
+            own = [places[id(family)] for family in together]
+            for place in own:
+                found[place] = keys, tuple(other for other in own if other != place)
+    return found
 
 
 def work_done(work: Work) -> WorkDone:
@@ -175,7 +201,7 @@ class _Describing:
         high = known.state.stream(clock.stream).clock(clock).high
         self.clock, self.now = clock, high
 
-    def family(self) -> FamilyPlan:
+    def family(self, kin: Kin) -> FamilyPlan:
         family = self.planned
         selections = [self._selection(member) for member in family.members]
         selections.sort(key=lambda selection: -len(selection.queries))
@@ -198,6 +224,7 @@ class _Describing:
             self.clock.attribute or "rows",
             tuple(key.sql for key in family.keys),
             family.members[0].joins,
+            *kin,
             sum(len(selection.queries) for selection in selections),
             tuple(selections),
         )

@@ -103,6 +103,7 @@ class FamilyPlan:
 
     A `range` family by binary search of the `scalar`, whose values `constants` cut into `fragments`; a
     `signature` family by the truth of all `conjuncts`, where fragments are those that occur; one `alone`.
+    Its groups may be `rolled_up` from finer ones that it shares with its `kin`, other families.
     """
 
     id: int
@@ -115,6 +116,8 @@ class FamilyPlan:
     clock: str
     group_by: tuple[str, ...]
     joins: tuple[str, ...]
+    rolled_up: tuple[str, ...] | None
+    kin: tuple[int, ...]
     queries: int
     selections: tuple[SelectionPlan, ...]
 

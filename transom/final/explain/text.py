@@ -188,6 +188,13 @@ def _family_head(family: FamilyPlan, limits: Limits) -> Iterator[str]:
         yield "fragments are the signatures that occur: a tuple's tells all selections"
     if family.group_by:
         yield f"group by {limits.short(', '.join(family.group_by))}"
+    if family.rolled_up is not None:
+        others = named([str(number) for number in family.kin], limits.names)
+        whose = f"{'family' if len(family.kin) == 1 else 'families'} {others}"
+        yield (
+            f"rolled up from groups by {limits.short(', '.join(family.rolled_up))} together with {whose}, "
+            "wherever these are clearly fewer than tuples"
+        )
 
 
 def _selection(selection: SelectionPlan, limits: Limits) -> Iterator[str]:
