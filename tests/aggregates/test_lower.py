@@ -13,7 +13,15 @@ import pyarrow as pa
 import pytest
 
 from tests.aggregates.laws import alike, array, combine, lift, uses, zeros
-from transom.aggregates.accumulators import Moments, Sum
+from transom.aggregates.accumulators import (
+    Accumulator,
+    Count,
+    CountRows,
+    Extreme,
+    Moments,
+    Sum,
+    served_columns,
+)
 from transom.aggregates.functions import FUNCTIONS
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.oracle.aggregates import aggregate
@@ -201,5 +209,25 @@ def test_floats_are_never_subtracted() -> None:
 def test_an_average_read_off_moments_is_the_sum_by_the_count(
     values: list[float | None], expected: float | None
 ) -> None:
-    (found,) = FUNCTIONS["avg"].lower([lift(Moments(), values, F64)], F64, ()).to_pylist()
+    state = lift(Moments(), values, F64)
+    served = [[state[i] for i in served_columns(one) or ()] for one in (Sum(F64), Count())]
+    assert [[column.type for column in own] for own in served] == [Sum(F64).types(), Count().types()]
+    (found,) = FUNCTIONS["avg"].lower(served, F64, ()).to_pylist()
     assert found == expected or (math.isnan(found) and math.isnan(expected))
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), F64])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_moments_hold_the_states_of_those_they_serve(kind: pa.DataType, parts: int) -> None:
+    for values in ([], [None], [1e308] * 4, [0.1, 0.2, None, -0.0], [NAN, 1.0], [math.inf, -math.inf]):
+        halves = [values[i::parts] for i in range(parts)]
+        moments = combine(Moments(), *(lift(Moments(), half, kind) for half in halves))
+        for accumulator in (Sum(kind), Count()):
+            own = combine(accumulator, *(lift(accumulator, half, kind) for half in halves))
+            served = [moments[i].to_pylist() for i in served_columns(accumulator) or ()]
+            assert alike(served, [column.to_pylist() for column in own])
+
+
+@pytest.mark.parametrize("accumulator", [Sum(I64), Sum(D10), CountRows(), Extreme(F64, "max"), Moments()])
+def test_moments_serve_nothing_that_they_do_not_hold_exactly(accumulator: Accumulator) -> None:
+    assert served_columns(accumulator) is None

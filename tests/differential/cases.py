@@ -112,7 +112,7 @@ AGGREGATES = [
     "stddev(qty)", "var_pop(qty)", "sum(qty * 2 + 1)", "count(*) FILTER (WHERE price > 5)",
     "sum(qty) FILTER (WHERE kind = 'a')", "sum(qty) / count(*)", "max(seq) - min(seq)", "max(ts)",
     "sum(price * qty)", "coalesce(sum(qty), 0) + 1", "approx_count_distinct(kind)",
-    "approx_percentile(qty, 0.5)",
+    "approx_percentile(qty, 0.5)", "stddev(price)",
 ]  # fmt: skip
 KEYS = ["site", "kind", "price", "qty % 3", "amount"]
 HAVINGS = ["count(*) > 1", "sum(qty) > 20", "max(price) > 5 OR count(*) = 1"]

@@ -116,6 +116,35 @@ def test_a_newcomer_is_not_answered_where_slices_cannot(text: str, windows: list
     assert newcomer(text) == windows
 
 
+SPREAD = "SELECT stddev(price) AS x FROM s [RANGE '10 seconds' SLIDE '10 seconds']"
+AVERAGE = TWICE.replace("sum(qty) AS x", "avg(price) AS x, sum(price) AS y, count(price) AS z")
+
+
+@pytest.mark.parametrize("place", Place)
+def test_an_average_is_answered_from_moments_that_were_kept_for_another(place: Place) -> None:
+    strategy = Strategy(place=place)
+    assert newcomer(AVERAGE, SPREAD, strategy=strategy) == [(-10, 10), (0, 20), (10, 30), (20, 40)]
+    assert newcomer(SPREAD, AVERAGE, strategy=strategy) == [(20, 30)], "sums hold no spread"
+
+
+@pytest.mark.parametrize("place", Place)
+def test_moments_stay_as_long_as_somebody_is_served_by_them(place: Place) -> None:
+    """Whoever kept them leaves, and others come who read the same, or the moments themselves."""
+    script = Script(strategy=Strategy(place=place)).page(1, 12, join={"spread": SPREAD})
+    script.page(14, join={"average": AVERAGE}).page(15, 21, leave=("spread",))
+    script.page(25, join={"again": SPREAD, "sum": AVERAGE}).page(31, leave=("average",)).page(ended=True)
+    found = script.reported("average", "again", "sum")
+    assert found["again"] == [(0, 10), (10, 20), (20, 30), (30, 40)]
+    assert found["sum"] == [(-10, 10), (0, 20), (10, 30), (20, 40), (30, 50)]
+
+
+@pytest.mark.parametrize("place", Place)
+def test_an_average_goes_on_reading_its_sum_when_a_variance_joins_and_leaves(place: Place) -> None:
+    script = Script(strategy=Strategy(place=place)).page(1, 12, join={"average": AVERAGE})
+    script.page(14, join={"spread": SPREAD}).page(25, leave=("spread",)).page(31, ended=True)
+    assert script.reported("average")["average"] == [(-10, 10), (0, 20), (10, 30), (20, 40), (30, 50)]
+
+
 def test_slices_that_were_let_go_answer_nothing() -> None:
     assert newcomer(TWICE, slack=0) == [(10, 30), (20, 40)], "[0, 10) was let go when 12 came"
     assert newcomer(TWICE, slack=60 * SECOND) == [(-10, 10), (0, 20), (10, 30), (20, 40)]

@@ -96,9 +96,8 @@ def closed_by(
 
 
 def answers(query: CompiledQuery, layout: Layout, closed: pa.Table) -> dict[Cell, tuple[Any, ...]]:
-    table = lower(
-        layout, closed, [query], np.zeros(closed.num_rows, np.int64), tuple(range(len(query.slots)))
-    )
+    places = tuple(tuple(layout.columns(i)) for i in range(len(query.slots)))
+    table = lower(layout, closed, [query], np.zeros(closed.num_rows, np.int64), places)
     names = ["k0", "a0", "a1", "a2", "a3", "rows"]
     rows = zip(closed["wid"].to_pylist(), *(table[name].to_pylist() for name in names), strict=True)
     found = {(wid, site): tuple(rest) for wid, site, *rest in rows}

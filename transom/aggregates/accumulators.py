@@ -143,32 +143,35 @@ class Extreme:
 
 @dataclass(frozen=True)
 class Moments:
-    """Count, mean and sum of squared deviations of the values that are not null.
+    """Count, mean, sum of squared deviations, and sum of the values that are not null.
 
-    Merged by Chan's formula, so that nothing is lost to cancellation as with sums of squares.
+    Merged by Chan's formula, so that nothing is lost to cancellation as with sums of squares. The sum is
+    there for those who ask for sums and averages: the mean is finite where a sum has run over.
     """
 
     def types(self) -> list[pa.DataType]:
-        return [pa.int64(), pa.float64(), pa.float64()]
+        return [pa.int64(), pa.float64(), pa.float64(), pa.float64()]
 
     def identity(self) -> list[object]:
-        return [0, 0.0, 0.0]
+        return [0, 0.0, 0.0, None]
 
     def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
         valid = values.is_valid().to_numpy(zero_copy_only=False)
         numbers = values.drop_null().cast(pa.float64(), safe=False).to_numpy()
         ones, zeros = np.ones(len(numbers), np.int64), np.zeros(len(numbers))
-        return self._merged(ones, numbers, zeros, codes[valid], groups)
+        return self._merged(ones, numbers, zeros, numbers, codes[valid], groups)
 
     def combine(self, states: States, codes: Codes, groups: int) -> States:
-        counts, means, squares = (state.to_numpy(zero_copy_only=False) for state in states)
-        return self._merged(counts, means, squares, codes, groups)
+        filled = [*states[:3], states[3].fill_null(0.0)]
+        counts, means, squares, sums = (state.to_numpy(zero_copy_only=False) for state in filled)
+        return self._merged(counts, means, squares, sums, codes, groups)
 
     @staticmethod
     def _merged(
         counts: NDArray[np.int64],
         means: NDArray[np.float64],
         squares: NDArray[np.float64],
+        sums: NDArray[np.float64],
         codes: Codes,
         groups: int,
     ) -> States:
@@ -180,8 +183,24 @@ class Moments:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             mean = near + np.bincount(codes, counts * (means - near[codes]), groups) / np.maximum(total, 1)
             spread = np.bincount(codes, squares + counts * (means - mean[codes]) ** 2, groups)
+            summed = np.bincount(codes, sums, groups)
         # Of no rows at all, bincount makes integers.
-        return [pa.array(total.astype(np.int64)), pa.array(mean), pa.array(spread.astype(np.float64))]
+        return [
+            pa.array(total.astype(np.int64)),
+            pa.array(mean),
+            pa.array(spread.astype(np.float64)),
+            pa.array(summed.astype(np.float64), mask=total == 0),
+        ]
+
+
+def served_columns(accumulator: Accumulator) -> tuple[int, ...] | None:
+    """The columns of moments that are the state of an accumulator of the same values; None: none are."""
+    match accumulator:
+        case Count():
+            return (0,)
+        case Sum(input) if pa.types.is_floating(input):
+            return (3,)
+    return None
 
 
 def lifted(

@@ -43,9 +43,6 @@ def _fits(value: Decimal, type: pa.DataType) -> bool:
 
 
 def _average(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
-    if len(states) == 1:  # of moments: count, mean and spread
-        count, mean, _ = states[0]
-        return pc.if_else(pc.greater(count, 0), mean, pa.scalar(None, pa.float64()))
     total, count = states[0][0], states[1][0]
     if pa.types.is_decimal(type):
         pairs = zip(total.to_pylist(), count.to_pylist(), strict=True)
@@ -71,7 +68,7 @@ def _decimal_quotient(total: Decimal | None, count: int, type: pa.DataType) -> D
 
 def _spread(sample: int, root: bool) -> Lower:
     def lower(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
-        count, _, squares = (state.to_numpy(zero_copy_only=False) for state in states[0])
+        count, _, squares, _ = (state.to_numpy(zero_copy_only=False) for state in states[0])
         enough = count > sample
         with np.errstate(divide="ignore", invalid="ignore"):
             variance = squares / np.where(enough, count - sample, 1)
@@ -126,11 +123,6 @@ def _summed_for_average(input: pa.DataType) -> Accumulator:
     depend on the order of the rows.
     """
     return Sum(pa.decimal128(19, 0) if input == pa.int64() else input)
-
-
-def served_by_moments(function: str, input: pa.DataType | None) -> bool:
-    """Whether an aggregate can be read off the moments that a variance of the same values keeps anyway."""
-    return function == "count" or (function == "avg" and input is not None and pa.types.is_floating(input))
 
 
 FUNCTIONS: dict[str, Function] = {

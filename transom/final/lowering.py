@@ -16,10 +16,10 @@ from transom.final.closing import specs_of
 from transom.final.results import Lowered
 from transom.partial.sheets import one_array, regroup
 from transom.plan.compiled import CompiledQuery
-from transom.plan.layout import Layout, state_columns
+from transom.plan.layout import Layout, columns_of
 
 Numbers = NDArray[np.int64]
-Places = tuple[int, ...]  # of a query's slots among a sheet's
+Places = tuple[tuple[str, ...], ...]  # the columns of a query's slots in a sheet
 
 
 def lowered(
@@ -65,7 +65,7 @@ def lower(
     ends = phases + (closed["wid"].to_numpy() + 1) * slides
     columns = {name: closed[name] for name in layout.key_names}
     for i, (call, slots) in enumerate(zip(bound.calls, queries[0].reads, strict=True)):
-        states = [[one_array(closed[name]) for name in layout.columns(places[slot])] for slot in slots]
+        states = [[one_array(closed[name]) for name in places[slot]] for slot in slots]
         columns[f"a{i}"] = FUNCTIONS[call.function].lower(states, call.type, call.parameters)
     columns["window_start"] = pa.array(ends - ranges).cast(bound.clock_type)
     columns["window_end"] = pa.array(ends).cast(bound.clock_type)
@@ -81,9 +81,8 @@ def gathered(
     tables = []
     for own, table, places in parts:
         columns = {name: table[name] for name in ("reader", "wid", *own.key_names, "rows")}
-        for i, place in enumerate(places):
-            names = zip(state_columns(layout.accumulators[i], i), own.columns(place), strict=True)
-            columns |= {new: table[old] for new, old in names}
+        for i, names in enumerate(places):
+            columns |= {new: table[old] for new, old in zip(layout.columns(i), names, strict=True)}
         tables.append(pa.table(columns))
     table = pa.concat_tables(tables).combine_chunks()
     keys = [one_array(table[name]) for name in layout.key_names]
@@ -92,5 +91,5 @@ def gathered(
 
 
 def places_of(query: CompiledQuery, slots: Mapping[str, int]) -> Places:
-    """Where a query's slots are among those of its selection."""
-    return tuple(slots[slot.key] for slot in query.slots)
+    """Where a query's slots are in a sheet, from the places of those that its selection keeps."""
+    return tuple(columns_of(slot, slots) for slot in query.slots)

@@ -26,6 +26,7 @@ from transom.partial.sheets import combine, rows_of, without
 from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.families import Fragments, Selection
 from transom.plan.layout import Layout, reshaped
+from transom.plan.serving import is_served, kept, known_slots, source, sources
 from transom.state.state import QueryState, SelectionState, ShardRef, State
 
 Numbers = NDArray[np.int64]
@@ -79,7 +80,7 @@ def admit(
         for name, query in living.items()
         if name in state.queries and state.selections[state.queries[name].homes[0]].far
     }
-    for query in newcomers:
+    for query in sorted(newcomers, key=lambda query: not query.serves):  # first those that serve others
         of_results = query.query.stream in results
         missed = None if of_results else state.missed(query.query.clock)
         is_private = query.naive or not strategy.shared or (query.name in apart and missed != IntervalSet())
@@ -146,12 +147,9 @@ def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQue
         if home not in readers:
             change.close(home)
             continue
-        slots = {slot.key: slot for name in readers[home] for slot in living[name].slots}
-        change.reslot(
-            home,
-            [slots[key] for key in change.selections[home].slots if key in slots],
-            living[readers[home][0]],
-        )
+        keys = change.selections[home].slots
+        slots = {key: slot for name in readers[home] for key, slot in sources(living[name], keys).items()}
+        change.reslot(home, [slots[key] for key in keys if key in slots], living[readers[home][0]])
     return change.state()
 
 
@@ -162,10 +160,9 @@ def _without(known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 def is_kept(state: State, own: QueryState, query: CompiledQuery) -> bool:
     """Whether a query's slices have the types that it has now."""
-    slots = {slot.key for slot in query.slots}
     of_keys = Layout.of(query, ()).key.removesuffix(")")  # a sheet's name begins with the types of its groups
     homes = [state.selections[home] for home in own.homes]
-    return all(slots <= set(home.slots) and home.sheet.startswith(of_keys) for home in homes)
+    return all(is_served(query, home.slots) and home.sheet.startswith(of_keys) for home in homes)
 
 
 def settle(state: State, living: Mapping[str, CompiledQuery]) -> State:
@@ -216,7 +213,7 @@ def selections(state: State, queries: Iterable[CompiledQuery], known: Known | No
 
 def _selection(home: int, own: SelectionState, queries: Sequence[CompiledQuery]) -> Selection:
     first = queries[0]
-    known = {slot.key: slot for query in queries for slot in query.slots}
+    known = known_slots(queries)
     slots = tuple(known[key] for key in own.slots)
     return Selection(
         home,
@@ -285,9 +282,9 @@ class _Change:
 
     def open(self, name: str, query: CompiledQuery, is_far: bool) -> int:
         self.numbered += 1
-        layout = Layout.of(query, query.slots)
-        slots = tuple(slot.key for slot in query.slots)
-        self.selections[self.numbered] = SelectionState(name, layout.key, slots, far=is_far)
+        slots = kept(query.slots)
+        layout = Layout.of(query, slots.values())
+        self.selections[self.numbered] = SelectionState(name, layout.key, tuple(slots), far=is_far)
         return self.numbered
 
     def join(self, query: CompiledQuery, home: int, unseen: IntervalSet | None) -> None:
@@ -323,10 +320,10 @@ class _Change:
         if not missed or home not in self.before.selections:
             return missed
         across = self._file_anew(home, query, missed, living, paned)
-        if not {slot.key for slot in query.slots} <= set(own.slots):
+        if not is_served(query, own.slots):
             return missed | across
         before = IntervalSet()
-        for slot in (None, *query.slots):
+        for slot in (None, *sources(query, own.slots).values()):
             unseen = self._unseen_by_all(home, slot, living)
             if unseen is None:
                 return None
@@ -356,7 +353,7 @@ class _Change:
             return missed & cut
         layout = self.moved[home][0] if home in self.moved else None
         if layout is None:
-            known = {slot.key: slot for name in self.members[home] for slot in living[name].slots}
+            known = known_slots(living[name] for name in self.members[home])
             layout = Layout.of(query, [known[key] for key in own.slots])
         rows = self._take(home, own.sheet)
         assert rows is not None
@@ -381,9 +378,10 @@ class _Change:
         if known in self.unseen_by_all:
             return self.unseen_by_all[known]
         found: IntervalSet | None = None
+        kept = self.selections[home].slots
         for name in self.members[home]:
             unseen = self.queries[name].unseen
-            has_it = slot is None or any(own.key == slot.key for own in living[name].slots)
+            has_it = slot is None or slot.key in sources(living[name], kept)
             if unseen is not None and has_it:
                 found = unseen if found is None else found & unseen
             if found == IntervalSet():
@@ -394,10 +392,10 @@ class _Change:
     def extend(self, home: int, query: CompiledQuery, living: Mapping[str, CompiledQuery]) -> None:
         """Let a selection keep what a newcomer needs, too."""
         own = self.selections[home]
-        missing = [slot for slot in query.slots if slot.key not in own.slots]
+        missing = kept(slot for slot in query.slots if source(slot, own.slots) is None)
         if missing:
-            known = {slot.key: slot for name in self.members[home] for slot in living[name].slots}
-            self.reslot(home, [*(known[key] for key in own.slots), *missing], query)
+            known = known_slots(living[name] for name in self.members[home])
+            self.reslot(home, [*(known[key] for key in own.slots), *missing.values()], query)
 
     def reslot(self, home: int, slots: Sequence[Slot], query: CompiledQuery) -> None:
         """Let a selection keep other slots: its slices move to the sheet where such are."""

@@ -16,6 +16,7 @@ from transom.final.results import Lowered
 from transom.final.shards import FarWork
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
+from transom.plan.serving import known_slots
 from transom.state.state import QueryState, SelectionState, ShardRef, StreamState
 
 # What queries have in sheets besides others, by their names: to be put together before it is lowered.
@@ -45,7 +46,7 @@ class Reading:
         for home, own in members.items():
             selection = self.selections[home]
             if selection.sheet not in layouts:
-                slots = {slot.key: slot for query in own for slot in query.slots}
+                slots = known_slots(own)
                 layouts[selection.sheet] = Layout.of(own[0], [slots[key] for key in selection.slots])
         return readers, layouts
 
@@ -82,7 +83,7 @@ class Reading:
         """What was put aside of one query, put together."""
         layout, table = gathered(query, parts)
         table = table.set_column(0, "reader", pa.array(np.zeros(table.num_rows, np.int64)))
-        places = [tuple(range(len(query.slots)))]
+        places = [tuple(tuple(layout.columns(i)) for i in range(len(query.slots)))]
         yield from lowered(layout, table, [query], places, self.unseen, self.arrivals, partial)
 
     def far_work(

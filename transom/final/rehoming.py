@@ -15,6 +15,7 @@ from transom.partial.sheets import rows_of
 from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.cost import is_better, shared, unshared
 from transom.plan.layout import Layout
+from transom.plan.serving import kept
 from transom.state.state import SelectionState, State
 
 
@@ -75,7 +76,8 @@ def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, s
     numbered, opened = state.numbered, dict[str, int]()
     slots: dict[str, dict[str, Slot]] = {}
     for query in members:
-        slots.setdefault(names[query.name], {}).update({slot.key: slot for slot in query.slots})
+        known = slots.get(names[query.name], {})
+        slots[names[query.name]] = kept((*known.values(), *query.slots))
     for query in members:
         name = names[query.name]
         if name not in opened:

@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from transom.aggregates.accumulators import Accumulator, Moments
-from transom.aggregates.functions import FUNCTIONS, served_by_moments
+from transom.aggregates.accumulators import Accumulator, Moments, served_columns
+from transom.aggregates.functions import FUNCTIONS
 from transom.plan.text import predicate_text
 from transom.sql.query import (
     And,
@@ -43,6 +43,13 @@ class Slot:
         shown = "" if self.where is None else f" where {predicate_text(self.where)}"
         return f"{self.accumulator!r} of {argument}{shown}"
 
+    @cached_property
+    def server(self) -> Slot | None:
+        """A slot that it could be read off: the moments of the same values."""
+        if self.argument is None or served_columns(self.accumulator) is None:
+            return None
+        return Slot(Moments(), self.argument, self.where)
+
 
 class Shape:
     """The shape of a SELECT list: equal shapes are one object, which is quickly compared."""
@@ -53,7 +60,10 @@ _shapes: WeakValueDictionary[object, Shape] = WeakValueDictionary()
 
 @dataclass(frozen=True)
 class CompiledQuery:
-    """A query ready to run: `reads[i]` are the slots that its i-th aggregate is read off."""
+    """A query ready to run: `reads[i]` are the slots that its i-th aggregate is read off.
+
+    Not all of its slots need be kept: some are served by others.
+    """
 
     name: str
     query: Query
@@ -62,6 +72,11 @@ class CompiledQuery:
     key_columns: Mapping[str, int]  # plain columns in GROUP BY, and their places
     pinned: Mapping[str, tuple[Any, ...]]  # plain columns that WHERE leaves only these values
     naive: bool = False  # keep every tuple, and rescan those of a window when it closes
+
+    @cached_property
+    def serves(self) -> bool:
+        """Whether it keeps what other queries could read, too."""
+        return any(slot.accumulator == Moments() for slot in self.slots)
 
     @cached_property
     def conjuncts(self) -> tuple[Predicate, ...]:
@@ -96,14 +111,10 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
     """Find the accumulators a query needs, each once."""
     slots: list[Slot] = []
     reads = []
-    varying = {_argument(call) for call in query.calls if Moments() in _needed(call)}
     for call in query.calls:
         argument = call.args[0] if call.args else None
-        needed = _needed(call)
-        if _argument(call) in varying and served_by_moments(call.function, argument and argument.type):
-            needed = (Moments(),)
         places = []
-        for accumulator in needed:
+        for accumulator in _needed(call):
             slot = Slot(accumulator, argument, _shown(call))
             if slot not in slots:
                 slots.append(slot)
@@ -119,11 +130,6 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
 def _needed(call: Call) -> tuple[Accumulator, ...]:
     input = call.args[0].type if call.args else None
     return FUNCTIONS[call.function].accumulators(input, call.parameters)
-
-
-def _argument(call: Call) -> tuple[str | None, Predicate | None]:
-    """What an aggregate accumulates, of which tuples."""
-    return call.args[0].sql if call.args else None, _shown(call)
 
 
 def _shown(call: Call) -> Predicate | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
 
-from transom.aggregates.accumulators import Accumulator
+from transom.aggregates.accumulators import Accumulator, served_columns
 from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.serving import source
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,24 @@ def state_columns(accumulator: Accumulator, place: int) -> list[str]:
     return [f"s{place}_{j}" for j in range(len(accumulator.types()))]
 
 
+def columns_of(slot: Slot, places: Mapping[str, int]) -> tuple[str, ...]:
+    """The columns of a slot's state in a sheet that keeps slots at these places."""
+    read = source(slot, places)
+    assert read is not None
+    names = state_columns(read.accumulator, places[read.key])
+    if read.key == slot.key:
+        return tuple(names)
+    served = served_columns(slot.accumulator)
+    assert served is not None
+    return tuple(names[i] for i in served)
+
+
 def reshaped(table: pa.Table, old: Sequence[str], new: Sequence[Slot]) -> pa.Table:
-    """A sheet's rows for other slots: those that were there keep their states, others begin with none.
+    """A sheet's rows for other slots: those read off old ones keep their states, others begin with none.
 
     `old` are the keys of the slots in the table.
     """
+    places = {key: i for i, key in enumerate(old)}
     head = [
         name
         for name in table.column_names
@@ -71,8 +85,8 @@ def reshaped(table: pa.Table, old: Sequence[str], new: Sequence[Slot]) -> pa.Tab
     columns = {name: table[name] for name in head}
     for i, slot in enumerate(new):
         names = state_columns(slot.accumulator, i)
-        if slot.key in old:
-            states = [table[name] for name in state_columns(slot.accumulator, old.index(slot.key))]
+        if source(slot, places) is not None:
+            states = [table[name] for name in columns_of(slot, places)]
         else:
             identity = zip(slot.accumulator.identity(), slot.accumulator.types(), strict=True)
             states = [pa.repeat(pa.scalar(value, kind), table.num_rows) for value, kind in identity]

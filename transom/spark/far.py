@@ -23,6 +23,7 @@ from transom.final.results import Moment, Stored, computed_texts, result_schema
 from transom.final.shards import FarWork
 from transom.partial.shards import Shelf
 from transom.plan.compiled import CompiledQuery
+from transom.plan.serving import known_slots
 from transom.spark.fartasks import (
     Desk,
     FileShards,
@@ -230,25 +231,27 @@ class Far:
             mine = [ref for ref in shards if not homes.isdisjoint(ref.held)]
             if len(mine) > MOST_SHARDS:
                 small = _smaller(mine)
-                whole = self._rolled(small, members, state.page)
+                whole = self._rolled(small, members, state)
                 gone = {ref.name for ref in small}
                 shards = [ref for ref in shards if ref.name not in gone]
                 shards += [whole] if whole.parts else []
         return replace(state, shards=tuple(shards))
 
-    def _rolled(self, refs: Sequence[ShardRef], queries: Sequence[CompiledQuery], page: int) -> ShardRef:
+    def _rolled(self, refs: Sequence[ShardRef], queries: Sequence[CompiledQuery], state: State) -> ShardRef:
         held: dict[int, set[tuple[int, int]]] = {}
         for ref in refs:
             for home, slices in ref.held.items():
                 held.setdefault(home, set()).update(slices)
-        slots = {slot.key: slot for query in queries for slot in query.slots}
+        homes = (home for query in queries for home in state.queries[query.name].homes)
+        kept = {key for home in homes for key in state.selections[home].slots}
+        slots = [slot for key, slot in known_slots(queries).items() if key in kept]
         target = ShardRef(
-            f"{_directory(page)}/{uuid.uuid4().hex}",
+            f"{_directory(state.page)}/{uuid.uuid4().hex}",
             (),
             {home: tuple(sorted(slices)) for home, slices in held.items()},
         )
         places = _places(refs)
-        task = roll_task(refs, list(slots.values()), target, self.shards, places)
+        task = roll_task(refs, slots, target, self.shards, places)
         return ShardRef(target.name, tuple(sorted(self._run(task, len(places)))), target.held)
 
 

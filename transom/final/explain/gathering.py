@@ -39,6 +39,7 @@ from transom.final.planning import Planner
 from transom.partial.rollups import kinships
 from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.families import Family, Selection
+from transom.plan.serving import source
 from transom.plan.text import predicate_text
 from transom.sql.query import And, Call, Comparison, Member, Not, Or, Predicate, Query
 from transom.state.state import State, Work
@@ -297,8 +298,9 @@ def _kept(slots: Sequence[Slot], queries: Sequence[CompiledQuery]) -> Iterator[K
     readers: dict[str, list[Read]] = {slot.key: [] for slot in slots}
     for query in queries:
         for call, places in zip(query.query.calls, query.reads, strict=True):
-            for place in places:
-                readers[query.slots[place].key].append(Read(query.name, _call_text(call)))
+            for slot in dict.fromkeys(source(query.slots[place], readers) for place in places):
+                if slot is not None:
+                    readers[slot.key].append(Read(query.name, _call_text(call)))
     for slot in slots:
         yield Kept(_slot_text(slot), tuple(readers[slot.key]))
 
