@@ -193,6 +193,15 @@ def test_of_many_tuples_some_tell_that_it_does_not_pay(monkeypatch: pytest.Monke
     assert looked_at == [100]
 
 
+def test_many_cells_that_are_few_next_to_tuples_are_not_too_many_for_a_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rollups, "SAMPLE", 200)
+    draws = np.random.default_rng(1).integers(0, [19, 13], (4_000, 2)).tolist()
+    rows = [(i // 2_000 * 10, site, f"k{kind}", 1.0, None) for i, (site, kind) in enumerate(draws)]
+    assert outcome(NESTED, rows, rolls=True).lifted == len(rows), "494 cells"
+
+
 def test_sketches_are_merged_only_where_they_are_very_few() -> None:
     queries = [query(i, by, "approx_count_distinct(kind)") for i, by in enumerate(["site", ""])]
     few, more = many(2, 3), many(40, 3)

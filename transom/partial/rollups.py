@@ -96,7 +96,11 @@ def _tuples_per_cell(slots: Iterable[Slot]) -> int:
 def _grouped(
     rows: Rows, families: Sequence[Family], clock: str, at: Numbers, times: Numbers, least: int
 ) -> Groups | None:
-    """Tuples by cell; None if there are not at least so many in one. Some of many are looked at first."""
+    """Tuples by cell; None if there are not at least so many in one.
+
+    Of many tuples some are looked at first: as on birthdays, `n` tuples in `d` cells make one expect about
+    `n * n / 2 / (n - d)` cells in all.
+    """
     cut = _edges(families)
     low, high = int(times.min()), int(times.max())
     if cut.count(low, high) > 8 * len(times) + (1 << 16):
@@ -106,17 +110,20 @@ def _grouped(
     axis = Axis.merged(axes) if axes else None
     keys = list({key.sql: key for family in families for key in family.keys}.values())
 
-    def by_cell(at: Numbers, times: Numbers, in_order: bool) -> Groups | None:
+    def by_cell(at: Numbers, times: Numbers, in_order: bool) -> Groups:
         columns = [Encoded(sliced.of(times, in_order), sliced.fine)]
         if axis is not None:
             columns.append(Encoded(rows.placed(axis, at), axis.size))
-        found = group([*columns, *(rows.encoded(key, at) for key in keys)], len(at))
-        return found if found.count * least <= len(at) else None
+        return group([*columns, *(rows.encoded(key, at) for key in keys)], len(at))
 
     step = len(at) // SAMPLE
-    if step > 1 and by_cell(at[::step], times[::step], False) is None:
-        return None
-    return by_cell(at, times, rows.in_order(clock))
+    if step > 1:
+        some = at[::step]
+        repeats = len(some) - by_cell(some, times[::step], False).count
+        if least * len(some) ** 2 > 2 * repeats * len(at):
+            return None
+    found = by_cell(at, times, rows.in_order(clock))
+    return found if found.count * least <= len(at) else None
 
 
 def _edges(families: Sequence[Family]) -> Progressions:
