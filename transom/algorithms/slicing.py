@@ -15,9 +15,11 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
+from transom.algorithms.intervals import IntervalSet
 from transom.elements import WindowSpec
 
 Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -134,3 +136,20 @@ def slices(cut: Progressions, owners: int, low: int, high: int) -> Slices:
     stops = np.r_[starts[1:], 0]
     stops[bounds[1:] - 1] = cut.after(high, owners)
     return Slices(edges, bounds, firsts, starts, stops)
+
+
+def filed_anew(
+    starts: Numbers, stops: Numbers, window: WindowSpec, missed: IntervalSet, paned: bool = False
+) -> tuple[Mask, Numbers]:
+    """Which slices lie across an edge of a newcomer's windows, and where slices begin for it and all others.
+
+    Those begin at the first missed time inside them. Windows of other members hold them as before, and a
+    window of the newcomer that holds their start holds a row that it missed.
+    """
+    around, _ = progressions([[window]], paned).around(stops - 1, 0)
+    across = around > starts  # an edge lies inside
+    if not missed or not across.any():
+        return across, starts
+    lows, highs = missed.arrays()
+    at = np.minimum(np.searchsorted(highs, starts, side="right"), len(lows) - 1)
+    return across, np.where(across, np.clip(lows[at], starts, stops - 1), starts)

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import over_runs
 from transom.algorithms.grouping import group
+from transom.algorithms.slicing import filed_anew
 from transom.elements import WindowSpec
 from transom.final.closing import Reader, close, specs_of
 from transom.final.lowering import lower, lowered, places_of
-from transom.final.members import filed_anew
 from transom.final.results import Lowered
 from transom.final.shards import FarWork
 from transom.partial.shards import Shard, together

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from transom.algorithms.collecting import uncollected
 from transom.algorithms.intervals import LOWEST, IntervalSet
-from transom.algorithms.slicing import progressions
-from transom.elements import WindowSpec
+from transom.algorithms.slicing import filed_anew
 from transom.partial.sheets import combine, rows_of, without
 from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.families import Fragments, Selection
@@ -30,7 +29,6 @@ from transom.plan.serving import is_served, kept, known_slots, source, sources
 from transom.state.state import QueryState, SelectionState, ShardRef, State
 
 Numbers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 class Place(str, Enum):
@@ -169,23 +167,6 @@ def settle(state: State, living: Mapping[str, CompiledQuery]) -> State:
     """The state without queries that take no part any more: they were suspended."""
     gone = [name for name in state.queries if name not in living]
     return release(state, gone, living) if gone else state
-
-
-def filed_anew(
-    starts: Numbers, stops: Numbers, window: WindowSpec, missed: IntervalSet, paned: bool = False
-) -> tuple[Mask, Numbers]:
-    """Which slices lie across an edge of a newcomer's windows, and where slices begin for it and all others.
-
-    Those begin at the first missed time inside them. Windows of other members hold them as before, and a
-    window of the newcomer that holds their start holds a row that it missed.
-    """
-    around, _ = progressions([[window]], paned).around(stops - 1, 0)
-    across = around > starts  # an edge lies inside
-    if not missed or not across.any():
-        return across, starts
-    lows, highs = missed.arrays()
-    at = np.minimum(np.searchsorted(highs, starts, side="right"), len(lows) - 1)
-    return across, np.where(across, np.clip(lows[at], starts, stops - 1), starts)
 
 
 Known = dict[int, tuple[tuple[CompiledQuery, ...], tuple[str, ...], Selection]]
