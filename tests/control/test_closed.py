@@ -65,6 +65,7 @@ def test_ranges_of_one_pattern_add_up_whatever_the_order_of_its_columns() -> Non
         pytest.param({"kind": 0, "site": 1}, {}, {1: 3}, 9, id="the column may stand anywhere in GROUP BY"),
         pytest.param({}, {"site": (3,)}, {}, 9, id="a query pinned to the site is closed"),
         pytest.param({}, {"site": (3, 4)}, {}, None, id="one that also reads site 4 is not"),
+        pytest.param({}, {"site": ()}, {}, None, id="one whose WHERE no site fits is as open as ever"),
         pytest.param({}, {}, {}, None, id="a count over all sites stays open"),
         pytest.param({"kind": 0}, {}, {}, None, id="so does one by another column"),
     ],

@@ -102,9 +102,10 @@ class View:
         """
         if self.uniform:
             return self.general
-        return reduce(
-            IntervalSet.__and__, (self._of_cell(cell) | self.general for cell in self._cells(group))
-        )
+        closed = [self._of_cell(cell) | self.general for cell in self._cells(group)]
+        return (
+            reduce(IntervalSet.__and__, closed) if closed else self.general
+        )  # WHERE leaves it no value at all
 
     def _of_cell(self, cell: Mapping[str, Any]) -> IntervalSet:
         patterns = (
