@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +17,7 @@ from transom.spark.files import PathSource
 from transom.spark.handles import Feed
 from transom.spark.loop import PageLoop
 from transom.spark.prodding import clock_of
+from transom.spark.replay import Replay, ReplayOptions, replay_source
 from transom.spark.runner import Runner
 from transom.spark.sources import (
     BatchSource,
@@ -88,6 +89,21 @@ class Declarations:
         rules = time, slack, horizon, live, idle
         self._declare(name, source, rules, {Punctuation: punctuation, Prod: prod})
         return Feed(self, name, source)  # type: ignore[arg-type]  # an engine is what this is part of
+
+    def replay(
+        self, name: str, source: DataFrame | pa.Table | str, *, time: str, **options: Unpack[ReplayOptions]
+    ) -> Replay:
+        """Declare a recorded stream that comes again, by its times, `speed` times as fast as it came.
+
+        The source is a path of files, a batch DataFrame or an Arrow table. Rows come at random up to
+        `delay` late, or held back and all at once (`burst`). `drain` delivers the rest at once.
+        """
+        self._check_new(name)
+        loop = self._loop
+        found, own = replay_source(self.spark, loop.store, name, source, time, loop.clock, options)
+        rules = time, own["slack"], own["horizon"], False, own["idle"]
+        self._declare(name, found, rules, {Punctuation: own["punctuation"], Prod: own["prod"]})
+        return Replay(name, found)
 
     def prods(
         self,

@@ -115,6 +115,8 @@ class Runner:
         self._stopping.clear()
         self._page_error = None
         try:
+            for stream in self.loop.streams.values():
+                stream.source.hurry()
             if not was_running:
                 self._start_spark(available_now=True)
             while self.page() or any(query.isActive for query in self._spark.values()):

@@ -58,6 +58,9 @@ class Source(ABC):
     def frame(self, reference: Reference) -> DataFrame:
         """The rows of a page."""
 
+    def hurry(self) -> None:
+        """Called when the stream is drained: what is yet to come by the clock comes now."""
+
     def advance(self, reference: Reference) -> None:
         """Called when a page is about to be committed: `progress` is to include it."""
 
