@@ -1,0 +1,135 @@
+"""The engine without Spark, for experiments: one stream, Arrow tables as pages, the clock given with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from transom.control.rules import StreamRules
+from transom.durations import parse_duration
+from transom.elements import Clock, ClockKind, Emit, Prod, Punctuation
+from transom.errors import SettingError, SQLError
+from transom.final.members import Strategy, admit
+from transom.final.page import PageInput, PageOutput, advance, clocks_of
+from transom.final.planning import Planner
+from transom.final.results import result_schema
+from transom.oracle import PythonScalars
+from transom.partial.kernel import Outcome, PagePlan, run
+from transom.plan.compiled import CompiledQuery, compile_query
+from transom.sql import bind
+from transom.sql.catalog import Catalog, Relation
+from transom.state.state import State
+
+INSTANT = pa.timestamp("us", tz="UTC")
+
+
+class PlainScalars(PythonScalars):
+    """Python's scalars, with columns that are named and not computed passed through as they are.
+
+    >>> PlainScalars().project(pa.table({"price": [10, None]}), {"x": "`price`"}).to_pylist()
+    [{'x': 10}, {'x': None}]
+    """
+
+    def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
+        plain = {f"`{name}`": name for name in table.column_names}
+        rest = {name: text for name, text in expressions.items() if text not in plain}
+        computed = super().project(table, rest) if rest else None
+        return pa.table(
+            {
+                name: table[plain[text]] if text in plain else computed[name]  # type: ignore[index]
+                for name, text in expressions.items()
+            }
+        )
+
+
+class LocalEngine:
+    """Standing queries over one stream, page by page, in this process.
+
+    Every query joins before the first page. `slack` None means that windows close by punctuations. With
+    `live`, marks of EMIT EARLY are passed by the clock that pages are given, not by their rows alone.
+
+    >>> engine = LocalEngine("s", {"v": pa.int64(), "ts": INSTANT}, "ts",
+    ...     {"n": "SELECT count(*) AS n FROM s [RANGE 1 minute SLIDE 1 minute]"})
+    >>> rows = pa.table({"v": [1, 2], "ts": pa.array([0, 59_000_000]).cast(INSTANT)})
+    >>> _ = engine.page(rows, ended=True)
+    >>> engine.results("n")["n"].to_pylist()
+    [2]
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        columns: Mapping[str, pa.DataType],
+        time: str,
+        queries: Mapping[str, str],
+        *,
+        slack: str | int | None = 0,
+        live: bool = False,
+        emits: Mapping[str, Emit] | None = None,
+        strategy: Strategy | None = None,
+    ):
+        self.scalars = PlainScalars()
+        self.time = Clock(stream, time, ClockKind.TIME)
+        self.rules = StreamRules(self.time, None if slack is None else parse_duration(slack), live=live)
+        self.planner = Planner(strategy or Strategy())
+        catalog = Catalog({stream: Relation(stream, columns, time)})
+        self.queries = list(self._compiled(queries, catalog, emits or {}))
+        living = {query.name: query for query in self.queries}
+        self.state = admit(State(), self.queries, living, self.planner.strategy, [])
+        self.columns = columns
+        self._results: dict[str, list[pa.Table]] = {name: [] for name in queries}
+
+    def _compiled(
+        self, texts: Mapping[str, str], catalog: Catalog, emits: Mapping[str, Emit]
+    ) -> Iterator[CompiledQuery]:
+        for name, bound in bind(dict(texts), catalog, self.scalars).items():
+            if isinstance(bound, SQLError):
+                raise bound
+            if bound.joins or bound.clock.kind is ClockKind.ROWS:
+                raise SettingError(f"{name}: joins and ROWS windows need the whole engine")
+            yield compile_query(name, replace(bound, emit=emits.get(name, bound.emit)), False)
+
+    def page(
+        self,
+        rows: pa.Table | None = None,
+        *,
+        clock: int = 0,
+        punctuations: Sequence[Punctuation] = (),
+        prods: Sequence[Prod] = (),
+        ended: bool = False,
+    ) -> PageOutput:
+        """Process a page; its early and final results are also added to those of before."""
+        outcome = Outcome() if rows is None or not rows.num_rows else self._outcome(rows)
+        given = PageInput(self.rules, self.queries, outcome, punctuations, ended, clock=clock)
+        output = advance(self.state, [given], self.scalars, clock=clock, prods=prods)
+        for name, table in output.results.items():
+            self._results[name].append(table)
+        self.state = output.state
+        return output
+
+    def results(self, name: str) -> pa.Table:
+        """All results of a query so far, in the order in which they were made."""
+        found = self._results[name]
+        schema = result_schema(next(query.query for query in self.queries if query.name == name))
+        return pa.concat_tables(found) if found else schema.empty_table()
+
+    def punctuation(self, until: int, since: int | None = None) -> Punctuation:
+        """No more rows up to there."""
+        return Punctuation(self.time, until, since)
+
+    def _outcome(self, rows: pa.Table) -> Outcome:
+        shared = self.planner.plan(self.state, self.queries)
+        sqls = dict.fromkeys(scalar.sql for query in self.queries for scalar in query.query.scalars())
+        names = {sql: f"c{i}" for i, sql in enumerate(sqls)}
+        clocks = {clock: f"t{i}" for i, clock in enumerate(clocks_of(self.queries, self.rules))}
+        projected = self.scalars.project(rows, {name: sql for sql, name in names.items()})
+        columns = dict(zip(projected.column_names, projected.columns, strict=True))
+        columns |= {name: rows[clock.attribute].cast(pa.int64()) for clock, name in clocks.items()}
+        stream = self.state.stream(self.time.stream)
+        closed = {clock: stream.clock(clock).closed for clock in clocks}
+        return run(
+            pa.table(columns),
+            PagePlan(shared.families, shared.askers, names, clocks, clocks[self.time], closed),
+        )

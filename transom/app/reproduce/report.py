@@ -1,0 +1,82 @@
+"""What an experiment leaves: tables as CSV, and lines that put the thesis's numbers beside ours."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the experiments are run."""
+
+    seeds: int = 3
+    short: bool = False
+    data: Path | None = None  # where the recorded streams are, if they are at hand
+
+    def seconds(self, full: int) -> int:
+        """The length of a stream that is `full` seconds long in the thesis."""
+        return full // 8 if self.short else full
+
+
+@dataclass(frozen=True)
+class Line:
+    """A number of the thesis beside ours."""
+
+    where: str
+    what: str
+    thesis: float | None
+    ours: float
+    unit: str = "%"
+    note: str = ""
+
+
+@dataclass
+class Report:
+    """An experiment's tables by file name, and its lines."""
+
+    tables: dict[str, Sequence[Row]] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+
+    def __add__(self, other: Report) -> Report:
+        return Report(self.tables | other.tables, self.lines + other.lines)
+
+
+def write(report: Report, directory: Path) -> None:
+    """Every table as CSV, and the comparison as Markdown."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, rows in report.tables.items():
+        if rows:
+            with (directory / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
+    (directory / "comparison.md").write_text(markdown(report.lines), encoding="utf-8")
+
+
+def markdown(lines: Iterable[Line]) -> str:
+    """The comparison as a table."""
+    text = ["| where | what | thesis | ours | |", "| --- | --- | ---: | ---: | --- |"]
+    for line in lines:
+        thesis = "" if line.thesis is None else _number(line.thesis, line.unit)
+        cells = (line.where, line.what, thesis, _number(line.ours, line.unit), line.note)
+        text.append(f"| {' | '.join(cells)} |")
+    return "\n".join(text) + "\n"
+
+
+def _number(value: float, unit: str) -> str:
+    if math.isnan(value):
+        return "none yet"
+    return f"{value:,.2f} {unit}".strip()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else round(value, 4)
+    return value
