@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,9 +13,10 @@ from transom.durations import parse_duration
 from transom.elements import Clock, ClockKind, Emit, Prod, Punctuation
 from transom.errors import SettingError, SQLError
 from transom.final.members import Strategy, admit
-from transom.final.page import PageInput, PageOutput, advance, clocks_of
+from transom.final.page import PageOutput, advance, clocks_of
 from transom.final.planning import Planner
 from transom.final.results import result_schema
+from transom.final.streams import PageInput
 from transom.oracle import PythonScalars
 from transom.partial.kernel import Outcome, PagePlan, run
 from transom.plan.compiled import CompiledQuery, compile_query
@@ -115,9 +117,9 @@ class LocalEngine:
         schema = result_schema(next(query.query for query in self.queries if query.name == name))
         return pa.concat_tables(found) if found else schema.empty_table()
 
-    def punctuation(self, until: int, since: int | None = None) -> Punctuation:
-        """No more rows up to there."""
-        return Punctuation(self.time, until, since)
+    def punctuation(self, until: int, where: tuple[tuple[str, Any], ...] = ()) -> Punctuation:
+        """No more rows up to there, of a group or of all."""
+        return Punctuation(self.time, until, None, where)
 
     def _outcome(self, rows: pa.Table) -> Outcome:
         shared = self.planner.plan(self.state, self.queries)

@@ -21,6 +21,7 @@ class Pairs:
     `projected`, `low` and `high` are NaN where the engine had nothing to say yet.
     """
 
+    end: Floats  # of the window, in seconds
     aggressiveness: Floats  # per cent of the slide before the window's end
     early: Floats
     final: Floats
@@ -128,6 +129,7 @@ def paired(results: pa.Table, item: str, slide: int, keys: Sequence[str] = ()) -
         return _floats(early, name) if name in early.column_names else np.full(len(found), np.nan)
 
     return Pairs(
+        ends / SECOND,
         100 * (ends - made) / (slide * SECOND),
         _floats(early, item),
         _floats(finals, item)[found],

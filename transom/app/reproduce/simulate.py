@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from time import process_time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from transom.app.reproduce.data import SECOND, Numbers, Recording
 from transom.elements import Emit, Prod
 
 STREAM = "S"
+Said = tuple[int, tuple[tuple[str, Any], ...]]  # until when, and for which group
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,10 @@ class Windows:
     def clause(self) -> str:
         return f"[RANGE {self.range} seconds SLIDE {self.slide} seconds]"
 
-    def ends(self, times: Numbers) -> range:
+    def ends(self, times: Numbers) -> list[int]:
         """The ends of all windows that hold some of the times, in microseconds."""
         slide, first, last = self.slide * SECOND, int(times.min()), int(times.max())
-        return range(first // slide * slide + slide, last + self.range * SECOND + 1, slide)
+        return list(range(first // slide * slide + slide, last + self.range * SECOND + 1, slide))
 
     def first_arrivals(self, recording: Recording) -> set[int]:
         """When the first tuple of each window arrives."""
@@ -56,7 +58,7 @@ class Script:
     """What takes effect when: punctuations, prods, and moments at which the engine looks for itself."""
 
     recording: Recording
-    punctuations: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))  # until, by moment
+    punctuations: dict[int, list[Said]] = field(default_factory=lambda: defaultdict(list))  # by moment
     prods: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     looks: set[int] = field(default_factory=set)
     firsts: set[int] = field(default_factory=set)
@@ -76,7 +78,24 @@ class Script:
         times, last = self.recording.times[order], np.maximum.accumulate(self.recording.arrivals[order])
         for end in windows.ends(times):
             before = int(np.searchsorted(times, end))
-            self.punctuations[max(end, int(last[before - 1]) + 1 if before else end)].append(end)
+            self.punctuations[max(end, int(last[before - 1]) + 1 if before else end)].append((end, ()))
+        return self
+
+    def close_each(self, windows: Windows, column: str) -> Script:
+        """Punctuate each group's windows with the first tuple of the group after them."""
+        groups = self.recording.rows[column].to_numpy()
+        times, arrivals = self.recording.times, self.recording.arrivals
+        ends = windows.ends(times)
+        for group in np.unique(groups).tolist():
+            own = groups == group
+            for end in ends:
+                before, after = arrivals[own & (times < end)], arrivals[own & (times >= end)]
+                arrived = [
+                    end,
+                    *before.max(initial=end, keepdims=True),
+                    *([after.min()] if len(after) else []),
+                ]
+                self.punctuations[int(max(arrived)) + 1].append((end, ((column, group),)))
         return self
 
     def look(self, windows: Windows, parts: Iterable[float]) -> Script:
@@ -126,7 +145,7 @@ def simulate(
         engine.page(
             rows.slice(start, cut - start),
             clock=clock,
-            punctuations=[engine.punctuation(until) for until in script.punctuations.get(stop, ())],
+            punctuations=[engine.punctuation(*said) for said in script.punctuations.get(stop, ())],
             prods=[Prod(engine.time, until, exactly=True) for until in script.prods.get(stop, ())],
         )
         spent, start = process_time() - began, cut

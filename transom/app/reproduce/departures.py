@@ -1,0 +1,51 @@
+"""Real delays: flights out of New York, by their scheduled times, arriving in the stream when they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from transom.app.reproduce.aggressiveness import LEVELS
+from transom.app.reproduce.analysis import Pairs, accuracies, mean, paired
+from transom.app.reproduce.data import SECOND, departures
+from transom.app.reproduce.report import Line, Options, Report
+from transom.app.reproduce.simulate import Script, Windows, simulate
+from transom.elements import Emit
+
+WINDOWS = Windows(3 * 3600, 3600)
+SLACK = 2 * 3600 * SECOND
+ITEMS = {"n": "count(*)", "miles": "sum(value)", "mean": "avg(value)", "longest": "max(value)"}
+
+
+def run(options: Options) -> Report:
+    """How accurate early results are where delays are real, and how many finals the intervals cover."""
+    stream = departures(4 if options.short else 60)
+    parts = tuple(1 - level / 100 for level in LEVELS)
+    items = ", ".join(f"{call} AS {name}" for name, call in ITEMS.items())
+    query = f"SELECT origin, {items} FROM S {WINDOWS.clause} GROUP BY origin"
+    script = Script(stream).look(WINDOWS, (*parts, 1.0))
+    results = simulate({"q": query}, script, emits={"q": Emit(at=parts)}, slack=SLACK).results["q"]
+    found = {name: paired(results, name, WINDOWS.slide, ["origin"]) for name in ITEMS}
+    rows = [_row(name, level, pairs.at(level)) for name, pairs in found.items() for level in LEVELS]
+    return Report({"departures": rows}, list(_lines(found)))
+
+
+def _row(name: str, level: int, pairs: Pairs) -> Mapping[str, Any]:
+    return {
+        "item": ITEMS[name],
+        "aggressiveness": level,
+        "pairs": len(pairs),
+        "accuracy": mean(pairs.accuracies),
+        "projected": mean(accuracies(pairs.learned.projected, pairs.learned.final)),
+        "coverage": pairs.coverage,
+    }
+
+
+def _lines(found: Mapping[str, Pairs]) -> Iterator[Line]:
+    for name, pairs in found.items():
+        half = pairs.at(50)
+        yield Line("ours", f"flights, {ITEMS[name]} at 50 %: raw", None, mean(half.accuracies))
+        projected = mean(accuracies(half.learned.projected, half.learned.final))
+        yield Line("ours", f"flights, {ITEMS[name]} at 50 %: projected", None, projected)
+    pooled = Pairs.together(list(found.values()))
+    yield Line("ours", "flights, real delays: 90 % intervals cover", None, pooled.coverage)

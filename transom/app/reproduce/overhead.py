@@ -1,0 +1,71 @@
+"""Does prodding delay the final results? (section 4.2, table 4.1)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transom.app.reproduce.bursts import COST, Q4_2
+from transom.app.reproduce.data import Recording, wireless
+from transom.app.reproduce.delays import MAX_QUERY, uniform
+from transom.app.reproduce.report import Line, Options, Report
+from transom.app.reproduce.simulate import Run, Script, Windows, simulate
+
+REPEATED = 3  # processor time is noisy: the quickest of so many runs of each
+THESIS = {"Uniform_1500": (11, 11), "Burst_2": (6, 6), "Burst_4": (6, 6)}  # with and without prodding
+
+
+def run(options: Options) -> Report:
+    """Final latencies with and without prods, and whether the final results are the same."""
+    rows = [_compared(*case, 1 if options.short else REPEATED) for case in _cases(options)]
+    return Report({"table_4_1": rows}, [line for row in rows for line in _lines(row)])
+
+
+def _cases(options: Options) -> Iterator[tuple[str, Recording, str, Windows]]:
+    yield "Uniform_1500", uniform(options.seconds(1500), 0), *MAX_QUERY
+    for name, records in (("Burst_2", 28_000), ("Burst_4", 56_000)):
+        yield name, wireless(options.seconds(records), 0).served(COST), *Q4_2
+
+
+def _compared(name: str, stream: Recording, query: str, windows: Windows, times: int) -> Mapping[str, Any]:
+    plain = Script(stream).close(windows).measure(windows)
+    prodded = Script(stream).close(windows).measure(windows).prod(windows, after=-3 * windows.slide * 100_000)
+    runs = [(simulate({"q": query}, prodded), simulate({"q": query}, plain)) for _ in range(times)]
+    with_prods, without = (min(pair, key=lambda one: one.seconds) for pair in zip(*runs, strict=True))
+    return {
+        "stream": name,
+        "with_prodding": _latency(with_prods),
+        "without_prodding": _latency(without),
+        "ratio": _latency(with_prods) / _latency(without),
+        "processor_with": with_prods.seconds,
+        "processor_without": without.seconds,
+        "finals_are_the_same": _finals(with_prods).equals(_finals(without)),
+    }
+
+
+def _finals(one: Run) -> pa.Table:
+    results = one.results["q"]
+    finals = results.filter(pa.array(np.asarray(results["kind"]) == "final"))
+    return finals.drop_columns(["page", "made", "latency"]).sort_by("window_end")
+
+
+def _latency(one: Run) -> float:
+    """The mean latency of final results in seconds, with the processing that they and others waited for."""
+    results = one.results["q"]
+    finals = results.filter(pa.array(np.asarray(results["kind"]) == "final"))
+    made = finals["made"].cast(pa.int64()).to_numpy() / 1e6
+    really = np.array([one.made[page] for page in finals["page"].to_pylist()])
+    return float(np.mean(finals["latency"].to_numpy() + really - made))
+
+
+def _lines(row: Mapping[str, Any]) -> Iterator[Line]:
+    name, thesis = row["stream"], THESIS[row["stream"]]
+    same = "finals identical" if row["finals_are_the_same"] else "finals differ"
+    for what, told in (("with", thesis[0]), ("without", thesis[1])):
+        yield Line(
+            "table 4.1", f"{name}: final latency {what} prods", told, row[f"{what}_prodding"], "s", same
+        )
+    yield Line("table 4.1", f"{name}: with against without", None, row["ratio"], "times")

@@ -1,0 +1,31 @@
+"""All experiments, one after the other: `transom reproduce prodding`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic
+
+from transom.app.reproduce import aggressiveness, bursts, delays, departures, loop, overhead, sidelining
+from transom.app.reproduce.report import Options, Report, write
+
+EXPERIMENTS: Mapping[str, Callable[[Options], Report]] = {
+    "overhead of prodding (4.2)": overhead.run,
+    "delayed data (4.3.1)": delays.run,
+    "bursts (4.3.2)": bursts.run,
+    "aggressiveness (4.4)": aggressiveness.run,
+    "burst processing (6.2)": sidelining.run,
+    "real delays": departures.run,
+    "accuracy loop": loop.run,
+}
+
+
+def reproduce(options: Options, directory: Path, say: Callable[[str], None]) -> Report:
+    """Run every experiment, and write its tables as they come."""
+    report = Report()
+    for name, run in EXPERIMENTS.items():
+        started = monotonic()
+        report = report + run(options)
+        write(report, directory)
+        say(f"{name}: {monotonic() - started:.1f} s")
+    return report
