@@ -1,7 +1,7 @@
 # The one door: people, hooks and CI all come through here. `make` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cluster bench bench-short bench-plots check format venv java clean
+.PHONY: help demo test test-cluster bench bench-short bench-plots reproduce reproduce-short check format venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -31,6 +31,12 @@ bench-short: java $(BENCH)/.ready ## a small run of the same, and its tests
 
 bench-plots: $(BENCH)/.ready ## plots of the last run of bench, into docs/benchmarks
 	@$(BENCH)/bin/python -m benchmarks.plot $(ARGS)
+
+reproduce: $(BENCH)/.ready ## the prodding thesis's experiments (ARGS="--data DIR --seeds 10"); into reproduced/
+	@$(BENCH)/bin/transom reproduce prodding $(ARGS)
+
+reproduce-short: $(BENCH)/.ready ## a small run of the same
+	@$(BENCH)/bin/transom reproduce prodding --short --out $(BENCH)/reproduced $(ARGS)
 
 check: $(READY) ## lint, format, types and the import contract
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""The pipeline that `transom query` means, from its options."""
+"""What the options of `transom query` and `transom replay` mean."""
 
 from __future__ import annotations
 
@@ -44,6 +44,18 @@ def read_adhoc(
         queries=_queries(sql, sql_files),
         engine={} if master is None else {"master": master},
     )
+
+
+def read_replay(
+    path: str, settings: Mapping[str, Any], replayed: Mapping[str, Any], options: Sequence[str]
+) -> dict[str, Any]:
+    """The arguments of `engine.replay` from a stream's settings and those of the replay."""
+    given = {name: value for name, value in settings.items() if value is not None} | {"path": path}
+    pairs = list(_reader_options(options, {path: None}))
+    if pairs:
+        given["options"] = {key: value for _, key, value in pairs}
+    found = read_settings(STREAM, given, "replay")
+    return {name: value for name, value in found.items() if name != "path"} | dict(replayed)
 
 
 def split_statements(text: str) -> list[str]:

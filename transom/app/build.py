@@ -44,7 +44,7 @@ def declare(engine: Engine, pipeline: Pipeline) -> None:
             engine.table(name, **_with_source(settings))
     for name, settings in pipeline.streams.items():
         with _place(f"stream {name}:"):
-            engine.stream(name, **_with_source(settings))
+            _declare_stream(engine, name, _with_source(settings))
     queries = _register(engine, pipeline)
     for name, entry in pipeline.queries.items():
         for at, sink in enumerate(entry.sinks):
@@ -53,6 +53,14 @@ def declare(engine: Engine, pipeline: Pipeline) -> None:
     for at, sink in enumerate(pipeline.sinks):
         with _place(f"sink {at}:"):
             engine.sink(**_with_options(sink))
+
+
+def _declare_stream(engine: Engine, name: str, settings: Settings) -> None:
+    replayed = settings.pop("replay", None)
+    if replayed is None:
+        engine.stream(name, **settings)
+    else:
+        engine.replay(name, settings.pop("source"), time=settings.pop("time"), **settings, **replayed)
 
 
 def _register(engine: Engine, pipeline: Pipeline) -> dict[str, QueryHandle]:

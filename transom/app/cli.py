@@ -1,4 +1,4 @@
-"""The command line: `transom query`, `run`, `explain` and `demo`.
+"""The command line: `transom query`, `run`, `replay`, `explain`, `demo` and `reproduce`.
 
 Only results go to stdout; progress, warnings and the summary go to stderr.
 """
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 import transom
-from transom.app.output import Format, PlanFormat
+from transom.app.output import Format, Paper, PlanFormat
 from transom.app.settings import ENGINE, STREAM
 from transom.errors import SettingError, SQLError, TransomError
 
@@ -198,6 +198,94 @@ def run(
     from transom.app.pipeline import load_pipeline
 
     commands.run(_on(load_pipeline(pipeline_file), master), drain, progress)
+
+
+@app.command()
+@guarded
+def replay(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="the recording: a file, directory or pattern")],
+    time: Annotated[str, typer.Option("--time", metavar="COLUMN", help=HELP["time"])],
+    sql: Annotated[
+        list[str] | None, typer.Option("--sql", metavar="SQL", help="a query; several are called q1, q2, ...")
+    ] = None,
+    query: Annotated[
+        list[str] | None, typer.Option("--query", metavar="NAME=SQL", help="a query with a name; repeatable")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="STREAM", help="what queries call it (default: the file's)"),
+    ] = None,
+    speed: Annotated[
+        float, typer.Option("--speed", metavar="FACTOR", help="times as fast as recorded")
+    ] = 1.0,
+    delay: Annotated[
+        str | None, typer.Option("--delay", metavar="DURATION", help="deliver each row up to so much later")
+    ] = None,
+    delays: Annotated[
+        str, typer.Option("--delays", metavar="KIND", help="uniform, or exponential with that mean")
+    ] = "uniform",
+    burst: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--burst", metavar="EVERY FOR", help="hold rows so often for so long, then deliver them at once"
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="of the random delays")] = 0,
+    start: Annotated[
+        str | None, typer.Option("--start", metavar="TIME", help="leave out what was recorded before")
+    ] = None,
+    slack: Annotated[str, typer.Option("--slack", metavar="DURATION", help=HELP["slack"])] = "0 seconds",
+    schema: Annotated[str | None, typer.Option("--schema", metavar="COLUMNS", help=HELP["schema"])] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="an option of Spark's reader")
+    ] = None,
+    punctuation: Annotated[
+        str | None, typer.Option("--punctuation", metavar="EXPRESSION", help=HELP["punctuation"])
+    ] = None,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="lines for people, JSON lines or CSV")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="also print when each result was made, and of how much")
+    ] = False,
+    master: Master = None,
+) -> None:
+    """Deliver a recording by its timestamps, and print early and final results as they come.
+
+    transom replay bids.json --time ts --speed 60
+    --sql "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] EMIT EARLY AT 50% OF SLIDE"
+    """
+    from transom.app import replaying
+    from transom.app.adhoc import read_replay
+
+    options = read_replay(
+        path,
+        {"time": time, "slack": slack, "schema": schema, "punctuation": punctuation},
+        {"speed": speed, "delay": delay, "delays": delays, "burst": burst, "seed": seed, "start": start},
+        option or [],
+    )
+    queries = replaying.named_queries(sql or [], query or [])
+    replaying.replay(name or replaying.stream_name(path), path, queries, options, form, full, master)
+
+
+@app.command()
+@guarded
+def reproduce(
+    what: Annotated[Paper, typer.Argument(help="which paper's experiments")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="where CSV files, plots and the comparison go")
+    ] = Path("reproduced"),
+    short: Annotated[bool, typer.Option("--short", help="shorter streams, to see that it runs")] = False,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="streams of each kind")] = 3,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="where the recorded streams are, if you have them"),
+    ] = None,
+) -> None:
+    """Run a paper's experiments on the engine, without Spark, and put its numbers beside ours."""
+    from transom.app.reproduce.prodding import run_prodding
+
+    run_prodding(out, short, seeds, data)
 
 
 @app.command()

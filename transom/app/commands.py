@@ -46,7 +46,7 @@ def query(pipeline: Pipeline, form: Format | None, out: Path | None, full: bool,
                 write(results, form, file)
         if late is not None:
             _write_left_out(engine, list(pipeline.streams), late)
-        _summary(console, engine, monotonic() - started)
+        summary(console, engine, monotonic() - started)
 
 
 def _write_left_out(engine: Engine, streams: list[str], path: Path) -> None:
@@ -56,7 +56,7 @@ def _write_left_out(engine: Engine, streams: list[str], path: Path) -> None:
             write({name: engine.rejected(name)}, Format.JSON, file)
 
 
-def _summary(console: Console, engine: Engine, seconds: float) -> None:
+def summary(console: Console, engine: Engine, seconds: float) -> None:
     """One line a stream, so that no row is left out in silence."""
     progress = engine.progress()
     for name, stream in progress.streams.items():
@@ -100,7 +100,7 @@ def run(pipeline: Pipeline, drain: bool, show: bool) -> None:
                 engine.drain()
             else:
                 _run_until_asked(engine)
-        _summary(console, engine, monotonic() - started)
+        summary(console, engine, monotonic() - started)
 
 
 def _run_until_asked(engine: Engine) -> None:

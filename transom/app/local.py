@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from transom.control.rules import StreamRules
 from transom.durations import parse_duration
-from transom.elements import Clock, ClockKind, Emit, Prod, Punctuation
+from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.errors import SettingError, SQLError
 from transom.final.members import Strategy, admit
 from transom.final.page import PageOutput, advance, clocks_of
@@ -69,7 +68,6 @@ class LocalEngine:
         *,
         slack: str | int | None = 0,
         live: bool = False,
-        emits: Mapping[str, Emit] | None = None,
         strategy: Strategy | None = None,
     ):
         self.scalars = PlainScalars()
@@ -77,21 +75,19 @@ class LocalEngine:
         self.rules = StreamRules(self.time, None if slack is None else parse_duration(slack), live=live)
         self.planner = Planner(strategy or Strategy())
         catalog = Catalog({stream: Relation(stream, columns, time)})
-        self.queries = list(self._compiled(queries, catalog, emits or {}))
+        self.queries = list(self._compiled(queries, catalog))
         living = {query.name: query for query in self.queries}
         self.state = admit(State(), self.queries, living, self.planner.strategy, [])
         self.columns = columns
         self._results: dict[str, list[pa.Table]] = {name: [] for name in queries}
 
-    def _compiled(
-        self, texts: Mapping[str, str], catalog: Catalog, emits: Mapping[str, Emit]
-    ) -> Iterator[CompiledQuery]:
+    def _compiled(self, texts: Mapping[str, str], catalog: Catalog) -> Iterator[CompiledQuery]:
         for name, bound in bind(dict(texts), catalog, self.scalars).items():
             if isinstance(bound, SQLError):
                 raise bound
             if bound.joins or bound.clock.kind is ClockKind.ROWS:
                 raise SettingError(f"{name}: joins and ROWS windows need the whole engine")
-            yield compile_query(name, replace(bound, emit=emits.get(name, bound.emit)), False)
+            yield compile_query(name, bound, False)
 
     def page(
         self,

@@ -15,7 +15,7 @@ import pyarrow.types as kinds
 
 from transom.durations import format_duration
 
-SYSTEM_COLUMNS = 4  # kind, complete, rows and page close every result
+SYSTEM_COLUMNS = 6  # kind, complete, rows, page, made and latency close every result
 
 
 class Format(StrEnum):
@@ -32,6 +32,12 @@ class PlanFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
     MERMAID = "mermaid"
+
+
+class Paper(StrEnum):
+    """Whose experiments can be reproduced."""
+
+    PRODDING = "prodding"
 
 
 def arranged(results: pa.Table, full: bool) -> pa.Table:

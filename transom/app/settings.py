@@ -9,6 +9,7 @@ from transom.durations import parse_duration
 from transom.errors import SettingError, near_miss
 
 FORMATS = ("json", "csv", "parquet")  # of files that a path names
+REPLAY = ("speed", "delay", "delays", "burst", "seed", "start", "page")  # options of a replay
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,13 @@ STREAM = (
     Setting("live", "flag", "also reject rows that far ahead of this machine's clock", "false"),
     Setting("idle", "duration", "after so long without data, close every window that has begun"),
     Setting("punctuation", "text", "an SQL expression, true for rows that are punctuations and not data"),
+    Setting(
+        "replay",
+        "replay",
+        "deliver the rows by their times, as in `{speed: 60, delay: 20 seconds}`; with `delays`, `burst`, "
+        "`seed`, `start` and `page` as of `engine.replay`",
+        "as fast as they are read",
+    ),
 )
 
 TABLE = tuple(setting for setting in STREAM if setting.name in ("path", "format", "schema", "options"))
@@ -151,6 +159,15 @@ def _options(value: Any) -> dict[str, str]:
     }
 
 
+def _replay(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise SettingError(f"expected a mapping such as {{speed: 60}}, not {value!r}")
+    for name in value:
+        if name not in REPLAY:
+            raise SettingError(f"a replay has no option {name}{near_miss(str(name), REPLAY)}")
+    return dict(value)
+
+
 def _sinks(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise SettingError(f"expected a list of sinks, each with a format, not {value!r}")
@@ -168,6 +185,7 @@ KINDS: Mapping[str, Callable[[Any], Any]] = {
     "retention": _retention,
     "options": _options,
     "sinks": _sinks,
+    "replay": _replay,
 }
 
 KINDS_EXPLAINED = {
@@ -181,6 +199,7 @@ KINDS_EXPLAINED = {
     "retention": "a duration, or a number of pages",
     "options": "a mapping from option to value",
     "sinks": "a list of sinks",
+    "replay": "a mapping from option to value; `{}` for the speed at which it was recorded",
 }
 
 

@@ -14,8 +14,7 @@ import numpy as np
 from transom.app.reproduce.analysis import Pairs, accuracies, best_constant, mean, paired
 from transom.app.reproduce.data import ARRIVALS, VALUES, Recording, recording
 from transom.app.reproduce.report import Line, Options, Report
-from transom.app.reproduce.simulate import Script, Windows, simulate
-from transom.elements import Emit
+from transom.app.reproduce.simulate import Script, Windows, emit_at, simulate
 
 LEVELS = (10, 20, 30, 40, 50)  # per cent
 SHAPES = {"sliding": Windows(30, 10), "tumbling": Windows(30, 30)}
@@ -70,13 +69,12 @@ def _measured(
 ) -> Iterator[tuple[tuple[str, str, str, str, int], Pairs]]:
     script = Script(stream(kind, options.seconds(2000), seed))
     calls = [f"{a}({name}) AS {a}_{name}" for name in VALUES for a in ("avg", "max", "sum")]
-    queries, emits = {}, {}
+    queries, parts = {}, [1 - level / 100 for level in LEVELS]
     for shape, windows in SHAPES.items():
-        parts = tuple(1 - level / 100 for level in LEVELS)
         script.close(windows).look(windows, parts).measure(windows)
-        queries[shape] = f"SELECT {', '.join(calls)}, count(*) AS n FROM S {windows.clause}"
-        emits[shape] = Emit(at=parts)
-    results = simulate(queries, script, emits=emits).results
+        selected = f"SELECT {', '.join(calls)}, count(*) AS n FROM S {windows.clause}"
+        queries[shape] = f"{selected} {emit_at(parts)}"
+    results = simulate(queries, script).results
     for shape, windows in SHAPES.items():
         for values in VALUES:
             for aggregate in AGGREGATES:

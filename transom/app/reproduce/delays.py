@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 from transom.app.reproduce.analysis import Pairs, mean, paired
 from transom.app.reproduce.data import Recording, freeway, recording
 from transom.app.reproduce.report import Line, Options, Report
-from transom.app.reproduce.simulate import Script, Windows, simulate
+from transom.app.reproduce.simulate import Script, Windows, emit_at, simulate
 from transom.control.streamer import Streamer
-from transom.elements import Emit
 
 MAX_WINDOWS = Windows(30, 10)
 MAX_QUERY = f"SELECT max(speed) AS fastest FROM S {MAX_WINDOWS.clause}", MAX_WINDOWS
@@ -53,7 +52,7 @@ def uniform(seconds: int, seed: int) -> Recording:
 def _prodded(stream: Recording, query: str, windows: Windows, part: float = 0.7) -> Pairs:
     """Early results at a part of the slide: 7 seconds into 10."""
     script = Script(stream).close(windows).look(windows, [part]).measure(windows)
-    results = simulate({"q": query}, script, emits={"q": Emit(at=(part,))}).results["q"]
+    results = simulate({"q": f"{query} {emit_at([part])}"}, script).results["q"]
     return paired(results, "fastest", windows.slide)
 
 
@@ -70,7 +69,7 @@ def _freeway(stream: Recording, options: Options) -> Report:
     stream = stream.delayed(Streamer.of("20 seconds", seed=0))
     script = Script(stream).close_each(Q4_1, "detector").look(Q4_1, [0.75]).measure(Q4_1)
     query = f"SELECT detector, sum(volume) AS volume FROM S {Q4_1.clause} GROUP BY detector"
-    results = simulate({"q": query}, script, emits={"q": Emit(at=(0.75,))}).results["q"]
+    results = simulate({"q": f"{query} {emit_at([0.75])}"}, script).results["q"]
     pairs = paired(results, "volume", Q4_1.slide, ["detector"])
     lines = [
         Line("figure 4.2", "Q4-1, freeway, by detector: accuracy", 94.12, mean(pairs.accuracies)),

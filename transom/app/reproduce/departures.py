@@ -9,8 +9,7 @@ from transom.app.reproduce.aggressiveness import LEVELS
 from transom.app.reproduce.analysis import Pairs, accuracies, mean, paired
 from transom.app.reproduce.data import SECOND, departures
 from transom.app.reproduce.report import Line, Options, Report
-from transom.app.reproduce.simulate import Script, Windows, simulate
-from transom.elements import Emit
+from transom.app.reproduce.simulate import Script, Windows, emit_at, simulate
 
 WINDOWS = Windows(3 * 3600, 3600)
 SLACK = 2 * 3600 * SECOND
@@ -20,11 +19,11 @@ ITEMS = {"n": "count(*)", "miles": "sum(value)", "mean": "avg(value)", "longest"
 def run(options: Options) -> Report:
     """How accurate early results are where delays are real, and how many finals the intervals cover."""
     stream = departures(4 if options.short else 60)
-    parts = tuple(1 - level / 100 for level in LEVELS)
+    parts = [1 - level / 100 for level in LEVELS]
     items = ", ".join(f"{call} AS {name}" for name, call in ITEMS.items())
-    query = f"SELECT origin, {items} FROM S {WINDOWS.clause} GROUP BY origin"
+    query = f"SELECT origin, {items} FROM S {WINDOWS.clause} GROUP BY origin {emit_at(parts)}"
     script = Script(stream).look(WINDOWS, (*parts, 1.0))
-    results = simulate({"q": query}, script, emits={"q": Emit(at=parts)}, slack=SLACK).results["q"]
+    results = simulate({"q": query}, script, slack=SLACK).results["q"]
     found = {name: paired(results, name, WINDOWS.slide, ["origin"]) for name in ITEMS}
     rows = [_row(name, level, pairs.at(level)) for name, pairs in found.items() for level in LEVELS]
     return Report({"departures": rows}, list(_lines(found)))

@@ -11,7 +11,6 @@ from transom.app.reproduce.aggressiveness import stream
 from transom.app.reproduce.analysis import accuracies, mean, paired
 from transom.app.reproduce.report import Line, Options, Report
 from transom.app.reproduce.simulate import Script, Windows, simulate
-from transom.elements import Emit
 
 WINDOWS = Windows(30, 10)
 TARGETS = (0.85, 0.9, 0.95)
@@ -23,9 +22,11 @@ def run(options: Options) -> Report:
     """Where the loop settles for several targets, over a stream of Poisson arrivals."""
     script = Script(stream("poisson", options.seconds(2000), 0)).close(WINDOWS).look(WINDOWS, STEPS)
     names = {f"at_{round(100 * target)}": target for target in TARGETS}
-    queries = {name: f"SELECT sum(uniform) AS s FROM S {WINDOWS.clause}" for name in names}
-    emits = {name: Emit(accuracy=target, between=(0.0, 1.0)) for name, target in names.items()}
-    results = simulate(queries, script, emits=emits).results
+    queries = {
+        name: f"SELECT sum(uniform) AS s FROM S {WINDOWS.clause} EMIT EARLY WITH ACCURACY {100 * target:g}%"
+        for name, target in names.items()
+    }
+    results = simulate(queries, script).results
     rows: list[Mapping[str, Any]] = []
     lines = []
     for name, target in names.items():

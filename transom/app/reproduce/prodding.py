@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 
+from rich.console import Console
+
 from transom.app.reproduce import aggressiveness, bursts, delays, departures, loop, overhead, sidelining
-from transom.app.reproduce.report import Options, Report, write
+from transom.app.reproduce.plot import can_draw, draw_all
+from transom.app.reproduce.report import Options, Report, markdown, write
 
 EXPERIMENTS: Mapping[str, Callable[[Options], Report]] = {
     "overhead of prodding (4.2)": overhead.run,
@@ -18,6 +21,18 @@ EXPERIMENTS: Mapping[str, Callable[[Options], Report]] = {
     "real delays": departures.run,
     "accuracy loop": loop.run,
 }
+
+
+def run_prodding(directory: Path, short: bool, seeds: int, data: Path | None) -> None:
+    """The command: tables, plots if they can be drawn, and the comparison on stdout."""
+    console = Console(stderr=True)
+    options = Options(1 if short else seeds, short, data)
+    report = reproduce(options, directory, lambda line: console.print(line, style="dim", highlight=False))
+    if can_draw():
+        draw_all(directory)
+    else:
+        console.print("no plots: they need matplotlib, which `make reproduce` brings", highlight=False)
+    print(markdown(report.lines), end="", flush=True)
 
 
 def reproduce(options: Options, directory: Path, say: Callable[[str], None]) -> Report:

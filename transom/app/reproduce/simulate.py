@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from transom.app.local import LocalEngine
 from transom.app.reproduce.data import SECOND, Numbers, Recording
-from transom.elements import Emit, Prod
+from transom.elements import Prod
 
 STREAM = "S"
 Said = tuple[int, tuple[tuple[str, Any], ...]]  # until when, and for which group
@@ -51,6 +51,15 @@ class Windows:
         ends = np.array(self.ends(times))
         begin, end = np.searchsorted(times, ends - self.range * SECOND), np.searchsorted(times, ends)
         return {int(arrivals[i:j].min()) for i, j in zip(begin, end, strict=True) if i < j}
+
+
+def emit_at(parts: Iterable[float]) -> str:
+    """The clause that reports at parts of the slide.
+
+    >>> emit_at([0.5, 0.9])
+    'EMIT EARLY AT 50%, 90% OF SLIDE'
+    """
+    return f"EMIT EARLY AT {', '.join(f'{100 * part:g}%' for part in parts)} OF SLIDE"
 
 
 @dataclass
@@ -125,13 +134,12 @@ def simulate(
     queries: Mapping[str, str],
     script: Script,
     *,
-    emits: Mapping[str, Emit] | None = None,
     slack: int | None = None,
 ) -> Run:
     """Run queries over a recording; windows close as the script or the slack says, and at the end."""
     recording = script.recording
     columns = dict(zip(recording.rows.column_names, recording.rows.schema.types, strict=True))
-    engine = LocalEngine(STREAM, columns, "ts", queries, slack=slack, live=True, emits=emits)
+    engine = LocalEngine(STREAM, columns, "ts", queries, slack=slack, live=True)
     order = np.argsort(recording.arrivals, kind="stable")
     rows, arrivals = recording.rows.take(pa.array(order)), recording.arrivals[order]
     moments = script.moments

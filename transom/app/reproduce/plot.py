@@ -1,0 +1,133 @@
+"""Plots of the experiments' tables; running is separate from plotting, and only this needs matplotlib."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, str]
+COLORS = {"avg": "#1f77b4", "max": "#2ca02c", "sum": "#d62728", "count": "#9467bd"}
+TITLES = {
+    "figure_4_6": "Uniform values (figure 4.6)",
+    "figure_4_7": "Normal values, SD 100 (figure 4.7)",
+    "figure_4_8": "Normal values, SD 400 (figure 4.8)",
+    "figure_4_9": "Normal values, SD 1000 (figure 4.9)",
+    "figure_4_10": "Worst cases, sliding windows, SD 400 (figure 4.10)",
+    "figure_4_11": "Worst cases, tumbling windows, SD 400 (figure 4.11)",
+}
+LABELS = {"raw": "as arrived", "projected": "projected", "best_constant": "best constant"}
+LATENCIES = {
+    "figure_4_2": "Q4-1 on freeway data, prodded at 90 s of 120 (figure 4.2)",
+    "figure_4_5": "Q4-2 through bursts (figure 4.5)",
+    "figure_6_3_a": "Every tuple in its turn (figure 6.3 a)",
+    "figure_6_3_b": "Bursts sidelined (figure 6.3 b)",
+}
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is there; the engine does not need it."""
+    return find_spec("matplotlib") is not None
+
+
+def _axes(*panels: int, **look: Any) -> tuple[Any, Any]:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot.subplots(*panels, **look)
+
+
+def draw_all(directory: Path) -> None:
+    """Draw every table that has a figure."""
+    for name, title in TITLES.items():
+        if rows := _read(directory / f"{name}.csv"):
+            _aggressiveness(
+                rows, "worst" if "Worst" in title else "accuracy", title, directory / f"{name}.svg"
+            )
+    for name, title in LATENCIES.items():
+        if rows := _read(directory / f"{name}.csv"):
+            _latencies(rows, title, directory / f"{name}.svg")
+    if rows := _read(directory / "estimates.csv"):
+        _estimates(rows, directory / "projected.svg")
+
+
+def _read(path: Path) -> list[Row]:
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _aggressiveness(rows: Sequence[Row], column: str, title: str, path: Path) -> None:
+    figure, axes = _axes(figsize=(6, 4))
+    for aggregate, color in COLORS.items():
+        own = [row for row in rows if row["aggregate"] == aggregate]
+        levels = [float(row["aggressiveness"]) for row in own]
+        axes.plot(
+            levels, [float(row[column]) for row in own], color=color, marker="o", label=aggregate.upper()
+        )
+        told = [(float(row["aggressiveness"]), float(row["thesis"])) for row in own if row["thesis"]]
+        if told and column == "accuracy":
+            axes.plot(*zip(*told, strict=True), "x", color=color)
+    gains = [row for row in rows if row["aggregate"] == "avg"]
+    axes.plot(
+        [float(row["aggressiveness"]) for row in gains],
+        [float(row["latency_gain_percent"]) for row in gains],
+        color="gray",
+        linestyle="--",
+        label="latency gain",
+    )
+    axes.set_xlabel("aggressiveness, % of the slide (x: the thesis)")
+    axes.set_ylabel("%")
+    axes.legend(fontsize=8)
+    _save(figure, title, path)
+
+
+def _latencies(rows: Sequence[Row], title: str, path: Path) -> None:
+    figure, axes = _axes(figsize=(7, 4))
+    first = float(rows[0]["window_end"])
+    for column, marker, label in (("final_latency", "*", "final"), ("early_latency", "^", "early")):
+        points = [(float(row["window_end"]) - first, float(row[column])) for row in rows if row[column]]
+        if points:
+            axes.plot(*zip(*points, strict=True), marker, markersize=4, label=label)
+    axes.set_xlabel("end of the window, s")
+    axes.set_ylabel("latency, s")
+    axes.legend(fontsize=8)
+    _save(figure, title, path)
+
+
+def _estimates(rows: Sequence[Row], path: Path) -> None:
+    """SUM of uniform values as it arrived, projected, and corrected by the best constant."""
+    figure, panels = _axes(1, 2, figsize=(9, 4), sharey=True)
+    for axes, kind in zip(panels, ("clumped", "poisson"), strict=True):
+        wanted = {"arrivals": kind, "windows": "sliding", "values": "uniform", "aggregate": "sum"}
+        own = [row for row in rows if wanted.items() <= row.items()]
+        for column, label in (
+            ("raw", "as arrived"),
+            ("projected", "projected"),
+            ("best_constant", "best constant"),
+        ):
+            points = [(float(row["aggressiveness"]), float(row[column])) for row in own if row[column]]
+            if points:
+                axes.plot(*zip(*points, strict=True), marker="o", label=label)
+        axes.set_title(f"{kind} arrivals", fontsize=9)
+        axes.set_xlabel("aggressiveness, % of the slide")
+        axes.legend(fontsize=8)
+    panels[0].set_ylabel("accuracy of SUM, %")
+    _save(figure, "Projected values (ours)", path)
+
+
+def _save(figure: Any, title: str, path: Path) -> None:
+    """The same rows give the same file."""
+    import matplotlib
+    from matplotlib import pyplot
+
+    figure.suptitle(title, fontsize=10)
+    figure.tight_layout()
+    with matplotlib.rc_context({"svg.hashsalt": "transom"}):
+        figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
