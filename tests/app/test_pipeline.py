@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from transom.app.pipeline import QueryEntry, load_pipeline
+from transom.app.build import declare
+from transom.app.pipeline import QueryEntry, load_pipeline, read_pipeline
 from transom.errors import SettingError
 
 WHOLE = """
@@ -52,6 +54,16 @@ REFUSED = [
         "a bad duration",
         QUERIES + "streams: {bids: {path: b, time: ts, slack: 3 minuets}}",
         "streams.bids.slack: .*minute",
+    ),
+    (
+        "a replay with an option that isn't one",
+        QUERIES + "streams: {bids: {path: b, time: ts, replay: {sped: 2}}}",
+        r"streams.bids.replay: a replay has no option sped; did you mean speed\?",
+    ),
+    (
+        "a replay that is a number",
+        QUERIES + "streams: {bids: {path: b, time: ts, replay: 60}}",
+        "streams.bids.replay: expected a mapping such as {speed: 60}",
     ),
     ("streams as a list", QUERIES + "streams: [bids]", "streams: expected a mapping from name"),
     (
@@ -123,3 +135,16 @@ def test_refused(text: str, says: str, tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"absent.yaml: No such file"):
         load_pipeline(tmp_path / "absent.yaml")
+
+
+def test_a_stream_with_a_replay_is_replayed() -> None:
+    declared: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    class Engine:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args, **options: declared.append((name, args, options)) or {}
+
+    entry = {"path": "b.json", "time": "ts", "slack": "1 s", "replay": {"speed": 60}}
+    pipeline = read_pipeline({"streams": {"bids": entry}, "queries": {"q": "SELECT 1"}}, Path("/data"))
+    declare(Engine(), pipeline)  # type: ignore[arg-type]
+    assert declared[0] == ("replay", ("bids", "/data/b.json"), {"time": "ts", "slack": "1 s", "speed": 60})

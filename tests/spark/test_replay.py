@@ -42,9 +42,9 @@ def test_rows_come_when_they_are_due(spark: SparkSession, tmp_path: Path) -> Non
         delivered.append(recording.delivered)
     assert delivered == [1, 1, 2, 3, 4, 4, 5]
     assert recording.finished and recording.rows == 5
-    assert answers(query) == FINALS[:3]  # the last window waits for a later row
+    assert answers(query, "n") == FINALS[:3]  # the last window waits for a later row
     engine.drain()
-    assert answers(query) == FINALS
+    assert answers(query, "n") == FINALS
 
 
 def test_at_speed_60_a_minute_takes_a_second(spark: SparkSession, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_drain_delivers_the_rest_at_once(spark: SparkSession, tmp_path: Path, 
     schema = {"schema": "site int, price double, ts string"} if "text" in kind else {}
     engine, recording, query = replayed(spark, tmp_path / "checkpoint", SettableClock(), source, **schema)
     engine.drain()
-    assert answers(query) == FINALS and recording.finished
+    assert answers(query, "n") == FINALS and recording.finished
 
 
 def test_rows_held_for_a_burst_come_together(spark: SparkSession, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_restart_continues_and_the_time_it_was_down_does_not_count(
     engine.step()
     assert (before, recording.delivered) == (1, 4)
     engine.drain()
-    assert answers(query) == FINALS
+    assert answers(query, "n") == FINALS
 
 
 def test_a_page_that_failed_has_the_same_rows_again(
@@ -140,7 +140,7 @@ def test_a_page_that_failed_has_the_same_rows_again(
     engine.step()
     assert recording.delivered == 3
     engine.drain()
-    assert answers(query) == FINALS
+    assert answers(query, "n") == FINALS
 
 
 def test_rows_before_the_start_are_left_out_and_one_without_a_time_comes_with_its_neighbour(
@@ -153,7 +153,7 @@ def test_rows_before_the_start_are_left_out_and_one_without_a_time_comes_with_it
     engine.step()
     assert (recording.rows, recording.delivered) == (4, 2)
     engine.drain()
-    assert answers(query) == FINALS[1:]
+    assert answers(query, "n") == FINALS[1:]
     assert engine.rejected("bids").num_rows == 1
 
 
