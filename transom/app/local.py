@@ -11,8 +11,9 @@ from transom.control.rules import StreamRules
 from transom.durations import parse_duration
 from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.errors import SettingError, SQLError
+from transom.final.concluding import clocks_of
 from transom.final.members import Strategy, admit
-from transom.final.page import PageOutput, advance, clocks_of
+from transom.final.page import PageOutput, advance
 from transom.final.planning import Planner
 from transom.final.results import result_schema
 from transom.final.streams import PageInput
