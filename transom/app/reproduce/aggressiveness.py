@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from transom.app.reproduce.analysis import Pairs, accuracies, best_constant, mean, paired
+from transom.app.reproduce.analysis import Matched, Pairs, accuracies, best_constant, mean
 from transom.app.reproduce.data import ARRIVALS, VALUES, Recording, recording
 from transom.app.reproduce.report import Line, Options, Report
 from transom.app.reproduce.simulate import Script, Windows, emit_at, simulate
@@ -76,10 +76,11 @@ def _measured(
         queries[shape] = f"{selected} {emit_at(parts)}"
     results = simulate(queries, script).results
     for shape, windows in SHAPES.items():
+        matched = Matched.of(results[shape], windows.slide)
         for values in VALUES:
             for aggregate in AGGREGATES:
                 item = "n" if aggregate == "count" else f"{aggregate}_{values}"
-                pairs = paired(results[shape], item, windows.slide)
+                pairs = matched.pairs(item)
                 for level in LEVELS:
                     yield (kind, shape, values, aggregate, level), pairs.at(level)
 

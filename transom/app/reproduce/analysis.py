@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transom.app.reproduce.data import SECOND
@@ -114,34 +115,48 @@ def best_constant(early: Floats, final: Floats) -> float:
     return float(1 / ratios[order[np.searchsorted(weights, weights[-1] / 2)]])
 
 
+@dataclass(frozen=True)
+class Matched:
+    """Early results of a query, each with the final one of its window and group."""
+
+    early: pa.Table
+    final: pa.Table
+    slide: int  # in seconds
+
+    @staticmethod
+    def of(results: pa.Table, slide: int, keys: Sequence[str] = ()) -> Matched:
+        """Match what a query told; early results whose window never had a final are left out."""
+        finals = results.filter(pc.equal(results["kind"], "final"))
+        early = results.filter(pc.equal(results["kind"], "early"))
+        place = {key: i for i, key in enumerate(_keys(finals, keys))}
+        found = np.array([place.get(key, -1) for key in _keys(early, keys)], np.int64)
+        has = pa.array(found >= 0)
+        return Matched(early.filter(has), finals.take(pa.array(found[found >= 0])), slide)
+
+    def pairs(self, item: str) -> Pairs:
+        """The values of one item of the SELECT list."""
+        ends = self.early["window_end"].cast(pa.int64()).to_numpy()
+        made = self.early["made"].cast(pa.int64()).to_numpy()
+        return Pairs(
+            ends / SECOND,
+            100 * (ends - made) / (self.slide * SECOND),
+            _floats(self.early, item),
+            _floats(self.final, item),
+            *(_floats(self.early, f"{item}_{what}") for what in ("projected", "low", "high")),
+            _floats(self.early, "latency"),
+            _floats(self.final, "latency"),
+        )
+
+
 def paired(results: pa.Table, item: str, slide: int, keys: Sequence[str] = ()) -> Pairs:
-    """Each early result of an item with its final; without those whose window had none."""
-    finals = results.filter(pa.array(np.asarray(results["kind"]) == "final"))
-    early = results.filter(pa.array(np.asarray(results["kind"]) == "early"))
-    place = {key: i for i, key in enumerate(_keys(finals, keys))}
-    found = np.array([place.get(key, -1) for key in _keys(early, keys)], np.int64)
-    early, found = early.filter(pa.array(found >= 0)), found[found >= 0]
-    ends = early["window_end"].cast(pa.int64()).to_numpy()
-    made = early["made"].cast(pa.int64()).to_numpy()
-
-    def estimate(what: str) -> Floats:
-        name = f"{item}_{what}"
-        return _floats(early, name) if name in early.column_names else np.full(len(found), np.nan)
-
-    return Pairs(
-        ends / SECOND,
-        100 * (ends - made) / (slide * SECOND),
-        _floats(early, item),
-        _floats(finals, item)[found],
-        estimate("projected"),
-        estimate("low"),
-        estimate("high"),
-        _floats(early, "latency"),
-        _floats(finals, "latency")[found],
-    )
+    """Each early result of an item with its final."""
+    return Matched.of(results, slide, keys).pairs(item)
 
 
 def _floats(table: pa.Table, name: str) -> Floats:
+    """A column; NaN where it is null, or where the query has no estimates."""
+    if name not in table.column_names:
+        return np.full(table.num_rows, np.nan)
     return table[name].cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float64)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transom.app.reproduce.aggressiveness import LEVELS
-from transom.app.reproduce.analysis import Pairs, accuracies, mean, paired
+from transom.app.reproduce.analysis import Matched, Pairs, accuracies, mean
 from transom.app.reproduce.data import SECOND, departures
 from transom.app.reproduce.report import Line, Options, Report
 from transom.app.reproduce.simulate import Script, Windows, emit_at, simulate
@@ -24,7 +24,8 @@ def run(options: Options) -> Report:
     query = f"SELECT origin, {items} FROM S {WINDOWS.clause} GROUP BY origin {emit_at(parts)}"
     script = Script(stream).look(WINDOWS, (*parts, 1.0))
     results = simulate({"q": query}, script, slack=SLACK).results["q"]
-    found = {name: paired(results, name, WINDOWS.slide, ["origin"]) for name in ITEMS}
+    matched = Matched.of(results, WINDOWS.slide, ["origin"])
+    found = {name: matched.pairs(name) for name in ITEMS}
     rows = [_row(name, level, pairs.at(level)) for name, pairs in found.items() for level in LEVELS]
     return Report({"departures": rows}, list(_lines(found)))
 

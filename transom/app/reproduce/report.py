@@ -22,7 +22,7 @@ class Options:
 
     def seconds(self, full: int) -> int:
         """The length of a stream that is `full` seconds long in the thesis."""
-        return full // 8 if self.short else full
+        return full // 10 if self.short else full
 
 
 @dataclass(frozen=True)
