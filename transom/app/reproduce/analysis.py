@@ -142,7 +142,9 @@ class Matched:
             100 * (ends - made) / (self.slide * SECOND),
             _floats(self.early, item),
             _floats(self.final, item),
-            *(_floats(self.early, f"{item}_{what}") for what in ("projected", "low", "high")),
+            _floats(self.early, f"{item}_projected"),
+            _floats(self.early, f"{item}_low"),
+            _floats(self.early, f"{item}_high"),
             _floats(self.early, "latency"),
             _floats(self.final, "latency"),
         )

@@ -18,7 +18,7 @@ ITEMS = {"n": "count(*)", "miles": "sum(value)", "mean": "avg(value)", "longest"
 
 def run(options: Options) -> Report:
     """How accurate early results are where delays are real, and how many finals the intervals cover."""
-    stream = departures(4 if options.short else 60)
+    stream = departures(options.seconds(60))
     parts = [1 - level / 100 for level in LEVELS]
     items = ", ".join(f"{call} AS {name}" for name, call in ITEMS.items())
     query = f"SELECT origin, {items} FROM S {WINDOWS.clause} GROUP BY origin {emit_at(parts)}"
