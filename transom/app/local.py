@@ -11,14 +11,14 @@ from transom.control.rules import StreamRules
 from transom.durations import parse_duration
 from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.errors import SettingError, SQLError
-from transom.final.concluding import clocks_of
+from transom.final.inprocess import advance, folded
 from transom.final.members import Strategy, admit
-from transom.final.page import PageOutput, advance
+from transom.final.page import PageOutput
 from transom.final.planning import Planner
 from transom.final.results import result_schema
 from transom.final.streams import PageInput
 from transom.oracle import PythonScalars
-from transom.partial.kernel import Outcome, PagePlan, run
+from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.sql import bind
 from transom.sql.catalog import Catalog, Relation
@@ -79,7 +79,6 @@ class LocalEngine:
         self.queries = list(self._compiled(queries, catalog))
         living = {query.name: query for query in self.queries}
         self.state = admit(State(), self.queries, living, self.planner.strategy, [])
-        self.columns = columns
         self._results: dict[str, list[pa.Table]] = {name: [] for name in queries}
 
     def _compiled(self, texts: Mapping[str, str], catalog: Catalog) -> Iterator[CompiledQuery]:
@@ -100,7 +99,9 @@ class LocalEngine:
         ended: bool = False,
     ) -> PageOutput:
         """Process a page; its early and final results are also added to those of before."""
-        outcome = Outcome() if rows is None or not rows.num_rows else self._outcome(rows)
+        outcome = Outcome()
+        if rows is not None and rows.num_rows:
+            outcome = folded(rows, self.queries, self.rules, self.state, self.planner, self.scalars)
         given = PageInput(self.rules, self.queries, outcome, punctuations, ended, clock=clock)
         output = advance(self.state, [given], self.scalars, clock=clock, prods=prods)
         for name, table in output.results.items():
@@ -117,18 +118,3 @@ class LocalEngine:
     def punctuation(self, until: int, where: tuple[tuple[str, Any], ...] = ()) -> Punctuation:
         """No more rows up to there, of a group or of all."""
         return Punctuation(self.time, until, None, where)
-
-    def _outcome(self, rows: pa.Table) -> Outcome:
-        shared = self.planner.plan(self.state, self.queries)
-        sqls = dict.fromkeys(scalar.sql for query in self.queries for scalar in query.query.scalars())
-        names = {sql: f"c{i}" for i, sql in enumerate(sqls)}
-        clocks = {clock: f"t{i}" for i, clock in enumerate(clocks_of(self.queries, self.rules))}
-        projected = self.scalars.project(rows, {name: sql for sql, name in names.items()})
-        columns = dict(zip(projected.column_names, projected.columns, strict=True))
-        columns |= {name: rows[clock.attribute].cast(pa.int64()) for clock, name in clocks.items()}
-        stream = self.state.stream(self.time.stream)
-        closed = {clock: stream.clock(clock).closed for clock in clocks}
-        return run(
-            pa.table(columns),
-            PagePlan(shared.families, shared.askers, names, clocks, clocks[self.time], closed),
-        )
