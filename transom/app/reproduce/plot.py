@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,17 +41,18 @@ def _axes(*panels: int, **look: Any) -> tuple[Any, Any]:
     return pyplot.subplots(*panels, **look)
 
 
-def draw_all(directory: Path) -> None:
-    """Draw every table that has a figure."""
+def draw_all(directory: Path, tables: Iterable[str]) -> None:
+    """Draw those of the tables that have a figure."""
+    there = {name: _read(directory / f"{name}.csv") for name in tables}
     for name, title in TITLES.items():
-        if rows := _read(directory / f"{name}.csv"):
+        if rows := there.get(name):
             _aggressiveness(
                 rows, "worst" if "Worst" in title else "accuracy", title, directory / f"{name}.svg"
             )
     for name, title in LATENCIES.items():
-        if rows := _read(directory / f"{name}.csv"):
+        if rows := there.get(name):
             _latencies(rows, title, directory / f"{name}.svg")
-    if rows := _read(directory / "estimates.csv"):
+    if rows := there.get("estimates"):
         _estimates(rows, directory / "projected.svg")
 
 

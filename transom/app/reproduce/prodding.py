@@ -29,7 +29,7 @@ def run_prodding(directory: Path, short: bool, seeds: int, data: Path | None) ->
     options = Options(1 if short else seeds, short, data)
     report = reproduce(options, directory, lambda line: console.print(line, style="dim", highlight=False))
     if can_draw():
-        draw_all(directory)
+        draw_all(directory, [name for name, rows in report.tables.items() if rows])
     else:
         console.print("no plots: they need matplotlib, which `make reproduce` brings", highlight=False)
     print(markdown(report.lines), end="", flush=True)
