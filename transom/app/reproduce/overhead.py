@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from transom.app.reproduce.analysis import Floats
 from transom.app.reproduce.bursts import COST, Q4_2
-from transom.app.reproduce.data import Recording, wireless
+from transom.app.reproduce.data import SECOND, Recording, wireless
 from transom.app.reproduce.delays import MAX_QUERY, uniform
 from transom.app.reproduce.report import Line, Options, Report
 from transom.app.reproduce.simulate import Run, Script, Windows, simulate
@@ -32,7 +34,12 @@ def _cases(options: Options) -> Iterator[tuple[str, Recording, str, Windows]]:
 
 def _compared(name: str, stream: Recording, query: str, windows: Windows, times: int) -> Mapping[str, Any]:
     plain = Script(stream).close(windows).measure(windows)
-    prodded = Script(stream).close(windows).measure(windows).prod(windows, after=-3 * windows.slide * 100_000)
+    prodded = (
+        Script(stream)
+        .close(windows)
+        .measure(windows)
+        .prod(windows, after=-round(0.3 * windows.slide * SECOND))
+    )
     runs = [(simulate({"q": query}, prodded), simulate({"q": query}, plain)) for _ in range(times)]
     with_prods, without = (min(pair, key=lambda one: one.seconds) for pair in zip(*runs, strict=True))
     return {
@@ -40,6 +47,8 @@ def _compared(name: str, stream: Recording, query: str, windows: Windows, times:
         "with_prodding": _latency(with_prods),
         "without_prodding": _latency(without),
         "ratio": _latency(with_prods) / _latency(without),
+        "closing_to_result_with": float(np.mean(_waited(with_prods))),
+        "closing_to_result_without": float(np.mean(_waited(without))),
         "processor_with": with_prods.seconds,
         "processor_without": without.seconds,
         "finals_are_the_same": _finals(with_prods).equals(_finals(without)),
@@ -48,17 +57,23 @@ def _compared(name: str, stream: Recording, query: str, windows: Windows, times:
 
 def _finals(one: Run) -> pa.Table:
     results = one.results["q"]
-    finals = results.filter(pa.array(np.asarray(results["kind"]) == "final"))
+    finals = results.filter(pc.equal(results["kind"], "final"))
     return finals.drop_columns(["page", "made", "latency"]).sort_by("window_end")
 
 
-def _latency(one: Run) -> float:
-    """The mean latency of final results in seconds, with the processing that they and others waited for."""
+def _waited(one: Run) -> Floats:
+    """The seconds between a window's closing and its final result: processing, its own and that before it."""
     results = one.results["q"]
-    finals = results.filter(pa.array(np.asarray(results["kind"]) == "final"))
-    made = finals["made"].cast(pa.int64()).to_numpy() / 1e6
-    really = np.array([one.made[page] for page in finals["page"].to_pylist()])
-    return float(np.mean(finals["latency"].to_numpy() + really - made))
+    finals = results.filter(pc.equal(results["kind"], "final"))
+    made = finals["made"].cast(pa.int64()).to_numpy() / SECOND
+    return np.array([one.made[page] for page in finals["page"].to_pylist()]) - made
+
+
+def _latency(one: Run) -> float:
+    """The mean latency of final results in seconds, with that processing."""
+    results = one.results["q"]
+    finals = results.filter(pc.equal(results["kind"], "final"))
+    return float(np.mean(finals["latency"].to_numpy() + _waited(one)))
 
 
 def _lines(row: Mapping[str, Any]) -> Iterator[Line]:
@@ -69,3 +84,6 @@ def _lines(row: Mapping[str, Any]) -> Iterator[Line]:
             "table 4.1", f"{name}: final latency {what} prods", told, row[f"{what}_prodding"], "s", same
         )
     yield Line("table 4.1", f"{name}: with against without", None, row["ratio"], "times")
+    for what in ("with", "without"):
+        waited = 1000 * row[f"closing_to_result_{what}"]
+        yield Line("table 4.1", f"{name}: from closing to result, {what} prods", None, waited, "ms")
