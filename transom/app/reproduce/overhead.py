@@ -22,17 +22,19 @@ THESIS = {"Uniform_1500": (11, 11), "Burst_2": (6, 6), "Burst_4": (6, 6)}  # wit
 
 def run(options: Options) -> Report:
     """Final latencies with and without prods, and whether the final results are the same."""
-    rows = [_compared(*case, 1 if options.short else REPEATED) for case in _cases(options)]
+    rows = [compared(*case, 1 if options.short else REPEATED) for case in cases(options)]
     return Report({"table_4_1": rows}, [line for row in rows for line in _lines(row)])
 
 
-def _cases(options: Options) -> Iterator[tuple[str, Recording, str, Windows]]:
+def cases(options: Options) -> Iterator[tuple[str, Recording, str, Windows]]:
+    """The streams of the table and their queries."""
     yield "Uniform_1500", uniform(options.seconds(1500), 0), *MAX_QUERY
     for name, records in (("Burst_2", 28_000), ("Burst_4", 56_000)):
         yield name, wireless(options.seconds(records), 0).served(COST), *Q4_2
 
 
-def _compared(name: str, stream: Recording, query: str, windows: Windows, times: int) -> Mapping[str, Any]:
+def compared(name: str, stream: Recording, query: str, windows: Windows, times: int) -> Mapping[str, Any]:
+    """A row of the table."""
     plain = Script(stream).close(windows).measure(windows)
     prodded = (
         Script(stream)
