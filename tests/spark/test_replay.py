@@ -183,3 +183,10 @@ def test_another_seed_on_the_same_checkpoint_is_refused(spark: SparkSession, tmp
     replayed(spark, tmp_path, SettableClock(), delay="1 s", seed=1)
     with pytest.raises(StateError, match="begun with another"):
         replayed(spark, tmp_path, SettableClock(), delay="1 s", seed=2)
+
+
+def test_a_recording_without_rows_is_finished_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    engine, recording, query = replayed(spark, tmp_path, SettableClock(), bids_table())
+    assert recording.finished
+    engine.drain()
+    assert query.results().num_rows == 0
