@@ -112,6 +112,7 @@ def _estimates(
     pairs = found[kind, shape, values, aggregate, level]
     learned = pairs.learned if len(pairs.learned) else pairs
     factor = best_constant(learned.early, learned.final)
+    inside = _inside(pairs.learned, SHAPES[shape])
     width = mean((pairs.bounded.high - pairs.bounded.low) / np.abs(pairs.bounded.final))
     return {
         "arrivals": kind,
@@ -124,9 +125,18 @@ def _estimates(
         "projected": mean(accuracies(pairs.learned.projected, pairs.learned.final)),
         "best_constant": mean(accuracies(factor * learned.early, learned.final)),
         "factor": factor,
+        "projected_inside": mean(accuracies(inside.projected, inside.final)),
         "coverage": pairs.coverage,
         "width": width,
     }
+
+
+def _inside(pairs: Pairs, windows: Windows) -> Pairs:
+    """Those of windows that lie wholly inside the stream, and not across its beginning or its end."""
+    if not len(pairs):
+        return pairs
+    across = windows.range - windows.slide
+    return pairs.where((pairs.end >= windows.range) & (pairs.end <= pairs.end.max() - across))
 
 
 def _lines(found: Found) -> Iterator[Line]:
@@ -144,9 +154,9 @@ def _lines(found: Found) -> Iterator[Line]:
         for aggregate in ("sum", "count"):
             row = _estimates(found, kind, "sliding", values, aggregate, 50)
             what = f"projected {aggregate.upper()} at 50 %, {kind} arrivals, {values} values"
-            yield Line(
-                "ours", what, None, row["projected"], note=f"best constant {row['best_constant']:.2f} %"
-            )
+            note = f"best constant {row['best_constant']:.2f} %; "
+            note += f"in windows wholly inside the stream {row['projected_inside']:.2f} %"
+            yield Line("ours", what, None, row["projected"], note=note)
     for kind in ARRIVALS:
         for values in VALUES:
             pooled = [p for key, p in found.items() if key[:3] == (kind, "sliding", values)]
