@@ -18,6 +18,8 @@ END = 2**63 - 1
 class Arrivals:
     """Disjoint stretches of time in order (start, stop, clock): the clock read so when rows first came there.
 
+    Of those that came in `shed`, some were dropped.
+
     >>> early = Arrivals().with_rows(IntervalSet.of((0, 10)), 100)
     >>> both = early.with_rows(IntervalSet.of((5, 20)), 200)
     >>> both.pieces
@@ -27,6 +29,7 @@ class Arrivals:
     """
 
     pieces: tuple[tuple[int, int, int], ...] = ()
+    shed: IntervalSet = IntervalSet()
 
     def with_rows(self, occupied: IntervalSet, clock: int, since: int | None = None) -> Arrivals:
         """This after rows came at some times; what lies before `since` is not asked for any more."""
@@ -35,7 +38,7 @@ class Arrivals:
         pieces = sorted((*self.pieces, *fresh))
         if since is not None:
             pieces = [piece for piece in pieces if piece[1] > since]
-        return Arrivals(tuple(_fewer(pieces)))
+        return Arrivals(tuple(_fewer(pieces)), self.shed)
 
     def first(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.int64]:
         """When the first row of each of the half-open intervals arrived; -1 if that is not known."""

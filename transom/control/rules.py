@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from transom.control.bursts import Overload
 from transom.elements import Clock, ClockKind
 
 
@@ -14,6 +15,7 @@ class StreamRules:
 
     `slack` None means that no watermark follows from the data, only from punctuations; `slacks` gives
     windowing attributes a slack of their own. `idle` is the time without data after which windows close.
+    `overload` says what becomes of rows beyond a page's budget.
     """
 
     clock: Clock
@@ -22,6 +24,7 @@ class StreamRules:
     horizon: int | None = None
     live: bool = False
     idle: int | None = None
+    overload: Overload | None = None
 
     def slack_of(self, clock: Clock) -> int | None:
         """The disorder that is expected along a clock."""

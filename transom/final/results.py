@@ -61,17 +61,25 @@ class Lowered:
         ends = self.table["window_end"].cast(pa.int64()).to_numpy()
         return ends - ranges, ends
 
-    def complete(self) -> NDArray[np.bool_]:
+    def seen(self) -> NDArray[np.bool_]:
         """Which windows were seen from their start."""
-        starts, ends = self.extents()
-        found = np.ones(len(ends), bool)
+        return self._clear_of(self.unseen)
+
+    def whole(self) -> NDArray[np.bool_]:
+        """Which windows lost no rows to an overload."""
+        return self._clear_of([own.shed for own in self.arrivals])
+
+    def _clear_of(self, sets: Sequence[IntervalSet]) -> NDArray[np.bool_]:
+        """Which windows have nothing in common with a set of times, one of each query."""
+        found = np.ones(self.table.num_rows, bool)
         kinds: dict[int, list[int]] = {}
-        for i, unseen in enumerate(self.unseen):
-            if unseen:
-                kinds.setdefault(id(unseen), []).append(i)
+        for i, times in enumerate(sets):
+            if times:
+                kinds.setdefault(id(times), []).append(i)
+        starts, ends = self.extents() if kinds else (found, found)
         for members in kinds.values():
             mine = np.isin(self.which, members)
-            found[mine] = ~self.unseen[members[0]].meets(starts[mine], ends[mine])
+            found[mine] = ~sets[members[0]].meets(starts[mine], ends[mine])
         return found
 
     def latency(self, made: int) -> pa.Array:
@@ -253,7 +261,7 @@ def _kept(one: Lowered, computed: dict[str, pa.ChunkedArray]) -> NDArray[np.bool
 def presented(one: Lowered, computed: dict[str, pa.ChunkedArray], moment: Moment) -> ResultBatch:
     """The results of queries of one shape, given the columns that need computing."""
     bound, table = one.queries[0].query, one.table
-    complete = one.complete()
+    seen = one.seen()
     columns = [table["window_start"], table["window_end"]]
     for item in bound.items:
         reference = _REFERENCE.fullmatch(item.sql)
@@ -263,14 +271,14 @@ def presented(one: Lowered, computed: dict[str, pa.ChunkedArray], moment: Moment
     columns += [pa.nulls(rows, pa.float64())] * (len(bound.estimated) * len(ESTIMATES))
     columns += [
         pa.repeat(pa.scalar(moment.kind.value), rows),
-        pa.array(complete),
+        pa.array(seen & one.whole()),
         table["rows"],
         pa.array(np.full(rows, moment.page, np.int64)),
         pa.array(np.full(rows, moment.made, np.int64)).cast(_INSTANT),
         one.latency(moment.made),
     ]
     result = pa.Table.from_arrays(columns, schema=result_schema(bound))
-    keep = complete | np.array(one.partial)[one.which]
+    keep = seen | np.array(one.partial)[one.which]
     if bound.kept is not None:
         keep = keep & _kept(one, computed)
     which = one.which

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from transom.algorithms.intervals import HIGHEST, LOWEST, IntervalSet
 from transom.algorithms.profile import Profile
+from transom.control.bursts import NOTHING, Parted, credit_after, ranges_of, rows_of, top_of, withheld
 from transom.control.closed import Closed
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Punctuation
@@ -40,32 +41,85 @@ class PageInput:
     partial: frozenset[str] = frozenset()  # queries that also want windows seen only in part
     clock: int = 0  # the engine's, when the rows arrived
     origin: Origin | None = None  # of a stream of results
+    parted: Parted = NOTHING  # rows set aside, taken in again, or shed
+
+    @property
+    def new_rows(self) -> int:
+        """Processed rows that were not aside before."""
+        return self.outcome.rows - rows_of(self.parted.released)
 
 
 def advance_stream(stream: StreamState, page: PageInput, followed: Collection[Clock]) -> StreamState:
     """A stream after a page; `followed` are the clocks that the page carries."""
-    outcome = page.outcome
-    totals = stream.totals + Totals(
-        outcome.rows, outcome.counted, outcome.unasked, outcome.late, outcome.timeless + outcome.ahead
-    )
+    outcome, totals = page.outcome, stream.totals + _counts(page)
+    said = {clock: _said(own) for clock, own in stream.clocks.items()} if stream.aside else stream.clocks
     clocks = {
         clock: own if clock in followed or not outcome.rows else replace(own, occupied=None)
-        for clock, own in stream.clocks.items()
+        for clock, own in said.items()
     }
     for clock in followed:
-        clocks[clock] = _advance_clock(stream.clock(clock), clock, page, totals)
-    for clock in dict.fromkeys(said.clock for said in page.punctuations):
+        known, was = said.get(clock) or stream.clock(clock), stream.clock(clock).closed
+        clocks[clock] = _advance_clock(known, was, clock, page, totals)
+    for clock in dict.fromkeys(one.clock for one in page.punctuations):
         known = clocks.get(clock) or stream.clock(clock)
-        ranges = ((said.until, said.since, said.where) for said in page.punctuations if said.clock == clock)
+        ranges = ((one.until, one.since, one.where) for one in page.punctuations if one.clock == clock)
         clocks[clock] = replace(known, closed=known.closed.close_all(ranges))
+    aside = stream.aside
+    if aside or page.parted.aside:
+        aside = (*(chunk for chunk in aside if chunk not in page.parted.released), *page.parted.aside)
+        clocks = {
+            clock: _held(own, stream.clock(clock).closed, ranges_of(aside, clock))
+            for clock, own in clocks.items()
+        }
+    if page.parted.shed:
+        clocks = {clock: _shed(own, ranges_of(page.parted.shed, clock)) for clock, own in clocks.items()}
     work = stream.work + Work(partials=outcome.lifted, unshared_partials=outcome.unshared)
-    return StreamState(clocks, totals, work)
+    return StreamState(clocks, totals, work, aside, _credit(stream, page, bool(aside)))
 
 
-def _advance_clock(known: ClockState, clock: Clock, page: PageInput, totals: Totals) -> ClockState:
+def _counts(page: PageInput) -> Totals:
+    """What became of the rows that came with a page, and of those that had been aside."""
+    outcome, parted = page.outcome, page.parted
+    aside, shed = rows_of(parted.aside), rows_of(parted.shed)
+    return Totals(
+        page.new_rows + aside + shed,
+        outcome.counted,
+        outcome.unasked,
+        outcome.late,
+        outcome.timeless + outcome.ahead,
+        aside - rows_of(parted.released),
+        shed,
+    )
+
+
+def _credit(stream: StreamState, page: PageInput, are_left: bool) -> int:
+    share = page.rules.overload.share if page.rules.overload is not None else 1
+    taken = rows_of(page.parted.released)
+    return credit_after(stream.credit, bool(stream.aside) and are_left, page.new_rows, taken, share)
+
+
+def _said(known: ClockState) -> ClockState:
+    """A clock as it would be if no rows were aside."""
+    return known if known.promised is None else replace(known, closed=known.promised, promised=None)
+
+
+def _held(said: ClockState, before: Closed, held: IntervalSet) -> ClockState:
+    """A clock on which all is closed that was said to be, but for times of which rows are aside."""
+    return replace(said, closed=withheld(before, said.closed, held), promised=said.closed) if held else said
+
+
+def _shed(known: ClockState, lost: IntervalSet) -> ClockState:
+    shed = (known.arrivals.shed | lost).coarsened(MOST_OCCUPIED)
+    return replace(known, arrivals=replace(known.arrivals, shed=shed))
+
+
+def _advance_clock(
+    known: ClockState, was: Closed, clock: Clock, page: PageInput, totals: Totals
+) -> ClockState:
+    """A clock after a page: `known` as it was said to be, `was` is what was closed of it."""
     profile = page.outcome.clocks.get(clock, Profile())
-    tops = [top for top in (known.high, profile.top) if top is not None]
-    high = max(tops, default=None)
+    beside = top_of((*page.parted.aside, *page.parted.shed), clock)
+    high = max((top for top in (known.high, profile.top, beside) if top is not None), default=None)
     slack = page.rules.slack_of(clock)
     closed: Closed = known.closed
     if clock.kind is ClockKind.ROWS:
@@ -77,9 +131,10 @@ def _advance_clock(known: ClockState, clock: Clock, page: PageInput, totals: Tot
         occupied = (occupied | profile.occupied()).coarsened(MOST_OCCUPIED)
     arrivals = known.arrivals
     came = profile.occupied() if page.origin is None else page.origin.arrived
+    came |= ranges_of(page.parted.aside, clock)
     if came:
-        arrivals = arrivals.with_rows(came, page.clock, _oldest(clock, known.closed, page))
-    return ClockState(high, closed, occupied, arrivals)
+        arrivals = arrivals.with_rows(came, page.clock, _oldest(clock, was, page))
+    return replace(known, high=high, closed=closed, occupied=occupied, arrivals=arrivals)
 
 
 def _oldest(clock: Clock, closed: Closed, page: PageInput) -> int | None:
@@ -93,9 +148,14 @@ def _oldest(clock: Clock, closed: Closed, page: PageInput) -> int | None:
 
 def missed(clock: Clock, page: PageInput) -> IntervalSet | None:
     """Where rows may lie that came while nobody followed a clock: with disorder of at most the slack,
-    none of them lies further up than the first rows seen now plus the slack."""
-    runs = page.outcome.clocks.get(clock, Profile()).runs
+    none of them lies further up than the first rows seen now plus the slack.
+
+    Rows that had been aside say nothing of how far the stream had come: then the last rows tell, and if
+    there were no others, nothing does.
+    """
+    runs, slack = page.outcome.clocks.get(clock, Profile()).runs, page.rules.slack_of(clock)
     if not runs:
         return None
-    slack = page.rules.slack_of(clock)
-    return IntervalSet.of((LOWEST, HIGHEST if slack is None else runs[0][0] + slack + 1))
+    first = runs[-1][1] if page.parted.released else runs[0][0]
+    is_told = slack is not None and page.new_rows > page.outcome.timeless + page.outcome.ahead
+    return IntervalSet.of((LOWEST, first + slack + 1 if is_told and slack is not None else HIGHEST))

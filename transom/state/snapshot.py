@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from transom.algorithms.arrivals import Arrivals
 from transom.algorithms.intervals import IntervalSet
+from transom.control.bursts import Chunk
 from transom.control.closed import Closed
 from transom.elements import Clock, ClockKind
 from transom.errors import StateError
@@ -135,32 +136,57 @@ def _stream_out(stream: StreamState) -> dict[str, Any]:
             "high": own.high,
             "occupied": None if own.occupied is None else own.occupied.pairs,
             "arrivals": own.arrivals.pieces,
-            "closed": own.closed.general.pairs,
-            "patterned": [
-                [[[column, value_out(value)] for column, value in sorted(pattern, key=str)], ranges.pairs]
-                for pattern, ranges in own.closed.patterned
-            ],
+            "shed": own.arrivals.shed.pairs,
+            **_closed_out(own.closed),
+            "promised": None if own.promised is None else _closed_out(own.promised),
         }
         for clock, own in stream.clocks.items()
     ]
-    return {"clocks": clocks, "totals": vars(stream.totals), "work": vars(stream.work)}
+    aside = [
+        [chunk.name, chunk.rows, chunk.since, [[clock_out(c), *ends] for c, ends in chunk.ranges.items()]]
+        for chunk in stream.aside
+    ]
+    counts = {"totals": vars(stream.totals), "work": vars(stream.work)}
+    return {"clocks": clocks, **counts, "aside": aside, "credit": stream.credit}
+
+
+def _closed_out(closed: Closed) -> dict[str, Any]:
+    patterned = [
+        [[[column, value_out(value)] for column, value in sorted(pattern, key=str)], ranges.pairs]
+        for pattern, ranges in closed.patterned
+    ]
+    return {"closed": closed.general.pairs, "patterned": patterned}
 
 
 def _stream_in(stored: dict[str, Any]) -> StreamState:
     clocks = {}
     for own in stored["clocks"]:
-        patterned = tuple(
-            (
-                frozenset((column, value_in(value)) for column, value in pattern),
-                _intervals(ranges) or IntervalSet(),
-            )
-            for pattern, ranges in own["patterned"]
+        promised = own["promised"]
+        pieces = tuple((start, stop, clock) for start, stop, clock in own["arrivals"])
+        clocks[clock_in(own["clock"])] = ClockState(
+            own["high"],
+            _closed_in(own),
+            _intervals(own["occupied"]),
+            Arrivals(pieces, _intervals(own["shed"]) or IntervalSet()),
+            None if promised is None else _closed_in(promised),
         )
-        closed = Closed(_intervals(own["closed"]) or IntervalSet(), patterned)
-        arrivals = Arrivals(tuple((start, stop, clock) for start, stop, clock in own["arrivals"]))
-        known = ClockState(own["high"], closed, _intervals(own["occupied"]), arrivals)
-        clocks[clock_in(own["clock"])] = known
-    return StreamState(clocks, Totals(**stored["totals"]), Work(**stored["work"]))
+    aside = tuple(
+        Chunk(name, rows, since, {clock_in(clock): (first, last) for clock, first, last in ranges})
+        for name, rows, since, ranges in stored["aside"]
+    )
+    totals, work = Totals(**stored["totals"]), Work(**stored["work"])
+    return StreamState(clocks, totals, work, aside, stored["credit"])
+
+
+def _closed_in(stored: dict[str, Any]) -> Closed:
+    patterned = tuple(
+        (
+            frozenset((column, value_in(value)) for column, value in pattern),
+            _intervals(ranges) or IntervalSet(),
+        )
+        for pattern, ranges in stored["patterned"]
+    )
+    return Closed(_intervals(stored["closed"]) or IntervalSet(), patterned)
 
 
 def _shard_in(name: str, parts: list[list[int]], held: list[Any]) -> ShardRef:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from transom.algorithms.arrivals import Arrivals
 from transom.algorithms.intervals import LOWEST, IntervalSet
+from transom.control.bursts import Chunk, ranges_of
 from transom.control.closed import Closed
 from transom.elements import Clock, ClockKind
 from transom.estimates.learned import Learned
@@ -21,31 +22,36 @@ MOST_OCCUPIED = 4096
 class ClockState:
     """How far a clock has come: its highest accepted value, what is closed, where rows came and when.
 
-    Where they were is not known (None) while no query follows the clock.
+    Where they were is not known (None) while no query follows the clock. `promised` is what would be closed
+    if no rows were aside; None while none are.
     """
 
     high: int | None = None
     closed: Closed = Closed()
     occupied: IntervalSet | None = IntervalSet()
     arrivals: Arrivals = field(default_factory=Arrivals)
+    promised: Closed | None = None
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Every row of a stream, accounted for."""
+    """Every row of a stream, accounted for; those `aside` are still to be processed."""
 
     rows: int = 0
     counted: int = 0
     unasked: int = 0
     late: int = 0
     rejected: int = 0
+    aside: int = 0
+    shed: int = 0
 
     def __add__(self, other: Totals) -> Totals:
         return Totals(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
     @property
     def accepted(self) -> int:
-        return self.rows - self.rejected
+        """Rows that were processed and had a usable time."""
+        return self.rows - self.rejected - self.aside - self.shed
 
 
 @dataclass(frozen=True)
@@ -69,11 +75,18 @@ class Work:
 
 @dataclass(frozen=True)
 class StreamState:
-    """A stream's clocks and counts."""
+    """A stream's clocks and counts, the rows that are aside, oldest first, and the new rows since any were
+    taken in."""
 
     clocks: Mapping[Clock, ClockState] = field(default_factory=dict)
     totals: Totals = Totals()
     work: Work = Work()
+    aside: tuple[Chunk, ...] = ()
+    credit: int = 0
+
+    def held(self, clock: Clock) -> IntervalSet:
+        """The times that stay open because rows of theirs are aside."""
+        return ranges_of(self.aside, clock)
 
     def clock(self, clock: Clock) -> ClockState:
         """A clock's state; one that nobody followed yet has only missed what was accepted so far."""
