@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tests.differential.cases import COLUMNS, Case, PageCase
 from transom import oracle
+from transom.control.bursts import Parted
 from transom.control.horizon import horizon_limit
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Drop, Prod, Register
@@ -102,9 +103,13 @@ class PureEngine:
 
     def page(self, page: PageCase) -> None:
         self._join_and_leave(page)
-        outcome = self._outcome(page)
+        limit = self._limit(table_of(page.rows))
+        page, parted = self.part(page, limit)
+        outcome = self._outcome(page, limit)
         queries = list(self.living.values())
-        given = PageInput(self.rules, queries, outcome, page.punctuations, page.ended, self.partial)
+        given = PageInput(
+            self.rules, queries, outcome, page.punctuations, page.ended, self.partial, parted=parted
+        )
         output = advance(self.state, [given], SCALARS, self.shelf, prods=page.prods)
         self.shards.keep(output.state.shards)
         for name, table in output.results.items():
@@ -112,6 +117,10 @@ class PureEngine:
                 kind = row.get("transom_kind", row["kind"])  # some queries have a column of that name
                 (self.early if kind == "early" else self.results)[self.keys[name]].append(row)
         self.state = output.state
+
+    def part(self, page: PageCase, limit: int | None) -> tuple[PageCase, Parted]:
+        """What is processed of a page, and what is not."""
+        return page, Parted()
 
     def restart(self) -> None:
         """What a process does that dies and comes back between two pages."""
@@ -139,20 +148,16 @@ class PureEngine:
         self.state = admit(self.state, newcomers, self.living, self.planner.strategy, self.partial)
         self.state = rehomed(self.state, list(self.living.values()), self.planner.strategy)
 
-    def _outcome(self, page: PageCase) -> Outcome:
-        queries = list(self.living.values())
-        stream = self.state.stream("s")
-        table = pa.table(
-            {
-                name: pa.array([row[name] for row in page.rows], kind, from_pandas=False)
-                for name, kind in COLUMNS.items()
-            }
-        )
-        high = stream.clock(TIME).high
+    def _limit(self, table: pa.Table) -> int | None:
+        high = self.state.stream("s").clock(TIME).high
         cut = None if high is None or self.case.horizon is None else high + self.case.horizon
         probe = pa.table({"t0": table["ts"].cast(pa.int64())})
         profile = run(probe, PagePlan((), (), {}, {}, "t0", limit=cut, horizon=self.case.horizon)).profile
-        limit = horizon_limit(profile, high, self.case.horizon)
+        return horizon_limit(profile, high, self.case.horizon)
+
+    def _outcome(self, page: PageCase, limit: int | None) -> Outcome:
+        queries = list(self.living.values())
+        stream, table = self.state.stream("s"), table_of(page.rows)
         sqls = dict.fromkeys(scalar.sql for query in queries for scalar in query.query.scalars())
         names = {sql: f"c{i}" for i, sql in enumerate(sqls)}
         clocks = {clock: f"t{i}" for i, clock in enumerate(clocks_of(queries, self.rules))}
@@ -198,6 +203,12 @@ class PureEngine:
         for number, row in enumerate(ordered):
             numbers[row["#"]] = self.state.stream("s").totals.accepted + number
         return pa.array(numbers, pa.int64())
+
+
+def table_of(rows: list[Row]) -> pa.Table:
+    return pa.table(
+        {name: pa.array([r[name] for r in rows], kind, from_pandas=False) for name, kind in COLUMNS.items()}
+    )
 
 
 def shares(rows: int, splits: int) -> list[pa.Array]:

@@ -76,7 +76,9 @@ class Lowered:
         for i, times in enumerate(sets):
             if times:
                 kinds.setdefault(id(times), []).append(i)
-        starts, ends = self.extents() if kinds else (found, found)
+        if not kinds:
+            return found
+        starts, ends = self.extents()
         for members in kinds.values():
             mine = np.isin(self.which, members)
             found[mine] = ~sets[members[0]].meets(starts[mine], ends[mine])

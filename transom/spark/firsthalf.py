@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from transom.control.bursts import Parted, top_of
 from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.errors import PageError
@@ -22,12 +23,14 @@ from transom.plan.compiled import CompiledQuery
 from transom.spark.far import Far
 from transom.spark.log import Begun
 from transom.spark.outputs import Outputs
+from transom.spark.overload import Sideline
 from transom.spark.pages import Page, PageRun
 from transom.spark.projection import micros
 from transom.spark.registry import Registry
 from transom.spark.scalars import short_message
 from transom.spark.shipping import Shipper
 from transom.spark.sources import ResultSource
+from transom.spark.store import Store
 from transom.spark.streams import Carried, Stream, believable, carried_control
 from transom.spark.suspending import suspend, suspend_failing
 from transom.spark.tables import Tables
@@ -51,34 +54,49 @@ class FirstHalf:
         outputs: Outputs,
         far: Far,
         planner: Planner,
+        store: Store,
         max_failures: int,
     ):
         self.spark, self.tables, self.outputs, self.far = spark, tables, outputs, far
         self.planner, self.max_failures = planner, max_failures
         self.shipper = Shipper(spark)
+        self.sideline = Sideline(spark, store, tables, self.shipper)
 
     def process(
-        self, begun: Begun, stream: Stream, df: DataFrame, registry: Registry, state: State
-    ) -> tuple[list[Carried], Outcome]:
-        """The punctuations and prods that the page carries, and what came of its other rows."""
-        carried, df = carried_control(stream, df)
-        while True:
-            page = self._page(begun, stream, df, registry, state)
-            self.far.begin(begun.page)
-            try:
-                outcome = self._run(begun.page, stream.name, page)
-                break
-            except Exception as error:
-                if not self._suspend_culprits(page, registry):
-                    reason = short_message(error)
-                    raise PageError(f"page {begun.page} of {stream.name} failed: {reason}") from error
+        self, begun: Begun, stream: Stream, df: DataFrame | None, registry: Registry, state: State
+    ) -> tuple[list[Carried], Outcome, Parted]:
+        """The punctuations and prods that the page carries, what came of its other rows, and what was put off.
+
+        Without rows of its own, it consists of such that were put off before.
+        """
+        carried: list[Carried] = []
+        if df is None:
+            df = self.sideline.rows(begun, stream, state)
+        else:
+            carried, df = carried_control(stream, df)
+        parting = self.sideline.part(begun, stream, self._page(begun, stream, df, registry, state))
+        page = parting.page
+        with parting.resources:
+            while True:
+                self.far.begin(begun.page)
+                try:
+                    outcome = self._run(begun.page, stream.name, page)
+                    break
+                except Exception as error:
+                    if not self._suspend_culprits(page, registry):
+                        reason = short_message(error)
+                        raise PageError(f"page {begun.page} of {stream.name} failed: {reason}") from error
+                    again = self._page(begun, stream, page.df, registry, state)
+                    page = replace(again, near=page.near, limit=page.limit, is_judged=page.is_judged)
         self.far.tidy(outcome.refs)
         clock = stream.rules.clock
-        tops = (page.before.clock(clock).high, outcome.clocks[clock].top if clock in outcome.clocks else None)
+        beside = top_of((*parting.parted.aside, *parting.parted.shed), clock)
+        seen = outcome.clocks[clock].top if clock in outcome.clocks else None
+        tops = (page.before.clock(clock).high, seen, beside)
         kept = believable(carried, stream.rules, max((top for top in tops if top is not None), default=None))
         if len(kept) < len(carried):
             log.warning("%d punctuations of %s are beyond its horizon", len(carried) - len(kept), stream.name)
-        return kept, outcome
+        return kept, outcome, parting.parted
 
     def results(
         self, begun: Begun, given: PageInput, rows: pa.Table, registry: Registry, state: State

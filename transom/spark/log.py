@@ -2,7 +2,7 @@
 
 log/0000000012.json        what page 12 reads, and the control that takes effect in it
 state/0000000012.arrow     the state after page 12: writing it commits the page
-results/0000000012/        the page's results; late/, rejected/ likewise, all overwritten on replay
+results/0000000012/        the page's results; late/, rejected/, aside/ likewise, all overwritten on replay
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Begun:
     control: tuple[Control, ...] = ()
     ended: tuple[str, ...] = ()  # streams whose open windows close
     tables: Mapping[str, int] = field(default_factory=dict)  # versions
+    budget: int | None = None  # rows that it may process at once; what is beyond is set aside, or shed
+    aside: tuple[str, ...] = ()  # chunks of rows set aside that it takes in
 
 
 class PageLog:
@@ -55,7 +57,8 @@ class PageLog:
         with _readable(path):
             stored = json.loads(self.store.read(path))
             control = tuple(_control_in(element) for element in stored["control"])
-            return Begun(**stored | {"control": control, "ended": tuple(stored["ended"])})
+            lists = {name: tuple(stored[name]) for name in ("ended", "aside")}
+            return Begun(**stored | {"control": control} | lists)
 
     def commit(self, state: State, extra: Mapping[str, Any]) -> int:
         """Commit a page; the size of its state in bytes."""

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, VariantType
 
+from transom.algorithms.profile import Profile
 from transom.control.horizon import horizon_limit
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind
@@ -51,6 +52,8 @@ class Page:
     near: bool = False  # few rows, already on the driver: no job is worth its start
     shelf: Shelf | None = None  # for cells of far selections
     most_groups: int | None = None  # families with more go far
+    limit: int | None = None  # of its times, if that is known
+    is_judged: bool = False  # whether it is
 
     @property
     def before(self) -> StreamState:
@@ -84,7 +87,7 @@ class PageRun:
     def __init__(self, page: Page, tables: Tables, shipper: Shipper):
         self.page, self.tables, self.shipper = page, tables, shipper
         self.clocks = clocks_of(page.queries, page.rules)
-        self.time = self._micros(page.rules.clock)
+        self.time = self.micros(page.rules.clock)
         if CORRUPT in page.df.columns:
             self.time = f"CASE WHEN `{CORRUPT}` IS NULL THEN {self.time} END"
 
@@ -127,14 +130,19 @@ class PageRun:
         aggregated at once, and only if some lie beyond it is the whole page's profile consulted.
         """
         rules, high = self.page.rules, self.page.before.clock(self.page.rules.clock).high
-        if rules.horizon is None:
-            return None, True
+        if self.page.is_judged or rules.horizon is None:
+            return self.page.limit, True
         if high is not None and not any(clock.kind is ClockKind.ROWS for clock in self.clocks):
             return self._not_after_now(high + rules.horizon), False
-        cut = None if high is None else high + rules.horizon
+        return self.judged(df)[0], True
+
+    def judged(self, df: DataFrame) -> tuple[int | None, Profile]:
+        """The limit of this page's times, for certain, and where its rows lie."""
+        rules, high = self.page.rules, self.page.before.clock(self.page.rules.clock).high
+        cut = None if high is None or rules.horizon is None else high + rules.horizon
         plan = PagePlan((), (), {}, {}, "t0", limit=cut, horizon=rules.horizon)
         profile = self._run(_Branch((), (), df, plan, {"t0": self.time}), plan).profile
-        return self._not_after_now(horizon_limit(profile, high, rules.horizon)), True
+        return self._not_after_now(horizon_limit(profile, high, rules.horizon)), profile
 
     def _not_after_now(self, limit: int | None) -> int | None:
         rules = self.page.rules
@@ -162,27 +170,31 @@ class PageRun:
 
     # --- the rows' way to the kernel ---
 
-    def _micros(self, clock: Clock) -> str:
+    def micros(self, clock: Clock) -> str:
         if clock.kind is ClockKind.ROWS:
             return f"`{ROW_NUMBER}`"
         return micros(f"`{clock.attribute}`", self.page.columns[clock.attribute])
 
-    def _accepted(self, limit: int | None) -> str:
+    def accepted(self, limit: int | None) -> str:
         within = "" if limit is None else f" AND ({self.time}) <= {limit}"
         return f"(({self.time}) IS NOT NULL{within})"
 
-    def _numbered(self, df: DataFrame, limit: int | None) -> DataFrame:
-        """With accepted rows numbered by time, ties by their other columns: partitioning has no say."""
-        if not any(clock.kind is ClockKind.ROWS for clock in self.clocks):
-            return df
+    def order(self, df: DataFrame) -> list[str]:
+        """What rows are sorted by: their time, ties by their other columns."""
         order = [f"({self.time})"]
         for name in self.page.columns:
             kind = df.schema[name].dataType
             order.append(
                 f"to_json(struct(`{name}`))" if isinstance(kind, MapType | VariantType) else f"`{name}`"
             )
-        base, accepted = self.page.before.totals.accepted, self._accepted(limit)
-        number = f"row_number() OVER (PARTITION BY {accepted} ORDER BY {', '.join(order)})"
+        return order
+
+    def _numbered(self, df: DataFrame, limit: int | None) -> DataFrame:
+        """With accepted rows numbered by time, ties by their other columns: partitioning has no say."""
+        if not any(clock.kind is ClockKind.ROWS for clock in self.clocks):
+            return df
+        base, accepted = self.page.before.totals.accepted, self.accepted(limit)
+        number = f"row_number() OVER (PARTITION BY {accepted} ORDER BY {', '.join(self.order(df))})"
         with ansi_off(df.sparkSession):
             return df.withColumn(
                 ROW_NUMBER, F.expr(f"CASE WHEN {accepted} THEN CAST({base - 1} AS BIGINT) + {number} END")
@@ -227,7 +239,7 @@ class PageRun:
                 names.setdefault(scalar.sql, f"c{len(names)}")
         clocks = {clock: f"t{i}" for i, clock in enumerate(self.clocks)}
         scalars = {name: sql for sql, name in names.items()}
-        scalars |= {name: self._micros(clock) for clock, name in clocks.items()}
+        scalars |= {name: self.micros(clock) for clock, name in clocks.items()}
         time = clocks[self.page.rules.clock]
         scalars[time] = self.time
         if with_id:
@@ -316,7 +328,7 @@ class PageRun:
             "ELSE 'ahead of the stream by more than the horizon' END"
         )
         with ansi_off(df.sparkSession):
-            chosen = df.filter(f"NOT {self._accepted(limit)}")
+            chosen = df.filter(f"NOT {self.accepted(limit)}")
             columns = [F.col(f"`{name}`") for name in (*self.page.columns, *hidden)]
             return chosen.select(*columns, F.expr(reason).alias("reason"))
 

@@ -1,0 +1,230 @@
+"""With rows set aside in bursts, everything comes out in the end that comes out without."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.differential.cases import SECOND, Case, PageCase, case, stream
+from tests.differential.comparing import (
+    TIME,
+    PureEngine,
+    Row,
+    bound,
+    identity,
+    oracle_answer,
+    same_row,
+    table_of,
+)
+from transom.control.bursts import Chunk, Overload, Parted, due, in_a_lull, parted, rows_of
+from transom.elements import ClockKind
+from transom.final.members import Place, Strategy
+from transom.final.page import clocks_of
+from transom.sql import Query
+
+STRATEGIES: list[dict[str, Any]] = [
+    {},
+    {"strategy": Strategy(shared=False)},
+    {"strategy": Strategy(place=Place.EXECUTORS)},
+    {"naive": True},
+]
+
+
+class Sidelining(PureEngine):
+    """An engine whose pages have a budget; rows that are aside are kept in memory."""
+
+    def __init__(self, case: Case, queries: dict[str, Query], overload: Overload, **options: Any):
+        super().__init__(case, queries, **options)
+        self.overload, self.rules = overload, replace(self.rules, overload=overload)
+        self.stored: dict[str, list[Row]] = {}
+        self.most_aside = 0
+
+    def part(self, page: PageCase, limit: int | None) -> tuple[PageCase, Parted]:
+        known = self.state.stream("s")
+        taken = due(known.aside, known.credit, self.overload.share)
+        if page.ended:
+            taken = known.aside
+        elif not page.rows:
+            taken = in_a_lull(known.aside, self.overload.budget)
+        aside = [] if page.ended else self._aside(page, limit, rows_of(taken))
+        gone = {int(i) for rows, _ in aside for i in rows}
+        rows = [row for i, row in enumerate(page.rows) if i not in gone]
+        rows += [row for chunk in taken for row in self.stored.pop(chunk.name)]
+        chunks = []
+        for number, (at, ranges) in enumerate(aside):
+            name = f"{self.state.page}/{number}"
+            chunks.append(Chunk(name, len(at), self.state.page, ranges))
+            if not self.overload.shed:
+                self.stored[name] = [page.rows[i] for i in at]
+        self.most_aside = max(self.most_aside, len(gone))
+        if self.overload.shed:
+            return replace(page, rows=rows), Parted(shed=tuple(chunks))
+        return replace(page, rows=rows), Parted(tuple(chunks), tuple(taken))
+
+    def _aside(self, page: PageCase, limit: int | None, taken: int) -> list[Any]:
+        known, table = self.state.stream("s"), table_of(page.rows)
+        columns = {}
+        for clock in clocks_of(self.living.values(), self.rules):
+            if clock.kind is not ClockKind.ROWS:
+                values = table[clock.attribute].cast(pa.int64()).combine_chunks()
+                columns[clock] = values.fill_null(0).to_numpy(), values.is_valid().to_numpy(False)
+        closed = {clock: known.clock(clock).closed for clock in columns}
+        return parted(columns, TIME, closed, limit, self.overload.budget, taken)
+
+    def finish(self) -> None:
+        """Let lulls come until nothing is aside."""
+        while self.state.stream("s").aside:
+            before = self.state.stream("s").totals
+            self.page(PageCase([]))
+            after = self.state.stream("s").totals
+            assert after.aside < before.aside and after.rows == before.rows
+
+
+def from_the_start(drawn: Case) -> Case:
+    """The case with all queries there from the first page to the last."""
+    pages = [replace(page, joining=[], leaving=[], prods=[]) for page in drawn.pages]
+    pages[0].joining = list(drawn.queries)
+    return replace(drawn, pages=pages, called={}, partial=set())
+
+
+def in_order(dice: Random) -> Case:
+    """A case without late rows: in order, with bursts, and told the truth by its punctuations."""
+    drawn = from_the_start(case(dice))
+    rows = sorted((r for r in stream(dice, 60) if r["ts"] is not None), key=lambda row: row["ts"])
+    for number, row in enumerate(rows):
+        row["seq"] = number
+    several = sorted(dice.randint(0, len(rows)) for _ in range(dice.randint(0, 4)))
+    cuts = [0, *several, len(rows)]
+    pages = [PageCase(rows[a:b], splits=dice.randint(1, 2)) for a, b in pairwise(cuts)]
+    pages[0].joining = list(drawn.queries)
+    pages[-1].ended = dice.random() < 0.5
+    return replace(drawn, pages=pages, horizon=None, slack=dice.choice([0, 5 * SECOND]))
+
+
+def run(drawn: Case, dice: Random, strictly: bool, seed: int | None = None) -> bool:
+    """Compare everything that comes out of a case with a budget; whether anything was aside."""
+    options, overload = dice.choice(STRATEGIES), Overload(dice.randint(1, 8), share=dice.randint(1, 4))
+    queries = bound(drawn.queries)
+    engine, plain = Sidelining(drawn, queries, overload, **options), PureEngine(drawn, queries, **options)
+    try:
+        for page in drawn.pages:
+            engine.page(page)
+            plain.page(page)
+            while dice.random() < 0.3 and engine.state.stream("s").aside:
+                engine.page(PageCase([]))
+            if dice.random() < 0.3:
+                engine.restart()
+        engine.finish()
+        same_in_the_end(drawn, queries, engine, plain, strictly)
+    except Exception as error:
+        error.add_note(f"drawn by Random({seed}), {overload}, {options}")
+        raise
+    return engine.most_aside > 0
+
+
+def same_in_the_end(
+    drawn: Case, queries: dict[str, Query], engine: Sidelining, plain: PureEngine, strictly: bool
+) -> None:
+    ours, theirs = engine.state.stream("s"), plain.state.stream("s")
+    totals = ours.totals
+    assert totals.aside == 0 and not engine.stored
+    assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected
+    assert (totals.rows, totals.rejected) == (theirs.totals.rows, theirs.totals.rejected)
+    assert totals.late <= theirs.totals.late
+    for clock, known in theirs.clocks.items():
+        found = ours.clock(clock)
+        assert (found.high, found.promised) == (known.high, None)
+        assert found.closed.general == known.closed.general
+    expected = oracle_answer(drawn, queries)
+    for name, query in queries.items():
+        if query.clock.kind is not ClockKind.ROWS:  # rows are numbered as they are processed
+            same_windows(query, engine.results[name], expected.results[name], strictly)
+
+
+def same_windows(query: Query, found: list[Row], expected: list[Row], strictly: bool) -> None:
+    """The same windows and groups, with the same values; held windows may have accepted more rows."""
+    ours = {identity(query, row, 0): row for row in found}
+    theirs = {identity(query, row, 0): row for row in expected}
+    assert len(ours) == len(found), "a window and group was reported twice"
+    if strictly:
+        assert ours.keys() == theirs.keys(), query.text
+    elif query.kept is None:
+        assert theirs.keys() <= ours.keys(), query.text
+    for where in ours.keys() & theirs.keys():
+        assert ours[where]["rows"] >= theirs[where]["rows"], f"{query.text} {where}"
+        if strictly or ours[where]["rows"] == theirs[where]["rows"]:
+            same_row(query, where, ours[where], theirs[where])
+
+
+@settings(max_examples=60)
+@given(st.randoms(use_true_random=False))
+def test_finals_of_a_stream_in_order_are_the_oracles_on_cases_that_shrink(dice: Random) -> None:
+    run(in_order(dice), dice, True)
+
+
+def test_finals_of_a_stream_in_order_are_the_oracles(seed: int) -> None:
+    aside = 0
+    for number in range(seed, seed + 150):
+        dice = Random(number)
+        aside += run(in_order(dice), dice, True, number)
+    assert aside > 50
+
+
+def test_finals_of_any_stream_hold_at_least_what_the_oracle_counts(seed: int) -> None:
+    aside = 0
+    for number in range(seed + 1000, seed + 1150):
+        dice = Random(number)
+        aside += run(from_the_start(case(dice)), dice, False, number)
+    assert aside > 20
+
+
+def test_queries_that_come_and_go_lose_no_row(seed: int) -> None:
+    for number in range(seed + 2000, seed + 2060):
+        dice = Random(number)
+        drawn = case(dice)
+        engine = Sidelining(drawn, bound(drawn.queries), Overload(dice.randint(1, 4)))
+        for page in drawn.pages:
+            engine.page(page)
+        engine.finish()
+        totals = engine.state.stream("s").totals
+        assert totals.rows == sum(len(page.rows) for page in drawn.pages)
+        assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected
+
+
+@pytest.mark.parametrize("budget", [1, 3, 1000])
+def test_what_was_shed_is_counted_and_its_windows_say_so(budget: int, seed: int) -> None:
+    for number in range(seed + 3000, seed + 3040):
+        dice = Random(number)
+        drawn = in_order(dice)
+        queries = bound(drawn.queries)
+        engine = Sidelining(drawn, queries, Overload(budget, shed=True))
+        for page in drawn.pages:
+            engine.page(page)
+        totals = engine.state.stream("s").totals
+        assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected + totals.shed
+        assert (totals.shed > 0) == (engine.most_aside > 0) and totals.aside == 0
+        expected = oracle_answer(drawn, queries).results
+        for name, query in queries.items():
+            if query.clock.kind is not ClockKind.ROWS:
+                marked_as_lacking(query, engine.results[name], expected[name])
+
+
+def marked_as_lacking(query: Query, found: list[Row], expected: list[Row]) -> None:
+    """Windows that are said to be complete are; the others are there all the same."""
+    theirs = {identity(query, row, 0): row for row in expected}
+    for row in found:
+        where = identity(query, row, 0)
+        if row["complete"]:
+            same_row(query, where, row, theirs[where])
+        elif where in theirs:
+            assert row["rows"] <= theirs[where]["rows"]
+    lacking = Counter(row["complete"] for row in found)
+    assert query.kept is not None or lacking[True] <= len(theirs)
