@@ -49,6 +49,13 @@ STREAM = (
     Setting("idle", "duration", "after so long without data, close every window that has begun"),
     Setting("punctuation", "text", "an SQL expression, true for rows that are punctuations and not data"),
     Setting(
+        "overload", "text", "what becomes of rows beyond a page's budget: sideline or shed; none: no budget"
+    ),
+    Setting("budget", "budget", "how much a page may process at once"),
+    Setting(
+        "share", "count", "while new rows come, one that was set aside is taken in for so many of them", "3"
+    ),
+    Setting(
         "replay",
         "replay",
         "deliver the rows by their times, as in `{speed: 60, delay: 20 seconds}`; with `delays`, `burst`, "
@@ -183,6 +190,7 @@ KINDS: Mapping[str, Callable[[Any], Any]] = {
     "span": _span,
     "slack": _slack,
     "retention": _retention,
+    "budget": _retention,
     "options": _options,
     "sinks": _sinks,
     "replay": _replay,
@@ -197,6 +205,7 @@ KINDS_EXPLAINED = {
     "span": "a duration, a whole number on an integer clock, or `none`",
     "slack": "a span, or a mapping from WATTR to span",
     "retention": "a duration, or a number of pages",
+    "budget": "a duration, or a number of rows",
     "options": "a mapping from option to value",
     "sinks": "a list of sinks",
     "replay": "a mapping from option to value; `{}` for the speed at which it was recorded",

@@ -9,10 +9,11 @@ from typing import Any, Unpack
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from transom.control.bursts import Overload
 from transom.control.rules import StreamRules
 from transom.elements import Prod, Punctuation
 from transom.errors import SettingError, SQLError, StateError
-from transom.spark.declare import declared_column, stream_rules
+from transom.spark.declare import declared_column, overload_rule, stream_rules
 from transom.spark.files import PathSource
 from transom.spark.handles import Feed
 from transom.spark.loop import PageLoop
@@ -52,6 +53,9 @@ class Declarations:
         idle: Any = None,
         punctuation: str | None = None,
         prod: str | None = None,
+        overload: str | None = None,
+        budget: int | str | None = None,
+        share: int = 3,
         format: str | None = None,
         schema: str | None = None,
         options: Mapping[str, Any] | None = None,
@@ -64,11 +68,14 @@ class Declarations:
         windows close by punctuations alone; a mapping gives other columns a slack of their own), `horizon`
         how far a row may be ahead of the stream before it is rejected, `live` whether it may also not be
         ahead of the clock, `idle` the time without data after which windows close, `punctuation` a
-        condition that marks rows as punctuations, `prod` one that marks rows as prods. The rest is about the
-        files of a path.
+        condition that marks rows as punctuations, `prod` one that marks rows as prods.
+
+        `overload` says what becomes of rows beyond a page's `budget` (a number of rows, or a time such as
+        "2 s"): "sideline" sets the trailing rows of bursts aside and takes one of them in for every `share`
+        new rows, or when none come; "shed" drops them. The rest is about the files of a path.
         """
         found = self._source(source, format, schema, options, files_per_page)
-        rules = time, slack, horizon, live, idle
+        rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share)
         self._declare(name, found, rules, {Punctuation: punctuation, Prod: prod})
 
     def feed(
@@ -83,10 +90,13 @@ class Declarations:
         idle: Any = None,
         punctuation: str | None = None,
         prod: str | None = None,
+        overload: str | None = None,
+        budget: int | str | None = None,
+        share: int = 3,
     ) -> Feed:
         """Declare a stream that this program pushes into; options as of `stream`."""
         source = FeedSource(self.spark, self._loop.store, name, schema_of(schema))
-        rules = time, slack, horizon, live, idle
+        rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share)
         self._declare(name, source, rules, {Punctuation: punctuation, Prod: prod})
         return Feed(self, name, source)  # type: ignore[arg-type]  # an engine is what this is part of
 
@@ -162,10 +172,10 @@ class Declarations:
         self,
         name: str,
         source: Source,
-        rules: tuple[str, Any, Any, bool, Any],
+        rules: tuple[str, Any, Any, bool, Any, Overload | None],
         markers: Mapping[type[Punctuation | Prod], str | None],
     ) -> None:
-        """Declare a stream with these rules: time, slack, horizon, live, idle."""
+        """Declare a stream with these rules: time, slack, horizon, live, idle, overload."""
         self._check_new(name)
         columns = visible(to_arrow(source.schema()))
         time, *rest = rules

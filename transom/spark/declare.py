@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.control.bursts import Overload
 from transom.control.rules import StreamRules
 from transom.durations import parse_duration
 from transom.elements import Clock, ClockKind
@@ -15,6 +16,7 @@ from transom.final.members import Place, Strategy
 from transom.plan.families import Fragments
 
 DEFAULT_HORIZON = "366 days"
+OVERLOADS = ("sideline", "shed")
 STRATEGIES = ("auto", "shared_paired", "shared_paned", "unshared_paired", "unshared_paned", "naive")
 
 
@@ -43,6 +45,7 @@ def stream_rules(
     horizon: Any,
     live: bool,
     idle: Any,
+    overload: Overload | None = None,
 ) -> StreamRules:
     """The rules of a stream. Lengths along integer columns are plain numbers."""
     time = declared_column(stream, time, columns)
@@ -64,7 +67,31 @@ def stream_rules(
         length("horizon", horizon, clock.kind),
         live,
         None if idle is None else parse_duration(idle),
+        overload,
     )
+
+
+def overload_rule(overload: str | None, budget: Any, share: int) -> Overload | None:
+    """What becomes of rows beyond a page's budget: a number of rows, or a duration."""
+    if overload is None:
+        if budget is not None:
+            raise SettingError(f"a budget needs overload = {' or '.join(map(repr, OVERLOADS))}")
+        return None
+    if overload not in OVERLOADS:
+        raise SettingError(
+            f"unknown overload {overload!r}: {' or '.join(OVERLOADS)}{near_miss(str(overload), OVERLOADS)}"
+        )
+    if budget is None or isinstance(budget, bool):
+        raise SettingError(
+            "overload needs a budget: the rows of a page, as in 50_000, or a time, as in '2 s'"
+        )
+    in_time = not isinstance(budget, int)
+    size = parse_duration(budget) if in_time else budget
+    if size < 1:
+        raise SettingError(f"a budget is at least one row, or some time: {budget!r}")
+    if isinstance(share, bool) or not isinstance(share, int) or share < 1:
+        raise SettingError(f"share is a whole number of at least 1, not {share!r}")
+    return Overload(size, in_time, overload == "shed", share)
 
 
 def length(what: str, value: Any, kind: ClockKind) -> int | None:

@@ -65,7 +65,7 @@ class FirstHalf:
     def process(
         self, begun: Begun, stream: Stream, df: DataFrame | None, registry: Registry, state: State
     ) -> tuple[list[Carried], Outcome, Parted]:
-        """The punctuations and prods that the page carries, what came of its other rows, and what was put off.
+        """The punctuations and prods that the page carries, what came of its rows, and what was put off.
 
         Without rows of its own, it consists of such that were put off before.
         """

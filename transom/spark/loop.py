@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from transom.control.bursts import NOTHING, Parted
 from transom.elements import Control, Drop, Prod, Punctuation, Register
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.final.cascade import derived_rules
@@ -80,7 +81,10 @@ class PageLoop:
         self.log, self.outputs = PageLog(store), Outputs(store)
         self.planner = Planner(strategy)
         self.far = Far(spark, store, strategy.place)
-        self.first_half = FirstHalf(spark, self.tables, self.outputs, self.far, self.planner, max_failures)
+        self.first_half = FirstHalf(
+            spark, self.tables, self.outputs, self.far, self.planner, store, max_failures
+        )
+        self.sideline = self.first_half.sideline
         self.second_half = SecondHalf(self.scalars, self.outputs, self.far, self.first_half)
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every page
@@ -98,6 +102,7 @@ class PageLoop:
         last = self.log.last()
         self.state, extra = last if last else (State(), {})
         self.far.sweep(self.state)
+        self.sideline.resume(self.state, extra.get("paces", {}))
         if extra.get("naive", naive) != naive:
             raise StateError("the checkpoint was made with the other strategy")
         self.registry = Registry(extra.get("queries", ()), naive)
@@ -221,6 +226,8 @@ class PageLoop:
         for stream in self.streams.values():
             if stream.rules.idle is None or stream.idle_closed or now - stream.last_data < stream.rules.idle:
                 continue
+            if self.state.stream(stream.name).aside:
+                continue  # there is something to do still
             self.end([stream.name])
             stream.idle_closed = True
 
@@ -269,14 +276,31 @@ class PageLoop:
             self._run(begun, df)
 
     def control_page(self) -> bool:
-        """Run a page that carries no rows, if some control waits for one."""
+        """Run a page that brings no rows, if some control waits for one, or one was begun."""
         with self.lock:
             begun = self.pending()
             if begun is None and (self.waiting or self.due(self.state, self._emitting(), self.clock())):
-                begun = self._begin(None, {}, ())
-            if begun is None or begun.stream is not None:
+                # A stream whose rows are aside ends with a page that takes them in.
+                waiting = (name for name in self.waiting.ended if self.state.stream(name).aside)
+                begun = self._begin(next(waiting, None), {}, ())
+            if begun is None or begun.reference:
                 return False
             self._run(begun, None)
+            return True
+
+    def lull_page(self, stream: Stream, is_ending: bool = False) -> bool:
+        """Run a page of rows of a stream that are aside, if there are some and nothing else waits.
+
+        It can't tell a query that follows a clock anew how far that has come: unless the stream is ending,
+        the query's first page is one with new rows.
+        """
+        with self.lock:
+            if self.begun is not None or self.waiting or not self.state.stream(stream.name).aside:
+                return False
+            reading = (self.state.queries.get(query.name) for query in self.registry.reading(stream.name))
+            if not is_ending and any(own is not None and own.unseen is None for own in reading):
+                return False
+            self._run(self._begin(stream.name, {}, ()), None)
             return True
 
     def _emitting(self) -> list[CompiledQuery]:
@@ -285,14 +309,20 @@ class PageLoop:
     def _begin(self, stream: str | None, reference: Mapping[str, Any], control: tuple[Control, ...]) -> Begun:
         """Bind what waits to the next page, and write it ahead."""
         with self.control_lock:
+            in_lull = stream is not None and not reference and stream not in self.waiting.ended
+            waiting = Waiting() if in_lull else self.waiting
+            declared = None if stream is None else self.streams[stream]
+            bound = self.sideline.bind(declared, bool(reference), waiting.ended, self.state)
             begun = Begun(
                 self.state.page + 1,
                 self.clock(),
                 stream,
                 dict(reference),
-                (*self.waiting.control, *control),
-                tuple(dict.fromkeys(self.waiting.ended)),
+                (*waiting.control, *control),
+                bound.ended,
                 dict(self.versions),
+                bound.budget,
+                bound.aside,
             )
             if self.log.begun(begun.page) is not None:
                 raise StateError(f"another engine works on this checkpoint: it has begun page {begun.page}")
@@ -300,8 +330,8 @@ class PageLoop:
                 self.log.begin(begun)
             finally:  # what failed after it was written is bound all the same
                 self.begun = self.log.begun(begun.page)
-                if self.begun is not None:
-                    self.waiting = Waiting()
+                if self.begun is not None and not in_lull:
+                    self.waiting = Waiting(ended=bound.later)
         return begun
 
     def _run(self, begun: Begun, df: DataFrame | None) -> None:
@@ -323,18 +353,18 @@ class PageLoop:
             state = rehomed(state, registry.reading(begun.stream), self.planner.strategy)
         watch.lap("planning")
         failed = self.first_half.failures(registry)
-        outcome = Outcome()
+        outcome, parted = Outcome(), NOTHING
         said = [element for element in begun.control if isinstance(element, Punctuation | Prod)]
-        if df is not None and begun.stream is not None:
+        if begun.stream is not None and (df is not None or begun.aside):
             stream = self.streams[begun.stream]
-            if stream.prods is not None:
+            if stream.prods is not None and df is not None:
                 said += rows_as_prods(stream, df)
             else:
-                carried, outcome = self.first_half.process(begun, stream, df, registry, state)
+                carried, outcome, parted = self.first_half.process(begun, stream, df, registry, state)
                 said += carried
         watch.lap("first_half")
         state = settle(state, registry.compiled())
-        inputs = self._inputs(begun, registry, state, outcome, said)
+        inputs = self._inputs(begun, registry, state, outcome, parted, said)
         output = self.second_half.process(begun, state, inputs, registry, self._said(begun, said))
         self.first_half.count_failures(registry, failed)
         self.outputs.write_results(
@@ -349,6 +379,8 @@ class PageLoop:
         for listener in list(self.listeners):
             listener(report)
         watch.lap("delivery")
+        if begun.stream is not None:
+            self.sideline.note(self.streams[begun.stream], outcome.rows, watch.spent["first_half"])
         self._commit(begun, registry, output.state, bool(output.results))
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
@@ -387,7 +419,13 @@ class PageLoop:
         return {text: self.bound.pop(text) for text in set(texts.values())}
 
     def _inputs(
-        self, begun: Begun, registry: Registry, state: State, outcome: Outcome, said: list[Carried]
+        self,
+        begun: Begun,
+        registry: Registry,
+        state: State,
+        outcome: Outcome,
+        parted: Parted,
+        said: list[Carried],
     ) -> list[PageInput]:
         """What the page brings to each stream that it concerns."""
         concerned = dict.fromkeys(
@@ -408,6 +446,7 @@ class PageLoop:
                 name in begun.ended,
                 partial,
                 begun.clock,
+                parted=parted if name == begun.stream else NOTHING,
             )
             for name in concerned
             if name in self.streams and self.streams[name].prods is None
@@ -426,7 +465,7 @@ class PageLoop:
 
     def _commit(self, begun: Begun, registry: Registry, state: State, has_results: bool) -> None:
         sources = dict(self.progress)
-        if begun.stream is not None:
+        if begun.stream is not None and begun.reference:
             stream = self.streams[begun.stream]
             stream.source.advance(begun.reference)
             sources[begun.stream] = stream.source.progress()
@@ -439,13 +478,15 @@ class PageLoop:
             "results": pages,
             "heard": self.heard,
             "naive": registry.naive,
+            "paces": self.sideline.paces,
         }
         self.state_bytes = self.log.commit(state, extra)
         self.far.forget(self.state, state)
+        self.sideline.forget(self.state, state)
         with self.control_lock:  # whoever prods reads the first two, while pages run
             self.state, self.registry, self.progress, self.result_pages = state, registry, sources, pages
         self.begun = None
-        if begun.stream is not None:
+        if begun.stream is not None and begun.reference:
             self.streams[begun.stream].source.release(begun.reference)
 
     def _say(self, report: PageReport) -> None:

@@ -9,7 +9,8 @@ same rows and writes over what the first try left.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import posixpath
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from transom.control.bursts import (
+    BUCKETS,
     NOTHING,
     PACES,
-    BUCKETS,
     Choice,
     Chunk,
     Parted,
@@ -48,6 +49,17 @@ log = logging.getLogger("transom")
 BUCKET, RANK, CHUNK = "__bucket__", "__rank__", "__chunk__"
 
 
+@dataclass(frozen=True)
+class Bound:
+    """What a page is bound to: streams that end with it, and `later`; how many rows it may process, and the
+    chunks that it takes in."""
+
+    ended: tuple[str, ...]
+    later: list[str]
+    budget: int | None = None
+    aside: tuple[str, ...] = ()
+
+
 @dataclass
 class Parting:
     """A page's rows after a burst was dealt with; what is cached for it is let go with `resources`."""
@@ -64,7 +76,39 @@ class Sideline:
         self.spark, self.store, self.tables, self.shipper = spark, store, tables, shipper
         self.paces: dict[str, list[tuple[int, float]]] = {}  # by stream: rows and seconds of its last pages
 
+    def resume(self, state: State, paces: Mapping[str, list[tuple[int, float]]]) -> None:
+        """Go on after an earlier engine, and delete what it left if it died before it could."""
+        self.paces = {name: [(rows, seconds) for rows, seconds in own] for name, own in paces.items()}
+        for name in self.store.list("aside"):
+            kept = {chunk.name for chunk in state.stream(name).aside}
+            for page in self.store.list(f"aside/{name}"):
+                directory = f"aside/{name}/{page}"
+                found = {f"{directory}/{chunk}" for chunk in self.store.list(directory)}
+                for stray in found - kept if found & kept else [directory]:
+                    self.store.delete(stray)
+
     # --- when a page begins ---
+
+    def bind(self, stream: Stream | None, is_new: bool, ended: Sequence[str], state: State) -> Bound:
+        """What a page that begins is bound to, which brings new rows of a stream or not.
+
+        The end of a stream waits until its rows that are aside are in; a page that ends it takes in all of
+        them and sets none aside.
+        """
+        name = None if stream is None else stream.name
+        now = tuple(dict.fromkeys(s for s in ended if s == name or not state.stream(s).aside))
+        later = [s for s in dict.fromkeys(ended) if s not in now]
+        if stream is None:
+            return Bound(now, later)
+        known, budget = state.stream(stream.name), self.budget(stream)
+        if name in now:
+            chunks, budget = known.aside, None
+        elif is_new:
+            overload = stream.rules.overload
+            chunks = due(known.aside, known.credit, overload.share if overload is not None else 1)
+        else:
+            chunks = in_a_lull(known.aside, budget)
+        return Bound(now, later, budget, tuple(chunk.name for chunk in chunks))
 
     def budget(self, stream: Stream) -> int | None:
         """How many rows the next page of a stream may process; None: all that come."""
@@ -74,17 +118,6 @@ class Sideline:
         if not overload.in_time:
             return overload.budget
         return rows_within(overload.budget, self.paces.get(stream.name, ()))
-
-    def due(self, stream: Stream, state: State) -> tuple[str, ...]:
-        """The chunks that the next page of a stream takes in beside its new rows."""
-        known, overload = state.stream(stream.name), stream.rules.overload
-        share = overload.share if overload is not None else 1
-        return tuple(chunk.name for chunk in due(known.aside, known.credit, share))
-
-    def in_a_lull(self, stream: Stream, state: State) -> tuple[str, ...]:
-        """The chunks that a page without new rows takes in."""
-        chunks = in_a_lull(state.stream(stream.name).aside, self.budget(stream))
-        return tuple(chunk.name for chunk in chunks)
 
     def note(self, stream: Stream, rows: int, seconds: float) -> None:
         """Remember a page's pace, if the stream's budget is a time."""
@@ -168,25 +201,16 @@ class Sideline:
     # --- when it is committed ---
 
     def forget(self, before: State, after: State) -> None:
-        """Delete the chunks that a committed page has taken in."""
+        """Delete the chunks that a committed page has taken in, and their directory with the last of them."""
         for name, stream in before.streams.items():
-            kept = {chunk.name for chunk in after.stream(name).aside} if stream.aside else set()
-            for chunk in stream.aside:
-                if chunk.name not in kept:
-                    self.store.delete(chunk.name)
-
-    def sweep(self, state: State) -> None:
-        """Delete what a process left that died before it could."""
-        for name in self.store.list("aside"):
-            kept = {chunk.name for chunk in state.stream(name).aside}
-            for page in self.store.list(f"aside/{name}"):
-                directory = f"aside/{name}/{page}"
-                own = [f"{directory}/{chunk}" for chunk in self.store.list(directory)]
-                for chunk in own if kept.intersection(own) else ():
-                    if chunk not in kept:
-                        self.store.delete(chunk)
-                if not kept.intersection(own):
-                    self.store.delete(directory)
+            if stream.aside:
+                kept = {chunk.name for chunk in after.stream(name).aside}
+                pages = {posixpath.dirname(chunk) for chunk in kept}
+                gone = [chunk.name for chunk in stream.aside if chunk.name not in kept]
+                for chunk in gone:
+                    self.store.delete(chunk)
+                for page in {posixpath.dirname(chunk) for chunk in gone} - pages:
+                    self.store.delete(page)
 
 
 class _Cut:

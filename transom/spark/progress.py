@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transom.spark.loop import PageLoop
 
 NOTHING = work_done(Work())
+MOST = 3  # held ranges that are shown
 
 
 @dataclass(frozen=True)
@@ -76,21 +77,36 @@ class StreamProgress:
     unasked: int
     late: int
     rejected: int
+    aside: int  # rows set aside, to be processed yet
+    shed: int  # rows dropped
     high: int | None  # the highest accepted time
     watermark: int | None  # everything before is closed
     open_windows: int
     is_time: bool
     sharing: Sharing = Sharing()
+    aside_since: int | None = None  # the engine's clock when the oldest of the rows aside came
+    held: tuple[tuple[int, int], ...] = ()  # times that stay open for rows that are aside
 
     def __str__(self) -> str:
         shown = [
             f"{name} {getattr(self, name):,}" for name in ("rows", "counted", "unasked", "late", "rejected")
         ]
         mark = self.watermark
-        shown.append(
-            f"watermark {'none' if mark is None else format_instant(mark) if self.is_time else mark}"
-        )
-        return ", ".join([*shown, f"open windows {self.open_windows:,}"])
+        shown.append(f"watermark {'none' if mark is None else self._shown(mark)}")
+        shown.append(f"open windows {self.open_windows:,}")
+        if self.aside and self.aside_since is not None:
+            held = ", ".join(
+                f"{self._shown(start)} to {self._shown(stop)}" for start, stop in self.held[:MOST]
+            )
+            more = f" and {len(self.held) - MOST} more" if len(self.held) > MOST else ""
+            since = format_instant(self.aside_since)
+            shown.append(f"aside {self.aside:,} since {since}, held {held}{more}")
+        if self.shed:
+            shown.append(f"shed {self.shed:,}")
+        return ", ".join(shown)
+
+    def _shown(self, time: int) -> str:
+        return format_instant(time) if self.is_time else str(time)
 
     def as_dict(self) -> dict[str, Any]:
         return {**vars(self), "sharing": self.sharing.as_dict()}
@@ -161,11 +177,15 @@ def progress_of(loop: PageLoop) -> Progress:
             own.totals.unasked,
             own.totals.late,
             own.totals.rejected,
+            own.totals.aside,
+            own.totals.shed,
             known.high,
             known.closed.watermark(),
             open_windows(state, reading, own),
             clock.kind is ClockKind.TIME,
             _sharing(loop, name, state, [query.name for query in reading], slices, last),
+            own.aside[0].since if own.aside else None,
+            own.held(clock).pairs,
         )
     return Progress(
         state.page,

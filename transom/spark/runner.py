@@ -32,6 +32,7 @@ class Runner:
         self._page_error: BaseException | None = None  # of a page that Spark brought
         self._spark: dict[str, StreamingQuery] = {}
         self._turn = 0
+        self._draining = False
 
     @property
     def running(self) -> bool:
@@ -113,7 +114,7 @@ class Runner:
                 raise self._error
         self.loop.open()
         self._stopping.clear()
-        self._page_error = None
+        self._page_error, self._draining = None, True
         try:
             for stream in self.loop.streams.values():
                 stream.source.hurry()
@@ -129,6 +130,7 @@ class Runner:
             )
             self.loop.control_page()
         finally:
+            self._draining = False
             self.stop()
 
     # --- pages ---
@@ -138,7 +140,7 @@ class Runner:
         loop = self.loop
         with loop.lock:
             begun = loop.pending()
-            if begun is not None and begun.stream is not None:
+            if begun is not None and begun.stream is not None and begun.reference:
                 stream = loop.streams[begun.stream]
                 if isinstance(stream.source, SparkSource):
                     return False
@@ -150,7 +152,7 @@ class Runner:
             return loop.control_page()
 
     def _source_page(self) -> bool:
-        """A page of the next stream that has one; streams take turns."""
+        """A page of the next stream that has one, of new rows or of rows set aside; streams take turns."""
         streams = list(self.loop.streams.values())
         for _ in streams:
             stream = streams[self._turn % len(streams)]
@@ -159,6 +161,8 @@ class Runner:
             if taken is not None:
                 frame = self._frame(stream, taken.reference)
                 self.loop.data_page(stream, taken.reference, frame, tuple(taken.control))
+                return True
+            if self.loop.lull_page(stream, self._draining):
                 return True
         return False
 
