@@ -31,6 +31,7 @@ Mask = NDArray[np.bool_]
 BUCKETS = 64
 CHUNKS_OF_BUDGET = 8  # a page that is full can take in some of them, not all or nothing
 MOST_CHUNKS = 256  # of a page, roughly
+MOST_HELD = 12  # stretches of time: what is closed then comes in as many pieces, for every query
 MOST_CLOSED = 64  # ranges that a row is compared with before it may go aside
 PACES = 8  # pages by which the pace is judged
 LEAST_ROWS = 1024  # a page of fewer rows takes as long as it takes to start a job: no burst
@@ -79,6 +80,11 @@ def ranges_of(chunks: Iterable[Chunk], clock: Clock) -> IntervalSet:
     """The times of a clock between which rows of some chunks lie."""
     found = (chunk.ranges[clock] for chunk in chunks if clock in chunk.ranges)
     return IntervalSet.of(*((first, last + 1) for first, last in found))
+
+
+def held_by(chunks: Iterable[Chunk], clock: Clock) -> IntervalSet:
+    """The times that are held for some chunks, in few pieces: between close ones nothing closes either."""
+    return ranges_of(chunks, clock).coarsened(MOST_HELD)
 
 
 def top_of(chunks: Iterable[Chunk], clock: Clock) -> int | None:

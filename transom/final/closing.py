@@ -29,6 +29,8 @@ from transom.plan.layout import Layout
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
+MOST_PIECES = 32  # of closed time, before and after a page, that are looked at for all readers at once
+
 
 @dataclass(frozen=True)
 class Boundary:
@@ -56,6 +58,17 @@ class Boundary:
         else:
             ids = np.full(len(specs), stop)
         return np.maximum(ids, self.forced.pairs[-1][1]) if self.forced else ids
+
+    def pieces(self, specs: Numbers) -> list[tuple[Numbers, Numbers]]:
+        """The runs of ids, from and to, that each piece of closed time closes; some may be empty."""
+        ranges, slides, phases = specs.T
+        found = []
+        for start, stop in self.view.general:
+            firsts = np.full(len(specs), LOWEST)
+            if start > LOWEST:
+                firsts = -(-(start + ranges - phases) // slides) - 1
+            found.append((firsts, (min(stop, HIGHEST) - phases) // slides))
+        return found
 
 
 @dataclass(frozen=True)
@@ -101,7 +114,7 @@ def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> Closed:
 
 
 def _simply_closed(readers: Sequence[Reader]) -> tuple[Numbers, Sequence[int]]:
-    """Readers whose windows closed in one run of ids for all groups: which, from, to. And the others.
+    """Readers whose windows closed in few runs of ids for all groups: which, from, to. And the others.
 
     Most readers see the same closed time: it is looked at once.
     """
@@ -114,9 +127,40 @@ def _simply_closed(readers: Sequence[Reader]) -> tuple[Numbers, Sequence[int]]:
         if before.is_simple and after.is_simple:
             specs = specs_of([readers[i].query for i in own])
             runs.append(np.stack([np.array(own), before.until(specs), after.until(specs)]))
+        elif _in_pieces(before, after):
+            specs = specs_of([readers[i].query for i in own])
+            runs += [np.stack([np.array(own), low, high]) for low, high in _gaps(before, after, specs)]
         else:
             others += own
     return np.concatenate(runs, axis=1), others
+
+
+def _in_pieces(before: Boundary, after: Boundary) -> bool:
+    """Whether what is closed has few holes, as when times are held for rows that are aside, and only grew."""
+    has_grown = not before.view.general - after.view.general
+    is_alike = before.view.uniform and after.view.uniform and not before.forced and not after.forced
+    return is_alike and has_grown and len(before.view.general) + len(after.view.general) <= MOST_PIECES
+
+
+def _gaps(before: Boundary, after: Boundary, specs: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
+    """The runs of ids that are closed after and not before, where each closed piece has only grown.
+
+    First an empty run that says from where on windows may be open: what lies in closed windows between
+    held times is kept until those are released, which costs less than to look at every slice.
+    """
+    closed = after.pieces(specs)
+    has_start = bool(after.view.general) and after.view.general.pairs[0][0] <= LOWEST
+    base = closed[0][1] if has_start else np.full(len(specs), LOWEST)
+    yield base, base
+    for (start, stop), (low, high) in zip(after.view.general, closed, strict=True):
+        earlier = zip(before.view.general, before.pieces(specs), strict=True)
+        for first, upto in (ids for piece, ids in earlier if start <= piece[0] and piece[1] <= stop):
+            was = first < upto
+            is_new = was & (low < first)
+            yield np.where(is_new, low, base), np.where(is_new, first, base)
+            low = np.where(was, upto, low)
+        is_new = low < high
+        yield np.where(is_new, low, base), np.where(is_new, high, base)
 
 
 def windows_open(query: CompiledQuery, starts: Numbers, boundary: Boundary) -> int:

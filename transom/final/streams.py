@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 
 from transom.algorithms.intervals import HIGHEST, LOWEST, IntervalSet
 from transom.algorithms.profile import Profile
-from transom.control.bursts import NOTHING, Parted, credit_after, ranges_of, rows_of, top_of, withheld
+from transom.control.bursts import (
+    NOTHING,
+    Parted,
+    credit_after,
+    held_by,
+    ranges_of,
+    rows_of,
+    top_of,
+    withheld,
+)
 from transom.control.closed import Closed
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Punctuation
@@ -68,7 +77,7 @@ def advance_stream(stream: StreamState, page: PageInput, followed: Collection[Cl
     if aside or page.parted.aside:
         aside = (*(chunk for chunk in aside if chunk not in page.parted.released), *page.parted.aside)
         clocks = {
-            clock: _held(own, stream.clock(clock).closed, ranges_of(aside, clock))
+            clock: _held(own, stream.clock(clock).closed, held_by(aside, clock))
             for clock, own in clocks.items()
         }
     if page.parted.shed:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from transom.algorithms.arrivals import Arrivals
 from transom.algorithms.intervals import LOWEST, IntervalSet
-from transom.control.bursts import Chunk, ranges_of
+from transom.control.bursts import Chunk, held_by
 from transom.control.closed import Closed
 from transom.elements import Clock, ClockKind
 from transom.estimates.learned import Learned
@@ -86,7 +86,7 @@ class StreamState:
 
     def held(self, clock: Clock) -> IntervalSet:
         """The times that stay open because rows of theirs are aside."""
-        return ranges_of(self.aside, clock)
+        return held_by(self.aside, clock)
 
     def clock(self, clock: Clock) -> ClockState:
         """A clock's state; one that nobody followed yet has only missed what was accepted so far."""
