@@ -26,8 +26,8 @@ from tests.differential.comparing import (
 )
 from transom.control.bursts import Chunk, Overload, Parted, due, in_a_lull, parted, rows_of
 from transom.elements import ClockKind
+from transom.final.concluding import clocks_of
 from transom.final.members import Place, Strategy
-from transom.final.page import clocks_of
 from transom.sql import Query
 
 STRATEGIES: list[dict[str, Any]] = [

@@ -173,12 +173,15 @@ def test_shed_rows_are_counted_and_their_windows_are_not_complete(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine, feed = bids_engine(spark, tmp_path, overload="shed", budget=8)
-    query = engine.register(PER_MINUTE)
+    query = engine.register(PER_MINUTE, name="per_minute")
+    over = engine.register("SELECT max(n) AS most FROM per_minute [RANGE 2 minutes SLIDE 2 minutes]")
     feed.push(bids(*FIRST))
     with caplog.at_level("WARNING", "transom"):
         engine.drain()
     found = {row["window_start"].minute: (row["n"], row["complete"]) for row in query.results().to_pylist()}
     assert found == {0: (1, True), 1: (6, False), 2: (1, True)}
+    found = [(row["window_start"].minute, row["most"], row["complete"]) for row in over.results().to_pylist()]
+    assert sorted(found) == [(0, 6, False), (2, 1, True)]
     assert engine.progress().streams["bids"].shed == 14 and "shed 14" in str(engine.progress())
     assert "14 rows were shed" in caplog.text
     assert accounted(engine)["counted"] == 8

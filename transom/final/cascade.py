@@ -78,6 +78,8 @@ def derived_page(
     reach = inner.query.window.range
     arrived = IntervalSet.of(*((start, stop + reach) for start, stop in occupied))
     stream = after.stream(inner.query.stream)
+    lost = stream.clock(inner.query.clock).arrivals.shed
+    shed = IntervalSet.of(*((start, stop + reach - 1) for start, stop in lost))
     now = page.origin.now if page.origin else now_of(inner.query.clock, stream, page.rules, page.clock)
     return PageInput(
         derived_rules(inner),
@@ -86,7 +88,7 @@ def derived_page(
         ended=page.ended,
         partial=page.partial,
         clock=page.clock,
-        origin=Origin(now, arrived, missed(inner, before, after)),
+        origin=Origin(now, arrived, missed(inner, before, after), shed),
     )
 
 

@@ -29,13 +29,15 @@ from transom.state.state import MOST_OCCUPIED, ClockState, StreamState, Totals, 
 class Origin:
     """What a stream that is made of another query's results knows from the stream that this one reads.
 
-    `now` is how far time has come there, `arrived` where rows came that results here may stem from, and
-    `missed` where results lie that nobody will see who joins now; None if the next page must tell.
+    `now` is how far time has come there, `arrived` where rows came that results here may stem from,
+    `missed` where results lie that nobody will see who joins now (None if the next page must tell), and
+    `shed` where results may lack rows that were dropped.
     """
 
     now: int | None
     arrived: IntervalSet
     missed: IntervalSet | None
+    shed: IntervalSet = IntervalSet()
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ def advance_stream(stream: StreamState, page: PageInput, followed: Collection[Cl
         }
     if page.parted.shed:
         clocks = {clock: _shed(own, ranges_of(page.parted.shed, clock)) for clock, own in clocks.items()}
+    if page.origin is not None and page.origin.shed:
+        clocks[page.rules.clock] = _shed(clocks[page.rules.clock], page.origin.shed)
     work = stream.work + Work(partials=outcome.lifted, unshared_partials=outcome.unshared)
     return StreamState(clocks, totals, work, aside, _credit(stream, page, bool(aside)))
 
