@@ -164,7 +164,7 @@ def same_windows(query: Query, found: list[Row], expected: list[Row], strictly: 
             same_row(query, where, ours[where], theirs[where])
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.randoms(use_true_random=False))
 def test_finals_of_a_stream_in_order_are_the_oracles_on_cases_that_shrink(dice: Random) -> None:
     run(in_order(dice), dice, True)
@@ -172,15 +172,15 @@ def test_finals_of_a_stream_in_order_are_the_oracles_on_cases_that_shrink(dice: 
 
 def test_finals_of_a_stream_in_order_are_the_oracles(seed: int) -> None:
     aside = 0
-    for number in range(seed, seed + 150):
+    for number in range(seed, seed + 100):
         dice = Random(number)
         aside += run(in_order(dice), dice, True, number)
-    assert aside > 50
+    assert aside > 30
 
 
 def test_finals_of_any_stream_hold_at_least_what_the_oracle_counts(seed: int) -> None:
     aside = 0
-    for number in range(seed + 1000, seed + 1150):
+    for number in range(seed + 1000, seed + 1100):
         dice = Random(number)
         aside += run(from_the_start(case(dice)), dice, False, number)
     assert aside > 20

@@ -15,6 +15,7 @@ import numpy as np
 from transom.aggregates.accumulators import Extreme
 from transom.algorithms.grouping import group
 from transom.algorithms.slicing import cuts
+from transom.control.bursts import Overload
 from transom.control.rules import StreamRules
 from transom.durations import format_duration, format_instant
 from transom.elements import Clock, ClockKind, WindowSpec
@@ -42,7 +43,7 @@ from transom.plan.families import Family, Selection
 from transom.plan.serving import source
 from transom.plan.text import predicate_text
 from transom.sql.query import And, Call, Comparison, Member, Not, Or, Predicate, Query
-from transom.state.state import State, Work
+from transom.state.state import State, StreamState, Work
 
 HOUR = 3_600_000_000
 NEXT = 5  # edges that are shown
@@ -147,6 +148,8 @@ def _stream(
             )
             for place in largest
         ),
+        None if rules.overload is None else _overload(rules.overload),
+        _aside(known.state.stream(name), rules.clock),
     )
 
 
@@ -164,6 +167,22 @@ def _kin(families: Sequence[Family]) -> list[Kin]:
             for place in own:
                 found[place] = keys, tuple(other for other in own if other != place)
     return found
+
+
+def _overload(overload: Overload) -> str:
+    budget = _length(overload.budget, ClockKind.TIME) if overload.in_time else f"{overload.budget:,} rows"
+    if overload.shed:
+        return f"budget {budget}; what is beyond is shed"
+    return f"budget {budget}; what is beyond is set aside, and taken in 1 for every {overload.share} new rows"
+
+
+def _aside(stream: StreamState, clock: Clock) -> str | None:
+    if not stream.aside:
+        return None
+    is_time = clock.kind is ClockKind.TIME
+    ends = ([format_instant(end) if is_time else str(end) for end in pair] for pair in stream.held(clock))
+    held = ", ".join(f"{start} to {stop}" for start, stop in ends)
+    return f"{stream.totals.aside:,} rows since {format_instant(stream.aside[0].since)}; held: {held}"
 
 
 def work_done(work: Work) -> WorkDone:

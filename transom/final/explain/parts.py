@@ -174,6 +174,8 @@ class StreamPlan:
     joins: tuple[Joined, ...]
     work: WorkDone
     families: tuple[FamilyPlan, ...]
+    overload: str | None = None  # what becomes of rows beyond a page's budget
+    aside: str | None = None  # how many are aside, since when, and what is held for them
 
     def selections(self) -> Iterator[tuple[FamilyPlan, SelectionPlan]]:
         for family in self.families:

@@ -130,6 +130,10 @@ def _stream(stream: StreamPlan, limits: Limits) -> Iterator[str]:
         limits = replace(limits, waiting=False)
     idle = "" if stream.idle is None else f", idle after {stream.idle}"
     yield f"  slack {stream.slack or 'none'}, horizon {stream.horizon or 'none'}{idle}"
+    if stream.overload is not None:
+        yield f"  {stream.overload}"
+    if stream.aside is not None:
+        yield f"  aside: {stream.aside}"
     for name, why in stream.suspended.items():
         yield f"  suspended: {name}: {why}"
     uses = sum(scalar.uses for scalar in stream.project)
