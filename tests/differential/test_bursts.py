@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,7 +13,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
+import transom
 from tests.differential.cases import SECOND, Case, PageCase, case, stream
 from tests.differential.comparing import (
     TIME,
@@ -21,9 +24,11 @@ from tests.differential.comparing import (
     bound,
     identity,
     oracle_answer,
+    presented,
     same_row,
     table_of,
 )
+from tests.differential.on_spark import SCHEMA, micros
 from transom.control.bursts import Chunk, Overload, Parted, due, in_a_lull, parted, rows_of
 from transom.elements import ClockKind
 from transom.final.concluding import clocks_of
@@ -228,3 +233,26 @@ def marked_as_lacking(query: Query, found: list[Row], expected: list[Row]) -> No
             assert row["rows"] <= theirs[where]["rows"]
     lacking = Counter(row["complete"] for row in found)
     assert query.kept is not None or lacking[True] <= len(theirs)
+
+
+def test_on_spark_finals_of_a_stream_in_order_are_the_oracles(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    for number in range(seed + 4000, seed + 4003):
+        drawn = in_order(Random(number))
+        engine = transom.Engine(spark, str(tmp_path / str(number)))
+        rules = {"slack": micros(drawn.slack), "horizon": None}
+        feed = engine.feed("s", SCHEMA, time="ts", overload="sideline", budget=4, **rules)
+        handles = engine.register_all(drawn.queries)
+        for page in drawn.pages:
+            feed.push(table_of(page.rows))
+            engine._loop.open()
+            engine._runner.page()
+            assert len(page.rows) <= 4 or engine.progress().streams["s"].aside > 0
+        engine.drain() if drawn.pages[-1].ended else engine.step()
+        expected, queries = oracle_answer(drawn, bound(drawn.queries)), bound(drawn.queries)
+        for name, query in queries.items():
+            if query.clock.kind is not ClockKind.ROWS:
+                same_windows(query, presented(handles[name].results()), expected.results[name], True)
+        own = engine.progress().streams["s"]
+        assert own.aside == own.late == 0 and own.rows == own.counted + own.unasked

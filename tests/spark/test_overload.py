@@ -24,11 +24,11 @@ from tests.spark.engine_helpers import (
 )
 from tests.spark.test_faults import Crash, Fault
 from transom.spark import firsthalf
-from transom.spark import secondhalf as secondhalf_module
 from transom.spark.log import PageLog
 from transom.spark.outputs import Outputs
 from transom.spark.overload import Sideline
 from transom.spark.pages import PageRun
+from transom.spark.secondhalf import SecondHalf
 from transom.spark.store import Store
 
 BURST = [(i % 3, float(i), f"12:01:10.{i:02d}") for i in range(20)]
@@ -314,7 +314,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "writing rows aside": (Sideline, "_write"),
     "the first half": (firsthalf.PageRun, "process"),
     "setting late rows apart": (Outputs, "set_apart"),
-    "the second half": (secondhalf_module, "conclude"),
+    "the second half": (SecondHalf, "process"),
     "writing results": (Outputs, "write_results"),
     "the commit": (PageLog, "commit"),
     "forgetting what was taken in": (Sideline, "forget"),

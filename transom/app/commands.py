@@ -62,8 +62,9 @@ def summary(console: Console, engine: Engine, seconds: float) -> None:
     for name, stream in progress.streams.items():
         console.print(
             f"{name}: {stream.rows:,} rows in {seconds:.1f} s, "
-            f"{stream.late:,} late, {stream.rejected:,} rejected",
-            style="yellow" if stream.late or stream.rejected else "dim",
+            f"{stream.late:,} late, {stream.rejected:,} rejected"
+            + (f", {stream.shed:,} shed" if stream.shed else ""),
+            style="yellow" if stream.late or stream.rejected or stream.shed else "dim",
             highlight=False,
         )
         if 2 * stream.rejected > stream.rows:

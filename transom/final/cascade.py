@@ -13,6 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transom.algorithms import windows
 from transom.algorithms.intervals import HIGHEST, LOWEST, IntervalSet, union
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Prod, Punctuation
@@ -22,7 +23,7 @@ from transom.final.prodder import now_of
 from transom.final.streams import Origin, PageInput
 from transom.plan.compiled import CompiledQuery
 from transom.sql.derived import relation_of
-from transom.state.state import State
+from transom.state.state import State, StreamState
 
 
 def in_order(
@@ -78,8 +79,6 @@ def derived_page(
     reach = inner.query.window.range
     arrived = IntervalSet.of(*((start, stop + reach) for start, stop in occupied))
     stream = after.stream(inner.query.stream)
-    lost = stream.clock(inner.query.clock).arrivals.shed
-    shed = IntervalSet.of(*((start, stop + reach - 1) for start, stop in lost))
     now = page.origin.now if page.origin else now_of(inner.query.clock, stream, page.rules, page.clock)
     return PageInput(
         derived_rules(inner),
@@ -88,8 +87,17 @@ def derived_page(
         ended=page.ended,
         partial=page.partial,
         clock=page.clock,
-        origin=Origin(now, arrived, missed(inner, before, after), shed),
+        origin=Origin(now, arrived, missed(inner, before, after), _lacking(inner, stream)),
     )
+
+
+def _lacking(inner: CompiledQuery, stream: StreamState) -> IntervalSet:
+    """The times of results of windows that lost rows to an overload."""
+    lost, spec = stream.clock(inner.query.clock).arrivals.shed, inner.query.window
+    starts, stops = lost.arrays()
+    firsts = windows.window_end(spec, windows.wid_from(spec, starts)) - 1
+    lasts = windows.window_end(spec, windows.wid_to(spec, stops - 1))
+    return IntervalSet.of(*zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
 def missed(inner: CompiledQuery, before: State, after: State) -> IntervalSet | None:

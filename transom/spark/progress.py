@@ -77,13 +77,13 @@ class StreamProgress:
     unasked: int
     late: int
     rejected: int
-    aside: int  # rows set aside, to be processed yet
-    shed: int  # rows dropped
     high: int | None  # the highest accepted time
     watermark: int | None  # everything before is closed
     open_windows: int
     is_time: bool
     sharing: Sharing = Sharing()
+    aside: int = 0  # rows set aside, to be processed yet
+    shed: int = 0  # rows dropped
     aside_since: int | None = None  # the engine's clock when the oldest of the rows aside came
     held: tuple[tuple[int, int], ...] = ()  # times that stay open for rows that are aside
 
@@ -177,13 +177,13 @@ def progress_of(loop: PageLoop) -> Progress:
             own.totals.unasked,
             own.totals.late,
             own.totals.rejected,
-            own.totals.aside,
-            own.totals.shed,
             known.high,
             known.closed.watermark(),
             open_windows(state, reading, own),
             clock.kind is ClockKind.TIME,
             _sharing(loop, name, state, [query.name for query in reading], slices, last),
+            own.totals.aside,
+            own.totals.shed,
             own.aside[0].since if own.aside else None,
             own.held(clock).pairs,
         )

@@ -33,6 +33,7 @@ class Runner:
         self._spark: dict[str, StreamingQuery] = {}
         self._turn = 0
         self._draining = False
+        self._arriving: set[str] = set()  # Spark's streams with a page that waits for its turn, or has it
 
     @property
     def running(self) -> bool:
@@ -162,7 +163,7 @@ class Runner:
                 frame = self._frame(stream, taken.reference)
                 self.loop.data_page(stream, taken.reference, frame, tuple(taken.control))
                 return True
-            if self.loop.lull_page(stream, self._draining):
+            if not self._arriving and self.loop.lull_page(stream, self._draining):
                 return True
         return False
 
@@ -189,10 +190,13 @@ class Runner:
                 return
             try:
                 frame = with_time(rebound(df, self.loop.spark), stream.rules.clock.attribute)
+                self._arriving.add(stream.name)  # so that no lull comes before it
                 self._spark_page(stream, {"spark": batch}, frame)
             except BaseException as error:
                 self._page_error = error
                 raise
+            finally:
+                self._arriving.discard(stream.name)
 
         return handle
 
