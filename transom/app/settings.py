@@ -48,6 +48,7 @@ STREAM = (
     Setting("live", "flag", "also reject rows that far ahead of this machine's clock", "false"),
     Setting("idle", "duration", "after so long without data, close every window that has begun"),
     Setting("punctuation", "text", "an SQL expression, true for rows that are punctuations and not data"),
+    Setting("prod", "text", "an SQL expression, true for rows that are prods and not data"),
     Setting(
         "overload", "text", "what becomes of rows beyond a page's budget: sideline or shed; none: no budget"
     ),

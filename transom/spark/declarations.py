@@ -111,7 +111,8 @@ class Declarations:
         self._check_new(name)
         loop = self._loop
         found, own = replay_source(self.spark, loop.store, name, source, time, loop.clock, options)
-        rules = time, own["slack"], own["horizon"], False, own["idle"]
+        beyond = overload_rule(own["overload"], own["budget"], own["share"])
+        rules = time, own["slack"], own["horizon"], False, own["idle"], beyond
         self._declare(name, found, rules, {Punctuation: own["punctuation"], Prod: own["prod"]})
         return Replay(name, found)
 

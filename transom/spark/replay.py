@@ -36,6 +36,9 @@ class StreamOptions(TypedDict, total=False):
     horizon: Any
     idle: Any
     punctuation: str | None
+    overload: str | None
+    budget: int | str | None
+    share: int
     prod: str | None
 
 
@@ -67,6 +70,9 @@ DEFAULTS: dict[str, Any] = {
     "idle": None,
     "punctuation": None,
     "prod": None,
+    "overload": None,
+    "budget": None,
+    "share": 3,
     "format": None,
     "schema": None,
     "options": None,
