@@ -80,7 +80,7 @@ STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "writing all results": (Outputs, "write_results", of_page_two),
     "setting rows apart": (Outputs, "set_apart", of_page_two),
     "a sink": (Sink, "write", of_page_two),
-    "the page's second half": (secondhalf_module, "conclude", lambda state, *rest: state.page == 1),
+    "the page's second half": (secondhalf_module, "second_half", lambda state, *rest: state.page == 1),
     "the commit": (PageLog, "commit", lambda log, state, extra: state.page == 2),
     "the first half": (firsthalf.PageRun, "process", lambda run: run.page.before.totals.rows == 3),
 }
