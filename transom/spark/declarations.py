@@ -13,7 +13,7 @@ from transom.control.bursts import Overload
 from transom.control.rules import StreamRules
 from transom.elements import Prod, Punctuation
 from transom.errors import SettingError, SQLError, StateError
-from transom.spark.declare import declared_column, overload_rule, stream_rules
+from transom.spark.declare import clock_kind, declared_column, overload_rule, stream_rules
 from transom.spark.files import PathSource
 from transom.spark.handles import Feed
 from transom.spark.loop import PageLoop
@@ -142,10 +142,15 @@ class Declarations:
         target, found = self._loop.streams[of], self._source(source, format, schema, options, 1)
         columns = visible(to_arrow(found.schema()))
         names = where if isinstance(where, Mapping) else {column: column for column in where}
-        time = until if at is None else at
+        clock, time = clock_of(target, on), until if at is None else at
+        if time is not None:
+            time = declared_column(name, time, columns)
+            columns = with_time_schema(columns, time)
+            if clock_kind(time, columns[time]) is not clock.kind:
+                raise SettingError(f"the times of {name} are {columns[time]}, and {of} goes by other ones")
         rule = ProdRows(
-            clock_of(target, on),
-            None if time is None else declared_column(name, time, columns),
+            clock,
+            time,
             at is not None,
             {
                 declared_column(of, theirs, target.columns): declared_column(name, ours, columns)

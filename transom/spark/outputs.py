@@ -83,9 +83,9 @@ class Outputs:
     def drop_told(self, is_old: Callable[[int, int], bool]) -> None:
         """Forget what prods were told after old pages, told by the page and by the clock."""
         for page, directories in self.told().items():
-            for directory in directories:
-                if is_old(page, int(directory.rpartition("/")[2].split("-")[0])):
-                    self.store.delete(directory)
+            old = [one for one in directories if is_old(page, int(one.rpartition("/")[2].split("-")[0]))]
+            for directory in [f"prods/{page:010d}"] if len(old) == len(directories) else old:
+                self.store.delete(directory)
 
     def set_apart(self, kind: str, stream: str, page: int, rows: DataFrame | pa.Table | None) -> None:
         """Write a page's late or rejected rows; a large page's are written by the executors."""

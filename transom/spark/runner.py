@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from transom.errors import StateError
 from transom.spark.loop import PageLoop
-from transom.spark.sources import SparkSource, with_time
+from transom.spark.sources import SparkSource
 from transom.spark.streams import Stream
 
 log = logging.getLogger("transom")
@@ -169,8 +169,7 @@ class Runner:
 
     @staticmethod
     def _frame(stream: Stream, reference: Mapping[str, Any]) -> DataFrame:
-        source = stream.source
-        return with_time(source.frame(reference), stream.rules.clock.attribute, source.time_format)
+        return stream.timed(stream.source.frame(reference))
 
     # --- Spark's streams ---
 
@@ -189,9 +188,8 @@ class Runner:
             if batch <= self.loop.progress.get(stream.name, -1):  # committed before Spark came to note it
                 return
             try:
-                frame = with_time(rebound(df, self.loop.spark), stream.rules.clock.attribute)
                 self._arriving.add(stream.name)  # so that no lull comes before it
-                self._spark_page(stream, {"spark": batch}, frame)
+                self._spark_page(stream, {"spark": batch}, stream.timed(rebound(df, self.loop.spark)))
             except BaseException as error:
                 self._page_error = error
                 raise

@@ -17,7 +17,7 @@ from transom.elements import Clock, Prod, Punctuation
 from transom.plan.compiled import plain_value
 from transom.spark.projection import micros
 from transom.spark.session import ansi_off
-from transom.spark.sources import Source
+from transom.spark.sources import Source, with_time
 from transom.spark.types import to_table
 
 Carried = Punctuation | Prod
@@ -46,6 +46,11 @@ class Stream:
     prods: ProdRows | None = None  # its rows are prods of another stream
     last_data: int = 0  # the loop's clock when it last brought rows
     idle_closed: bool = True  # nothing has come since its windows were closed
+
+    def timed(self, df: DataFrame) -> DataFrame:
+        """Its rows with a time that is a time; those that are prods of another stream may have none."""
+        time = self.rules.clock.attribute if self.prods is None else self.prods.until
+        return df if time is None else with_time(df, time, self.source.time_format)
 
 
 def carried_control(stream: Stream, df: DataFrame) -> tuple[list[Carried], DataFrame]:
