@@ -131,16 +131,16 @@ class _Sweep(Reading):
         upto = [prod for prod in ask.patterned if not prod.exactly]
         if upto:
             yield Boundary(view, known), self._with(query, upto, known)
-        for prod in ask.patterned:
-            if prod.exactly:
-                # A range that touches what is closed would become one with it: hide what lies before instead.
-                last = prodded(query, prod).pairs[-1][0]
-                passed = known | IntervalSet.of((LOWEST, last))
-                yield Boundary(view, passed), self._with(query, [prod], passed)
+        passed = upto  # by time: none of them says anything about windows that a later one asks for
+        for prod in sorted((prod for prod in ask.patterned if prod.exactly), key=_time):
+            # A range that touches what is closed would become one with it: hide what lies before instead.
+            hidden = known | IntervalSet.of((LOWEST, prodded(query, prod).pairs[-1][0]))
+            yield self._with(query, passed, hidden), self._with(query, [*passed, prod], hidden)
+            passed = [*passed, prod]
 
     def _with(self, query: CompiledQuery, prods: Sequence[Prod], forced: IntervalSet) -> Boundary:
         closed = self.streams[query.query.stream].clock(query.query.clock).closed
-        ranges = [(HIGHEST if prod.until is None else prod.until, None, prod.where) for prod in prods]
+        ranges = [(_time(prod), None, prod.where) for prod in prods]
         return Boundary(closed.close_all(ranges).view(query.key_columns, query.pinned), forced)
 
     def _near(
@@ -180,6 +180,10 @@ class _Sweep(Reading):
             found = sifted(mine, readers)
             if found.closing:
                 yield self.far_work([readers[i] for i in found.closing], found.asked, partial)
+
+
+def _time(prod: Prod) -> int:
+    return HIGHEST if prod.until is None else prod.until
 
 
 def wids_of(query: CompiledQuery, results: pa.Table) -> np.ndarray:

@@ -110,3 +110,6 @@ class InMemory:
 
     def read(self) -> pa.Table:
         return self.table
+
+    def and_also(self, more: InMemory) -> InMemory:
+        return InMemory(pa.concat_tables([self.table, more.table]))

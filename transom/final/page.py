@@ -18,7 +18,7 @@ from transom.final.cascade import derived_page, derived_rules, in_order, passed_
 from transom.final.concluding import conclude, with_rows
 from transom.final.early import EVERYTHING, Ask, Swept, sweep
 from transom.final.learning import Lesson, Quality, Seen, learn, with_sights
-from transom.final.prodder import Telling, distinct, look, now_of
+from transom.final.prodder import Telling, look, now_of
 from transom.final.results import Lowered, Moment, Results, Stored
 from transom.final.shards import FarWork
 from transom.final.streams import PageInput
@@ -106,9 +106,9 @@ class _SecondHalf:
         seen = glance(state, telling.asks, cascade, self.living, partial, self.effects, moment)
         early = seen.finished(self.effects, moment)
         stored, _ = self.effects.read_far(seen.far, moment)
-        self.stored |= stored
+        self._keep(stored)
         final = Results([batch for results in self.final for batch in results.batches])
-        lesson = Lesson(final, distinct(early, telling, self.queries), self._now(telling, state, concerned))
+        lesson = Lesson(final, early, self._now(telling, state, concerned))
         learned, told = learn(
             with_sights(state.learned, self.said.sights, self.queries),
             lesson,
@@ -124,10 +124,14 @@ class _SecondHalf:
         done = conclude(state, pages, shelf, pages_on)
         moment = Moment(done.state.page, Kind.FINAL, self.said.made)
         stored, steps = self.effects.read_far(done.far, moment)
-        self.stored |= stored
+        self._keep(stored)
         self.finals += done.finals + steps
         self.final.append(self.effects.finish(done.closed, moment))
         return done.state
+
+    def _keep(self, stored: Mapping[str, Stored]) -> None:
+        for name, more in stored.items():
+            self.stored[name] = self.stored[name].and_also(more) if name in self.stored else more
 
     def _flow(
         self, inner: CompiledQuery, outers: Sequence[CompiledQuery], page: PageInput, state: State

@@ -16,14 +16,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from transom.algorithms.grouping import group
 from transom.algorithms.intervals import LOWEST, IntervalSet, union
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Prod
 from transom.final.early import EVERYTHING, Ask, asks_of, wids_of
-from transom.final.results import ResultBatch, Results
 from transom.final.streams import PageInput
-from transom.partial.sheets import one_array
 from transom.plan.compiled import CompiledQuery
 from transom.state.state import ProdderState, State, StreamState
 
@@ -42,7 +39,7 @@ class Telling:
         """Which early results were asked for, and not only looked at."""
         ask = next(ask for ask in self.asks if ask.query.name == query.name)
         if ask.patterned:
-            return np.ones(results.num_rows, bool)  # what is looked at besides is as good as asked for
+            return np.ones(results.num_rows, bool)  # nothing is looked at besides
         wids = wids_of(query, results)
         return ((self.told or {}).get(query.name) or IntervalSet()).covers(wids, wids)
 
@@ -69,8 +66,9 @@ def look(state: State, pages: Sequence[PageInput], prods: Sequence[Prod], clock:
             known = asks.get(query.name, Ask(query))
             told[query.name] = known.wids | wanted
             seen = told[query.name]
-            if not any(state.selections[home].far for home in state.queries[query.name].homes):
-                seen = seen | crossed(query, own, now, GRID)  # so many groups are not learned from
+            far = any(state.selections[home].far for home in state.queries[query.name].homes)
+            if not far and not known.patterned:  # so many groups are not learned from; nor would it be known
+                seen = seen | crossed(query, own, now, GRID)  # which of a window's groups were asked for
             if seen or known.patterned:
                 asks[query.name] = replace(known, wids=seen)
             prodders[query.name] = replace(own, position=own.position if now is None else now)
@@ -144,27 +142,3 @@ def _passed(
         return False
     now = now_of(query.query.clock, state.stream(name), rules[name], clock)
     return bool(crossed(query, own, now, points_of(query, state)))
-
-
-def distinct(results: Results, telling: Telling, queries: Mapping[str, CompiledQuery]) -> Results:
-    """Early results, none of them twice: several patterns may ask for the same group."""
-    several = {ask.query.name for ask in telling.asks if len(ask.patterned) > 1}
-    if several.isdisjoint(results):
-        return results
-    batches = []
-    for batch in results.batches:
-        kept = [i for i, name in enumerate(batch.names) if name not in several]
-        parts = [batch.table.slice(batch.bounds[i], batch.bounds[i + 1] - batch.bounds[i]) for i in kept]
-        if parts:
-            bounds = np.r_[0, np.cumsum([part.num_rows for part in parts])]
-            batches.append(ResultBatch([batch.names[i] for i in kept], bounds, pa.concat_tables(parts)))
-    for name in several & results.keys():
-        table = _once(queries[name], results[name])
-        batches.append(ResultBatch([name], np.array([0, table.num_rows]), table))
-    return Results(batches)
-
-
-def _once(query: CompiledQuery, table: pa.Table) -> pa.Table:
-    keys = [table.column(1), *(table[item.name] for item in query.query.items if item.is_key)]
-    firsts = group([one_array(key) for key in keys], table.num_rows).firsts
-    return table.take(pa.array(np.sort(firsts)))

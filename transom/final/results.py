@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -114,6 +114,10 @@ class Stored(Protocol):
 
     def read(self) -> pa.Table:
         """Fetch them all."""
+        ...
+
+    def and_also(self, more: Any) -> Stored:
+        """These, and more of the same kind and query."""
         ...
 
 

@@ -62,6 +62,9 @@ class FarResults:
         batches = [b for f in self.files for b in own_rows(self.store, f, self.identity, self.schema)]
         return pa.Table.from_batches(batches, self.schema).combine_chunks()
 
+    def and_also(self, more: FarResults) -> FarResults:
+        return replace(self, files=(*self.files, *more.files), rows=self.rows + more.rows)
+
     def frame(self, spark: SparkSession) -> DataFrame:
         """The results as a DataFrame whose tasks read the files: they don't pass through the driver."""
         task = read_task(self.store, self.files, self.identity, self.schema)

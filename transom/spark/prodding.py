@@ -19,7 +19,7 @@ from transom.final.cascade import in_order, passed_on
 from transom.final.early import asks_of
 from transom.final.learning import estimated
 from transom.final.page import glance
-from transom.final.prodder import Telling, distinct, now_of
+from transom.final.prodder import now_of
 from transom.final.results import Moment, Results
 from transom.plan.compiled import CompiledQuery, plain_value
 from transom.spark.declare import clock_kind, declared_column
@@ -60,7 +60,7 @@ class Prodding:
         effects = loop.second_half.effects(begun, registry, directory)
         swept = glance(state, asks, cascade, living, partial, effects, moment)
         queries = {query.name: query for query in living}
-        early = distinct(swept.finished(effects, moment), Telling(asks), queries)
+        early = swept.finished(effects, moment)
         now = {ask.query.name: reached for ask in asks if (reached := self._now(ask.query, queries, state))}
         told, sights = estimated(state.learned, early, queries, now, moment.made)
         with loop.control_lock:
