@@ -27,7 +27,7 @@ from tests.spark.engine_helpers import (
 from transom.spark import firsthalf
 from transom.spark import secondhalf as secondhalf_module
 from transom.spark.log import PageLog
-from transom.spark.outputs import Outputs
+from transom.spark.outputs import Outputs, results_of
 from transom.spark.sinks import Sink
 from transom.spark.store import Store
 
@@ -77,7 +77,7 @@ STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "writing the page ahead": (Store, "write", writes("log/")),
     "committing the state": (Store, "write", writes("state/")),
     "writing results": (Store, "write", writes("results/")),
-    "writing all results": (Outputs, "write_results", of_page_two),
+    "writing all results": (Outputs, "write_results", lambda outputs, place, *rest: place == results_of(2)),
     "setting rows apart": (Outputs, "set_apart", of_page_two),
     "a sink": (Sink, "write", of_page_two),
     "the page's second half": (secondhalf_module, "second_half", lambda state, *rest: state.page == 1),

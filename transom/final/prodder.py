@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.algorithms.intervals import LOWEST, IntervalSet, union
+from transom.algorithms.windows import wid_to
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Prod
 from transom.final.early import EVERYTHING, Ask, asks_of, wids_of
@@ -58,7 +59,7 @@ def look(state: State, pages: Sequence[PageInput], prods: Sequence[Prod], clock:
             if query.query.emit is None:
                 continue
             own = prodders.get(query.name, ProdderState())
-            own = replace(own, fresh=own.fresh or page.outcome.rows > 0 or bool(page.origin))
+            own = replace(own, fresh=own.fresh or _brings_rows(page))
             now = page.origin.now if page.origin else now_of(query.query.clock, stream, page.rules, clock)
             wanted = crossed(query, own, now, points_of(query, state))
             if is_due(query, own, clock):
@@ -75,6 +76,11 @@ def look(state: State, pages: Sequence[PageInput], prods: Sequence[Prod], clock:
     for name, ask in asks.items():
         told.setdefault(name, ask.wids)
     return Telling(tuple(asks.values()), told, prodders)
+
+
+def _brings_rows(page: PageInput) -> bool:
+    """Whether rows came, or of a stream of results, rows that they are made of."""
+    return page.outcome.rows > 0 or (page.origin is not None and bool(page.origin.arrived))
 
 
 def now_of(clock: Clock, stream: StreamState, rules: StreamRules, engine_clock: int) -> int | None:
@@ -140,5 +146,10 @@ def _passed(
     name = query.query.stream
     if name not in rules or not rules[name].live:
         return False
-    now = now_of(query.query.clock, state.stream(name), rules[name], clock)
-    return bool(crossed(query, own, now, points_of(query, state)))
+    stream, followed = state.stream(name), query.query.clock
+    high = stream.clock(followed).high
+    if high is None:
+        return False
+    now = now_of(followed, stream, rules[name], clock)
+    held = IntervalSet.of((LOWEST, int(wid_to(query.query.window, np.int64(high))) + 1))  # others are empty
+    return bool(crossed(query, own, now, points_of(query, state)) & held)

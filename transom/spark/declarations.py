@@ -31,7 +31,7 @@ from transom.spark.sources import (
 )
 from transom.spark.streams import ProdRows, Stream
 from transom.spark.types import schema_of, to_arrow
-from transom.spark.udf import register_udf
+from transom.spark.udf import guarded_quality, register_udf
 
 
 class Declarations:
@@ -244,10 +244,10 @@ class Declarations:
         """Declare how good an early value is, for queries that say QUALITY and its name.
 
         The function is given the early value, the final one and the seconds between them, and says how good
-        the early one was: 1 for as good as the final, 0 for worthless.
+        the early one was: 1 for as good as the final, 0 for worthless. Where it raises, nothing is judged.
         """
         if not re.fullmatch(r"[^\W\d]\w*", name):
             raise SettingError(f"not a name: {name!r}; letters, digits and _ will do")
         if not callable(function):
             raise SettingError(f"the quality {name} is {function!r}, expected a function")
-        self._loop.qualities[name.casefold()] = function
+        self._loop.qualities[name.casefold()] = guarded_quality(name, function)

@@ -365,7 +365,8 @@ class PageLoop:
         watch.lap("first_half")
         state = settle(state, registry.compiled())
         inputs = self._inputs(begun, registry, state, outcome, parted, said)
-        output = self.second_half.process(begun, state, inputs, registry, self._said(begun, said))
+        now = self._said(begun, said)
+        output = self.second_half.process(begun, state, inputs, registry, now)
         self.first_half.count_failures(registry, failed)
         self.outputs.write_results(
             results_of(begun.page), output.results, lambda name: registry[name].identity
@@ -382,6 +383,8 @@ class PageLoop:
         if begun.stream is not None:
             self.sideline.note(self.streams[begun.stream], outcome.rows, watch.spent["first_half"])
         self._commit(begun, registry, output.state, bool(output.results))
+        with self.control_lock:  # a page that fails needs them again
+            del self.sights[: len(now.sights)]
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
         self._say(self.report)
@@ -455,7 +458,7 @@ class PageLoop:
     def _said(self, begun: Begun, said: Sequence[Carried]) -> Said:
         prods = [element for element in said if isinstance(element, Prod)]
         with self.control_lock:
-            sights, self.sights = self.sights, []
+            sights = tuple(self.sights)
         return Said(prods, begun.clock, self.clock(), self.qualities, sights, self.streams)
 
     def due(self, state: State, queries: Sequence[CompiledQuery], clock: int) -> list[str]:
