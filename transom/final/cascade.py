@@ -105,15 +105,27 @@ def missed(inner: CompiledQuery, before: State, after: State) -> IntervalSet | N
     own = after.queries[inner.name]
     if own.unseen is None:
         return None
-    spec = inner.query.window
-    unreported = IntervalSet.of(*((start, stop + spec.range) for start, stop in own.unseen))
+    gone = [_meeting(inner, *pair) for pair in own.unseen]
     was = before.queries.get(inner.name)
-    if was is None:
-        return unreported
-    known = boundary(inner, before.stream(inner.query.stream), was)
-    patterned = (ranges for sort in known.view.patterned.values() for ranges in sort.values())
-    told = known.wids(inner, known.view.general | union(patterned))
-    return unreported | IntervalSet.of(*(_times(inner, pair) for pair in told))
+    if was is not None:
+        known = boundary(inner, before.stream(inner.query.stream), was)
+        patterned = (ranges for sort in known.view.patterned.values() for ranges in sort.values())
+        gone += known.wids(inner, known.view.general | union(patterned))
+    return IntervalSet.of(*(_results(inner, pair) for pair in gone if pair[0] < pair[1]))
+
+
+def _meeting(inner: CompiledQuery, start: int, stop: int) -> tuple[int, int]:
+    """The windows that meet a run of times."""
+    spec = inner.query.window
+    first = LOWEST if start <= LOWEST else (start - spec.phase) // spec.slide
+    return first, HIGHEST if stop >= HIGHEST else (stop - 1 - spec.phase + spec.range) // spec.slide
+
+
+def _results(inner: CompiledQuery, wids: tuple[int, int]) -> tuple[int, int]:
+    """From the time of the first result of a run of windows to that of the last."""
+    spec, (first, after) = inner.query.window, wids
+    start = LOWEST if first <= LOWEST else spec.phase + (first + 1) * spec.slide - 1
+    return start, HIGHEST if after >= HIGHEST // spec.slide else spec.phase + after * spec.slide
 
 
 def closings(inner: CompiledQuery, closed: Boundary) -> list[Punctuation]:
