@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import transom
-from tests.spark.engine_helpers import BIDS, SettableClock, at, bids, bids_engine
+from tests.spark.engine_helpers import SettableClock, at, bids, bids_engine
 from tests.spark.prod_helpers import TRAFFIC, early, final, told, traffic
 
 PER_SENSOR = "SELECT sensor, sum(volume) AS n FROM s [RANGE 20 SLIDE 20] GROUP BY sensor"
@@ -48,6 +48,7 @@ def test_panes_as_a_query_of_their_own(spark: SparkSession, tmp_path: Path) -> N
 def test_a_max_of_sums_sees_each_sum_once_and_as_large_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = traffic(spark, tmp_path)
     inner, outer = both(engine)
+    assert outer.prod().num_rows == 0 and engine.prod("per_sensor") == {}, "nothing has come"
     total = engine.register("SELECT sum(n) AS n, count(*) AS c FROM per_sensor [RANGE 40 SLIDE 40]")
     feed.push([(1, 1, 0, 5), (2, 2, 0, 3), (21, 1, 0, 1)])
     engine.step()
@@ -67,6 +68,10 @@ def test_a_max_of_sums_sees_each_sum_once_and_as_large_as_it_is(spark: SparkSess
     engine.step()
     assert final(outer, "n", "rows") == [(0, 40, 9, 3)] and final(total, "n", "c") == [(0, 40, 21, 3)]
     assert outer.prod().num_rows == 0
+    feed.push([(41, 1, 0, 1)])
+    engine.step()
+    again, _ = traffic(spark, tmp_path)
+    assert early(again.prod("per_sensor", at=80)["outer"], "n") == [(40, 80, 1)], "before its first page"
 
 
 def test_three_levels(spark: SparkSession, tmp_path: Path) -> None:
@@ -108,7 +113,8 @@ def test_three_levels(spark: SparkSession, tmp_path: Path) -> None:
             [(0, 40, "east", 4), (0, 40, "west", 2), (40, 80, "east", 8)],
         ),
         (
-            "SELECT count(*) AS n FROM per_sensor [RANGE 40 SLIDE 40] WHERE window_start >= 20 AND window_end <= 60",
+            "SELECT count(*) AS n FROM per_sensor [RANGE 40 SLIDE 40] "
+            "WHERE window_start >= 20 AND window_end <= 60",
             ["n"],
             [(0, 40, 1), (40, 80, 1)],
         ),
@@ -150,7 +156,7 @@ def test_an_outer_query(
     ("inner", "outer", "expected"),
     [
         (
-            "SELECT sensor, sum(volume) AS n FROM s [RANGE 20 SLIDE 20] GROUP BY sensor HAVING sum(volume) > 2",
+            f"{PER_SENSOR} HAVING sum(volume) > 2",
             "SELECT count(*) AS n FROM per_sensor [RANGE 40 SLIDE 40]",
             [(0, 40, 1), (40, 80, 1)],
         ),
@@ -177,7 +183,7 @@ def test_an_inner_query(spark: SparkSession, tmp_path: Path, inner: str, outer: 
     _, query = both(engine, outer, inner)
     feed.push([(1, 1, 0, 1), (2, 2, 0, 2), (30, 1, 0, 4), (50, 1, 0, 8)])
     engine.step()
-    assert query.prod() is not None
+    assert final(query, "n") + early(query.prod(), "n") == expected
     engine.drain()
     assert final(query, "n") == expected
 

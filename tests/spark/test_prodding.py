@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
 from pathlib import Path
 from random import Random
@@ -23,6 +24,7 @@ from tests.spark.engine_helpers import (
     bids_engine,
 )
 from tests.spark.prod_helpers import early, final, told, traffic
+from transom.spark.far import Far
 
 PATIENCE = 60  # seconds; tests wait for events, not for time to pass
 BY_SENSOR = "SELECT sensor, sum(volume) AS v FROM s [RANGE 50 SLIDE 50] GROUP BY sensor"
@@ -334,6 +336,63 @@ def test_a_prod_is_answered_while_a_page_is_being_processed(spark: SparkSession,
         go_on.set()
         page.join(PATIENCE)
     assert final(query, "v") == [(0, 50, 1)] and early(query.prod(), "v") == [(50, 100, 6)]
+
+
+def test_a_prod_whose_page_is_overtaken_is_told_of_the_next(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, feed = traffic(spark, tmp_path, state="executors")
+    query = engine.register(BY_SENSOR)
+    feed.push([(10, 1, 0, 1), (60, 1, 0, 2)])
+    engine.step()
+    feed.punctuate(until=100)
+    feed.push([(110, 1, 0, 4)])
+    real = Far.close
+
+    def overtaken(far: Far, *args: Any) -> Any:
+        monkeypatch.setattr(Far, "close", real)
+        engine.step()  # another thread's page: it lets go of the shards that were to be read
+        return real(far, *args)
+
+    monkeypatch.setattr(Far, "close", overtaken)
+    assert early(query.prod(), "v", "page") == [(100, 150, 4, 3)]
+    assert told(query, "v") == [("early", 100, 150, 4), ("final", 0, 50, 1), ("final", 50, 100, 2)]
+
+
+def test_queries_are_prodded_by_name_whatever_other_streams_there_are(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    engine, feed = traffic(spark, tmp_path)
+    other = engine.feed("bids", BIDS, time="ts", slack=None)
+    engine.register_all({"q": BY_SENSOR, "n": PER_MINUTE, "r": BY_SENSOR + " HAVING sum(volume) > 9"})
+    assert engine.prod(queries=["q"], until=50, where={"sensor": 1}) == {}
+    feed.push([(10, 1, 0, 1)])
+    other.push(bids((1, 1.0, "12:00")))
+    engine.step()
+    assert list(engine.prod(queries=["q", "r"], until=50, where={"sensor": 1})) == ["q"]
+    assert list(engine.prod(queries=["n"], at=at("12:01"))) == ["n"]
+    assert sorted(engine.prod()) == ["n", "q"] == sorted(engine.prod(queries=["n", "q"]))
+
+
+def test_the_timer_of_an_engine_in_the_background(spark: SparkSession, tmp_path: Path) -> None:
+    clock = SettableClock()
+    engine, feed = traffic(spark, tmp_path, clock=clock, poll="20 ms")
+    query = engine.register(BY_SENSOR + " EMIT EARLY EVERY '1 minute'")
+    heard: queue.Queue[pa.Table] = queue.Queue()
+    query.subscribe(heard.put)
+    engine.start()
+    try:
+        feed.push([(10, 1, 0, 1)])
+        assert told(heard.get(timeout=PATIENCE), "v") == [("early", 0, 50, 1)]
+        feed.push([(11, 1, 0, 2)])
+        feed.prod()
+        assert told(heard.get(timeout=PATIENCE), "v") == [("early", 0, 50, 3)]
+        clock.advance(minutes=1)  # and nothing comes
+        assert told(heard.get(timeout=PATIENCE), "v", "made") == [("early", 0, 50, 3, "12:01")]
+        assert early(query.prod(), "v") == [(0, 50, 3)] == early(heard.get(timeout=PATIENCE), "v")
+    finally:
+        engine.stop()
+    assert heard.empty()
 
 
 def test_a_subscriber_may_prod(spark: SparkSession, tmp_path: Path) -> None:

@@ -191,11 +191,20 @@ class Engine(Declarations):
         read) or of all, of some queries or of all.
         """
         chosen = None if queries is None else tuple(self.query(name).name for name in queries)
-        asked = [self._loop.source(stream)] if stream is not None else list(self._loop.streams.values())
+        asked = self._prodded(stream, chosen)
         prods = [prod_of(one, until, at, where, on, chosen) for one in asked if one.prods is None]
         results = self._prodding.answer(prods)
         self._delivery.tell(results)
         return dict(results)
+
+    def _prodded(self, stream: str | None, queries: Iterable[str] | None) -> list[Stream]:
+        """The streams that a prod is of: the one that is named, those that the queries read, or all."""
+        if stream is not None:
+            return [self._loop.source(stream)]
+        if queries is None:
+            return list(self._loop.streams.values())
+        bound = (self._bound(self.query(name))[0] for name in queries)
+        return [self._loop.source(name) for name in dict.fromkeys(q.stream for q in bound if q is not None)]
 
     def start(self) -> None:
         """Process pages in the background until stopped."""

@@ -28,7 +28,7 @@ from transom.final.prodder import due_streams
 from transom.final.rehoming import rehomed
 from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled import CompiledQuery, compile_query
 from transom.spark.far import Far
 from transom.spark.firsthalf import FirstHalf
 from transom.spark.log import Begun, PageLog
@@ -175,13 +175,13 @@ class PageLoop:
         """A declared stream, or the stream that a query's results are to others."""
         if name in self.streams:
             return self.streams[name]
-        if name not in self.registry:
+        self.registry.bind(self.catalog(), self.scalars)
+        query = self.registry.query(name) if name in self.registry else self.waiting_queries().get(name)
+        if query is None:
             known = [*self.streams, *self.texts]
             raise SettingError(f"there is no stream or query named {name}{near_miss(name, known)}")
-        compiled = self.registry[name].compiled
-        assert compiled is not None
-        columns = dict(relation_of(name, compiled.query).columns)
-        return Stream(name, columns, derived_rules(compiled), ResultSource())
+        columns = dict(relation_of(name, query).columns)
+        return Stream(name, columns, derived_rules(compile_query(name, query)), ResultSource())
 
     def waiting_queries(self) -> dict[str, Query]:
         """The queries that join with the next page, as far as they are bound."""
@@ -382,9 +382,9 @@ class PageLoop:
         watch.lap("delivery")
         if begun.stream is not None:
             self.sideline.note(self.streams[begun.stream], outcome.rows, watch.spent["first_half"])
-        self._commit(begun, registry, output.state, bool(output.results))
-        with self.control_lock:  # a page that fails needs them again
-            del self.sights[: len(now.sights)]
+        before = self.state
+        self._commit(begun, registry, output.state, bool(output.results), len(now.sights))
+        self.far.forget(before, output.state)  # whoever is reading it asks again
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
         self._say(self.report)
@@ -466,7 +466,7 @@ class PageLoop:
         rules = {name: stream.rules for name, stream in self.streams.items()}
         return due_streams(state, queries, rules, clock)
 
-    def _commit(self, begun: Begun, registry: Registry, state: State, has_results: bool) -> None:
+    def _commit(self, begun: Begun, registry: Registry, state: State, has_results: bool, seen: int) -> None:
         sources = dict(self.progress)
         if begun.stream is not None and begun.reference:
             stream = self.streams[begun.stream]
@@ -484,10 +484,10 @@ class PageLoop:
             "paces": self.sideline.paces,
         }
         self.state_bytes = self.log.commit(state, extra)
-        self.far.forget(self.state, state)
         self.sideline.forget(self.state, state)
         with self.control_lock:  # whoever prods reads the first two, while pages run
             self.state, self.registry, self.progress, self.result_pages = state, registry, sources, pages
+            del self.sights[:seen]
         self.begun = None
         if begun.stream is not None and begun.reference:
             self.streams[begun.stream].source.release(begun.reference)

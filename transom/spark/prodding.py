@@ -16,7 +16,7 @@ from transom.durations import parse_instant
 from transom.elements import Clock, ClockKind, Kind, Prod
 from transom.errors import SettingError
 from transom.final.cascade import in_order, passed_on
-from transom.final.early import asks_of
+from transom.final.early import Ask, asks_of
 from transom.final.learning import estimated
 from transom.final.page import glance
 from transom.final.prodder import now_of
@@ -26,6 +26,7 @@ from transom.spark.declare import clock_kind, declared_column
 from transom.spark.log import Begun
 from transom.spark.loop import PageLoop
 from transom.spark.outputs import told_at
+from transom.spark.registry import Registry
 from transom.spark.streams import Stream
 from transom.state.state import State
 
@@ -44,9 +45,18 @@ class Prodding:
         """What is known of the windows that prods ask for; it is kept with the queries' results."""
         loop = self.loop
         loop.registry.bind(loop.catalog(), loop.scalars)  # those of a checkpoint, before its first page
-        with loop.control_lock:
-            state, registry = loop.state, loop.registry.copy()  # whom it suspends, pages find out themselves
-        living = registry.living()
+        while True:
+            with loop.control_lock:
+                state, registry = loop.state, loop.registry.copy()  # whom it suspends, pages find out too
+            try:
+                return self._answer(prods, state, registry)
+            except Exception:
+                if loop.state is state:
+                    raise
+                # A page was committed meanwhile, and let go of shards that were to be read: ask that one.
+
+    def _answer(self, prods: Sequence[Prod], state: State, registry: Registry) -> Results:
+        loop, living = self.loop, registry.living()
         cascade = in_order(living, loop.streams)
         asks = tuple(asks_of(passed_on(prods, cascade), living).values())
         if not asks:
@@ -58,16 +68,25 @@ class Prodding:
             directory = told_at(state.page, moment.made, self._told)
         begun = Begun(state.page, moment.made, tables=dict(loop.versions))
         effects = loop.second_half.effects(begun, registry, directory)
-        swept = glance(state, asks, cascade, living, partial, effects, moment)
+        try:
+            swept = glance(state, asks, cascade, living, partial, effects, moment)
+            early = swept.finished(effects, moment)
+            stored, _ = effects.read_far(swept.far, moment)
+        except Exception:
+            loop.store.delete(directory)
+            raise
         queries = {query.name: query for query in living}
-        early = swept.finished(effects, moment)
-        now = {ask.query.name: reached for ask in asks if (reached := self._now(ask.query, queries, state))}
-        told, sights = estimated(state.learned, early, queries, now, moment.made)
+        told, sights = estimated(state.learned, early, queries, self._nows(asks, queries, state), moment.made)
+        loop.outputs.write_results(directory, told, lambda name: registry[name].identity)
         with loop.control_lock:
             loop.sights += sights
-        stored, _ = effects.read_far(swept.far, moment)
-        loop.outputs.write_results(directory, told, lambda name: registry[name].identity)
         return Results(told.batches, stored)
+
+    def _nows(
+        self, asks: Sequence[Ask], queries: Mapping[str, CompiledQuery], state: State
+    ) -> dict[str, int]:
+        found = {ask.query.name: self._now(ask.query, queries, state) for ask in asks}
+        return {name: now for name, now in found.items() if now is not None}
 
     def _now(self, query: CompiledQuery, queries: Mapping[str, CompiledQuery], state: State) -> int | None:
         """How far a query's clock has come; that of results goes by the rows that they are made of."""

@@ -81,9 +81,9 @@ class OnSpark(Effects):
         if not works:
             return {}
         directory = f"glances/{uuid.uuid4().hex}"
-        far = self.half.far.close(works, moment, self._identity, directory, set())
-        suspend_failed(self.registry, far.failed)
         try:
+            far = self.half.far.close(works, moment, self._identity, directory, set())
+            suspend_failed(self.registry, far.failed)
             return {name: stored.read() for name, stored in far.stored.items()}
         finally:
             self.half.far.store.delete(directory)
