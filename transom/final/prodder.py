@@ -151,5 +151,6 @@ def _passed(
     if high is None:
         return False
     now = now_of(followed, stream, rules[name], clock)
-    held = IntervalSet.of((LOWEST, int(wid_to(query.query.window, np.int64(high))) + 1))  # others are empty
+    last = int(wid_to(query.query.window, np.array([high]))[0])
+    held = IntervalSet.of((LOWEST, last + 1))  # others are empty
     return bool(crossed(query, own, now, points_of(query, state)) & held)
