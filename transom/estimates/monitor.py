@@ -60,6 +60,16 @@ class Accuracy:
     target: float | None  # the accuracy asked for
     point: float  # the part of the slide at which windows are told, if there is a target
 
+    def __str__(self) -> str:
+        if not self.total.pairs:
+            return "none has become final yet"
+        recent = self.recent
+        covered = f", {recent.coverage:.1%} within bounds" if recent.bounded else ""
+        return (
+            f"{self.total.pairs:,} became final, {recent.raw:.1%} accurate, projected {recent.projected:.1%} "
+            f"(worst {recent.worst_projected:.1%}){covered}"
+        )
+
 
 @dataclass(frozen=True)
 class Monitor:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.durations import format_instant
 from transom.elements import ClockKind
+from transom.estimates.monitor import Accuracy
 from transom.final.concluding import open_windows
 from transom.final.explain import WorkDone, held, kind_of, work_done, work_text
 from transom.state.state import State, Work
@@ -128,6 +129,7 @@ class Progress:
     suspended: Mapping[str, str]
     streams: Mapping[str, StreamProgress]
     spent: Mapping[str, float] = field(default_factory=dict)
+    early: Mapping[str, Accuracy] = field(default_factory=dict)  # of queries that say EMIT EARLY
 
     @property
     def sharing(self) -> Sharing:
@@ -147,6 +149,7 @@ class Progress:
             lines.append(f"  {name}: {stream}")
             if stream.sharing.queries:
                 lines.append(f"    {stream.sharing}")
+        lines += [f"  early results of {name}: {accuracy}" for name, accuracy in self.early.items()]
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -156,6 +159,7 @@ class Progress:
             "suspended": dict(self.suspended),
             "spent": dict(self.spent),
             "streams": {name: stream.as_dict() for name, stream in self.streams.items()},
+            "early": {name: asdict(accuracy) for name, accuracy in self.early.items()},
         }
         return plain | {"sharing": self.sharing.as_dict()}
 
@@ -197,6 +201,7 @@ def progress_of(loop: PageLoop) -> Progress:
         {entry.name: entry.suspended for entry in registry if entry.suspended is not None},
         streams,
         report.spent if report is not None else {},
+        {name: learned.accuracy() for name, learned in state.learned.items()},
     )
 
 

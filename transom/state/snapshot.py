@@ -39,7 +39,6 @@ VERSION = 3
 def dumps(state: State, extra: Mapping[str, Any]) -> bytes:
     """A snapshot, with whatever JSON the caller wants to find beside the state."""
     meta = {
-        "version": VERSION,
         "page": state.page,
         "streams": {name: _stream_out(stream) for name, stream in state.streams.items()},
         "queries": {
@@ -56,23 +55,24 @@ def dumps(state: State, extra: Mapping[str, Any]) -> bytes:
         "prodders": {name: list(vars(own).values()) for name, own in state.prodders.items()},
         "extra": dict(extra),
     }
-    parts = {f"sheet {name}": _table_out(sheet) for name, sheet in state.sheets.items()}
+    parts = {"state": json.dumps(meta).encode()}
+    parts |= {f"sheet {name}": _table_out(sheet) for name, sheet in state.sheets.items()}
     parts |= {f"learned {name}": own.packed for name, own in state.learned.items()}
     table = pa.table(
         {"part": pa.array(parts, pa.string()), "packed": pa.array(parts.values(), pa.large_binary())}
     )
-    return _table_out(table.replace_schema_metadata({"transom": json.dumps(meta)}))
+    head = {"transom": json.dumps({"version": VERSION})}
+    return _table_out(table.replace_schema_metadata(head), compression="lz4")
 
 
 def loads(packed: bytes) -> tuple[State, dict[str, Any]]:
     """The state of a snapshot, and what the caller left beside it."""
     table = _table_in(packed)
-    meta = json.loads(table.schema.metadata[b"transom"])
-    if meta["version"] != VERSION:
-        raise StateError(
-            f"the checkpoint has format {meta['version']}, this version of transom reads {VERSION}"
-        )
+    version = json.loads(table.schema.metadata[b"transom"])["version"]
+    if version != VERSION:
+        raise StateError(f"the checkpoint has format {version}, this version of transom reads {VERSION}")
     parts = dict(zip(table["part"].to_pylist(), table["packed"].to_pylist(), strict=True))
+    meta = json.loads(parts["state"])
     queries = {
         name: QueryState(tuple(homes), _intervals(unseen), forced)
         for name, (homes, unseen, forced) in meta["queries"].items()
@@ -198,9 +198,10 @@ def _intervals(pairs: list[list[int]] | None) -> IntervalSet | None:
     return None if pairs is None else IntervalSet(tuple((start, stop) for start, stop in pairs))
 
 
-def _table_out(table: pa.Table) -> bytes:
+def _table_out(table: pa.Table, compression: str | None = None) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 

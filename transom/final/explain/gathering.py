@@ -18,7 +18,9 @@ from transom.algorithms.slicing import cuts
 from transom.control.bursts import Overload
 from transom.control.rules import StreamRules
 from transom.durations import format_duration, format_instant
-from transom.elements import Clock, ClockKind, WindowSpec
+from transom.elements import Clock, ClockKind, Emit, WindowSpec
+from transom.estimates.monitor import Accuracy
+from transom.final.cascade import derived_rules, in_order
 from transom.final.explain.parts import (
     Explanation,
     FamilyPlan,
@@ -74,7 +76,14 @@ class Explained:
         leaving = [name for name in self.state.queries if name not in self.queries or name in self.again]
         state = release(self.state, leaving, self.queries) if leaving else self.state
         waiting = [query for name, query in self.queries.items() if name not in state.queries]
-        return admit(state, waiting, self.queries, self.strategy, self.partial)
+        results = {query.query.stream for query in waiting} - self.rules.keys()
+        return admit(state, waiting, self.queries, self.strategy, self.partial, results)
+
+    @cached_property
+    def readers(self) -> Mapping[str, Sequence[str]]:
+        """The names of the queries that read each query's results."""
+        cascade = in_order(list(self.queries.values()), self.rules)
+        return {inner.name: [outer.name for outer in outers] for inner, outers in cascade}
 
     def waits(self, name: str) -> bool:
         return name not in self.state.queries or name in self.again
@@ -85,7 +94,9 @@ def gather(known: Explained) -> Explanation:
     planner = Planner(known.strategy)  # one of its own: the engine's may be planning a page
     holding = held(known.joined)
     streams = []
-    for name, rules in known.rules.items():
+    inner = {query.name: query for query, _ in in_order(list(known.queries.values()), known.rules)}
+    derived = {name: derived_rules(query) for name, query in inner.items()}
+    for name, rules in {**known.rules, **derived}.items():
         reading = [query for query in known.queries.values() if query.query.stream == name]
         families = planner.plan(known.joined, reading).families
         kin = _kin(families)
@@ -105,6 +116,27 @@ def gather(known: Explained) -> Explanation:
         files,
         tuple(streams),
     )
+
+
+def emit_text(emit: Emit, accuracy: Accuracy | None) -> str:
+    """When windows are reported early, and what that was worth so far.
+
+    >>> emit_text(Emit(at=(0.5, 0.75)), None)
+    'at 50%, 75% of the slide'
+    """
+    if emit.every is not None:
+        when = f"every {format_duration(emit.every)}"
+    elif emit.accuracy is not None:
+        point = "" if accuracy is None else f", now {accuracy.point:.0%}"
+        limits = " and ".join(f"{part:.0%}" for part in emit.between)
+        when = f"with accuracy {emit.accuracy:.0%}, between {limits} of the slide{point}"
+    else:
+        when = f"at {', '.join(f'{part:.0%}' for part in emit.at)} of the slide" if emit.at else "on demand"
+    if accuracy is None or not accuracy.total.pairs:
+        return when
+    total = accuracy.total
+    covered = f", {total.coverage:.1%} of finals within bounds" if total.bounded else ""
+    return f"{when}; accuracy so far {total.raw:.1%} raw, {total.projected:.1%} projected{covered}"
 
 
 def _slices(known: Explained) -> str:
@@ -150,6 +182,7 @@ def _stream(
         ),
         None if rules.overload is None else _overload(rules.overload),
         _aside(known.state.stream(name), rules.clock),
+        None if name in known.rules else name,
     )
 
 
@@ -276,7 +309,13 @@ class _Describing:
             self.known.waits(query.name),
             own.homes[1:],
             None if own.unseen is None else tuple(own.unseen),
+            None if query.query.emit is None else emit_text(query.query.emit, self._accuracy(query.name)),
+            tuple(self.known.readers.get(query.name, ())),
         )
+
+    def _accuracy(self, name: str) -> Accuracy | None:
+        learned = self.known.state.learned.get(name)
+        return None if learned is None else learned.accuracy()
 
     def _slicing(self, member: Selection) -> Slicing:
         kind, paned = self.clock.kind, self.known.strategy.paned

@@ -27,7 +27,19 @@ def mermaid(plan: Explanation, verbose: bool = False) -> str:
     lines = ["flowchart LR"]
     for i, stream in enumerate(plan.streams):
         lines += _stream(f"s{i}", stream, verbose)
+    lines += _cascades(plan, "\n".join(lines))
     return "\n".join(lines)
+
+
+def _cascades(plan: Explanation, drawn: str) -> Iterator[str]:
+    """From the selections of queries to the streams that their results are."""
+    places = {stream.results_of: f"s{i}" for i, stream in enumerate(plan.streams) if stream.results_of}
+    for i, stream in enumerate(plan.streams):
+        for family, selection in stream.selections():
+            node = f"s{i}f{family.id}c{selection.id}q"
+            for query in selection.queries:
+                if query.name in places and f"{node}(" in drawn:
+                    yield f"  {node} --> {places[query.name]}"
 
 
 def label(*lines: str) -> str:

@@ -52,6 +52,8 @@ class QueryPlan:
     waits: bool
     reads: tuple[int, ...]
     unseen: tuple[tuple[int, int], ...] | None
+    early: str | None = None  # when windows are reported before they close
+    read_by: tuple[str, ...] = ()  # queries that read its results
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,7 @@ class StreamPlan:
     families: tuple[FamilyPlan, ...]
     overload: str | None = None  # what becomes of rows beyond a page's budget
     aside: str | None = None  # how many are aside, since when, and what is held for them
+    results_of: str | None = None  # the query whose results it is made of
 
     def selections(self) -> Iterator[tuple[FamilyPlan, SelectionPlan]]:
         for family in self.families:

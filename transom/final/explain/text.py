@@ -124,12 +124,19 @@ def _stream(stream: StreamPlan, limits: Limits) -> Iterator[str]:
     selections = sum(len(family.selections) for family in stream.families)
     families = counted(len(stream.families), "family", "families")
     shared = f" in {counted(selections, 'selection')} of {families}" if selections else ""
-    yield f"stream {stream.name}: {_queries(stream.queries)}{shared}, time {stream.time}"
+    what = "stream" if stream.results_of is None else "results of"
+    yield f"{what} {stream.name}: {_queries(stream.queries)}{shared}, time {stream.time}"
     if stream.queries and all(query.waits for _, own in stream.selections() for query in own.queries):
         yield "  all of them join with the next page"
         limits = replace(limits, waiting=False)
     idle = "" if stream.idle is None else f", idle after {stream.idle}"
-    yield f"  slack {stream.slack or 'none'}, horizon {stream.horizon or 'none'}{idle}"
+    if stream.results_of is None:
+        yield f"  slack {stream.slack or 'none'}, horizon {stream.horizon or 'none'}{idle}"
+    else:
+        yield (
+            f"  windows close when those of {stream.name} inside of them have; finals are accumulated, "
+            "early results lie on top for a glance and are released with it"
+        )
     if stream.overload is not None:
         yield f"  {stream.overload}"
     if stream.aside is not None:
@@ -220,6 +227,10 @@ def _query(query: QueryPlan, mark: bool) -> Iterator[str]:
     yield f"query {query.name}: {query.window.text}{having}{waits}"
     if query.reads:
         yield f"  still reads selection {', '.join(map(str, query.reads))}, which it left"
+    if query.early is not None:
+        yield f"  early: {query.early}"
+    if query.read_by:
+        yield f"  its results are read by {', '.join(query.read_by)}"
 
 
 def _slices(selection: SelectionPlan) -> str:
