@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from transom.control.bursts import NOTHING, Parted
 from transom.elements import Control, Drop, Prod, Punctuation, Register
-from transom.errors import SettingError, SQLError, StateError, near_miss
-from transom.final.cascade import derived_rules
-from transom.final.learning import Quality, Seen
+from transom.errors import StateError
+from transom.final.learning import Seen
 from transom.final.members import Strategy, admit, is_kept, release, settle
 from transom.final.page import Said
 from transom.final.planning import Planner
@@ -28,41 +27,27 @@ from transom.final.prodder import due_streams
 from transom.final.rehoming import rehomed
 from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled import CompiledQuery
 from transom.spark.far import Far
 from transom.spark.firsthalf import FirstHalf
+from transom.spark.ledger import Ledger, Waiting
 from transom.spark.log import Begun, PageLog
 from transom.spark.outputs import Outputs, results_of
 from transom.spark.progress import progress_of
 from transom.spark.registry import Registry, identity
 from transom.spark.report import PageReport, Watch
-from transom.spark.scalars import SparkScalars
 from transom.spark.secondhalf import SecondHalf
-from transom.spark.sources import TIME_TEXT, ResultSource
+from transom.spark.sources import TIME_TEXT
 from transom.spark.store import Store
 from transom.spark.streams import Carried, Stream, rows_as_prods
-from transom.spark.tables import Tables
 from transom.spark.types import to_arrow
-from transom.sql.catalog import Catalog, Relation
-from transom.sql.derived import bind_all, relation_of, sources_of
 from transom.sql.query import Query
 from transom.state.state import State
 
 log = logging.getLogger("transom")
 
 
-@dataclass
-class Waiting:
-    """Control that no page is bound to yet."""
-
-    control: list[Control] = field(default_factory=list)
-    ended: list[str] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.control or self.ended)
-
-
-class PageLoop:
+class PageLoop(Ledger):
     """Runs pages and owns what they change: the state, the registry, the waiting control."""
 
     def __init__(
@@ -74,10 +59,7 @@ class PageLoop:
         strategy: Strategy,
         naive: bool,
     ):
-        self.spark, self.store, self.clock = spark, store, clock
-        self.scalars = SparkScalars(spark)
-        self.tables = Tables(store.uri, spark)
-        self.versions: dict[str, int] = {}  # of the static tables that are declared
+        super().__init__(spark, store, clock)
         self.log, self.outputs = PageLog(store), Outputs(store)
         self.planner = Planner(strategy)
         self.far = Far(spark, store, strategy.place)
@@ -88,16 +70,7 @@ class PageLoop:
         self.second_half = SecondHalf(self.scalars, self.outputs, self.far, self.first_half)
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every page
-        self.streams: dict[str, Stream] = {}
-        self.functions: set[str] = set()
-        self.control_lock = threading.RLock()  # of what follows; held for moments only
-        self.waiting = Waiting()
         self.sights: list[Seen] = []  # what prods were told since the last page
-        self.qualities: dict[str, Quality] = {}
-        self.texts: dict[
-            str, str
-        ] = {}  # queries by name, as they will be when the waiting control took effect
-        self.bound: dict[str, Query] = {}  # by text: queries that wait to join
         self.listeners: list[Callable[[PageReport], None]] = []
         last = self.log.last()
         self.state, extra = last if last else (State(), {})
@@ -117,7 +90,7 @@ class PageLoop:
             *(Register(e.name, e.text) for e in self.registry),
             *(begun.control if begun else ()),
         ):
-            self._note(element)
+            self.note(element)
 
     @property
     def continues(self) -> bool:
@@ -135,70 +108,6 @@ class PageLoop:
             # The time that the engine was down is not the source's silence: it begins to count now.
             stream.last_data, stream.idle_closed = self.clock(), self.heard.get(stream.name, True)
             self.streams[stream.name] = stream
-
-    def check_version(self, table: str, version: int) -> None:
-        """Refuse a new version of a table in which a query's columns are not what they were."""
-        if table not in self.versions:
-            return
-        before, after = (self.tables.columns(table, v) for v in (self.versions[table], version))
-        living = [entry.compiled.query for entry in self.registry if entry.compiled is not None]
-        for query in (*living, *self.bound.values()):
-            for join in query.joins:
-                for column in (*join.keys, *join.columns) if join.table == table else ():
-                    if after.get(column) != before[column]:
-                        raise SettingError(f"queries need the column {column} of {table}, {before[column]}")
-
-    def catalog(self) -> Catalog:
-        streams = {
-            s.name: Relation(s.name, s.columns, s.rules.clock.attribute)
-            for s in self.streams.values()
-            if s.prods is None
-        }
-        tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
-        utc = self.spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "GMT")
-        return Catalog(streams, tables, frozenset(self.functions), utc, frozenset(self.qualities))
-
-    def say(self, control: Iterable[Control]) -> None:
-        """Let control wait for the next page. Never waits for a page itself."""
-        with self.control_lock:
-            for element in control:
-                self.waiting.control.append(element)
-                self._note(element)
-
-    def _note(self, element: Control) -> None:
-        if isinstance(element, Register):
-            self.texts[element.name] = element.text
-        elif isinstance(element, Drop):
-            self.texts.pop(element.name, None)
-
-    def source(self, name: str) -> Stream:
-        """A declared stream, or the stream that a query's results are to others."""
-        if name in self.streams:
-            return self.streams[name]
-        self.registry.bind(self.catalog(), self.scalars)
-        query = self.registry.query(name) if name in self.registry else self.waiting_queries().get(name)
-        if query is None:
-            known = [*self.streams, *self.texts]
-            raise SettingError(f"there is no stream or query named {name}{near_miss(name, known)}")
-        columns = dict(relation_of(name, query).columns)
-        return Stream(name, columns, derived_rules(compile_query(name, query)), ResultSource())
-
-    def waiting_queries(self) -> dict[str, Query]:
-        """The queries that join with the next page, as far as they are bound."""
-        with self.control_lock:
-            joining = [element for element in self.waiting.control if isinstance(element, Register)]
-            return {e.name: self.bound[e.text] for e in joining if e.text in self.bound}
-
-    def readers(self, name: str) -> list[str]:
-        """The queries that read another's results."""
-        if name in self.streams:
-            return []
-        word = name.casefold()
-        return [
-            other
-            for other, text in self.texts.items()
-            if word in text.casefold() and word in map(str.casefold, sources_of(text))
-        ]
 
     def open(self) -> None:
         """Check that every stream that the checkpoint's queries read is declared, and bind them."""
@@ -391,7 +300,7 @@ class PageLoop:
         self.idle.notify_all()
 
     def _joined_and_left(self, begun: Begun, registry: Registry) -> State:
-        bound = self._bound([e for e in begun.control if isinstance(e, Register)], registry)
+        bound = self.bound_queries([e for e in begun.control if isinstance(e, Register)], registry)
         joining: dict[str, CompiledQuery] = {}
         leaving: dict[str, None] = {}
         for element in begun.control:
@@ -408,18 +317,6 @@ class PageLoop:
         partial = [name for name in joining if registry[name].partial]
         results = {query.query.stream for query in joining.values()} - self.streams.keys()
         return admit(state, list(joining.values()), living, self.planner.strategy, partial, results)
-
-    def _bound(self, joining: Iterable[Register], registry: Registry) -> dict[str, Query]:
-        """The bound queries of texts: mostly known since they were registered, else bound again."""
-        texts = {element.name: element.text for element in joining}
-        missing = {name: text for name, text in texts.items() if text not in self.bound}
-        if missing:
-            known = registry.queries() | {n: self.bound[t] for n, t in texts.items() if t in self.bound}
-            for name, query in bind_all(missing, self.catalog(), self.scalars, known).items():
-                if isinstance(query, SQLError):
-                    raise StateError(f"a query written ahead can't be read any more: {query}") from query
-                self.bound[missing[name]] = query
-        return {text: self.bound.pop(text) for text in set(texts.values())}
 
     def _inputs(
         self,

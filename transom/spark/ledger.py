@@ -1,0 +1,131 @@
+"""What there is to read and who reads it: streams, tables, functions, and queries that live or wait to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from transom.elements import Control, Drop, Register
+from transom.errors import SettingError, SQLError, StateError, near_miss
+from transom.final.cascade import derived_rules
+from transom.final.learning import Quality
+from transom.plan.compiled import compile_query
+from transom.spark.registry import Registry
+from transom.spark.scalars import SparkScalars
+from transom.spark.sources import ResultSource
+from transom.spark.store import Store
+from transom.spark.streams import Stream
+from transom.spark.tables import Tables
+from transom.sql.catalog import Catalog, Relation
+from transom.sql.derived import bind_all, relation_of, sources_of
+from transom.sql.query import Query
+
+
+@dataclass
+class Waiting:
+    """Control that no page is bound to yet."""
+
+    control: list[Control] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.control or self.ended)
+
+
+class Ledger:
+    """The names that queries can use, the queries, and what was said and no page is bound to yet."""
+
+    registry: Registry
+
+    def __init__(self, spark: SparkSession, store: Store, clock: Callable[[], int]):
+        self.spark, self.store, self.clock = spark, store, clock
+        self.scalars = SparkScalars(spark)
+        self.tables = Tables(store.uri, spark)
+        self.versions: dict[str, int] = {}  # of the static tables that are declared
+        self.streams: dict[str, Stream] = {}
+        self.functions: set[str] = set()
+        self.qualities: dict[str, Quality] = {}
+        self.control_lock = threading.RLock()  # of what follows; held for moments only
+        self.waiting = Waiting()
+        # Queries by name, as they will be when the waiting control took effect.
+        self.texts: dict[str, str] = {}
+        self.bound: dict[str, Query] = {}  # by text: queries that wait to join
+
+    def check_version(self, table: str, version: int) -> None:
+        """Refuse a new version of a table in which a query's columns are not what they were."""
+        if table not in self.versions:
+            return
+        before, after = (self.tables.columns(table, v) for v in (self.versions[table], version))
+        living = [entry.compiled.query for entry in self.registry if entry.compiled is not None]
+        for query in (*living, *self.bound.values()):
+            for join in query.joins:
+                for column in (*join.keys, *join.columns) if join.table == table else ():
+                    if after.get(column) != before[column]:
+                        raise SettingError(f"queries need the column {column} of {table}, {before[column]}")
+
+    def catalog(self) -> Catalog:
+        streams = {
+            s.name: Relation(s.name, s.columns, s.rules.clock.attribute)
+            for s in self.streams.values()
+            if s.prods is None
+        }
+        tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
+        utc = self.spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "GMT")
+        return Catalog(streams, tables, frozenset(self.functions), utc, frozenset(self.qualities))
+
+    def say(self, control: Iterable[Control]) -> None:
+        """Let control wait for the next page. Never waits for a page itself."""
+        with self.control_lock:
+            for element in control:
+                self.waiting.control.append(element)
+                self.note(element)
+
+    def note(self, element: Control) -> None:
+        if isinstance(element, Register):
+            self.texts[element.name] = element.text
+        elif isinstance(element, Drop):
+            self.texts.pop(element.name, None)
+
+    def source(self, name: str) -> Stream:
+        """A declared stream, or the stream that a query's results are to others."""
+        if name in self.streams:
+            return self.streams[name]
+        self.registry.bind(self.catalog(), self.scalars)
+        query = self.registry.query(name) if name in self.registry else self.waiting_queries().get(name)
+        if query is None:
+            known = [*self.streams, *self.texts]
+            raise SettingError(f"there is no stream or query named {name}{near_miss(name, known)}")
+        columns = dict(relation_of(name, query).columns)
+        return Stream(name, columns, derived_rules(compile_query(name, query)), ResultSource())
+
+    def waiting_queries(self) -> dict[str, Query]:
+        """The queries that join with the next page, as far as they are bound."""
+        with self.control_lock:
+            joining = [element for element in self.waiting.control if isinstance(element, Register)]
+            return {e.name: self.bound[e.text] for e in joining if e.text in self.bound}
+
+    def readers(self, name: str) -> list[str]:
+        """The queries that read another's results."""
+        if name in self.streams:
+            return []
+        word = name.casefold()
+        return [
+            other
+            for other, text in self.texts.items()
+            if word in text.casefold() and word in map(str.casefold, sources_of(text))
+        ]
+
+    def bound_queries(self, joining: Iterable[Register], registry: Registry) -> dict[str, Query]:
+        """The bound queries of texts: mostly known since they were registered, else bound again."""
+        texts = {element.name: element.text for element in joining}
+        missing = {name: text for name, text in texts.items() if text not in self.bound}
+        if missing:
+            known = registry.queries() | {n: self.bound[t] for n, t in texts.items() if t in self.bound}
+            for name, query in bind_all(missing, self.catalog(), self.scalars, known).items():
+                if isinstance(query, SQLError):
+                    raise StateError(f"a query written ahead can't be read any more: {query}") from query
+                self.bound[missing[name]] = query
+        return {text: self.bound.pop(text) for text in set(texts.values())}
