@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.control.bursts import NOTHING, Overload, Parted
 from transom.control.rules import StreamRules
 from transom.durations import parse_duration
 from transom.elements import Clock, ClockKind, Prod, Punctuation
@@ -69,11 +70,13 @@ class LocalEngine:
         *,
         slack: str | int | None = 0,
         live: bool = False,
+        overload: Overload | None = None,
         strategy: Strategy | None = None,
     ):
         self.scalars = PlainScalars()
         self.time = Clock(stream, time, ClockKind.TIME)
-        self.rules = StreamRules(self.time, None if slack is None else parse_duration(slack), live=live)
+        waits = None if slack is None else parse_duration(slack)
+        self.rules = StreamRules(self.time, waits, live=live, overload=overload)
         self.planner = Planner(strategy or Strategy())
         catalog = Catalog({stream: Relation(stream, columns, time)})
         self.queries = list(self._compiled(queries, catalog))
@@ -97,12 +100,16 @@ class LocalEngine:
         punctuations: Sequence[Punctuation] = (),
         prods: Sequence[Prod] = (),
         ended: bool = False,
+        parted: Parted = NOTHING,
     ) -> PageOutput:
-        """Process a page; its early and final results are also added to those of before."""
+        """Process a page; its early and final results are also added to those of before.
+
+        `parted` says which of the rows were aside before, and which others are now.
+        """
         outcome = Outcome()
         if rows is not None and rows.num_rows:
             outcome = folded(rows, self.queries, self.rules, self.state, self.planner, self.scalars)
-        given = PageInput(self.rules, self.queries, outcome, punctuations, ended, clock=clock)
+        given = PageInput(self.rules, self.queries, outcome, punctuations, ended, clock=clock, parted=parted)
         output = advance(self.state, [given], self.scalars, clock=clock, prods=prods)
         for name, table in output.results.items():
             self._results[name].append(table)

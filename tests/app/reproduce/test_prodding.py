@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transom.app.reproduce import aggressiveness, bursts, delays, overhead, prodding, simulate
+from transom.app.reproduce import aggressiveness, bursts, delays, overhead, prodding, sidelining, simulate
 from transom.app.reproduce.data import SECOND, recording
 from transom.app.reproduce.report import Line, Options, Report, markdown
 from transom.app.reproduce.simulate import Script, Windows
@@ -89,3 +89,12 @@ def test_tables_are_written_as_they_come(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_what_is_not_known_yet_is_said() -> None:
     assert "none yet" in markdown([Line("ours", "coverage", None, float("nan"))])
+
+
+def test_a_sidelined_burst_delays_no_window_after_it_and_loses_nothing() -> None:
+    report = sidelining.run(Options(seeds=1, short=True))
+    assert number(report, "final results that are the same") == 100
+    in_turn, apart = (line.ours for line in report.lines if line.what.startswith("worst delay"))
+    assert apart <= 1.0 and in_turn > 0
+    affected = [row for row in report.tables["figure_6_3_b"] if row["early_latency"] != ""]
+    assert affected and all(row["final_latency"] > row["early_latency"] for row in affected)
