@@ -261,6 +261,10 @@ def test_a_stream_of_prods_is_no_stream_to_query(spark: SparkSession, tmp_path: 
         engine.register("SELECT count(*) AS n FROM alarms [RANGE 1 minute SLIDE 1 minute]")
     with pytest.raises(transom.StateError, match="already"):
         engine.prods("alarms", of="bids", **words)
+    with pytest.raises(transom.SettingError, match="int32"):
+        engine.prods("others", of="bids", until="site", **words)
+    assert list(engine.progress().streams) == ["bids"] and "alarms" not in engine.explain()
+    assert engine.prod("alarms") == {}
 
 
 def test_rows_that_are_prods(spark: SparkSession, tmp_path: Path) -> None:
@@ -393,6 +397,23 @@ def test_the_timer_of_an_engine_in_the_background(spark: SparkSession, tmp_path:
     finally:
         engine.stop()
     assert heard.empty()
+
+
+def test_windows_along_other_clocks(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = traffic(spark, tmp_path)
+    counted = engine.register("SELECT count(*) AS n FROM s [RANGE 2 SLIDE 2 WATTR volume]")
+    rows = engine.register("SELECT count(*) AS n FROM s [ROWS 4 SLIDE 2]")
+    feed.push([(1, 1, 0, 1), (2, 1, 0, 3), (3, 1, 0, 5)])
+    engine.step()
+    assert early(counted.prod(until=4), "n") == [(0, 2, 1), (2, 4, 1)]
+    assert early(engine.prod("s", at=6, on="volume")["q1"], "n") == [(4, 6, 1)]
+    assert early(rows.prod(), "n") == [(0, 4, 3), (2, 6, 1)]
+    with pytest.raises(transom.SettingError, match="windows of rows have no time"):
+        rows.prod(until=4)
+    feed.prod(until=50)  # says nothing to either
+    feed.prod(until=2, on="volume")
+    engine.step()
+    assert early(counted, "n", "page").count((0, 2, 1, 2)) == 1 and len(early(rows)) == 2
 
 
 def test_a_subscriber_may_prod(spark: SparkSession, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def explanation(loop: PageLoop) -> Explanation:
     partial = {said.name for said in control if isinstance(said, Register) and said.partial}
     return gather(
         Explained(
-            {name: stream.rules for name, stream in loop.streams.items()},
+            {name: stream.rules for name, stream in loop.queried().items()},
             state,
             {**{name: query for name, query in queries.items() if query is not None}, **waiting},
             loop.planner.strategy,

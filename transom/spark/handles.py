@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from transom.errors import StateError
+from transom.elements import ClockKind
+from transom.errors import SettingError, StateError
 from transom.estimates.monitor import Accuracy
 from transom.final.learning import beginner
 from transom.final.results import result_schema
@@ -62,8 +63,9 @@ class QueryHandle:
         query, _ = self._engine._bound(self)
         if query is None:
             raise StateError(f"there is no query named {self.name}")
-        on = query.clock.attribute or None
-        timed = on if until is not None or at is not None else None
+        timed = query.clock.attribute if until is not None or at is not None else None
+        if timed is not None and query.clock.kind is ClockKind.ROWS:
+            raise SettingError("windows of rows have no time: leave until and at out")
         told = self._engine.prod(query.stream, until, at, where, [self.name], timed)
         return told.get(self.name, result_schema(query).empty_table())
 

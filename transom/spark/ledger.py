@@ -66,11 +66,13 @@ class Ledger:
                     if after.get(column) != before[column]:
                         raise SettingError(f"queries need the column {column} of {table}, {before[column]}")
 
+    def queried(self) -> dict[str, Stream]:
+        """The streams that queries can read; the others are prods."""
+        return {name: stream for name, stream in self.streams.items() if stream.prods is None}
+
     def catalog(self) -> Catalog:
         streams = {
-            s.name: Relation(s.name, s.columns, s.rules.clock.attribute)
-            for s in self.streams.values()
-            if s.prods is None
+            s.name: Relation(s.name, s.columns, s.rules.clock.attribute) for s in self.queried().values()
         }
         tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
         utc = self.spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "GMT")

@@ -349,7 +349,7 @@ class PageLoop(Ledger):
                 parted=parted if name == begun.stream else NOTHING,
             )
             for name in concerned
-            if name in self.streams and self.streams[name].prods is None
+            if name in self.queried()
         ]
 
     def _said(self, begun: Begun, said: Sequence[Carried]) -> Said:

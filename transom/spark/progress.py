@@ -170,7 +170,7 @@ def progress_of(loop: PageLoop) -> Progress:
     state, registry, report = loop.state, loop.registry, loop.report
     slices = {home: holding.slices for home, holding in held(state).items()}
     streams = {}
-    for name, stream in loop.streams.items():
+    for name, stream in loop.queried().items():
         own, clock = state.stream(name), stream.rules.clock
         known = own.clock(clock)
         reading = registry.reading(name)
