@@ -299,6 +299,7 @@ def test_prods_before_the_first_page_and_after_the_last(spark: SparkSession, tmp
     query = engine.register(BY_SENSOR, name="q")
     assert query.prod().num_rows == 0 and query.prod().schema == query.results().schema
     assert engine.prod() == {} == engine.prod("s")
+    assert engine.step() == 1 and engine.prod() == {} and query.prod(until=50).num_rows == 0
     feed.push([(10, 1, 0, 1)])
     assert query.prod().num_rows == 0, "what was pushed and not processed is not known"
     engine.step()

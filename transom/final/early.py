@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from transom.algorithms import windows
 from transom.algorithms.intervals import HIGHEST, LOWEST, IntervalSet
+from transom.control.closed import Closed
 from transom.elements import Prod
 from transom.final.closing import Boundary, Reader, close
 from transom.final.members import ground
@@ -25,7 +26,7 @@ from transom.final.reading import Reading, Scattered
 from transom.final.results import Lowered, Moment, Results
 from transom.final.shards import FarWork, sifted
 from transom.plan.compiled import CompiledQuery
-from transom.state.state import State
+from transom.state.state import State, StreamState
 
 EVERYTHING = IntervalSet.of((LOWEST, HIGHEST))
 
@@ -123,7 +124,7 @@ class _Sweep(Reading):
         """Pairs of boundaries between which lie the windows that are asked for, none of them twice."""
         query = ask.query
         own = self.queries[query.name]
-        closed = self.streams[query.query.stream].clock(query.query.clock).closed
+        closed = self._closed(query)
         view, forced = closed.view(query.key_columns, query.pinned), own.forced_wids()
         if ask.wids:
             yield Boundary(view, forced), Boundary(view, forced | ask.wids)
@@ -138,8 +139,12 @@ class _Sweep(Reading):
             yield self._with(query, passed, hidden), self._with(query, [*passed, prod], hidden)
             passed = [*passed, prod]
 
+    def _closed(self, query: CompiledQuery) -> Closed:
+        """What is closed on a query's clock; no page may have brought anything to its stream yet."""
+        return self.streams.get(query.query.stream, StreamState()).clock(query.query.clock).closed
+
     def _with(self, query: CompiledQuery, prods: Sequence[Prod], forced: IntervalSet) -> Boundary:
-        closed = self.streams[query.query.stream].clock(query.query.clock).closed
+        closed = self._closed(query)
         ranges = [(_time(prod), None, prod.where) for prod in prods]
         return Boundary(closed.close_all(ranges).view(query.key_columns, query.pinned), forced)
 
