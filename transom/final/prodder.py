@@ -126,6 +126,8 @@ def due_streams(
     state: State, queries: Sequence[CompiledQuery], rules: Mapping[str, StreamRules], clock: int
 ) -> list[str]:
     """The streams with queries that are to report by the engine's clock now, whether rows come or not."""
+    if not state.prodders:
+        return []
     named, found = {query.name: query for query in queries}, dict[str, None]()
     for query in queries:
         own = state.prodders.get(query.name)
