@@ -24,6 +24,7 @@ from tests.spark.engine_helpers import (
     bids_engine,
 )
 from tests.spark.prod_helpers import early, final, told, traffic
+from transom.spark import outputs
 from transom.spark.far import Far
 
 PATIENCE = 60  # seconds; tests wait for events, not for time to pass
@@ -490,6 +491,27 @@ def test_what_was_told_is_kept_across_a_restart_and_forgotten_with_the_results(
         "0000000003",
         "0000000004",
     }
+
+
+def test_results_that_a_page_lets_go_of_while_they_are_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, feed = traffic(spark, tmp_path, retention=1)
+    query = engine.register(BY_SENSOR)
+    feed.push([(10, 1, 0, 1)])
+    engine.step()
+    query.prod()
+    feed.push([(11, 1, 0, 2)])
+    real = outputs.own_rows
+
+    def overtaken(*args: Any) -> Any:
+        monkeypatch.setattr(outputs, "own_rows", real)
+        engine.step()
+        return real(*args)
+
+    monkeypatch.setattr(outputs, "own_rows", overtaken)
+    assert query.results().num_rows == 0
+    assert early(query.prod(), "v") == [(0, 50, 3)] == early(query, "v")
 
 
 def test_a_query_of_the_same_name_does_not_inherit_what_another_was_told(

@@ -6,6 +6,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -68,7 +69,9 @@ class Outputs:
         for page in sorted({*pages, *told}):
             for directory in [*([results_of(page)] if page in pages else []), *told.get(page, ())]:
                 for file in sorted(self.store.list(directory)):
-                    batches = list(own_rows(self.store, f"{directory}/{file}", identity, schema))
+                    batches = []
+                    with suppress(FileNotFoundError):  # a page that ran meanwhile has let go of it
+                        batches = list(own_rows(self.store, f"{directory}/{file}", identity, schema))
                     if batches:
                         found.append(pa.Table.from_batches(batches).cast(schema))
         return pa.concat_tables(found)
