@@ -12,6 +12,7 @@ import transom
 from tests.spark.engine_helpers import short
 
 TRAFFIC = "ts bigint, sensor int, speed int, volume int"
+BY_SENSOR = "SELECT sensor, sum(volume) AS v FROM s [RANGE 50 SLIDE 50] GROUP BY sensor"
 OF_ENGINE = ("clock", "retention", "strategy", "state", "poll", "max_failures")
 
 
