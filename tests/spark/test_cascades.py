@@ -284,7 +284,7 @@ def test_a_suspended_inner_query_has_no_more_rows_for_the_outer(spark: SparkSess
     feed.push([(21, 1, 0, 13), (22, 1, 0, 14)])
     engine.step()
     assert inner.suspended is not None and outer.suspended is None
-    assert outer.prod() is not None
+    assert early(outer.prod(), "n") == [(0, 40, 14)], "what it has it keeps"
     feed.push([(41, 1, 0, 14)])
     engine.step()
     assert final(inner, "n") == [(0, 20, 14)] and final(outer) == []
