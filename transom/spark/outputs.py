@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -124,9 +125,9 @@ class Outputs:
         return pa.concat_tables(tables) if tables else None
 
 
-def told_at(page: int, made: int, number: int) -> str:
-    """The directory of what a prod was told."""
-    return f"prods/{page:010d}/{made:020d}-{number}"
+def told_at(page: int, made: int) -> str:
+    """The directory of what a prod was told; none is used twice, whoever else prods at that moment."""
+    return f"prods/{page:010d}/{made:020d}-{uuid.uuid4().hex}"
 
 
 def results_of(page: int) -> str:

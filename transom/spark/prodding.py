@@ -1,11 +1,10 @@
 """Prods from outside: answered at once from the last committed page, in the thread of whoever asks.
 
-prods/0000000012/<clock>-3/   what was told after page 12 was committed, and before the next was
+prods/0000000012/<clock>-<id>/   what was told after page 12 was committed, and before the next was
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,10 +36,6 @@ class Prodding:
 
     loop: PageLoop
 
-    def __post_init__(self) -> None:
-        self._lock = threading.Lock()
-        self._told = 0
-
     def answer(self, prods: Sequence[Prod]) -> Results:
         """What is known of the windows that prods ask for; it is kept with the queries' results."""
         loop = self.loop
@@ -63,9 +58,7 @@ class Prodding:
             return Results()
         partial = frozenset(entry.name for entry in registry if entry.partial)
         moment = Moment(state.page, Kind.EARLY, loop.clock())
-        with self._lock:
-            self._told += 1
-            directory = told_at(state.page, moment.made, self._told)
+        directory = told_at(state.page, moment.made)
         begun = Begun(state.page, moment.made, tables=dict(loop.versions))
         effects = loop.second_half.effects(begun, registry, directory)
         try:
