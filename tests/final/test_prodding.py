@@ -196,3 +196,77 @@ def test_the_accuracy_loop_moves_towards_its_target_and_stays() -> None:
     assert 0.1 < accuracy.point < 1.0
     assert abs(accuracy.recent.projected - 0.94) < 0.02
     assert max(points[-300:]) - min(points[-300:]) <= 0.25
+
+
+# --- what went wrong once -----------------------------------------------------------------
+
+
+def test_a_query_over_a_query_can_be_prodded_before_any_page_touched_it() -> None:
+    engine = Pure(
+        {"per": "SELECT sensor, sum(volume) AS v FROM s [RANGE 20 SLIDE 20] GROUP BY sensor"}, TRAFFIC
+    )
+    engine.page([one(3)])
+    engine.register({"outer": "SELECT max(v) AS v FROM per [RANGE 60 SLIDE 60]"})
+    assert [name for name, _ in engine.page(prods=[engine.prod()])] == ["per", "outer"]
+
+
+def test_what_an_outer_query_missed_is_not_told_as_if_it_were_whole() -> None:
+    inner = "SELECT sum(volume) AS v FROM s [RANGE 20 SLIDE 20]"
+    engine = Pure({"per": inner, "o1": "SELECT sum(v) AS v FROM per [RANGE 60 SLIDE 60]"}, TRAFFIC, slack=0)
+    for t in (5, 25, 45, 61):
+        engine.page([one(t)])
+    engine.register({"o2": "SELECT sum(v) AS v FROM per [RANGE 60 SLIDE 20]"})
+    told = engine.page(prods=[engine.prod()])
+    assert all(row["v"] == 86 for name, row in told if name == "o2" and row["window_end"] == 80)
+    ends = {row["window_end"] for name, row in told if name == "o2"}
+    assert not ends & {60, 80, 100}, "windows of which it missed results"
+
+
+def test_windows_that_close_without_a_final_leave_nothing_behind() -> None:
+    text = "SELECT sum(volume) AS v FROM s [RANGE 20 SLIDE 20] HAVING count(*) < 1 EMIT EARLY AT 50% OF SLIDE"
+    engine = Pure({"q": text.replace("< 1", "< 3")}, TRAFFIC, slack=0)
+    for t in range(0, 1200, 4):
+        engine.page([one(t)])
+    assert sum(map(len, engine.state.learned["q"].pending.sheets)) < 20
+
+
+def test_prods_for_one_group_do_not_keep_a_query_from_learning() -> None:
+    text = "SELECT sensor, sum(volume) AS v FROM s [RANGE 20 SLIDE 20] GROUP BY sensor EMIT EARLY ON DEMAND"
+    engine = Pure({"q": text}, TRAFFIC, slack=0)
+    for t in range(0, 600, 4):
+        engine.page([one(t)], [engine.prod(sensor=7)])
+    told = engine.page([one(603)], [engine.prod()])
+    assert [row["v_low"] is not None for _, row in told if row["kind"] == "early"] == [True]
+
+
+def test_what_a_prod_was_told_of_a_query_that_left_is_no_lesson_for_another_of_its_name() -> None:
+    engine = Pure({"q": emitting("ON DEMAND")}, TRAFFIC, slack=0)
+    for t in range(0, 100, 4):
+        engine.page([one(t)])
+    assert engine.state.learned
+    engine.drop("q")
+    assert not engine.state.learned and not engine.state.prodders
+
+
+def test_many_exact_prods_of_groups_are_answered_together() -> None:
+    engine = Pure({f"q{i}": f"{BY_SENSOR} HAVING count(*) > {-i}" for i in range(5)}, TRAFFIC)
+    rows = [(t, t % 50, 1, t) for t in range(50)]
+    prods = [engine.prod(50, True, sensor=g) for g in range(50)]
+    told = engine.page(rows, prods)
+    assert len(told) == 250 and len({(name, row["sensor"]) for name, row in told}) == 250
+
+
+def test_a_mark_costs_hundreds_of_queries_one_sweep() -> None:
+    """Open windows are read in one run for all, as closing ones are: never query by query."""
+    from transom.final import closing
+
+    queries = {f"q{i}": emitting("AT 50% OF SLIDE") for i in range(30)}
+    engine = Pure(queries, TRAFFIC, slack=0)
+    calls = []
+    original = closing._Sheet.one
+    closing._Sheet.one = lambda *given: calls.append(1) or original(*given)  # type: ignore[method-assign, assignment]
+    try:
+        told = [each for t in (3, 9, 12, 17) for each in engine.page([one(t)])]
+    finally:
+        closing._Sheet.one = original  # type: ignore[method-assign]
+    assert len(told) == 30 and not calls

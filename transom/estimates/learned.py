@@ -21,7 +21,7 @@ from transom.estimates.pending import Pending, Sheet
 from transom.estimates.sight import Estimates, Finals, Flags, Floats, Ints, ItemKind, Sight, numbers
 from transom.estimates.tuning import tuned
 
-LEAST_BEHIND = 16  # windows that a group may be behind the others and still be learned from
+LEAST_BEHIND = 256  # windows that something may lie behind others and still have a final
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Learned:
         values = numbers(finals.items, self.items)[few]
         sheet, place, pending = self.pending.parted(window, group)
         if len(window):  # what is far behind closed without a final (HAVING), or never will
-            pending = pending.since(int(window.max()) - round(max(LEAST_BEHIND, 4 * self.range_in_slides)))
+            pending = pending.since(int(window.max()) - round(max(LEAST_BEHIND, 16 * self.range_in_slides)))
         groups = self.groups.with_finals(group, window, values)
         if sheet is None:
             return replace(self, groups=groups.bounded(), pending=pending)
@@ -109,6 +109,11 @@ class Learned:
     def without(self, window: Ints, group: Ints | None = None) -> Learned:
         """Forgets what was seen of windows, or of groups of theirs, that closed without a final."""
         return replace(self, pending=self.pending.without(window, group))
+
+    def since(self, window: int) -> Learned:
+        """Forgets what was seen of windows before one: those are closed, and will have no other final."""
+        pending = self.pending.since(window)
+        return self if pending is self.pending else replace(self, pending=pending)
 
     def accuracy(self) -> Accuracy:
         """What the monitor shows (figure 6.4)."""

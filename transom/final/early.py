@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from transom.algorithms import windows
-from transom.algorithms.intervals import HIGHEST, LOWEST, IntervalSet
-from transom.control.closed import Closed
+from transom.algorithms.intervals import HIGHEST, LOWEST, IntervalSet, union
+from transom.control.closed import Closed, View
 from transom.elements import Prod
 from transom.final.closing import Boundary, Reader, close
 from transom.final.members import ground
@@ -58,21 +58,23 @@ class Finisher(Protocol):
     def finish(self, windows: Sequence[Lowered], moment: Moment) -> Results: ...
 
 
-def asks_of(prods: Sequence[Prod], queries: Sequence[CompiledQuery]) -> dict[str, Ask]:
+def asks_of(prods: Iterable[Prod], queries: Sequence[CompiledQuery]) -> dict[str, Ask]:
     """What prods ask of queries: those on a query's clock, or on none in particular."""
-    found: dict[str, Ask] = {}
+    by_stream: dict[str, list[tuple[Prod, frozenset[str] | None]]] = defaultdict(list)
     for prod in prods:
-        for query in queries:
-            bound = query.query
-            if prod.queries is not None and query.name not in prod.queries:
-                continue
-            if bound.stream != prod.clock.stream or (prod.until is not None and bound.clock != prod.clock):
-                continue
-            known = found.get(query.name, Ask(query))
-            if prod.where:
-                found[query.name] = replace(known, patterned=(*known.patterned, prod))
-            else:
-                found[query.name] = replace(known, wids=known.wids | prodded(query, prod))
+        names = None if prod.queries is None else frozenset(prod.queries)
+        by_stream[prod.clock.stream].append((prod, names))
+    found: dict[str, Ask] = {}
+    for query in queries if by_stream else ():
+        own = [
+            prod
+            for prod, names in by_stream.get(query.query.stream, ())
+            if (names is None or query.name in names)
+            and (prod.until is None or prod.clock == query.query.clock)
+        ]
+        if own:
+            wids = union(prodded(query, prod) for prod in own if not prod.where)
+            found[query.name] = Ask(query, wids, tuple(prod for prod in own if prod.where))
     return found
 
 
@@ -105,6 +107,7 @@ class _Sweep(Reading):
     def __init__(self, state: State, sharing: Sequence[CompiledQuery]):
         self.sharing, self.streams, self.queries = sharing, state.streams, state.queries
         self.selections, self.sheets, self.shards = state.selections, state.sheets, state.shards
+        self._boundary: dict[tuple[int, IntervalSet, int], Boundary] = {}
 
     def run(self, asks: Sequence[Ask], partial: frozenset[str]) -> Swept:
         found = Swept()
@@ -126,18 +129,33 @@ class _Sweep(Reading):
         own = self.queries[query.name]
         closed = self._closed(query)
         view, forced = closed.view(query.key_columns, query.pinned), own.forced_wids()
-        if ask.wids:
-            yield Boundary(view, forced), Boundary(view, forced | ask.wids)
+        for first, after in ask.wids:
+            # What lies before is hidden, so that what is asked for is a run of windows, as when they close.
+            yield self._upto(view, forced, first), self._upto(view, forced, after)
         known = forced | ask.wids
-        upto = [prod for prod in ask.patterned if not prod.exactly]
-        if upto:
-            yield Boundary(view, known), self._with(query, upto, known)
-        passed = upto  # by time: none of them says anything about windows that a later one asks for
-        for prod in sorted((prod for prod in ask.patterned if prod.exactly), key=_time):
-            # A range that touches what is closed would become one with it: hide what lies before instead.
-            hidden = known | IntervalSet.of((LOWEST, prodded(query, prod).pairs[-1][0]))
-            yield self._with(query, passed, hidden), self._with(query, [*passed, prod], hidden)
-            passed = [*passed, prod]
+        passed = [prod for prod in ask.patterned if not prod.exactly]
+        if passed:
+            yield Boundary(view, known), self._with(query, passed, known)
+        exact: dict[int, list[Prod]] = defaultdict(list)
+        for prod in ask.patterned:
+            if prod.exactly:
+                exact[prodded(query, prod).pairs[-1][0]].append(prod)
+        for last in sorted(exact):  # none of the others says anything about windows that a later one asks for
+            hidden = known | IntervalSet.of((LOWEST, last))
+            yield self._with(query, passed, hidden), self._with(query, [*passed, *exact[last]], hidden)
+            passed = [*passed, *exact[last]]
+
+    def _upto(self, view: View, forced: IntervalSet, after: int) -> Boundary:
+        """All windows up to one: the same object for all queries that see the same."""
+        key = id(view), forced, after
+        if key not in self._boundary:
+            self._boundary[key] = Boundary(view, forced | IntervalSet.of((LOWEST, after)))
+        return self._boundary[key]
+
+    def unseen(self, name: str) -> IntervalSet:
+        """Where rows lie that a query has missed; everywhere while that is not known."""
+        own = self.queries[name].unseen
+        return EVERYTHING if own is None else own
 
     def _closed(self, query: CompiledQuery) -> Closed:
         """What is closed on a query's clock; no page may have brought anything to its stream yet."""

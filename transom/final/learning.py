@@ -14,7 +14,6 @@ from transom.algorithms.hashing import hashed
 from transom.estimates.learned import Learned
 from transom.estimates.sight import Estimates, Finals, ItemKind, Sight
 from transom.final.early import wids_of
-from transom.final.prodder import Telling
 from transom.final.results import ESTIMATES, ResultBatch, Results, result_schema
 from transom.partial.sheets import one_array
 from transom.plan.compiled import CompiledQuery
@@ -27,16 +26,21 @@ _GROWING = ("count_rows", "count", "sum", "approx_count_distinct")
 
 @dataclass(frozen=True)
 class Lesson:
-    """A page's finals, its early results, told or silent, and how far the clock of each query has come."""
+    """A page's finals, its early results, told and silent, and how far the clock of each query has come.
+
+    `closed` are the ids below which the windows of queries are closed.
+    """
 
     final: Results
-    early: Results
+    told: Results
+    silent: Results
     now: Mapping[str, int]
+    closed: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a prod was told beside the pages."""
+    """What was seen of a query's open windows, and what was said of it."""
 
     query: str
     sight: Sight
@@ -46,38 +50,32 @@ class Seen:
 def learn(
     known: Mapping[str, Learned],
     lesson: Lesson,
-    telling: Telling,
     queries: Mapping[str, CompiledQuery],
     made: int,
     qualities: Mapping[str, Quality],
-) -> tuple[dict[str, Learned], Results]:
-    """What is learned from a page; and its early results with estimates, but for silent ones."""
+) -> tuple[Mapping[str, Learned], Results]:
+    """What is learned from a page; and what it tells early, with estimates."""
     learned = dict(known)
     for query, table in _emitting(lesson.final, queries):
         own = learned.get(query.name) or beginner(query)
         emit = query.query.emit
         quality = qualities.get(emit.quality) if emit is not None and emit.quality is not None else None
         learned[query.name] = own.closed(_finals(query, table, made), quality)
-    batches = [batch for batch in lesson.early.batches if queries[batch.names[0]].query.emit is None]
-    for query, table in _emitting(lesson.early, queries):
-        own = learned.get(query.name) or beginner(query)
-        told = telling.is_told(query, table)
-        sight = sight_of(query, table, lesson.now.get(query.name), made, told)
-        estimates = own.estimate(sight)
-        learned[query.name] = own.seen(sight, estimates)
-        shown = with_estimates(query, table, estimates).filter(pa.array(told))
-        if shown.num_rows:
-            batches.append(ResultBatch([query.name], np.array([0, shown.num_rows]), shown))
-    return learned, Results(batches)
+    for name, wid in lesson.closed.items():
+        if name in learned:
+            learned[name] = learned[name].since(wid)
+    shown, told = estimated(learned, lesson.told, queries, lesson.now, made)
+    _, silent = estimated(learned, lesson.silent, queries, lesson.now, made, told=False)
+    return with_sights(learned, [*told, *silent], queries), shown
 
 
 def with_sights(
     known: Mapping[str, Learned], seen: Iterable[Seen], queries: Mapping[str, CompiledQuery]
 ) -> Mapping[str, Learned]:
-    """What is known, and what was told beside the pages."""
+    """What is known, and what was seen."""
     learned = dict(known)
     for one in seen:
-        if one.query in queries:
+        if one.query in queries and queries[one.query].query.emit is not None:
             own = learned.get(one.query) or beginner(queries[one.query])
             learned[one.query] = own.seen(one.sight, one.estimates)
     return learned
@@ -89,13 +87,14 @@ def estimated(
     queries: Mapping[str, CompiledQuery],
     now: Mapping[str, int],
     made: int,
+    told: bool = True,
 ) -> tuple[Results, list[Seen]]:
-    """Early results beside the pages, with estimates; and what is to be remembered of them."""
+    """Early results with estimates; and what is to be remembered of them."""
     batches = [batch for batch in early.batches if queries[batch.names[0]].query.emit is None]
     seen = []
     for query, table in _emitting(early, queries):
         own = known.get(query.name) or beginner(query)
-        sight = sight_of(query, table, now.get(query.name), made, np.ones(table.num_rows, bool))
+        sight = sight_of(query, table, now.get(query.name), made, np.full(table.num_rows, told))
         estimates = own.estimate(sight)
         seen.append(Seen(query.name, sight, estimates))
         shown = with_estimates(query, table, estimates)

@@ -128,7 +128,7 @@ def slices_held(state: Holding, home: int) -> tuple[Numbers, Numbers]:
 def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQuery]) -> State:
     """The state after some queries left; `living` are those that stay."""
     names = list(names)
-    if not state.prodders.keys().isdisjoint(names):
+    if not (state.prodders.keys() | state.learned.keys()).isdisjoint(names):
         state = replace(
             state, prodders=_without(state.prodders, names), learned=_without(state.learned, names)
         )

@@ -8,17 +8,18 @@ what was said early is compared with what it became.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from transom.algorithms.intervals import LOWEST
 from transom.elements import Kind, Prod
 from transom.final.cascade import derived_page, derived_rules, in_order, passed_on, rows_of
-from transom.final.concluding import conclude, with_rows
-from transom.final.early import EVERYTHING, Ask, Swept, sweep
+from transom.final.concluding import boundary, conclude, with_rows
+from transom.final.early import EVERYTHING, Ask, sweep
 from transom.final.learning import Lesson, Quality, Seen, learn, with_sights
-from transom.final.prodder import Telling, look, now_of
+from transom.final.prodder import look
 from transom.final.results import Lowered, Moment, Results, Stored
 from transom.final.shards import FarWork
 from transom.final.streams import PageInput
@@ -103,22 +104,23 @@ class _SecondHalf:
         telling = look(state, list(concerned.values()), prods, self.said.clock)
         partial = frozenset[str]().union(*(page.partial for page in pages))
         moment = Moment(state.page, Kind.EARLY, self.said.made)
-        seen = glance(state, telling.asks, cascade, self.living, partial, self.effects, moment)
-        early = seen.finished(self.effects, moment)
-        stored, _ = self.effects.read_far(seen.far, moment)
+        asks = [*telling.told, *telling.silent]
+        glance = with_early(state, asks, cascade, self.living, partial, self.effects, moment)
+        told, silent = (sweep(glance, own, self.living, partial) for own in (telling.told, telling.silent))
+        stored, _ = self.effects.read_far(told.far, moment)
         self._keep(stored)
         final = Results([batch for results in self.final for batch in results.batches])
-        lesson = Lesson(final, early, self._now(telling, state, concerned))
-        learned, told = learn(
-            with_sights(state.learned, self.said.sights, self.queries),
-            lesson,
-            telling,
-            self.queries,
-            self.said.made,
-            self.said.qualities,
+        lesson = Lesson(
+            final,
+            told.finished(self.effects, moment),
+            silent.finished(self.effects, moment),
+            telling.now,
+            self._closed_below(telling.now, state),
         )
-        after = replace(state, prodders=telling.prodders or {}, learned=learned)
-        return PageOutput(after, Results([*final.batches, *told.batches], self.stored), self.finals)
+        known = with_sights(state.learned, self.said.sights, self.queries)
+        learned, shown = learn(known, lesson, self.queries, self.said.made, self.said.qualities)
+        after = replace(state, prodders=telling.prodders, learned=learned)
+        return PageOutput(after, Results([*final.batches, *shown.batches], self.stored), self.finals)
 
     def _closed(self, state: State, pages: Sequence[PageInput], shelf: Shelf | None, pages_on: int) -> State:
         done = conclude(state, pages, shelf, pages_on)
@@ -146,19 +148,19 @@ class _SecondHalf:
             own = replace(own, outcome=self.effects.fold(own, rows, state))
         return own, self._closed(state, [own], None, pages_on=0)
 
-    def _now(self, telling: Telling, state: State, concerned: Mapping[str, PageInput]) -> dict[str, int]:
-        """How far the clocks have come of the queries that were looked at."""
+    def _closed_below(self, names: Iterable[str], state: State) -> dict[str, int]:
+        """The ids below which the windows of queries are closed for all groups."""
         found = {}
-        for ask in telling.asks:
-            bound = ask.query.query
-            page, stream = concerned[bound.stream], state.stream(bound.stream)
-            now = page.origin.now if page.origin else now_of(bound.clock, stream, page.rules, self.said.clock)
-            if now is not None:
-                found[ask.query.name] = now
+        for name in names:
+            query, own = self.queries[name], state.queries[name]
+            known = boundary(query, state.stream(query.query.stream), own)
+            first = next(iter(known.wids(query, known.view.general)), None)
+            if first is not None and first[0] <= LOWEST:
+                found[name] = first[1]
         return found
 
 
-def glance(
+def with_early(
     state: State,
     asks: Sequence[Ask],
     cascade: Cascade,
@@ -166,9 +168,9 @@ def glance(
     partial: frozenset[str],
     effects: Effects,
     moment: Moment,
-) -> Swept:
-    """Open windows as they are. What a query over a query is told is made of the other's open windows too:
-    their early results are put on top of its slices, and forgotten with the glance."""
+) -> State:
+    """A state to glance at. What a query over a query is told is made of the other's open windows too: their
+    early results are put on top of its slices, and forgotten with the glance."""
     named = {inner.name: inner for inner, _ in cascade}
     needed: set[str] = set()
     for ask in asks:
@@ -185,4 +187,4 @@ def glance(
             page = PageInput(derived_rules(inner), outers, partial=partial)
             outcome = effects.fold(page, rows_of(inner, pa.concat_tables(found)), state)
             state = with_rows(state, replace(page, outcome=outcome))
-    return sweep(state, asks, living, partial)
+    return state

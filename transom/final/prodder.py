@@ -13,14 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-import pyarrow as pa
-
 from transom.algorithms.intervals import LOWEST, IntervalSet, union
-from transom.algorithms.windows import wid_to
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Prod
-from transom.final.early import EVERYTHING, Ask, asks_of, wids_of
+from transom.final.early import EVERYTHING, Ask, asks_of
 from transom.final.streams import PageInput
 from transom.plan.compiled import CompiledQuery
 from transom.state.state import ProdderState, State, StreamState
@@ -30,52 +26,47 @@ GRID = tuple(step / 20 for step in range(1, 21))  # parts of the slide
 
 @dataclass(frozen=True)
 class Telling:
-    """What is looked at when a page ends, and which of it is told: windows of each query by their ids."""
+    """What is looked at when a page ends: what is told, and what only serves to learn."""
 
-    asks: tuple[Ask, ...] = ()
-    told: Mapping[str, IntervalSet] | None = None
-    prodders: Mapping[str, ProdderState] | None = None
-
-    def is_told(self, query: CompiledQuery, results: pa.Table) -> np.ndarray:
-        """Which early results were asked for, and not only looked at."""
-        ask = next(ask for ask in self.asks if ask.query.name == query.name)
-        if ask.patterned:
-            return np.ones(results.num_rows, bool)  # nothing is looked at besides
-        wids = wids_of(query, results)
-        return ((self.told or {}).get(query.name) or IntervalSet()).covers(wids, wids)
+    told: tuple[Ask, ...]
+    silent: tuple[Ask, ...]
+    prodders: Mapping[str, ProdderState]
+    now: Mapping[str, int]  # how far the clocks have come of queries that say EMIT EARLY
 
 
 def look(state: State, pages: Sequence[PageInput], prods: Sequence[Prod], clock: int) -> Telling:
     """What to look at after a page."""
-    prodders = dict(state.prodders)
-    asks: dict[str, Ask] = {}
-    told: dict[str, IntervalSet] = {}
+    prodders, now = dict(state.prodders), dict[str, int]()
+    told: dict[str, Ask] = {}
+    silent: list[Ask] = []
     for page in pages:
         stream = state.stream(page.rules.clock.stream)
-        asks |= asks_of(
-            [prod for prod in prods if prod.clock.stream == page.rules.clock.stream], page.queries
-        )
+        told |= asks_of(prods, page.queries)
         for query in page.queries:
             if query.query.emit is None:
                 continue
             own = prodders.get(query.name, ProdderState())
             own = replace(own, fresh=own.fresh or _brings_rows(page))
-            now = page.origin.now if page.origin else now_of(query.query.clock, stream, page.rules, clock)
-            wanted = crossed(query, own, now, points_of(query, state))
+            here = page.origin.now if page.origin else now_of(query.query.clock, stream, page.rules, clock)
+            wanted = crossed(query, own, here, points_of(query, state))
             if is_due(query, own, clock):
                 wanted, own = EVERYTHING, replace(own, prodded=clock, fresh=False)
-            known = asks.get(query.name, Ask(query))
-            told[query.name] = known.wids | wanted
-            seen = told[query.name]
-            far = any(state.selections[home].far for home in state.queries[query.name].homes)
-            if not far and not known.patterned:  # so many groups are not learned from; nor would it be known
-                seen = seen | crossed(query, own, now, GRID)  # which of a window's groups were asked for
-            if seen or known.patterned:
-                asks[query.name] = replace(known, wids=seen)
-            prodders[query.name] = replace(own, position=own.position if now is None else now)
-    for name, ask in asks.items():
-        told.setdefault(name, ask.wids)
-    return Telling(tuple(asks.values()), told, prodders)
+            ask = told.get(query.name, Ask(query))
+            ask = replace(ask, wids=ask.wids | wanted)
+            if ask.wids or ask.patterned:
+                told[query.name] = ask
+            marks = crossed(query, own, here, GRID) - ask.wids
+            if marks and not _is_far(query, state):
+                silent.append(Ask(query, marks))
+            if here is not None:
+                own, now[query.name] = replace(own, position=here), here
+            prodders[query.name] = own
+    return Telling(tuple(told.values()), tuple(silent), prodders, now)
+
+
+def _is_far(query: CompiledQuery, state: State) -> bool:
+    """Whether a query has so many groups that nothing is learned from them."""
+    return any(state.selections[home].far for home in state.queries[query.name].homes)
 
 
 def _brings_rows(page: PageInput) -> bool:
@@ -123,36 +114,41 @@ def crossed(query: CompiledQuery, own: ProdderState, now: int | None, points: It
 
 
 def due_streams(
-    state: State, queries: Sequence[CompiledQuery], rules: Mapping[str, StreamRules], clock: int
+    state: State, queries: Mapping[str, CompiledQuery], rules: Mapping[str, StreamRules], clock: int
 ) -> list[str]:
     """The streams with queries that are to report by the engine's clock now, whether rows come or not."""
-    if not state.prodders:
-        return []
-    named, found = {query.name: query for query in queries}, dict[str, None]()
-    for query in queries:
-        own = state.prodders.get(query.name)
-        if query.query.emit is None or own is None:
+    found: dict[str, None] = {}
+    for name, own in state.prodders.items():
+        query = queries.get(name)
+        if query is None:
             continue
-        name = query.query.stream
-        while name not in rules and name in named:
-            name = named[name].query.stream
-        if name in rules and (is_due(query, own, clock) or _passed(query, own, state, rules, clock)):
-            found[name] = None
+        root = query
+        while root.query.stream not in rules and root.query.stream in queries:
+            root = queries[root.query.stream]
+        stream = root.query.stream
+        if stream in found or stream not in rules:
+            continue
+        if is_due(query, own, clock) or (
+            rules[stream].live and _passed(query, root, own, state, rules[stream], clock)
+        ):
+            found[stream] = None
     return list(found)
 
 
 def _passed(
-    query: CompiledQuery, own: ProdderState, state: State, rules: Mapping[str, StreamRules], clock: int
+    query: CompiledQuery,
+    root: CompiledQuery,
+    own: ProdderState,
+    state: State,
+    rules: StreamRules,
+    clock: int,
 ) -> bool:
     """Whether a live stream's clock has passed a mark that its rows have not."""
-    name = query.query.stream
-    if name not in rules or not rules[name].live:
-        return False
-    stream, followed = state.stream(name), query.query.clock
+    stream, followed = state.stream(root.query.stream), root.query.clock
     high = stream.clock(followed).high
     if high is None:
         return False
-    now = now_of(followed, stream, rules[name], clock)
-    last = int(wid_to(query.query.window, np.array([high]))[0])
-    held = IntervalSet.of((LOWEST, last + 1))  # others are empty
-    return bool(crossed(query, own, now, points_of(query, state)) & held)
+    spec, reach = query.query.window, 0 if root is query else root.query.window.range
+    marks = crossed(query, own, now_of(followed, stream, rules, clock), points_of(query, state))
+    last = (high + reach - spec.phase + spec.range) // spec.slide - 1  # later ones are empty
+    return bool(marks) and marks.pairs[0][0] <= last

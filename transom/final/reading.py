@@ -103,7 +103,7 @@ class Reading:
 
     def arrivals(self, query: CompiledQuery) -> Arrivals:
         """When rows came on a query's clock."""
-        return self.streams[query.query.stream].clock(query.query.clock).arrivals
+        return self.streams.get(query.query.stream, StreamState()).clock(query.query.clock).arrivals
 
     def _slots(self, home: int) -> dict[str, int]:
         return {key: i for i, key in enumerate(self.selections[home].slots)}

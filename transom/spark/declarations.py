@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from transom.control.bursts import Overload
 from transom.control.rules import StreamRules
 from transom.elements import Prod, Punctuation
-from transom.errors import SettingError, SQLError, StateError
+from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.spark.declare import clock_kind, declared_column, overload_rule, stream_rules
 from transom.spark.files import PathSource
 from transom.spark.handles import Feed
@@ -137,8 +137,8 @@ class Declarations:
         """
         if until is not None and at is not None:
             raise SettingError("a prod is for the windows up to a time (until) or for the one at a time (at)")
-        if of not in self._loop.streams:
-            raise SettingError(f"there is no stream named {of}")
+        if of not in self._loop.queried():
+            raise SettingError(f"there is no stream named {of}{near_miss(of, self._loop.queried())}")
         target, found = self._loop.streams[of], self._source(source, format, schema, options, 1)
         columns = visible(to_arrow(found.schema()))
         names = where if isinstance(where, Mapping) else {column: column for column in where}

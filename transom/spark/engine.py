@@ -104,7 +104,7 @@ class Engine(Declarations):
         loop = self._loop
         loop.functions |= {function.casefold() for function in user_functions(self.spark)}
         bound = {}
-        known = loop.registry.queries() | loop.waiting_queries()
+        known = loop.known_queries()
         for name, query in bind_all(dict(queries), loop.catalog(), loop.scalars, known).items():
             if isinstance(query, SQLError):
                 raise SQLError(f"{name}: {query.message}", query.text, query.start, query.end)
@@ -191,8 +191,15 @@ class Engine(Declarations):
         read) or of all, of some queries or of all.
         """
         chosen = None if queries is None else tuple(self.query(name).name for name in queries)
-        asked = self._prodded(stream, chosen)
-        prods = [prod_of(one, until, at, where, on, chosen) for one in asked if one.prods is None]
+        asked = [one for one in self._prodded(stream, chosen) if one.prods is None]
+        prods, problem = [], None
+        for one in asked:
+            try:
+                prods.append(prod_of(one, until, at, where, on, chosen))
+            except SettingError as error:  # a time or a pattern of another stream
+                problem = error
+        if problem is not None and not prods:
+            raise problem
         results = self._prodding.answer(prods)
         self._delivery.tell(results)
         return dict(results)

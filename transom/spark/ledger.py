@@ -107,7 +107,20 @@ class Ledger:
         """The queries that join with the next page, as far as they are bound."""
         with self.control_lock:
             joining = [element for element in self.waiting.control if isinstance(element, Register)]
-            return {e.name: self.bound[e.text] for e in joining if e.text in self.bound}
+            return {
+                e.name: self.bound[e.text]
+                for e in joining
+                if e.text in self.bound and self.texts.get(e.name) == e.text
+            }
+
+    def known_queries(self) -> dict[str, Query]:
+        """The queries that another one can read, as they will be when the waiting control took effect."""
+        joined = {
+            entry.name: entry.compiled.query
+            for entry in self.registry
+            if entry.compiled is not None and self.texts.get(entry.name) == entry.text
+        }
+        return joined | self.waiting_queries()
 
     def readers(self, name: str) -> list[str]:
         """The queries that read another's results."""

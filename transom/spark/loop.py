@@ -70,11 +70,12 @@ class PageLoop(Ledger):
         self.second_half = SecondHalf(self.scalars, self.outputs, self.far, self.first_half)
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every page
-        self.sights: list[Seen] = []  # what prods were told since the last page
+        self.sights: dict[str, list[Seen]] = {}  # by identity: what prods were told since the last page
         self.listeners: list[Callable[[PageReport], None]] = []
         last = self.log.last()
         self.state, extra = last if last else (State(), {})
         self.far.sweep(self.state)
+        store.delete("glances")  # of an engine that died
         self.sideline.resume(self.state, extra.get("paces", {}))
         if extra.get("naive", naive) != naive:
             raise StateError("the checkpoint was made with the other strategy")
@@ -85,6 +86,7 @@ class PageLoop(Ledger):
         self.state_bytes = 0
         self.page_thread: threading.Thread | None = None  # who is processing a page
         self.report: PageReport | None = None
+        self._timed: tuple[Registry, dict[str, CompiledQuery]] | None = None  # polls look at the same queries
         self.begun = begun = self.log.begun(self.state.page + 1)
         for element in (
             *(Register(e.name, e.text) for e in self.registry),
@@ -188,7 +190,7 @@ class PageLoop(Ledger):
         """Run a page that brings no rows, if some control waits for one, or one was begun."""
         with self.lock:
             begun = self.pending()
-            if begun is None and (self.waiting or self.due(self.state, self._emitting(), self.clock())):
+            if begun is None and (self.waiting or self._timer_is_due()):
                 # A stream whose rows are aside ends with a page that takes them in.
                 waiting = (name for name in self.waiting.ended if self.state.stream(name).aside)
                 begun = self._begin(next(waiting, None), {}, ())
@@ -211,9 +213,6 @@ class PageLoop(Ledger):
                 return False
             self._run(self._begin(stream.name, {}, ()), None)
             return True
-
-    def _emitting(self) -> list[CompiledQuery]:
-        return [] if not self.state.prodders else self.registry.living()
 
     def _begin(self, stream: str | None, reference: Mapping[str, Any], control: tuple[Control, ...]) -> Begun:
         """Bind what waits to the next page, and write it ahead."""
@@ -274,7 +273,7 @@ class PageLoop(Ledger):
         watch.lap("first_half")
         state = settle(state, registry.compiled())
         inputs = self._inputs(begun, registry, state, outcome, parted, said)
-        now = self._said(begun, said)
+        now = self._said(begun, said, registry)
         output = self.second_half.process(begun, state, inputs, registry, now)
         self.first_half.count_failures(registry, failed)
         self.outputs.write_results(
@@ -292,7 +291,7 @@ class PageLoop(Ledger):
         if begun.stream is not None:
             self.sideline.note(self.streams[begun.stream], outcome.rows, watch.spent["first_half"])
         before = self.state
-        self._commit(begun, registry, output.state, bool(output.results), len(now.sights))
+        self._commit(begun, registry, output.state, bool(output.results), now.sights)
         self.far.forget(before, output.state)  # whoever is reading it asks again
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
@@ -333,7 +332,7 @@ class PageLoop(Ledger):
                 *filter(None, [begun.stream]),
                 *(element.clock.stream for element in said),
                 *begun.ended,
-                *self.due(state, registry.living(), begun.clock),
+                *(self.due(state, registry.compiled(), begun.clock) if state.prodders else ()),
             ]
         )
         partial = frozenset(entry.name for entry in registry if entry.partial)
@@ -352,18 +351,30 @@ class PageLoop(Ledger):
             if name in self.queried()
         ]
 
-    def _said(self, begun: Begun, said: Sequence[Carried]) -> Said:
+    def _timer_is_due(self) -> bool:
+        if not self.state.prodders:
+            return False
+        if self._timed is None or self._timed[0] is not self.registry:
+            self._timed = self.registry, self.registry.compiled()
+        return bool(self.due(self.state, self._timed[1], self.clock()))
+
+    def _said(self, begun: Begun, said: Sequence[Carried], registry: Registry) -> Said:
         prods = [element for element in said if isinstance(element, Prod)]
-        with self.control_lock:
-            sights = tuple(self.sights)
+        with self.control_lock:  # of queries that are still the same
+            named = {entry.identity for entry in registry} if self.sights else set()
+            sights = [one for whose, own in self.sights.items() if whose in named for one in own]
         return Said(prods, begun.clock, self.clock(), self.qualities, sights, self.streams)
 
-    def due(self, state: State, queries: Sequence[CompiledQuery], clock: int) -> list[str]:
+    def due(self, state: State, queries: Mapping[str, CompiledQuery], clock: int) -> list[str]:
         """The streams whose open windows are to be reported by the clock, whether rows come or not."""
+        if not state.prodders:
+            return []
         rules = {name: stream.rules for name, stream in self.streams.items()}
         return due_streams(state, queries, rules, clock)
 
-    def _commit(self, begun: Begun, registry: Registry, state: State, has_results: bool, seen: int) -> None:
+    def _commit(
+        self, begun: Begun, registry: Registry, state: State, has_results: bool, seen: Sequence[Seen]
+    ) -> None:
         sources = dict(self.progress)
         if begun.stream is not None and begun.reference:
             stream = self.streams[begun.stream]
@@ -384,7 +395,13 @@ class PageLoop(Ledger):
         self.sideline.forget(self.state, state)
         with self.control_lock:  # whoever prods reads the first two, while pages run
             self.state, self.registry, self.progress, self.result_pages = state, registry, sources, pages
-            del self.sights[:seen]
+            known = {id(one) for one in seen}
+            living = {entry.identity for entry in registry} if self.sights else set()
+            self.sights = {
+                whose: left
+                for whose, own in self.sights.items()
+                if whose in living and (left := [one for one in own if id(one) not in known])
+            }
         self.begun = None
         if begun.stream is not None and begun.reference:
             self.streams[begun.stream].source.release(begun.reference)

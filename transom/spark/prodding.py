@@ -11,13 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.algorithms.intervals import HIGHEST, LOWEST
 from transom.durations import parse_instant
 from transom.elements import Clock, ClockKind, Kind, Prod
 from transom.errors import SettingError
 from transom.final.cascade import in_order, passed_on
-from transom.final.early import Ask, asks_of
+from transom.final.early import Ask, asks_of, sweep
 from transom.final.learning import estimated
-from transom.final.page import glance
+from transom.final.page import with_early
 from transom.final.prodder import now_of
 from transom.final.results import Moment, Results
 from transom.plan.compiled import CompiledQuery, plain_value
@@ -28,6 +29,8 @@ from transom.spark.outputs import told_at
 from transom.spark.registry import Registry
 from transom.spark.streams import Stream
 from transom.state.state import State
+
+MOST_SIGHTS = 16  # of a query that are remembered until the next page; between pages they are much alike
 
 
 @dataclass
@@ -62,7 +65,8 @@ class Prodding:
         begun = Begun(state.page, moment.made, tables=dict(loop.versions))
         effects = loop.second_half.effects(begun, registry, directory)
         try:
-            swept = glance(state, asks, cascade, living, partial, effects, moment)
+            glance = with_early(state, asks, cascade, living, partial, effects, moment)
+            swept = sweep(glance, asks, living, partial)
             early = swept.finished(effects, moment)
             stored, _ = effects.read_far(swept.far, moment)
         except Exception:
@@ -72,7 +76,10 @@ class Prodding:
         told, sights = estimated(state.learned, early, queries, self._nows(asks, queries, state), moment.made)
         loop.outputs.write_results(directory, told, lambda name: registry[name].identity)
         with loop.control_lock:
-            loop.sights += sights
+            for one in sights:
+                own = loop.sights.setdefault(registry[one.query].identity, [])
+                own.append(one)
+                del own[:-MOST_SIGHTS]
         return Results(told.batches, stored)
 
     def _nows(
@@ -122,9 +129,12 @@ def instant_of(clock: Clock, value: Any) -> int:
     if clock.kind is ClockKind.TIME:
         return parse_instant(value)
     try:
-        return int(value)
+        found = int(value)
     except (TypeError, ValueError):
         raise SettingError(f"not a number: {value!r}; the column counts in plain numbers") from None
+    if not LOWEST < found < HIGHEST:
+        raise SettingError(f"too large a number: {value!r}")
+    return found
 
 
 def pattern_of(stream: Stream, where: Mapping[str, Any] | None) -> tuple[tuple[str, Any], ...]:
