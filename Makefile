@@ -17,7 +17,7 @@ demo: java $(READY) ## a real stream of flights, dozens of queries, under a minu
 	@$(BIN)/transom demo $(ARGS)
 
 test: java $(READY) ## every test but the cluster's (ARGS="-k slack" for some of them)
-	@$(BIN)/python -m pytest -m "not cluster" -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -m "not cluster" -n 2 --dist loadgroup $(ARGS)
 
 test-cluster: java $(READY) ## the differential tests on a real standalone cluster on loopback
 	@$(BIN)/python -m pytest -m cluster $(ARGS)

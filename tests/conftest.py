@@ -36,10 +36,11 @@ def pytest_configure_node(node) -> None:  # type: ignore[no-untyped-def]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the session."""
+    """Mark the tests that use the session; those of a file stay together, the others go wherever."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
 @pytest.fixture(scope="session")

@@ -32,6 +32,8 @@ RESULTS = pa.table(
         "complete": [True, True],
         "rows": pa.array([3, 4]),
         "page": pa.array([1, 0]),
+        "made": pa.array([moment(3), moment(3)], UTC),
+        "latency": pa.array([1.5, None]),
     }
 )
 

@@ -213,10 +213,11 @@ def test_windows_that_never_close_are_forgotten_oldest_first(monkeypatch: pytest
 def test_what_has_no_final_is_forgotten_once_others_are_far_ahead() -> None:
     """One group's finals don't pass HAVING."""
     learned = Learned.of(AT, KINDS, 1.0)
-    for window in range(100):
+    for window in range(300):
         learned, _ = looked(learned, sight([0, 1], window, 0.5, table([1, 2], [1.0, 2.0])))
         learned = learned.closed(finals([0], window, table([3], [1.0])))
-    assert len(learned.pending) == 17
+    assert len(learned.pending) == 257
+    assert len(learned.since(299).pending) == 1
 
 
 def test_windows_and_groups_without_a_final_can_be_forgotten() -> None:
