@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from transom.algorithms.intervals import IntervalSet
 
-MOST_PIECES = 1024
+MOST_PIECES = 512
+MOST_OF_PAGE = 16  # stretches in which a page's rows lie, for this purpose
 UNKNOWN = -1
 END = 2**63 - 1
 
@@ -33,12 +34,12 @@ class Arrivals:
 
     def with_rows(self, occupied: IntervalSet, clock: int, since: int | None = None) -> Arrivals:
         """This after rows came at some times; what lies before `since` is not asked for any more."""
-        covered = IntervalSet.of(*((start, stop) for start, stop, _ in self.pieces))
-        fresh = [(start, min(stop, END), clock) for start, stop in occupied - covered]
-        pieces = sorted((*self.pieces, *fresh))
-        if since is not None:
-            pieces = [piece for piece in pieces if piece[1] > since]
-        return Arrivals(tuple(_fewer(pieces)), self.shed)
+        few = occupied.coarsened(MOST_OF_PAGE)
+        old = [piece for piece in self.pieces if since is None or piece[1] > since]
+        if few:
+            near = [(start, stop) for start, stop, _ in old if stop > few.pairs[0][0]]
+            old += [(start, min(stop, END), clock) for start, stop in few - IntervalSet(tuple(near))]
+        return Arrivals(tuple(_fewer(sorted(old))), self.shed)
 
     def first(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.int64]:
         """When the first row of each of the half-open intervals arrived; -1 if that is not known."""
@@ -57,11 +58,22 @@ class Arrivals:
 
 
 def _fewer(pieces: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """At most so many: the oldest neighbours become one, which arrived when the first of them did."""
-    extra = len(pieces) - MOST_PIECES
-    if extra <= 0:
+    """At most so many: neighbours that arrived within the same quantum of the clock become one.
+
+    Quanta lie on a fixed grid, so that one that was made stays what it is, and nothing creeps up.
+    """
+    if len(pieces) <= MOST_PIECES:
         return pieces
-    old = pieces[: 2 * extra]
-    pairs = zip(old[::2], old[1::2], strict=True)
-    joined = [(first[0], second[1], min(first[2], second[2])) for first, second in pairs]
-    return joined + pieces[2 * extra :]
+    clocks = [clock for _, _, clock in pieces]
+    quantum = 1 << max(0, ((max(clocks) - min(clocks)) * 2 // MOST_PIECES).bit_length())
+    while True:
+        found = pieces[:1]
+        for start, stop, clock in pieces[1:]:
+            first, _, known = found[-1]
+            if clock // quantum == known // quantum:
+                found[-1] = (first, stop, min(clock, known))
+            else:
+                found.append((start, stop, clock))
+        if len(found) <= MOST_PIECES:
+            return found
+        quantum *= 2
