@@ -270,3 +270,27 @@ def test_a_mark_costs_hundreds_of_queries_one_sweep() -> None:
     finally:
         closing._Sheet.one = original  # type: ignore[method-assign]
     assert len(told) == 30 and not calls
+
+
+def test_a_query_of_texts_alone_can_be_told_early() -> None:
+    text = (
+        "SELECT sensor, max(code) AS v FROM s [RANGE 20 SLIDE 20] GROUP BY sensor EMIT EARLY AT 50% OF SLIDE"
+    )
+    engine = Pure({"q": text}, {"sensor": pa.int64(), "code": pa.string()}, slack=0)
+    for t in range(0, 200, 4):
+        engine.page([(t, g, f"code {t % 7}") for g in range(12)])
+    kinds = {row["kind"] for _, row in engine.results}
+    assert kinds == {"early", "final"}
+
+
+def test_a_lesson_that_fails_harms_no_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transom.estimates.learned import Learned
+
+    def broken(*given: Any) -> None:
+        raise ValueError("out of order")
+
+    engine = Pure({"q": emitting("AT 50% OF SLIDE"), "other": SUM}, TRAFFIC, slack=0)
+    monkeypatch.setattr(Learned, "closed", broken)
+    monkeypatch.setattr(Learned, "estimate", broken)
+    told = [name for t in range(0, 120, 5) for name, _ in engine.page([one(t)])]
+    assert told.count("q") == 11 and told.count("other") == 2

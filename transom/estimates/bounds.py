@@ -102,7 +102,7 @@ class Bounds:
 
 def _few(scores: Floats) -> Floats:
     """At most SHARE of the scores of a closing, spread over their range."""
-    if len(scores) == 1:
+    if len(scores) == 1 or not scores.shape[1]:  # of texts alone nothing is bounded
         return scores
     if len(scores) <= SHARE:
         return scores[np.lexsort(scores.T)]  # whatever order the groups came in

@@ -50,6 +50,8 @@ def judged(
 def _asked(quality: Quality, early: list[Any], final: list[Any], seconds: list[float]) -> list[float]:
     """What the user's function says; of a null, as in SQL, nothing."""
     return [
-        float("nan") if then is None or now is None else float(quality(then, now, between))
+        float("nan")
+        if then is None or now is None
+        else min(max(float(quality(then, now, between)), 0.0), 1.0)
         for then, now, between in zip(early, final, seconds, strict=True)
     ]

@@ -119,7 +119,8 @@ class Learned:
         """What the monitor shows (figure 6.4)."""
         items = tuple(self.monitor.item(place, item.name) for place, item in enumerate(self.items))
         total, recent = self.monitor.scores()
-        return Accuracy(total, recent, items, self.emit.confidence, self.emit.accuracy, self.point)
+        point = None if self.emit.accuracy is None else self.point
+        return Accuracy(total, recent, items, self.emit.confidence, self.emit.accuracy, point)
 
     def _learned(self, sheet: Sheet, runs: Runs, final: Floats, missed: Floats, groups: Groups) -> Learned:
         """With the pairs in groups, experts and bounds; all are judged by what they knew before."""

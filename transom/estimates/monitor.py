@@ -58,11 +58,11 @@ class Accuracy:
     items: tuple[Item, ...]
     confidence: float  # asked of the bounds, to be compared with the coverage
     target: float | None  # the accuracy asked for
-    point: float  # the part of the slide at which windows are told, if there is a target
+    point: float | None  # the part of the slide at which windows are told; None if there is no target
 
     def __str__(self) -> str:
         if not self.total.pairs:
-            return "none has become final yet"
+            return "nothing to compare yet"
         recent = self.recent
         covered = f", {recent.coverage:.1%} within bounds" if recent.bounded else ""
         return (

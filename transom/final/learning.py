@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from transom.final.results import ESTIMATES, ResultBatch, Results, result_schema
 from transom.partial.sheets import one_array
 from transom.plan.compiled import CompiledQuery
 from transom.sql.query import Item, Query, free_name
+
+log = logging.getLogger("transom")
 
 Quality = Callable[[Any, Any, float], float]
 
@@ -60,7 +63,11 @@ def learn(
         own = learned.get(query.name) or beginner(query)
         emit = query.query.emit
         quality = qualities.get(emit.quality) if emit is not None and emit.quality is not None else None
-        learned[query.name] = own.closed(_finals(query, table, made), quality)
+        try:
+            learned[query.name] = own.closed(_finals(query, table, made), quality)
+        except Exception:  # its own results are right all the same, and those of others no concern of it
+            log.exception("nothing can be learned from the finals of %s: it begins anew", query.name)
+            learned[query.name] = beginner(query)
     for name, wid in lesson.closed.items():
         if name in learned:
             learned[name] = learned[name].since(wid)
@@ -95,9 +102,13 @@ def estimated(
     for query, table in _emitting(early, queries):
         own = known.get(query.name) or beginner(query)
         sight = sight_of(query, table, now.get(query.name), made, np.full(table.num_rows, told))
-        estimates = own.estimate(sight)
-        seen.append(Seen(query.name, sight, estimates))
-        shown = with_estimates(query, table, estimates)
+        try:
+            estimates = own.estimate(sight)
+            seen.append(Seen(query.name, sight, estimates))
+            shown = with_estimates(query, table, estimates)
+        except Exception:  # what was asked for is known, though nothing is known of what it will become
+            log.exception("nothing can be estimated of %s", query.name)
+            shown = table
         batches.append(ResultBatch([query.name], np.array([0, shown.num_rows]), shown))
     return Results(batches), seen
 

@@ -181,7 +181,7 @@ class Engine(Declarations):
         until: Any = None,
         at: Any = None,
         where: Mapping[str, Any] | None = None,
-        queries: Iterable[str] | None = None,
+        queries: Iterable[str] | str | None = None,
         on: str | None = None,
     ) -> dict[str, pa.Table]:
         """What is known now of open windows: early results of queries by name, from the last committed page.
@@ -190,7 +190,8 @@ class Engine(Declarations):
         hold rows; `where` is a pattern on the groups. Of one stream (or the results of a query that others
         read) or of all, of some queries or of all.
         """
-        chosen = None if queries is None else tuple(self.query(name).name for name in queries)
+        asked_for = [queries] if isinstance(queries, str) else queries
+        chosen = None if asked_for is None else tuple(self.query(name).name for name in asked_for)
         asked = [one for one in self._prodded(stream, chosen) if one.prods is None]
         prods, problem = [], None
         for one in asked:

@@ -171,6 +171,8 @@ class FeedSource(Source):
                 return pa.table(
                     [rows[name].cast(self._arrow.field(name).type) for name in names], schema=self._arrow
                 )
+            if isinstance(rows, tuple) and rows and not isinstance(rows[0], tuple | list | Mapping):
+                raise SettingError(f"rows pushed into {self.name} come in a list, also a single one")
             records = [dict(row) if isinstance(row, Mapping) else self._record(row) for row in rows]
             unknown = {name for row in records for name in row} - set(names)
             if unknown:

@@ -127,7 +127,7 @@ def emit_text(emit: Emit, accuracy: Accuracy | None) -> str:
     if emit.every is not None:
         when = f"every {format_duration(emit.every)}"
     elif emit.accuracy is not None:
-        point = "" if accuracy is None else f", now {accuracy.point:.0%}"
+        point = "" if accuracy is None or accuracy.point is None else f", now {accuracy.point:.0%}"
         limits = " and ".join(f"{part:.0%}" for part in emit.between)
         when = f"with accuracy {emit.accuracy:.0%}, between {limits} of the slide{point}"
     else:

@@ -134,8 +134,8 @@ def _stream(stream: StreamPlan, limits: Limits) -> Iterator[str]:
         yield f"  slack {stream.slack or 'none'}, horizon {stream.horizon or 'none'}{idle}"
     else:
         yield (
-            f"  windows close when those of {stream.name} inside of them have; finals are accumulated, "
-            "early results lie on top for a glance and are released with it"
+            f"  slices accumulate the finals of {stream.name}, and windows close when the windows of "
+            f"{stream.name} inside of them have; its early results count only while a prod is answered"
         )
     if stream.overload is not None:
         yield f"  {stream.overload}"
@@ -304,6 +304,10 @@ def _one(family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, limits:
         yield f"group by {', '.join(family.group_by)}"
     if query.having is not None:
         yield f"having {query.having}"
+    if query.early is not None:
+        yield f"early: {query.early}"
+    if query.read_by:
+        yield f"its results are read by {', '.join(query.read_by)}"
     if query.unseen is None or query.unseen:
         yield "does not answer for windows with rows from before it joined"
     others = [other.name for other in selection.queries if other.name != query.name]
