@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -94,9 +95,10 @@ def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> Closed:
     """The windows of some readers that became closed, and which slices of the sheet are still needed."""
     bounds = lanes(layout, sheet)
     work = _Sheet(layout, sheet, bounds)
-    simple, others = _simply_closed(readers)
+    specs = specs_of([reader.query for reader in readers])
+    simple, others = _simply_closed(readers, specs)
     parts, kept, steps = [], np.zeros(sheet.num_rows, bool), 0
-    found = work.runs(readers, simple) if simple.size and layout.merged else None
+    found = work.runs(readers, specs, simple) if simple.size and layout.merged else None
     if found is None:
         others = range(len(readers))
     else:
@@ -113,7 +115,7 @@ def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> Closed:
     return Closed(pa.concat_tables(filled).combine_chunks() if filled else empty, kept, steps)
 
 
-def _simply_closed(readers: Sequence[Reader]) -> tuple[Numbers, Sequence[int]]:
+def _simply_closed(readers: Sequence[Reader], specs: Numbers) -> tuple[Numbers, Sequence[int]]:
     """Readers whose windows closed in few runs of ids for all groups: which, from, to. And the others.
 
     Most readers see the same closed time: it is looked at once.
@@ -125,11 +127,10 @@ def _simply_closed(readers: Sequence[Reader]) -> tuple[Numbers, Sequence[int]]:
     for own in alike.values():
         before, after = readers[own[0]].before, readers[own[0]].after
         if before.is_simple and after.is_simple:
-            specs = specs_of([readers[i].query for i in own])
-            runs.append(np.stack([np.array(own), before.until(specs), after.until(specs)]))
+            runs.append(np.stack([np.array(own), before.until(specs[own]), after.until(specs[own])]))
         elif _in_pieces(before, after):
-            specs = specs_of([readers[i].query for i in own])
-            runs += [np.stack([np.array(own), low, high]) for low, high in _gaps(before, after, specs)]
+            gaps = _gaps(before, after, specs[own])
+            runs += [np.stack([np.array(own), low, high]) for low, high in gaps]
         else:
             others += own
     return np.concatenate(runs, axis=1), others
@@ -180,8 +181,8 @@ def _closed_schema(layout: Layout) -> pa.Schema:
 
 def specs_of(queries: Sequence[CompiledQuery]) -> Numbers:
     """Range, slide and phase of each query's windows."""
-    found = [(spec.range, spec.slide, spec.phase) for spec in (query.query.window for query in queries)]
-    return np.array(found, np.int64).reshape(-1, 3)
+    numbers = chain.from_iterable([query.spec for query in queries])
+    return np.fromiter(numbers, np.int64, 3 * len(queries)).reshape(-1, 3)
 
 
 class _Sheet:
@@ -193,11 +194,12 @@ class _Sheet:
         self.starts = one_array(table["slice"]).to_numpy()
         self.stops = one_array(table["stop"]).to_numpy()
 
-    def runs(self, readers: Sequence[Reader], simple: Numbers) -> tuple[pa.Table, Mask, int] | None:
+    def runs(
+        self, readers: Sequence[Reader], all_specs: Numbers, simple: Numbers
+    ) -> tuple[pa.Table, Mask, int] | None:
         """Close runs of windows, all readers at once; None if there are absurdly many windows."""
         which, first_wids, after_wids = simple
-        specs = specs_of([readers[i].query for i in which])
-        homes = np.array([readers[i].home for i in which], np.int64)
+        specs, homes = all_specs[which], np.array([reader.home for reader in readers], np.int64)[which]
         heads = self.bounds[:-1]
         lane_homes = self.selections[heads]
         kept = self._needed(homes, specs, after_wids)

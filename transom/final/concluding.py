@@ -104,7 +104,8 @@ def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamS
 
 def clocks_of(queries: Iterable[CompiledQuery], rules: StreamRules) -> list[Clock]:
     """The clocks that a stream's page must carry: its own and those that its queries' windows follow."""
-    return list(dict.fromkeys([rules.clock, *(query.query.clock for query in queries)]))
+    once = {id(query.clock): query.clock for query in queries}
+    return list(dict.fromkeys([rules.clock, *once.values()]))
 
 
 class _Work(Reading):
@@ -135,11 +136,11 @@ class _Work(Reading):
         filled = [self.sheets[key] for key in layouts if key in self.sheets]
         lasts = last_slices(filled, self.shards) if page.ended else {}
         for query in page.queries:
-            self._advance_query(query, page, lasts, before)
+            if lasts or self.queries[query.name].unseen is None:
+                self._advance_query(query, page, lasts, before)
         for key, layout in layouts.items():
             if key in self.sheets:
-                own = [self._reader(query, home, before, after) for query, home in readers[key]]
-                yield from self._close(key, layout, own, page, scattered)
+                yield from self._close(key, layout, self._sided(readers[key], before, after), page, scattered)
         for query in page.queries:
             if query.name in scattered:
                 yield from self.gathered(query, scattered[query.name], page.partial)
@@ -202,9 +203,21 @@ class _Work(Reading):
                 found |= _larger(filled, most, grounds)
         return found
 
-    def _reader(self, query: CompiledQuery, home: int, before: StreamState, after: StreamState) -> Reader:
-        was, own = self.before.queries[query.name], self.queries[query.name]
-        return Reader(query, home, self._boundary(query, before, was), self._boundary(query, after, own))
+    def _sided(
+        self, asking: Iterable[tuple[CompiledQuery, int]], before: StreamState, after: StreamState
+    ) -> list[Reader]:
+        """Who reads what, with what is closed before and after: those who see the same have the same."""
+        found, known = [], dict[tuple[int, int | None, int | None], tuple[Boundary, Boundary]]()
+        for query, home in asking:
+            was, own = self.before.queries[query.name], self.queries[query.name]
+            alike = id(query.clock), was.forced, own.forced
+            sides = known.get(alike)
+            if sides is None:
+                sides = self._boundary(query, before, was), self._boundary(query, after, own)
+                if not any(stream.clock(query.clock).closed.patterned for stream in (before, after)):
+                    known[alike] = sides
+            found.append(Reader(query, home, *sides))
+        return found
 
     def _boundary(self, query: CompiledQuery, stream: StreamState, own: QueryState) -> Boundary:
         """What is closed for a query: one object for all queries that see the same."""
@@ -261,12 +274,14 @@ class _Work(Reading):
 
     def _close_far(self, page: PageInput, before: StreamState, after: StreamState) -> None:
         """Find the work that closed windows make over shards, and let go of shards that none needs."""
-        alike: dict[object, list[Reader]] = defaultdict(list)
-        for query in page.queries:
+        far = {home for home, own in self.selections.items() if own.far}
+        alike: dict[object, list[tuple[CompiledQuery, int]]] = defaultdict(list)
+        for query in page.queries if far else ():
             for home in self.queries[query.name].homes:
-                if self.selections[home].far:
-                    alike[ground(query)].append(self._reader(query, home, before, after))
-        for readers in alike.values():
+                if home in far:
+                    alike[ground(query)].append((query, home))
+        for asking in alike.values():
+            readers = self._sided(asking, before, after)
             homes = {reader.home for reader in readers}
             mine = [ref for ref in self.shards if not homes.isdisjoint(ref.held)]
             others = [ref for ref in self.shards if homes.isdisjoint(ref.held)]

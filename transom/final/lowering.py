@@ -34,7 +34,7 @@ def lowered(
     """A sheet's closed windows by the shape of their queries; `places` are those of each query's slots."""
     present, which = np.unique(closed["reader"].to_numpy(), return_inverse=True)
     alike: dict[object, list[int]] = {}
-    for i, number in enumerate(present):
+    for i, number in enumerate(present.tolist()):
         alike.setdefault((asking[number].shape, places[number]), []).append(i)
     for members in alike.values():
         if len(alike) == 1:
@@ -46,13 +46,14 @@ def lowered(
         order = np.argsort(own, kind="stable")
         table = lower(layout, rows.take(pa.array(order)), queries, own[order], places[present[members[0]]])
         names = [query.name for query in queries]
+        came = {clock: arrivals(query) for clock, query in {id(one.clock): one for one in queries}.items()}
         yield Lowered(
             queries,
             own[order],
             table,
             [unseen(name) for name in names],
             [name in partial for name in names],
-            [arrivals(query) for query in queries],
+            [came[id(query.clock)] for query in queries],
         )
 
 

@@ -36,19 +36,18 @@ class Reading:
     ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
         """Who reads which selection of each sheet, and the sheets' layouts."""
         readers: dict[str, list[tuple[CompiledQuery, int]]] = defaultdict(list)
-        members: dict[int, list[CompiledQuery]] = defaultdict(list)
         for query in queries:
             for home in self.queries[query.name].homes:
-                if not self.selections[home].far:
-                    readers[self.selections[home].sheet].append((query, home))
-                    members[home].append(query)
-        layouts: dict[str, Layout] = {}
-        for home, own in members.items():
-            selection = self.selections[home]
-            if selection.sheet not in layouts:
-                slots = known_slots(own)
-                layouts[selection.sheet] = Layout.of(own[0], [slots[key] for key in selection.slots])
-        return readers, layouts
+                selection = self.selections[home]
+                if not selection.far:
+                    readers[selection.sheet].append((query, home))
+        return readers, {sheet: self._layout(asking) for sheet, asking in readers.items()}
+
+    def _layout(self, asking: Sequence[tuple[CompiledQuery, int]]) -> Layout:
+        """The layout of a sheet, from all who read one of its selections."""
+        first, home = asking[0]
+        slots = known_slots(query for query, own in asking if own == home)
+        return Layout.of(first, [slots[key] for key in self.selections[home].slots])
 
     def lowered(
         self,
@@ -60,8 +59,7 @@ class Reading:
     ) -> Iterator[Lowered]:
         """Windows read from a sheet; those of queries that have slices elsewhere too are put aside."""
         closing = np.unique(table["reader"].to_numpy()).tolist()
-        slots = {home: self._slots(home) for home in {readers[i].home for i in closing}}
-        places = {i: places_of(readers[i].query, slots[readers[i].home]) for i in closing}
+        places = self._places(readers, closing)
         several = [i for i in places if len(self.queries[readers[i].query.name].homes) > 1]
         if several:
             whose = table["reader"].to_numpy()
@@ -105,5 +103,14 @@ class Reading:
         """When rows came on a query's clock."""
         return self.streams.get(query.query.stream, StreamState()).clock(query.query.clock).arrivals
 
-    def _slots(self, home: int) -> dict[str, int]:
-        return {key: i for i, key in enumerate(self.selections[home].slots)}
+    def _places(self, readers: Sequence[Reader], closing: Sequence[int]) -> dict[int, Places]:
+        """Where readers find their slots: one object for all who read the same of selections alike."""
+        found: dict[int, Places] = {}
+        known: dict[tuple[tuple[str, ...], tuple[str, ...]], Places] = {}
+        for i in closing:
+            query, kept = readers[i].query, self.selections[readers[i].home].slots
+            alike = query.slot_keys, kept
+            if alike not in known:
+                known[alike] = places_of(query, {key: place for place, key in enumerate(kept)})
+            found[i] = known[alike]
+        return found

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, Moments, served_columns
 from transom.aggregates.functions import FUNCTIONS
+from transom.elements import Clock
 from transom.plan.text import predicate_text
 from transom.sql.query import (
     And,
@@ -56,6 +57,7 @@ class Shape:
 
 
 _shapes: WeakValueDictionary[object, Shape] = WeakValueDictionary()
+_clocks: WeakValueDictionary[Clock, Clock] = WeakValueDictionary()
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,22 @@ class CompiledQuery:
     key_columns: Mapping[str, int]  # plain columns in GROUP BY, and their places
     pinned: Mapping[str, tuple[Any, ...]]  # plain columns that WHERE leaves only these values
     naive: bool = False  # keep every tuple, and rescan those of a window when it closes
+
+    @cached_property
+    def clock(self) -> Clock:
+        """What its windows follow: equal clocks of queries are one object, which is quickly compared."""
+        return _clocks.setdefault(self.query.clock, self.query.clock)
+
+    @cached_property
+    def spec(self) -> tuple[int, int, int]:
+        """Range, slide and phase of its windows."""
+        window = self.query.window
+        return window.range, window.slide, window.phase
+
+    @cached_property
+    def slot_keys(self) -> tuple[str, ...]:
+        """The names of its slots."""
+        return tuple(slot.key for slot in self.slots)
 
     @cached_property
     def serves(self) -> bool:
