@@ -59,10 +59,20 @@ class Planner:
         if not queries:
             return SharedPlan((), (), ())
         known = self._streams.setdefault(queries[0].query.stream, _Planned())
-        found = selections(state, queries, known.selections)
-        forced = [state.queries[query.name].forced for query in queries]
+        own = [state.queries[query.name] for query in queries]
+        forced = [one.forced for one in own]
+        homes = [one.homes[0] for one in own]
+        kept = [state.selections[home] for home in homes]
+        slots = [one.slots for one in kept]
         members = list(queries)
-        apart = frozenset(one.id for one in found if state.selections[one.id].apart > state.page)
+        if _same(members, known.members) and homes == known.homes and slots == known.slots:
+            found = known.order
+        else:
+            found = selections(state, queries, known.selections)
+            known.homes, known.slots = homes, slots
+        apart = frozenset(
+            home for home, one in zip(homes, kept, strict=True) if one.apart and one.apart > state.page
+        )
         if not _same(found, known.order) or apart != known.apart:
             strategy = self.strategy
             known.families = families(
@@ -77,7 +87,7 @@ class Planner:
             known.order, known.apart = found, apart
             known.selections = {one.id: known.selections[one.id] for one in found}
             if len(known.intern) > 64 * len(found) + 1024:  # mostly of queries that left long ago
-                known.selections, known.order, known.intern = {}, [], {}
+                known.selections, known.order, known.intern, known.homes = {}, [], {}, []
         elif forced == known.forced and _same(members, known.members) and known.plan is not None:
             return known.plan
         if forced != known.forced or not _same(members, known.members):
@@ -101,6 +111,8 @@ class _Planned:
     intern: dict[object, int] = field(default_factory=dict)
     apart: frozenset[int] = frozenset()
     members: list[CompiledQuery] = field(default_factory=list)
+    homes: list[int] = field(default_factory=list)  # of the members
+    slots: list[tuple[str, ...]] = field(default_factory=list)  # that their homes keep
     forced: list[int | None] = field(default_factory=list)
     askers: tuple[Asker, ...] = ()
     plan: SharedPlan | None = None

@@ -25,6 +25,7 @@ from transom.plan.layout import Layout
 MOST_CELLS = 1 << 22
 CELLS_PER_TUPLE = 4
 SHORT = 8  # ranges of so many fragments are added up one by one
+LONG = 128  # rows of so many numbers are long
 RAW, SUFFIX, PREFIX, TREE = 0, 1, 2, 3
 
 
@@ -270,15 +271,28 @@ def _sources(
     if RAW in used:
         yield RAW, cube
     if SUFFIX in used:
-        yield SUFFIX, ufunc.accumulate(cube[:ordered][::-1], axis=0)[::-1]
+        yield SUFFIX, _running(ufunc, cube[:ordered][::-1])[::-1]
     if PREFIX in used:
-        yield PREFIX, ufunc.accumulate(cube[:ordered], axis=0)
+        yield PREFIX, _running(ufunc, cube[:ordered])
     level, at = 0, cube
     while used and max(used) > TREE + level:
         even = len(at) // 2 * 2
         at, level = ufunc(at[0:even:2], at[1:even:2]), level + 1
         if TREE + level in used:
             yield TREE + level, at
+
+
+def _running(ufunc: np.ufunc, cube: np.ndarray) -> np.ndarray:
+    """`accumulate` along the first axis: it goes from row to row of memory for every number, which is slower
+    than to add long rows one by one."""
+    if not len(cube) or cube[0].size < LONG:
+        found: np.ndarray = ufunc.accumulate(cube, axis=0)
+        return found
+    found = np.empty(cube.shape, cube.dtype)
+    found[0] = cube[0]
+    for i in range(1, len(cube)):
+        ufunc(found[i - 1], cube[i], out=found[i])
+    return found
 
 
 def _presented(

@@ -11,16 +11,18 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from transom.algorithms.intervals import IntervalSet
+from transom.algorithms.placing import places
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Scalar, Truth, scalars_of
 
 _EXACT = Context(prec=120)
@@ -56,19 +58,24 @@ class Axis:
     scalar: Scalar
     kind: AxisKind
     thresholds: tuple[Any, ...]
-    places: dict[Any, int] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def merged(cls, axes: Sequence[Axis]) -> Axis:
         """The axis of the thresholds of all of some axes over one scalar."""
         if len(axes) == 1:
             return axes[0]
-        found = {_name(t): t for axis in axes for t in axis.thresholds}
-        return cls._over(axes[0].scalar, axes[0].kind, found.values())
+        first = axes[0]
+        if first.kind is AxisKind.BYTES:
+            return cls._over(first.scalar, first.kind, {t for axis in axes for t in axis.thresholds})
+        numbers = np.unique(np.concatenate([axis.numbers for axis in axes]))
+        return cls(first.scalar, first.kind, tuple(numbers.tolist()))
 
     def translation(self, finer: Axis) -> np.ndarray:
         """The code here of each code of an axis that has all of its thresholds."""
-        own = np.array([finer.places[_name(t)] for t in self.thresholds], np.int64)
+        if self.kind is AxisKind.BYTES:
+            own = np.array([finer.places[t] for t in self.thresholds], np.int64)
+        else:
+            own = np.searchsorted(finer.numbers, self.numbers)
         return np.r_[np.searchsorted(own, np.arange(finer.null)), self.null]
 
     @classmethod
@@ -83,11 +90,20 @@ class Axis:
 
     @classmethod
     def _over(cls, scalar: Scalar, kind: AxisKind, thresholds: Iterable[Any]) -> Axis:
-        ordered = tuple(sorted(thresholds, key=_order))
-        return cls(scalar, kind, ordered, {_name(t): i for i, t in enumerate(ordered)})
+        return cls(scalar, kind, tuple(sorted(thresholds, key=_order)))
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"places": {}}  # only who plans asks where a threshold is
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}  # the rest is found anew
+
+    @cached_property
+    def places(self) -> dict[Any, int]:
+        """Where each threshold is."""
+        return {_name(t): i for i, t in enumerate(self.thresholds)}
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """The thresholds as an array; there is none of texts."""
+        return np.array(self.thresholds, np.float64 if self.kind is AxisKind.DOUBLE else np.int64)
 
     @property
     def null(self) -> int:
@@ -155,9 +171,7 @@ class Axis:
         """The code of each value of the scalar's column."""
         if self.kind is AxisKind.BYTES:
             return self._codes_of_texts(column)
-        numbers = numbers_of(column, self.kind)
-        dtype = np.float64 if self.kind is AxisKind.DOUBLE else np.int64
-        codes = np.searchsorted(np.array(self.thresholds, dtype), numbers, side="right")
+        codes = places(self.numbers, numbers_of(column, self.kind))
         if column.null_count:
             codes[column.is_null().to_numpy(zero_copy_only=False)] = self.null
         return codes

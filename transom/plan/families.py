@@ -86,12 +86,12 @@ class Selection:
             texts = {sql: predicate_text(part) for sql, part in told.items()}
             texts |= {text: text for text in map(predicate_text, others)}
             known = []
+            own_ground = intern.setdefault(self.ground, len(intern) + 1)
+            wide_ground = intern.setdefault(self.common_ground, len(intern) + 1)
             for sql in told if self.merged else ():
                 rest = frozenset(text for about, text in texts.items() if about != sql)
-                own, wide = (
-                    intern.setdefault((ground, sql, rest), len(intern) + 1)
-                    for ground in (self.ground, self.common_ground)
-                )
+                own = intern.setdefault((own_ground, sql, rest), len(intern) + 1)
+                wide = intern.setdefault((wide_ground, sql, rest), len(intern) + 1)
                 known.append((own, wide, sql))
             self.__dict__["_options"] = known
         return known
