@@ -70,6 +70,18 @@ def normalized(column: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(zeroed), pa.scalar(float("nan"), column.type), zeroed)
 
 
+def distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each number once, in order: by sorting, which is several times quicker than the hashes of `np.unique`.
+
+    >>> distinct(np.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    ordered = np.sort(numbers)
+    is_new = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    return ordered[is_new]
+
+
 def _encode(column: pa.Array | NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     if isinstance(column, np.ndarray):
         if len(column) and int(column.max()) - int(column.min()) >= 2**62:

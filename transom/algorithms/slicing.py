@@ -15,6 +15,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
+from transom.algorithms.grouping import distinct
 from transom.algorithms.intervals import IntervalSet
 from transom.elements import WindowSpec
 
@@ -122,9 +123,9 @@ def slices(cut: Progressions, owners: int, low: int, high: int) -> Slices:
     order = np.lexsort((times, whose))
     whose, times = whose[order], times[order]
     if len(times) > 1:
-        distinct = np.r_[True, (times[1:] != times[:-1]) | (whose[1:] != whose[:-1])]
-        whose, times = whose[distinct], times[distinct]
-    edges = np.unique(times)
+        is_new = np.r_[True, (times[1:] != times[:-1]) | (whose[1:] != whose[:-1])]
+        whose, times = whose[is_new], times[is_new]
+    edges = distinct(times)
     counts = np.bincount(whose, minlength=owners) + 1
     bounds = np.r_[0, np.cumsum(counts)]
     heads = bounds[:-1]

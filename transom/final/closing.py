@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import expanded, over_runs
 from transom.algorithms import windows
-from transom.algorithms.grouping import group
+from transom.algorithms.grouping import distinct, group
 from transom.algorithms.intervals import HIGHEST, LOWEST, IntervalSet
 from transom.control.closed import View
 from transom.partial.sheets import lanes, one_array, regroup
@@ -255,14 +255,14 @@ class _Sheet:
     @cached_property
     def _ladder(self) -> tuple[Numbers, Numbers]:
         """All times at which slices start, and each row's lane and time as one rising number."""
-        distinct = np.unique(self.starts)
+        times = distinct(self.starts)
         lane_of = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
-        return distinct, lane_of * (len(distinct) + 1) + np.searchsorted(distinct, self.starts)
+        return times, lane_of * (len(times) + 1) + np.searchsorted(times, self.starts)
 
     def _found(self, of_lanes: Numbers, times: Numbers) -> Numbers:
         """The first row of each lane whose slice does not start before a time."""
-        distinct, ladder = self._ladder
-        return np.searchsorted(ladder, of_lanes * (len(distinct) + 1) + np.searchsorted(distinct, times))
+        starts, ladder = self._ladder
+        return np.searchsorted(ladder, of_lanes * (len(starts) + 1) + np.searchsorted(starts, times))
 
     def _summed(self, readers: Numbers, wids: Numbers, begin: Numbers, end: Numbers) -> pa.Table:
         layout, table = self.layout, self.table

@@ -32,9 +32,10 @@ def lowered(
     partial: frozenset[str],
 ) -> Iterator[Lowered]:
     """A sheet's closed windows by the shape of their queries; `places` are those of each query's slots."""
-    present, which = np.unique(closed["reader"].to_numpy(), return_inverse=True)
+    numbers, which = np.unique(closed["reader"].to_numpy(), return_inverse=True)
+    present = numbers.tolist()
     alike: dict[object, list[int]] = {}
-    for i, number in enumerate(present.tolist()):
+    for i, number in enumerate(present):
         alike.setdefault((asking[number].shape, places[number]), []).append(i)
     for members in alike.values():
         if len(alike) == 1:

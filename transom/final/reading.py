@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.algorithms.arrivals import Arrivals
+from transom.algorithms.grouping import distinct
 from transom.algorithms.intervals import IntervalSet
 from transom.final.closing import Reader
 from transom.final.lowering import Places, gathered, lowered, places_of
@@ -58,7 +59,7 @@ class Reading:
         scattered: Scattered,
     ) -> Iterator[Lowered]:
         """Windows read from a sheet; those of queries that have slices elsewhere too are put aside."""
-        closing = np.unique(table["reader"].to_numpy()).tolist()
+        closing = distinct(table["reader"].to_numpy()).tolist()
         places = self._places(readers, closing)
         several = [i for i in places if len(self.queries[readers[i].query.name].homes) > 1]
         if several:
@@ -97,7 +98,8 @@ class Reading:
 
     def unseen(self, name: str) -> IntervalSet:
         """Where rows lie that a query has missed."""
-        return self.queries[name].unseen or IntervalSet()
+        found = self.queries[name].unseen
+        return IntervalSet() if found is None else found
 
     def arrivals(self, query: CompiledQuery) -> Arrivals:
         """When rows came on a query's clock."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import NumericForm, Values, expanded, is_numeric, lifted_form, numeric_form
+from transom.algorithms.grouping import distinct
 from transom.algorithms.slicing import Slices
 from transom.partial.tuples import Mask, Numbers, Ranges, Tuples, heads
 from transom.plan.compiled import Slot
@@ -141,7 +142,7 @@ def _blocks(tuples: Tuples, cut: Slices, members: int, size: int) -> Iterator[Bl
 
 
 def _block(ranges: Ranges, count: int, ordered: int, cut: Slices) -> Block:
-    borders = np.unique(np.concatenate([[0, ordered], ranges.starts, ranges.stops]))
+    borders = distinct(np.concatenate([[0, ordered], ranges.starts, ranges.stops]))
     borders = borders[borders < count]
     fragment_of = np.searchsorted(borders, np.arange(count), side="right") - 1
     coarse = Ranges(
@@ -150,7 +151,7 @@ def _block(ranges: Ranges, count: int, ordered: int, cut: Slices) -> Block:
     in_order = int(np.searchsorted(borders, ordered))
     parts = pieces(coarse, in_order)
     own, which = expanded(cut.bounds[parts.members], cut.bounds[parts.members + 1])
-    edges = np.unique(cut.firsts[own])  # begins with 0
+    edges = distinct(cut.firsts[own])  # begins with 0
     slice_of = np.searchsorted(edges, np.arange(cut.fine), side="right") - 1
     begins = np.searchsorted(edges, cut.firsts[own])
     return Block(len(borders), in_order, len(edges), parts, own, begins, which, fragment_of, slice_of)
@@ -267,7 +268,7 @@ def _sources(
     ufunc: np.ufunc, cube: np.ndarray, kinds: Numbers, ordered: int
 ) -> Iterator[tuple[int, np.ndarray]]:
     """The arrays that pieces are rows of: the cube itself, its sums from either end, the levels of a tree."""
-    used = set(np.unique(kinds).tolist())
+    used = set(distinct(kinds).tolist())
     if RAW in used:
         yield RAW, cube
     if SUFFIX in used:

@@ -202,6 +202,9 @@ def numbers_of(column: pa.Array, kind: AxisKind) -> np.ndarray:
 
 def is_searchable(predicate: Predicate) -> bool:
     """Whether a predicate can be told on an axis: it is over one scalar, and compares it with its like."""
+    if not isinstance(predicate, And | Or | Not):
+        kind = axis_kind(predicate.scalar.type)
+        return kind is not None and _is_like(predicate, kind)
     scalars = list(scalars_of(predicate))
     if any(scalar.sql != scalars[0].sql for scalar in scalars):
         return False

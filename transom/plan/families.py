@@ -85,11 +85,11 @@ class Selection:
             told, others = self.by_scalar
             texts = {sql: predicate_text(part) for sql, part in told.items()}
             texts |= {text: text for text in map(predicate_text, others)}
-            known = []
+            known, all_texts = [], frozenset(texts.values())
             own_ground = intern.setdefault(self.ground, len(intern) + 1)
             wide_ground = intern.setdefault(self.common_ground, len(intern) + 1)
             for sql in told if self.merged else ():
-                rest = frozenset(text for about, text in texts.items() if about != sql)
+                rest = all_texts - {texts[sql]}
                 own = intern.setdefault((own_ground, sql, rest), len(intern) + 1)
                 wide = intern.setdefault((wide_ground, sql, rest), len(intern) + 1)
                 known.append((own, wide, sql))
