@@ -100,9 +100,12 @@ class PagePlan:
         closed = self.closed.get(clock, Closed())
         stops = [stop for _, stop in closed.general]
         stops += [stop for _, ranges in closed.patterned for _, stop in ranges]
-        for asker in self.askers:
-            if asker.clock == clock:
-                stops += [w.phase + forced * w.slide for w, forced in asker.windows if forced is not None]
+        stops += [
+            window.phase + forced * window.slide
+            for asker in self.askers
+            for window, forced in asker.windows
+            if forced is not None and asker.clock == clock
+        ]
         return min(max(stops), HIGHEST) if stops else None
 
 
