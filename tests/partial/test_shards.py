@@ -31,13 +31,13 @@ TOTAL = Slot(Sum(pa.float64()), Scalar("`price`", pa.float64()), None)
 @pytest.mark.parametrize("fragments", list(Fragments), ids=lambda kind: kind.value)
 def test_far_state_gives_the_oracles_answers(cases: Any, fragments: Fragments, seed: int) -> None:
     strategy = Strategy(place=Place.EXECUTORS, fragments=fragments)
-    for number in range(seed, seed + 40):
+    for number in range(seed, seed + 25):
         check(cases(Random(number)), strategy, restart=number % 3 == 0, seed=number)
 
 
 @pytest.mark.parametrize("cases", [case, alike], ids=["any queries", "queries that have much in common"])
 def test_selections_that_go_far_on_the_way_give_the_oracles_answers(cases: Any, seed: int) -> None:
-    for number in range(seed, seed + 60):
+    for number in range(seed, seed + 35):
         check(cases(Random(number)), restart=number % 3 == 0, seed=number, far_rows=number % 7)
 
 

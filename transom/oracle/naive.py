@@ -104,7 +104,8 @@ def is_asked(
     prods: Sequence[Prod],
     closings: Sequence[Punctuation],
 ) -> bool:
-    """Whether prods ask for this window and group: as punctuations, would they close it?"""
+    """Whether prods ask for this window and group: does it end by then, and of those with patterns, would
+    they close it as punctuations?"""
     upto: list[Punctuation] = []
     for prod in prods:
         if prod.until is not None and prod.clock != query.clock:
@@ -113,7 +114,10 @@ def is_asked(
         if prod.exactly and window[1] != until - (until - query.window.phase) % query.window.slide:
             continue
         as_punctuation = Punctuation(query.clock, until, where=prod.where)
-        if not prod.exactly:
+        if not prod.where:
+            if window[1] <= until:
+                return True
+        elif not prod.exactly:
             upto.append(as_punctuation)
         elif is_closed(query, window, group, [as_punctuation]):
             return True
