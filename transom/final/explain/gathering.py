@@ -18,9 +18,10 @@ from transom.algorithms.slicing import cuts
 from transom.control.bursts import Overload
 from transom.control.rules import StreamRules
 from transom.durations import format_duration, format_instant
-from transom.elements import Clock, ClockKind, Emit, WindowSpec
+from transom.elements import Clock, ClockKind, WindowSpec
 from transom.estimates.monitor import Accuracy
 from transom.final.cascade import derived_rules, in_order
+from transom.final.explain.early import emit_text
 from transom.final.explain.parts import (
     Explanation,
     FamilyPlan,
@@ -116,27 +117,6 @@ def gather(known: Explained) -> Explanation:
         files,
         tuple(streams),
     )
-
-
-def emit_text(emit: Emit, accuracy: Accuracy | None) -> str:
-    """When windows are reported early, and what that was worth so far.
-
-    >>> emit_text(Emit(at=(0.5, 0.75)), None)
-    'at 50%, 75% of the slide'
-    """
-    if emit.every is not None:
-        when = f"every {format_duration(emit.every)}"
-    elif emit.accuracy is not None:
-        point = "" if accuracy is None or accuracy.point is None else f", now {accuracy.point:.0%}"
-        limits = " and ".join(f"{part:.0%}" for part in emit.between)
-        when = f"with accuracy {emit.accuracy:.0%}, between {limits} of the slide{point}"
-    else:
-        when = f"at {', '.join(f'{part:.0%}' for part in emit.at)} of the slide" if emit.at else "on demand"
-    if accuracy is None or not accuracy.total.pairs:
-        return when
-    total = accuracy.total
-    covered = f", {total.coverage:.1%} of finals within bounds" if total.bounded else ""
-    return f"{when}; accuracy so far {total.raw:.1%} raw, {total.projected:.1%} projected{covered}"
 
 
 def _slices(known: Explained) -> str:

@@ -1,0 +1,28 @@
+"""What EXPLAIN says of early results."""
+
+from __future__ import annotations
+
+from transom.durations import format_duration
+from transom.elements import Emit
+from transom.estimates.monitor import Accuracy
+
+
+def emit_text(emit: Emit, accuracy: Accuracy | None) -> str:
+    """When windows are reported early, and what that was worth so far.
+
+    >>> emit_text(Emit(at=(0.5, 0.75)), None)
+    'at 50%, 75% of the slide'
+    """
+    if emit.every is not None:
+        when = f"every {format_duration(emit.every)}"
+    elif emit.accuracy is not None:
+        point = "" if accuracy is None or accuracy.point is None else f", now {accuracy.point:.0%}"
+        limits = " and ".join(f"{part:.0%}" for part in emit.between)
+        when = f"with accuracy {emit.accuracy:.0%}, between {limits} of the slide{point}"
+    else:
+        when = f"at {', '.join(f'{part:.0%}' for part in emit.at)} of the slide" if emit.at else "on demand"
+    if accuracy is None or not accuracy.total.pairs:
+        return when
+    total = accuracy.total
+    covered = f", {total.coverage:.1%} of finals within bounds" if total.bounded else ""
+    return f"{when}; accuracy so far {total.raw:.1%} raw, {total.projected:.1%} projected{covered}"
