@@ -119,6 +119,24 @@ class Emit:
 
 
 @dataclass(frozen=True)
+class Demand:
+    """How a query without SLIDE is looked up: the structure that is kept for it (USING, WITHIN).
+
+    `exact` is the default; `ordered_sharing` and `naive` are exact too. A `timegram` answers with intervals:
+    of `buckets` buckets whose bounds follow the values, or lie evenly `between` two values, or are the given
+    `bounds`; or with as many as it takes for an interval no wider than the part `within` of the answer. With
+    a `slice` (a length on the query's clock) it keeps counts for each slice of time, not each tuple's time.
+    """
+
+    structure: str = "exact"
+    buckets: int | None = None
+    between: tuple[float, float] | None = None
+    bounds: tuple[float, ...] = ()
+    within: float | None = None
+    slice: int | None = None
+
+
+@dataclass(frozen=True)
 class Register:
     """A query joins."""
 

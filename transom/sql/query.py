@@ -14,7 +14,7 @@ from typing import Any, Collection, Iterator
 
 import pyarrow as pa
 
-from transom.elements import Clock, Emit, WindowSpec
+from transom.elements import Clock, Demand, Emit, WindowSpec
 
 
 @dataclass(frozen=True)
@@ -191,6 +191,7 @@ class Query:
     kept: Predicate | None = None  # HAVING again, as a predicate whose scalars are texts over those columns
     functions: frozenset[str] = field(default_factory=frozenset)  # user-defined functions it calls
     emit: Emit | None = None  # EMIT EARLY: when windows are reported before they close
+    demand: Demand | None = None  # without SLIDE: looked up, not reported; its windows end at every tick
 
     @property
     def estimated(self) -> tuple[Item, ...]:
