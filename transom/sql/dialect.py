@@ -17,6 +17,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError, near_miss
+from transom.sql.clause import Piece
 from transom.sql.emit import EmitClause, opens_emit, read_emit
 
 
@@ -60,16 +61,6 @@ class TransomDialect(Spark):
 
 
 _DIALECT = TransomDialect()
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A part of a window's clause: its text without quotes, and where it stood."""
-
-    text: str
-    start: int
-    end: int
-    quoted: bool = False
 
 
 @dataclass(frozen=True)
@@ -285,15 +276,8 @@ class _Tokens:
         swallowed = word != "WATTR" and value and value[0].text.upper() in _BRACKET_WORDS
         if first >= close or not value or swallowed:
             self._fail(f"{word} needs a value", name)
-        pieces[word.lower()] = self._piece(value)
+        pieces[word.lower()] = Piece.of(self.text, value)
         return last
-
-    def _piece(self, tokens: list[Token]) -> Piece:
-        start, end = tokens[0].start, tokens[-1].end + 1
-        if len(tokens) == 1 and tokens[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER):
-            return Piece(tokens[0].text, start, end, quoted=True)
-        # Token by token, so that a comment in between is left out.
-        return Piece(" ".join(self.text[token.start : token.end + 1] for token in tokens), start, end)
 
 
 def _whole_group_by(tokens: list[Token]) -> list[Token]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -13,28 +12,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 from transom.durations import parse_duration
 from transom.elements import Emit
 from transom.errors import SettingError, SQLError, near_miss
+from transom.sql.clause import EARLIER, ENDS, Clause, is_after_from, word_of
 
 _SOURCES = {"EVERY": "EVERY", "AT": "AT", "WITH": "WITH ACCURACY", "ON": "ON DEMAND"}
 _PARTS = (*_SOURCES.values(), "CONFIDENCE", "QUALITY")
 _STARTS = {*_SOURCES, "CONFIDENCE", "QUALITY", "EMIT"}
-_EARLIER = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.L_BRACKET, TokenType.JOIN}
-_NAMES_FOLLOW = {
-    TokenType.FROM,
-    TokenType.JOIN,
-    TokenType.COMMA,
-    TokenType.ALIAS,
-    TokenType.DOT,
-    TokenType.SELECT,
-}
-_ENDS = {
-    TokenType.VAR,
-    TokenType.IDENTIFIER,
-    TokenType.NUMBER,
-    TokenType.STRING,
-    TokenType.R_PAREN,
-    TokenType.R_BRACKET,
-}
-_QUOTED = {TokenType.IDENTIFIER, TokenType.STRING, TokenType.RAW_STRING}
 _NAME = re.compile(r"[^\W\d]\w*")
 _FORMS = "EVERY '1 second', AT 75% OF SLIDE, WITH ACCURACY 95% or ON DEMAND"
 
@@ -66,8 +48,8 @@ def opens_emit(tokens: Sequence[Token], at: int) -> bool:
         return False
     before = tokens[at - 1].token_type
     if at + 1 == len(tokens):
-        return before in _ENDS
-    if before in _NAMES_FOLLOW or not any(token.token_type == TokenType.FROM for token in tokens[:at]):
+        return before in ENDS
+    if not is_after_from(tokens, at):
         return False
     after = tokens[at + 1].token_type
     on_demand = after == TokenType.ON and at + 2 < len(tokens) and tokens[at + 2].text.upper() == "DEMAND"
@@ -79,34 +61,32 @@ def read_emit(text: str, tokens: Sequence[Token], at: int) -> EmitClause:
     return _Clause(text, tokens, at).read()
 
 
-class _Clause:
+class _Clause(Clause):
     """Reads the clause from left to right."""
 
     def __init__(self, text: str, tokens: Sequence[Token], at: int):
-        self.text, self.tokens, self.at = text, tokens, at
+        super().__init__(text, tokens, at)
         self.values: dict[str, Any] = {}
         self.quality: tuple[int, int] | None = None
 
     def read(self) -> EmitClause:
-        opening = self._take()
-        self._expect(
-            "EARLY", "finals need no asking: every window gets one" if self._word() == "FINAL" else ""
-        )
+        opening = self.take()
+        self.expect("EARLY", "finals need no asking: every window gets one" if self.word() == "FINAL" else "")
         source, given = "", set[str]()
-        while self._token() is not None:
-            first = self._take()
-            word = self._word_of(first)
+        while self.token() is not None:
+            first = self.take()
+            word = word_of(first)
             if word not in _STARTS or word == "EMIT":
                 self._misplaced(first)
             if word in given:
-                self._fail(f"{_SOURCES.get(word, word)} is given twice", first)
+                self.fail(f"{_SOURCES.get(word, word)} is given twice", first)
             if word in _SOURCES and source:
-                self._fail(f"EMIT EARLY takes one of {_FORMS}; {_SOURCES[source]} is given already", first)
+                self.fail(f"EMIT EARLY takes one of {_FORMS}; {_SOURCES[source]} is given already", first)
             given.add(word)
             source = word if word in _SOURCES else source
             self._read_part(word, first)
         if not source:
-            self._fail(f"EMIT EARLY needs {_FORMS}", opening, self.tokens[-1])
+            self.fail(f"EMIT EARLY needs {_FORMS}", opening, self.tokens[-1])
         return EmitClause(Emit(**self.values), opening.start, self.quality)
 
     def _read_part(self, word: str, first: Token) -> None:
@@ -118,20 +98,20 @@ class _Clause:
             case "WITH":
                 self._read_accuracy()
             case "ON":
-                self._expect("DEMAND")
+                self.expect("DEMAND")
             case "CONFIDENCE":
                 self._read_confidence()
             case "QUALITY":
                 self._read_quality(first)
 
     def _misplaced(self, token: Token) -> NoReturn:
-        word = self._word_of(token)
+        word = word_of(token)
         if word == "EMIT":
-            self._fail("EMIT EARLY is given twice", token)
-        if token.token_type in _EARLIER:
-            self._fail("EMIT EARLY comes at the very end of a query, and this is after it", token)
-        found = self.text[token.start : token.end + 1]
-        self._fail(
+            self.fail("EMIT EARLY is given twice", token)
+        if token.token_type in EARLIER:
+            self.fail("EMIT EARLY comes at the very end of a query, and this is after it", token)
+        found = self.written(token)
+        self.fail(
             f"expected {', '.join(_PARTS[:-1])} or {_PARTS[-1]}, found {found}{near_miss(word, _PARTS)}",
             token,
         )
@@ -140,31 +120,31 @@ class _Clause:
 
     def _read_every(self, word: Token) -> None:
         first = self.at
-        while (token := self._token()) is not None:
-            if self._word_of(token) in _STARTS or token.token_type in _EARLIER:
+        while (token := self.token()) is not None:
+            if word_of(token) in _STARTS or token.token_type in EARLIER:
                 break
             self.at += 1
         value = self.tokens[first : self.at]
         if not value:
-            self._fail("EVERY needs a duration like '1 second'", word)
+            self.fail("EVERY needs a duration like '1 second'", word)
         # Token by token, so that a comment in between is left out.
-        written = " ".join(self.text[token.start : token.end + 1] for token in value)
+        written = " ".join(self.written(token) for token in value)
         try:
             every = parse_duration(value[0].text if len(value) == 1 else written)
         except SettingError as error:
-            self._fail(f"EVERY: {error}", value[0], value[-1])
+            self.fail(f"EVERY: {error}", value[0], value[-1])
         if every <= 0:
-            self._fail("EVERY must be positive", value[0], value[-1])
+            self.fail("EVERY must be positive", value[0], value[-1])
         self.values["every"] = every
 
     def _read_at(self) -> None:
         points = {self._point("AT")}
-        while (token := self._token()) is not None and token.token_type == TokenType.COMMA:
+        while (token := self.token()) is not None and token.token_type == TokenType.COMMA:
             self.at += 1
             first = self.at
             point = self._point("AT")
             if point in points:
-                self._fail(
+                self.fail(
                     "this point of the slide is there twice", self.tokens[first], self.tokens[self.at - 1]
                 )
             points.add(point)
@@ -172,101 +152,47 @@ class _Clause:
         self.values["at"] = tuple(sorted(points))
 
     def _read_accuracy(self) -> None:
-        self._expect("ACCURACY")
+        self.expect("ACCURACY")
         first = self.at
-        accuracy = self._percentage("ACCURACY")
+        accuracy = self.percentage("ACCURACY")
         if not 0 < accuracy < 1:
-            self._outside("ACCURACY is above 0% and below 100%", first)
+            self.outside("ACCURACY is above 0% and below 100%", first)
         self.values["accuracy"] = accuracy
-        if self._word() == "BETWEEN":
+        if self.word() == "BETWEEN":
             self.at += 1
             first = self.at
             low = self._point("BETWEEN")
-            self._expect("AND")
+            self.expect("AND")
             high = self._point("BETWEEN")
             if low >= high:
-                self._outside("BETWEEN takes the earlier point first, and two that differ", first)
+                self.outside("BETWEEN takes the earlier point first, and two that differ", first)
             self._of_slide()
             self.values["between"] = (low, high)
 
     def _read_confidence(self) -> None:
         first = self.at
-        confidence = self._percentage("CONFIDENCE")
+        confidence = self.percentage("CONFIDENCE")
         if not 0.5 <= confidence < 1:
-            self._outside("CONFIDENCE is at least 50% and below 100%", first)
+            self.outside("CONFIDENCE is at least 50% and below 100%", first)
         self.values["confidence"] = confidence
 
     def _read_quality(self, word: Token) -> None:
-        token = self._token()
-        if token is None or self._word_of(token) in _STARTS:
-            self._fail("QUALITY needs the name of a function", word)
-        written = self.text[token.start : token.end + 1]
+        token = self.token()
+        if token is None or word_of(token) in _STARTS:
+            self.fail("QUALITY needs the name of a function", word)
+        written = self.written(token)
         if token.token_type != TokenType.IDENTIFIER and _NAME.fullmatch(written) is None:
-            self._fail(f"QUALITY takes the name of a function, not {written}", token)
+            self.fail(f"QUALITY takes the name of a function, not {written}", token)
         self.at += 1
         self.values["quality"], self.quality = token.text, (token.start, token.end + 1)
 
     def _of_slide(self) -> None:
-        self._expect("OF", "a point is told as a part of the slide: AT 75% OF SLIDE")
-        self._expect("SLIDE", "a point is told as a part of the slide: AT 75% OF SLIDE")
+        self.expect("OF", "a point is told as a part of the slide: AT 75% OF SLIDE")
+        self.expect("SLIDE", "a point is told as a part of the slide: AT 75% OF SLIDE")
 
     def _point(self, word: str) -> float:
         first = self.at
-        point = self._percentage(word)
+        point = self.percentage(word)
         if not 0 < point <= 1:
-            self._outside(f"{word}: a point of the slide is above 0% and at most 100%", first)
+            self.outside(f"{word}: a point of the slide is above 0% and at most 100%", first)
         return point
-
-    def _percentage(self, word: str) -> float:
-        token = self._token()
-        if token is None:
-            self._fail(f"{word} needs a percentage like 75%", self.tokens[-1])
-        negative = token.token_type == TokenType.DASH
-        number = self._token(1) if negative else token
-        if number is None or number.token_type != TokenType.NUMBER:
-            written = self.text[token.start : token.end + 1]
-            self._fail(f"{word} needs a percentage like 75%, found {written}", token)
-        self.at += 2 if negative else 1
-        value = Decimal(number.text)
-        unit = self._token()
-        if unit is None or unit.token_type not in (TokenType.MOD, TokenType.PERCENT):
-            part = value * 100 if value < 1 else value
-            self._fail(f"{word} needs a percentage; write {part.normalize():f}%", number)
-        self.at += 1
-        return float(value / 100) * (-1 if negative else 1)
-
-    # --- tokens --------------------------------------------------------------------------------
-
-    def _token(self, ahead: int = 0) -> Token | None:
-        return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else None
-
-    def _take(self) -> Token:
-        self.at += 1
-        return self.tokens[self.at - 1]
-
-    @staticmethod
-    def _word_of(token: Token) -> str:
-        return "" if token.token_type in _QUOTED else token.text.upper()
-
-    def _word(self) -> str:
-        token = self._token()
-        return "" if token is None else self._word_of(token)
-
-    def _expect(self, word: str, why: str = "") -> None:
-        token = self._token()
-        if token is not None and self._word_of(token) == word:
-            self.at += 1
-            return
-        why = f"; {why}" if why else ""
-        before = self.tokens[self.at - 1]
-        if token is None:
-            self._fail(f"expected {word} after {before.text.upper()}{why}", before)
-        hint = "" if why else near_miss(token.text, [word])
-        found = self.text[token.start : token.end + 1]
-        self._fail(f"expected {word} after {before.text.upper()}, found {found}{hint}{why}", token)
-
-    def _outside(self, message: str, first: int) -> NoReturn:
-        self._fail(message, self.tokens[first], self.tokens[self.at - 1])
-
-    def _fail(self, message: str, first: Token, last: Token | None = None) -> NoReturn:
-        raise SQLError(message, self.text, first.start, (last or first).end + 1)

@@ -15,7 +15,8 @@ from typing import Any, Iterator, NamedTuple
 from sqlglot import exp
 
 from transom.sql.canonical import OPERATORS
-from transom.sql.dialect import Bracket, Parsed, Piece
+from transom.sql.clause import Piece
+from transom.sql.dialect import Bracket, Parsed
 from transom.sql.joins import Joined
 from transom.sql.select import Selection
 from transom.sql.windows import is_window, windowing

@@ -11,7 +11,8 @@ from sqlglot import exp
 from transom.durations import parse_duration, parse_instant
 from transom.elements import Clock, ClockKind, WindowSpec
 from transom.errors import SettingError, SQLError, near_miss
-from transom.sql.dialect import Bracket, Parsed, Piece, span
+from transom.sql.clause import Piece
+from transom.sql.dialect import Bracket, Parsed, span
 from transom.sql.scope import Scope
 
 _FORMS = (

@@ -1,0 +1,137 @@
+"""What the clauses at the end of a query have in common: they are read from its tokens, left to right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NoReturn
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from transom.errors import SQLError, near_miss
+
+# A clause can't begin after these: there a name follows, whatever it is called.
+NAMES_FOLLOW = {
+    TokenType.FROM,
+    TokenType.JOIN,
+    TokenType.COMMA,
+    TokenType.ALIAS,
+    TokenType.DOT,
+    TokenType.SELECT,
+}
+# What an expression or a FROM clause ends with.
+ENDS = {
+    TokenType.VAR,
+    TokenType.IDENTIFIER,
+    TokenType.NUMBER,
+    TokenType.STRING,
+    TokenType.R_PAREN,
+    TokenType.R_BRACKET,
+}
+EARLIER = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.L_BRACKET, TokenType.JOIN}
+_QUOTED = {TokenType.IDENTIFIER, TokenType.STRING, TokenType.RAW_STRING}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a clause: its text without quotes, and where it stood."""
+
+    text: str
+    start: int
+    end: int
+    quoted: bool = False
+
+    @classmethod
+    def of(cls, text: str, tokens: Sequence[Token]) -> Piece:
+        """The piece that some tokens of a text are."""
+        start, end = tokens[0].start, tokens[-1].end + 1
+        if len(tokens) == 1 and tokens[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            return cls(tokens[0].text, start, end, quoted=True)
+        # Token by token, so that a comment in between is left out.
+        return cls(" ".join(text[token.start : token.end + 1] for token in tokens), start, end)
+
+
+class Clause:
+    """Reads a clause, from the token it begins with to the end of the query; an error points at its part."""
+
+    def __init__(self, text: str, tokens: Sequence[Token], at: int):
+        self.text, self.tokens, self.at = text, tokens, at
+
+    def token(self, ahead: int = 0) -> Token | None:
+        """The token to be read next, or one after it."""
+        return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else None
+
+    def take(self) -> Token:
+        """Read a token."""
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def is_next(self, kind: TokenType) -> bool:
+        """Whether the next token is of a kind."""
+        token = self.token()
+        return token is not None and token.token_type == kind
+
+    def word(self) -> str:
+        """The next token in upper case; nothing if it is quoted."""
+        token = self.token()
+        return "" if token is None else word_of(token)
+
+    def written(self, token: Token) -> str:
+        """A token as it stands in the text."""
+        return self.text[token.start : token.end + 1]
+
+    def expect(self, word: str, why: str = "") -> None:
+        """Read a word that has to be there."""
+        token = self.token()
+        if token is not None and word_of(token) == word:
+            self.at += 1
+            return
+        why = f"; {why}" if why else ""
+        before = self.tokens[self.at - 1]
+        if token is None:
+            self.fail(f"expected {word} after {before.text.upper()}{why}", before)
+        hint = "" if why else near_miss(token.text, [word])
+        self.fail(
+            f"expected {word} after {before.text.upper()}, found {self.written(token)}{hint}{why}", token
+        )
+
+    def percentage(self, word: str, example: str = "75%") -> float:
+        """Read `75%`, `75 %` or `75 PERCENT`, as a part of one."""
+        token = self.token()
+        if token is None:
+            self.fail(f"{word} needs a percentage like {example}", self.tokens[-1])
+        negative = token.token_type == TokenType.DASH
+        number = self.token(1) if negative else token
+        if number is None or number.token_type != TokenType.NUMBER:
+            self.fail(f"{word} needs a percentage like {example}, found {self.written(token)}", token)
+        self.at += 2 if negative else 1
+        value = Decimal(number.text)
+        unit = self.token()
+        if unit is None or unit.token_type not in (TokenType.MOD, TokenType.PERCENT):
+            part = value * 100 if value < 1 else value
+            self.fail(f"{word} needs a percentage; write {part.normalize():f}%", number)
+        self.at += 1
+        return float(value / 100) * (-1 if negative else 1)
+
+    def outside(self, message: str, first: int) -> NoReturn:
+        """Refuse what was read since a token."""
+        self.fail(message, self.tokens[first], self.tokens[self.at - 1])
+
+    def fail(self, message: str, first: Token, last: Token | None = None) -> NoReturn:
+        """Raise an error that points at tokens."""
+        raise SQLError(message, self.text, first.start, (last or first).end + 1)
+
+
+def word_of(token: Token) -> str:
+    """A token in upper case; nothing if it is quoted."""
+    return "" if token.token_type in _QUOTED else token.text.upper()
+
+
+def is_after_from(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a clause may begin at a token: FROM was there, and what it follows asks for no name."""
+    return (
+        at > 0
+        and tokens[at - 1].token_type not in NAMES_FOLLOW
+        and any(token.token_type == TokenType.FROM for token in tokens[:at])
+    )
