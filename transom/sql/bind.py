@@ -10,13 +10,15 @@ from typing import Hashable, Iterator, Mapping
 import pyarrow as pa
 from sqlglot import exp
 
-from transom.elements import Emit
+from transom.elements import Demand, Emit
 from transom.errors import SQLError
 from transom.sql.calls import Draft, result_type
 from transom.sql.canonical import bare
 from transom.sql.catalog import Catalog, Scalars
-from transom.sql.dialect import Parsed, parse, parse_emit
+from transom.sql.dialect import EndClause, Parsed, parse, parse_end
+from transom.sql.emit import EmitClause
 from transom.sql.joins import join
+from transom.sql.lookups import check_clause, check_structure
 from transom.sql.predicates import both, lower
 from transom.sql.query import Call, Item, Key, Predicate, Query, Scalar
 from transom.sql.select import WINDOW_STRUCT, Selection
@@ -25,7 +27,7 @@ from transom.sql.types import Steps, Typer, TypeTable
 
 MAX_ALIKE = 8  # templates of one text without its constants; more would hardly be used again
 MAX_TEMPLATES = 1_000
-MAX_EMITS = 1_000  # different EMIT EARLY clauses of one template
+MAX_ENDS = 1_000  # different clauses at the end (EMIT EARLY, USING, WITHIN) of one template
 MAX_TYPES = 100_000  # remembered; queries that come and go must not fill the memory
 
 
@@ -141,20 +143,24 @@ class _Reader(_Typed):
         with self.selection.inside("ON"):
             self.joined = join(self.scope, self.selection.rows)
         self.selection.read()
+        check_clause(self.parsed, self.selection)
         ids = tuple(source.id for source in self.scope.sources if source.table)
         inputs = table.over((self.scope.stream.relation.name, ids), self.scope.inputs)
         self.row = Typer(self.parsed, inputs)
         self.template = Template(whole, self.parsed, self.selection, self.joined)
         self._qualities = catalog.qualities
-        self._emits: dict[str, Emit | None] = {"": None}  # by the clause's text
-        if self.parsed.emit is not None:
-            known = self.parsed.emit.known(text, catalog.qualities)
-            self._emits[self.template.emit_text(whole)] = table.shared(known)
+        self._none = table.shared(Demand()) if self.selection.windowing.on_demand else None
+        self._ends: dict[str, Emit | Demand | None] = {"": self._none}  # by the clause's text
+        if self.parsed.end is not None:
+            self._ends[self.template.end_text(whole)] = self._known(text, self.parsed.end)
         self.is_typed = False
 
     def steps(self, text: str, whole: Cut) -> Steps[Query]:
         """Bind a query that fits the template."""
         where, keys, calls = yield from self.row.until_known(lambda: self._rows(whole))
+        end = self._end(whole)
+        if isinstance(end, Demand):
+            check_structure(self.parsed, self.selection, end, calls)
         columns = self._result_columns(keys, calls)
         signature = tuple((name, str(kind)) for name, kind in columns.items())
         results = Typer(self.parsed, self.table.over(signature, lambda: columns))
@@ -176,17 +182,23 @@ class _Reader(_Typed):
             having=self.selection.having_text(),
             kept=kept,
             functions=self.table.shared(frozenset(self.selection.called())),
-            emit=self._emit(whole),
+            emit=end if isinstance(end, Emit) else None,
+            demand=end if isinstance(end, Demand) else None,
         )
 
-    def _emit(self, whole: Cut) -> Emit | None:
-        """When the query reports early; few clauses are written by many queries."""
-        text = self.template.emit_text(whole)
-        if text not in self._emits:
-            if len(self._emits) >= MAX_EMITS:
-                self._emits = {"": None}
-            self._emits[text] = self.table.shared(parse_emit(text).known(text, self._qualities))
-        return self._emits[text]
+    def _end(self, whole: Cut) -> Emit | Demand | None:
+        """What the clause at the end says; few clauses are written by many queries."""
+        text = self.template.end_text(whole)
+        if text not in self._ends:
+            if len(self._ends) >= MAX_ENDS:
+                self._ends = {"": self._none}
+            self._ends[text] = self._known(text, parse_end(text))
+        return self._ends[text]
+
+    def _known(self, text: str, clause: EndClause) -> Emit | Demand:
+        if isinstance(clause, EmitClause):
+            return self.table.shared(clause.known(text, self._qualities))
+        return self.table.shared(clause.known(text, self.selection.windowing.clock.kind))
 
     def scalar(self, node: exp.Expr) -> Scalar | None:
         node = bare(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -9,7 +10,9 @@ from typing import NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from transom.errors import SQLError, near_miss
+from transom.durations import parse_duration
+from transom.elements import ClockKind
+from transom.errors import SettingError, SQLError, near_miss
 
 # A clause can't begin after these: there a name follows, whatever it is called.
 NAMES_FOLLOW = {
@@ -30,6 +33,7 @@ ENDS = {
     TokenType.R_BRACKET,
 }
 EARLIER = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.L_BRACKET, TokenType.JOIN}
+INTEGER = re.compile(r"[+-]?\d+")
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING, TokenType.RAW_STRING}
 
 
@@ -135,3 +139,25 @@ def is_after_from(tokens: Sequence[Token], at: int) -> bool:
         and tokens[at - 1].token_type not in NAMES_FOLLOW
         and any(token.token_type == TokenType.FROM for token in tokens[:at])
     )
+
+
+def length_of(text: str, piece: Piece, kind: ClockKind, word: str) -> int:
+    """The length along a clock that a piece says: a duration on time, a plain number elsewhere."""
+
+    def wrong(message: str) -> SQLError:
+        return SQLError(message, text, piece.start, piece.end)
+
+    number = INTEGER.fullmatch(piece.text.strip().replace(" ", ""))
+    if kind == ClockKind.TIME:
+        try:
+            length = parse_duration(piece.text)
+        except SettingError as error:
+            raise wrong(f"{word}: {error}") from None
+    elif number is None:
+        what = "rows" if kind == ClockKind.ROWS else "an integer column"
+        raise wrong(f"{word} over {what} is a plain number, not {piece.text!r}")
+    else:
+        length = int(number[0])
+    if length <= 0:
+        raise wrong(f"{word} must be positive")
+    return length

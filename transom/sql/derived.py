@@ -133,6 +133,10 @@ class _Batch:
                 if isinstance(query, SQLError):
                     self.outcome[name] = _at(text, source, f"{one} has an error of its own: {query.message}")
                     break
+                if query.demand is not None:
+                    message = f"{one} has no SLIDE: it is looked up, and has no results to read"
+                    self.outcome[name] = _at(text, source, message)
+                    break
                 if source.name not in streams:
                     streams[source.name] = relation_of(one, query)
             else:

@@ -1,8 +1,9 @@
 """Text to syntax tree: Spark's grammar by sqlglot, with the papers' window brackets.
 
-The bracket and EMIT EARLY are cut out of the token stream before sqlglot parses the rest, so that every
-position still points into the user's text. Functions stay as they were written: sqlglot knows many of them
-and would rewrite some, and here only Spark itself is to say what they mean.
+The bracket and the clause at the end (EMIT EARLY; USING, WITHIN) are cut out of the token stream before
+sqlglot parses the rest, so that every position still points into the user's text. Functions stay as they
+were written: sqlglot knows many of them and would rewrite some, and here only Spark itself is to say what
+they mean.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError, near_miss
 from transom.sql.clause import Piece
+from transom.sql.demand import DemandClause, opens_demand, read_demand
 from transom.sql.emit import EmitClause, opens_emit, read_emit
 
 
@@ -76,14 +78,17 @@ class Bracket:
     origin: Piece | None = None
 
 
+EndClause = EmitClause | DemandClause
+
+
 @dataclass(frozen=True)
 class Parsed:
-    """A query's text, its syntax tree, and the bracket and the EMIT EARLY that were cut out of it."""
+    """A query's text, its syntax tree, and the bracket and the clause that were cut out of it."""
 
     text: str
     select: exp.Select
     bracket: Bracket | None
-    emit: EmitClause | None = None
+    end: EndClause | None = None
 
     def fail(self, message: str, node: exp.Expr | None = None) -> NoReturn:
         """Raise an error that points at a node."""
@@ -127,12 +132,13 @@ def parse(text: str) -> Parsed:
         raise SQLError(str(error).split("\n")[0], text) from None
     if not isinstance(tree, exp.Select):
         raise SQLError("expected SELECT", text, tokens[0].start, tokens[0].end + 1)
-    return Parsed(text, tree, pieces.bracket, pieces.emit)
+    return Parsed(text, tree, pieces.bracket, pieces.end)
 
 
-def parse_emit(text: str) -> EmitClause:
-    """EMIT EARLY alone, as it stands at the end of a query."""
-    return read_emit(text, _tokens(text), 0)
+def parse_end(text: str) -> EndClause:
+    """EMIT EARLY, or USING and WITHIN, alone, as they stand at the end of a query."""
+    tokens = _tokens(text)
+    return (read_emit if tokens[0].text.upper() == "EMIT" else read_demand)(text, tokens, 0)
 
 
 def _tokens(text: str) -> list[Token]:
@@ -161,7 +167,7 @@ class _Tokens:
         self.text, self.tokens = text, _whole_group_by(tokens)
         self.kept: list[Token] = []
         self.bracket: Bracket | None = None
-        self.emit: EmitClause | None = None
+        self.end: EndClause | None = None
 
     def split(self) -> _Tokens:
         at, in_from, after_on, selects = 0, False, False, 0
@@ -172,7 +178,10 @@ class _Tokens:
                 at = self._read_bracket(at)
                 continue
             if kind == TokenType.VAR and opens_emit(self.tokens, at):
-                self.emit = read_emit(self.text, self.tokens, at)
+                self.end = read_emit(self.text, self.tokens, at)
+                break
+            if kind in (TokenType.USING, TokenType.VAR) and opens_demand(self.tokens, at):
+                self.end = read_demand(self.text, self.tokens, at)
                 break
             if kind == TokenType.FROM:
                 in_from = True

@@ -17,6 +17,7 @@ from transom.sql.clause import EARLIER, ENDS, Clause, is_after_from, word_of
 _SOURCES = {"EVERY": "EVERY", "AT": "AT", "WITH": "WITH ACCURACY", "ON": "ON DEMAND"}
 _PARTS = (*_SOURCES.values(), "CONFIDENCE", "QUALITY")
 _STARTS = {*_SOURCES, "CONFIDENCE", "QUALITY", "EMIT"}
+_OTHERS = ("USING", "WITHIN")  # the clause of queries without SLIDE
 _NAME = re.compile(r"[^\W\d]\w*")
 _FORMS = "EVERY '1 second', AT 75% OF SLIDE, WITH ACCURACY 95% or ON DEMAND"
 
@@ -108,6 +109,8 @@ class _Clause(Clause):
         word = word_of(token)
         if word == "EMIT":
             self.fail("EMIT EARLY is given twice", token)
+        if word in _OTHERS:
+            self.fail(f"EMIT EARLY is for queries with SLIDE, and {word} for those without", token)
         if token.token_type in EARLIER:
             self.fail("EMIT EARLY comes at the very end of a query, and this is after it", token)
         found = self.written(token)
@@ -121,7 +124,7 @@ class _Clause(Clause):
     def _read_every(self, word: Token) -> None:
         first = self.at
         while (token := self.token()) is not None:
-            if word_of(token) in _STARTS or token.token_type in EARLIER:
+            if word_of(token) in (*_STARTS, *_OTHERS) or token.token_type in EARLIER:
                 break
             self.at += 1
         value = self.tokens[first : self.at]

@@ -3,7 +3,7 @@
 A text is cut at its constants. Texts that are the same but for those have the same syntax tree with
 other literals in it, unless the parser looks into a literal. Where a literal decides what is read from
 the tree (GROUP BY 1, a join's condition, a column that is called after it) it belongs to the template;
-everywhere else it is a hole. EMIT EARLY is a piece of its own at the end, and read by itself.
+everywhere else it is a hole. The clause at the end (EMIT EARLY, USING, WITHIN) is read by itself.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Length(NamedTuple):
 
 
 class _End(NamedTuple):
-    """Where EMIT EARLY begins in a text that was cut: in the piece before constant `first`, at `behind`."""
+    """Where the last clause begins in a text that was cut: before constant `first`, `behind` in the piece."""
 
     first: int
     behind: int
@@ -81,13 +81,13 @@ class _End(NamedTuple):
     @classmethod
     def of(cls, whole: Cut, parsed: Parsed) -> _End:
         """The end of a query; without the clause no constant is in it."""
-        if parsed.emit is None:
+        if parsed.end is None:
             return cls(len(whole.constants), len(whole.rest[-1]))
         place = first = 0
-        while place + len(whole.rest[first]) <= parsed.emit.start:
+        while place + len(whole.rest[first]) <= parsed.end.start:
             place += len(whole.rest[first]) + len(whole.constants[first])
             first += 1
-        return cls(first, parsed.emit.start - place)
+        return cls(first, parsed.end.start - place)
 
     def filled(self, whole: Cut) -> str:
         made = whole.rest[self.first][self.behind :]
@@ -135,8 +135,8 @@ class Template:
             self.parsed.fail("two aggregates are now one")
         self._held = constants
 
-    def emit_text(self, whole: Cut) -> str:
-        """The EMIT EARLY of a query that fits."""
+    def end_text(self, whole: Cut) -> str:
+        """The clause at the end of a query that fits."""
         return self._end.filled(whole)
 
     def _cut_bracket(self, bracket: Bracket) -> Iterator[_Length]:

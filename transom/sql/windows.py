@@ -11,24 +11,27 @@ from sqlglot import exp
 from transom.durations import parse_duration, parse_instant
 from transom.elements import Clock, ClockKind, WindowSpec
 from transom.errors import SettingError, SQLError, near_miss
-from transom.sql.clause import Piece
+from transom.sql.clause import INTEGER, Piece, length_of
 from transom.sql.dialect import Bracket, Parsed, span
 from transom.sql.scope import Scope
 
 _FORMS = (
     "write FROM {stream} [RANGE 4 minutes SLIDE 1 minute], "
-    "or GROUP BY window({time}, '4 minutes', '1 minute')"
+    "or GROUP BY window({time}, '4 minutes', '1 minute'), or [RANGE 4 minutes] for a query that is looked up"
 )
-_INTEGER = re.compile(r"[+-]?\d+")
 
 
 @dataclass(frozen=True)
 class Windowing:
-    """Along which clock the windows lie, of which type their ends are, and where they are."""
+    """Along which clock the windows lie, of which type their ends are, and where they are.
+
+    Without SLIDE a query is looked up `on_demand`: a window may end at any tick of the clock.
+    """
 
     clock: Clock
     type: pa.DataType
     spec: WindowSpec
+    on_demand: bool = False
 
 
 def is_window(node: exp.Expr) -> bool:
@@ -82,12 +85,15 @@ class _Bracket:
             raise self._error("the window needs RANGE (or ROWS)", None)
         if bracket.rows and bracket.range:
             raise self._error("a window has RANGE or ROWS, not both", bracket.rows)
-        if bracket.slide is None:
-            raise self._error("the window needs SLIDE; queries on demand are not supported yet", None)
         clock, kind = self._rows() if bracket.rows else self._attribute()
-        length = self._length(size, clock.kind, "ROWS" if bracket.rows else "RANGE")
-        slide = self._length(bracket.slide, clock.kind, "SLIDE")
-        return Windowing(clock, kind, WindowSpec.ending(length, slide, self._origin(clock.kind)))
+        length = length_of(self.text, size, clock.kind, "ROWS" if bracket.rows else "RANGE")
+        if bracket.slide is not None:
+            slide = length_of(self.text, bracket.slide, clock.kind, "SLIDE")
+            return Windowing(clock, kind, WindowSpec.ending(length, slide, self._origin(clock.kind)))
+        if bracket.origin is not None:
+            message = "ORIGIN needs SLIDE: windows of a query that is looked up end at the newest row"
+            raise self._error(message, bracket.origin)
+        return Windowing(clock, kind, WindowSpec(length, 1), on_demand=True)
 
     def _error(self, message: str, piece: Piece | None) -> SQLError:
         place = piece or self.bracket
@@ -116,29 +122,13 @@ class _Bracket:
             raise self._error(f"{found[0]} is no clock: it is {kind}, not a time or an integer", piece)
         return Clock(relation.name, found[0], clock[0]), clock[1]
 
-    def _length(self, piece: Piece, kind: ClockKind, word: str) -> int:
-        number = _INTEGER.fullmatch(piece.text.strip().replace(" ", ""))
-        if kind == ClockKind.TIME:
-            try:
-                length = parse_duration(piece.text)
-            except SettingError as error:
-                raise self._error(f"{word}: {error}", piece) from None
-        elif number is None:
-            what = "rows" if kind == ClockKind.ROWS else "an integer column"
-            raise self._error(f"{word} over {what} is a plain number, not {piece.text!r}", piece)
-        else:
-            length = int(number[0])
-        if length <= 0:
-            raise self._error(f"{word} must be positive", piece)
-        return length
-
     def _origin(self, kind: ClockKind) -> int:
         piece = self.bracket.origin
         if piece is None:
             return 0
         text = re.sub(r"(?i)^(timestamp|date)\s*'(.*)'$", r"\2", piece.text)
         if kind != ClockKind.TIME:
-            if _INTEGER.fullmatch(text.replace(" ", "")) is None:
+            if INTEGER.fullmatch(text.replace(" ", "")) is None:
                 raise self._error(f"ORIGIN is a plain number here, not {piece.text!r}", piece)
             return int(text.replace(" ", ""))
         for read in (parse_instant, parse_duration):
