@@ -110,9 +110,9 @@ def _bits(values: Doubles) -> Numbers:
 def coarsest(values: Doubles, codes: Numbers, groups: int, limit: int) -> Numbers:
     """For each group the least exponent with which its values fall into at most `limit` dyadic buckets.
 
-    Positive and negative values never meet (-0.0 is negative here), so there may be two of one. Neighbours in the order of values
-    meet at some exponent and stay together from there on: to be in `limit` buckets, all pairs but
-    `limit - 1` must have met. No grid needs to be tried.
+    Positive and negative values never meet (-0.0 is negative here), so there may be two of one. Neighbours
+    in the order of values meet at some exponent and stay together from there on: to be in `limit` buckets,
+    all pairs but `limit - 1` must have met. No grid needs to be tried.
     """
     limit = max(limit, 2)
     found = np.full(groups, FINEST, np.int64)

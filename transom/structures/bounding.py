@@ -1,0 +1,184 @@
+"""Answers as intervals: what is known of values in buckets, for all groups at once.
+
+An interval contains the answer in the order that SQL has: NaN is above infinity. It also contains what a
+sum of doubles comes to in any order of adding them, rounding and running over included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.structures.runs import Numbers
+
+Doubles = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Interval = tuple[Doubles, Doubles]
+
+UNIT = 2.0**-53
+_MOST = np.finfo(np.float64).max
+_LEAST = 5e-324
+_ROUNDS = 20  # of the search for the greatest average; a handful is usual
+
+
+@dataclass(frozen=True)
+class Filed:
+    """Buckets with tuples in a window: of group `codes`, `least` to `most` tuples from `low` to `high`.
+
+    `least` is 1 at least: of every bucket it is certain that it has a tuple there.
+    """
+
+    codes: Numbers
+    groups: int
+    least: Numbers
+    most: Numbers
+    low: NDArray[Any] | None = None  # integers or doubles; None: tuples are counted, not looked at
+    high: NDArray[Any] | None = None
+
+    def summed(self, numbers: Doubles) -> Doubles:
+        """Doubles by group."""
+        return np.bincount(self.codes, numbers, self.groups).astype(np.float64, copy=False)
+
+    def counted(self, numbers: Numbers) -> Numbers:
+        """Whole numbers by group, wrapping."""
+        found = np.zeros(self.groups, np.int64)
+        np.add.at(found, self.codes, numbers)
+        return found
+
+    def any(self, mask: Mask) -> Mask:
+        """The groups with a bucket of that kind."""
+        return np.bincount(self.codes[mask], minlength=self.groups) > 0
+
+
+def bounded(filed: Filed, grain: float = 0.0) -> dict[str, pa.Array]:
+    """The bounds of all answers; an average is rounded to the `grain` (of decimals)."""
+    answers: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
+    answers["count"] = (filed.counted(filed.least), filed.counted(filed.most))
+    if filed.low is not None and filed.high is not None:
+        with np.errstate(all="ignore"):
+            if filed.low.dtype.kind == "i":
+                answers |= _of_integers(filed, filed.low, filed.high)
+            else:
+                answers |= _of_doubles(filed, filed.low, filed.high, grain)
+    return {
+        f"{name}_{side}": pa.array(bound)
+        for name, bounds in answers.items()
+        for side, bound in zip(("low", "high"), bounds, strict=True)
+    }
+
+
+def _of_integers(filed: Filed, low: Numbers, high: Numbers) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
+    doubles = _Sums(filed, low.astype(np.float64), high.astype(np.float64))
+    least = filed.counted(np.where(low >= 0, filed.least, filed.most) * low)
+    most = filed.counted(np.where(high >= 0, filed.most, filed.least) * high)
+    # The wrapped sums are the true ones where these fit into 64 bits.
+    whole = np.iinfo(np.int64)
+    fits = (doubles.low - doubles.slack > whole.min) & (doubles.high + doubles.slack < whole.max)
+    return {
+        "sum": (np.where(fits, least, whole.min), np.where(fits, most, whole.max)),
+        "avg": _averages(filed, doubles, (doubles.low - doubles.slack, doubles.high + doubles.slack), 0.0),
+        "min": (_reduced(np.minimum, filed, low), _reduced(np.minimum, filed, high)),
+        "max": (_reduced(np.maximum, filed, low), _reduced(np.maximum, filed, high)),
+    }
+
+
+def _of_doubles(filed: Filed, low: Doubles, high: Doubles, grain: float) -> dict[str, Interval]:
+    sums = _Sums(filed, low, high)
+    total = sums.interval()
+    has_nan = filed.any(np.isnan(low))
+    least, most = _reduced(np.fmax, filed, low), _reduced(np.fmax, filed, high)
+    return {
+        "sum": total,
+        "avg": _averages(filed, sums, total, grain),
+        "min": (_reduced(np.fmin, filed, low), _reduced(np.fmin, filed, high)),
+        "max": (np.where(has_nan, np.nan, least), np.where(has_nan, np.nan, most)),
+    }
+
+
+def _reduced(ufunc: np.ufunc, filed: Filed, numbers: NDArray[Any]) -> NDArray[Any]:
+    """By group; each has a bucket at least."""
+    found = np.empty(filed.groups, numbers.dtype)
+    found[filed.codes] = numbers
+    ufunc.at(found, filed.codes, numbers)
+    return found
+
+
+class _Sums:
+    """Bounds of sums of doubles: `low` and `high` of the finite ones, right to within `slack`."""
+
+    def __init__(self, filed: Filed, low: Doubles, high: Doubles) -> None:
+        self.filed, self.infinite = filed, ~(np.isfinite(low) & np.isfinite(high))
+        self.nan = filed.any(np.isnan(low))
+        self.above, self.below = filed.any(low == np.inf), filed.any(high == -np.inf)
+        self.lows, self.highs = np.where(self.infinite, 0.0, low), np.where(self.infinite, 0.0, high)
+        least, most = filed.least.astype(np.float64), filed.most.astype(np.float64)
+        self.low = filed.summed(np.where(self.lows >= 0, least, most) * self.lows)
+        self.high = filed.summed(np.where(self.highs >= 0, most, least) * self.highs)
+        # Adding n doubles in any order errs by less than n units of their magnitudes; so do our own sums.
+        self.errors = (2 * filed.summed(most) + 16) * UNIT
+        self.magnitude = filed.summed(most * np.maximum(np.abs(self.lows), np.abs(self.highs)))
+        self.slack = self.errors * self.magnitude + 4 * _LEAST
+        self.positive = filed.summed(most * np.maximum(self.highs, 0.0)) * (1 + self.errors)
+        self.negative = filed.summed(most * np.maximum(-self.lows, 0.0)) * (1 + self.errors)
+
+    def interval(self) -> Interval:
+        """Where the sums lie, NaN and infinities included."""
+        low, high = self.low - self.slack, self.high + self.slack
+        # A sum that may run over on its way ends there, and where it may on both sides, in NaN.
+        over, under = self.positive * (1 + UNIT) >= _MOST, self.negative * (1 + UNIT) >= _MOST
+        low = np.where(over, -self.negative, low)
+        high = np.where(under, self.positive, high)
+        low, high = np.where(under, -np.inf, low), np.where(over, np.inf, high)
+        high = np.where(over & under, np.nan, high)
+        low, high = (
+            np.where(self.above, np.inf, np.where(self.below, -np.inf, low)),
+            np.where(
+                self.above,
+                np.where(under, np.nan, np.inf),
+                np.where(self.below, np.where(over, np.nan, -np.inf), high),
+            ),
+        )
+        poisoned = self.nan | (self.above & self.below)
+        return np.where(poisoned, np.nan, low), np.where(poisoned, np.nan, high)
+
+
+def _averages(filed: Filed, sums: _Sums, total: Interval, grain: float) -> Interval:
+    """Bounds of averages: over the tuples in the window, not over all that are kept as in the paper."""
+    if (filed.least == filed.most).all():
+        count = filed.counted(filed.most)
+        low, high = total[0] / count, total[1] / count
+    else:
+        slack = sums.errors * _reduced(np.maximum, filed, np.maximum(np.abs(sums.lows), np.abs(sums.highs)))
+        low = -_greatest(filed, -sums.lows, ~sums.infinite, slack) - slack
+        high = _greatest(filed, sums.highs, ~sums.infinite, slack) + slack
+        low = np.where(np.isfinite(total[0]), low, total[0])
+        high = np.where(np.isfinite(total[1]), high, total[1])
+    # The quotient's own rounding.
+    low, high = low - np.abs(low) * 4 * UNIT - grain, high + np.abs(high) * 4 * UNIT + grain
+    return np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
+
+
+def _greatest(filed: Filed, tops: Doubles, finite: Mask, slack: Doubles) -> Doubles:
+    """No average is greater, with `least` to `most` tuples of each bucket, all at its top.
+
+    The greatest has `most` of the buckets above it and `least` of the others. From any average on, choosing
+    so gives a greater one, until none is (Dinkelbach's method). At each step the greatest is at most
+    so much greater as the gain, once for each tuple that there may be and once for each that there is.
+    """
+    least = np.where(finite, filed.least, 0).astype(np.float64)
+    most = np.where(finite, filed.most, 0).astype(np.float64)
+    certain = np.maximum(filed.summed(least), 1.0)
+    average = filed.summed(least * tops) / certain
+    for _ in range(_ROUNDS):
+        taken = np.where(tops > average[filed.codes], most, least)
+        better = filed.summed(taken * tops) / np.maximum(filed.summed(taken), 1.0)
+        gain = np.maximum(better - average, 0.0)
+        if (gain <= slack).all():
+            break
+        average += gain
+    bound = average + (gain + slack) * (filed.summed(most) / certain)
+    return np.minimum(bound, _reduced(np.maximum, filed, np.where(finite, tops, -np.inf)))

@@ -1,0 +1,109 @@
+"""Exact structures by aggregate, and the simple ones: raw entries, and prefix sums for whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Sum
+from transom.aggregates.numeric import added_up, expanded
+from transom.structures.finding import joined, view
+from transom.structures.runs import Batch, Found, Numbers, Recipe, Run
+from transom.structures.staircase import Staircase
+from transom.structures.tree import Tree
+from transom.structures.weaving import aligned, raw, with_columns, without_nulls, woven
+
+
+def exact(accumulator: Accumulator) -> Recipe:
+    """The structure that answers an aggregate exactly for any window, and soonest."""
+    match accumulator:
+        case CountRows() | Count():
+            return PrefixSums(accumulator)
+        case Sum(input) if pa.types.is_integer(input):
+            return PrefixSums(accumulator)
+        case Extreme():
+            return Staircase(accumulator)
+    return Tree(accumulator)
+
+
+@dataclass(frozen=True)
+class Raw(Recipe):
+    """Tuples as they are (column `value`, without nulls); a lookup reads all of its window."""
+
+    accumulator: Accumulator
+
+    def run(self, batch: Batch) -> Run:
+        return raw(_relevant(self.accumulator, batch))
+
+    def merged(self, runs: Sequence[Run], floor: int) -> Run:
+        return merged_raw(runs, floor)
+
+    def lookup(self, runs: Sequence[Run], since: int) -> Found:
+        seen = view(runs, since)
+        rows, codes = [], []
+        for part in seen.parts:
+            at, which = expanded(part.starts, part.stops)
+            rows.append(
+                part.run.columns["value"].take(pa.array(at)) if part.run.columns else pa.nulls(len(at))
+            )
+            codes.append(part.codes[which])
+        values = pa.concat_arrays(rows) if rows else pa.nulls(0)
+        return seen.found(added_up(self.accumulator, values, None, joined(codes), seen.count))
+
+
+@dataclass(frozen=True)
+class PrefixSums(Recipe):
+    """Counts and sums of whole numbers: what is in a window is one difference in each run.
+
+    A count needs no column: it is a difference of places. Sums are running totals (column `upto`) over all
+    of a run, groups or not: they wrap in 64 bits, as Spark's do, and so do their differences. Never for
+    floats, where a difference is not what was added in between.
+    """
+
+    accumulator: CountRows | Count | Sum
+
+    def run(self, batch: Batch) -> Run:
+        return self._summed(raw(_relevant(self.accumulator, batch)))
+
+    def merged(self, runs: Sequence[Run], floor: int) -> Run:
+        return self._summed(merged_raw([self._apart(run) for run in runs], floor))
+
+    def _summed(self, run: Run) -> Run:
+        if not isinstance(self.accumulator, Sum):
+            return with_columns(run, {})
+        values = run.columns["value"].cast(pa.int64()).to_numpy()
+        return with_columns(run, {"upto": pa.array(np.cumsum(values))})
+
+    def _apart(self, run: Run) -> Run:
+        if not isinstance(self.accumulator, Sum):
+            return run
+        return with_columns(run, {"value": pa.array(np.diff(run.columns["upto"].to_numpy(), prepend=0))})
+
+    def lookup(self, runs: Sequence[Run], since: int) -> Found:
+        seen = view(runs, since)
+        sums = np.zeros(seen.count, np.int64)
+        for part in seen.parts:
+            np.add.at(sums, part.codes, self._between(part.run, part.starts, part.stops))
+        return seen.found([pa.array(sums)])
+
+    def _between(self, run: Run, starts: Numbers, stops: Numbers) -> Numbers:
+        if not isinstance(self.accumulator, Sum):
+            return stops - starts
+        upto = run.columns["upto"].to_numpy()
+        return upto[stops - 1] - np.where(starts > 0, upto[starts - 1], 0)
+
+
+def _relevant(accumulator: Accumulator, batch: Batch) -> Batch:
+    """The tuples that count."""
+    if isinstance(accumulator, CountRows):
+        return replace(batch, values=None)
+    return without_nulls(batch)
+
+
+def merged_raw(runs: Sequence[Run], floor: int) -> Run:
+    """Entries of several runs as they are."""
+    groups = aligned([run.keys for run in runs], sum(run.groups for run in runs), len(runs) == 1)
+    return woven(runs, groups, floor).run

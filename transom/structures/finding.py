@@ -1,0 +1,87 @@
+"""What a lookup's window reaches of each run, and how states found there become one a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from transom.aggregates.accumulators import Accumulator, States
+from transom.aggregates.numeric import numeric_form
+from transom.structures.runs import Found, Numbers, Run
+from transom.structures.weaving import aligned
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a window reaches of a run: the run's `groups`, and of each the entries `starts` to `stops`.
+
+    `codes` are the same groups among all that the window has.
+    """
+
+    run: Run
+    groups: Numbers
+    starts: Numbers
+    stops: Numbers
+    codes: Numbers
+
+
+@dataclass(frozen=True)
+class View:
+    """What a window reaches of some runs; no part of it is empty."""
+
+    parts: tuple[Part, ...]
+    keys: tuple[pa.Array, ...]
+    count: int
+
+    @property
+    def codes(self) -> Numbers:
+        """The groups of all pieces, part after part."""
+        return joined([part.codes for part in self.parts])
+
+    def found(self, states: States) -> Found:
+        """States as the answers."""
+        return Found(self.keys, self.count, {f"s{i}": state for i, state in enumerate(states)})
+
+
+def view(runs: Sequence[Run], since: int, divided: bool = False) -> View:
+    """What has a time from `since` on; `divided` if a run may have several groups with the same keys."""
+    reached, columns = [], []
+    for run in runs:
+        if since > run.high:
+            continue
+        starts, stops = run.starts(since), run.bounds[1:]
+        groups, keys = np.arange(run.groups), run.keys
+        alive = starts < stops
+        if not alive.all():
+            groups = groups[alive]
+            starts, stops = starts[groups], stops[groups]
+            keys = tuple(key.take(pa.array(groups)) for key in keys)
+        reached.append((run, groups, starts, stops))
+        columns.append(keys)
+    if not reached:
+        return View((), tuple(key.slice(0, 0) for run in runs[:1] for key in run.keys), 0)
+    ends = np.cumsum([len(groups) for _, groups, _, _ in reached])
+    alike = aligned(columns, int(ends[-1]), distinct=len(columns) == 1 and not divided)
+    codes = np.split(alike.codes, ends[:-1])
+    parts = tuple(Part(*part, own) for part, own in zip(reached, codes, strict=True))
+    return View(parts, alike.keys, alike.count)
+
+
+def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays one after the other."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate([*arrays, np.zeros(0, np.int64)])
+
+
+def combined(accumulator: Accumulator, states: States, codes: Numbers, groups: int) -> States:
+    """`combine`, as arrays where the accumulator has a numeric form."""
+    form = numeric_form(accumulator)
+    if form is None:
+        return accumulator.combine(states, codes, groups)
+    numbers, valid = form.values(states[0])
+    if valid is None:
+        return [form.column(form.gathered(numbers, codes, groups), None)]
+    present = np.bincount(codes[valid], minlength=groups) > 0
+    return [form.column(form.gathered(numbers, codes, groups), present)]
