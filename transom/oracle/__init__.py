@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from transom.oracle.closing import windows_of
 from transom.oracle.joins import join_tables
-from transom.oracle.naive import answer, windows_of
-from transom.oracle.pages import OracleOutcome, OraclePage, StreamRules
+from transom.oracle.naive import answer
+from transom.oracle.pages import Lookup, LookupAnswer, OracleOutcome, OraclePage, StreamRules
 from transom.oracle.scalars import PythonScalars
 
 __all__ = [
+    "Lookup",
+    "LookupAnswer",
     "OracleOutcome",
     "OraclePage",
     "PythonScalars",

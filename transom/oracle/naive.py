@@ -6,22 +6,30 @@ The first paper calls this the naive approach; here it is the oracle that everyt
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from itertools import product
 from typing import Any, Hashable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from transom.elements import Clock, ClockKind, Prod, Punctuation, Register, WindowSpec
+from transom.elements import Clock, ClockKind, Prod, Punctuation, Register
 from transom.oracle.aggregates import Values, aggregate, holds
+from transom.oracle.closing import Window, is_asked, is_closed, windows_of
 from transom.oracle.joins import Joined, unjoined
-from transom.oracle.pages import OracleOutcome, OraclePage, Row, StreamRules, column_types, in_order, sieve
+from transom.oracle.lookups import Held, floor_of, newest, who_is_asked
+from transom.oracle.pages import (
+    LookupAnswer,
+    OracleOutcome,
+    OraclePage,
+    Row,
+    StreamRules,
+    column_types,
+    in_order,
+    sieve,
+)
 from transom.oracle.values import grouped, microseconds, rows_of, sameness, table_of
 from transom.sql.catalog import Scalars
-from transom.sql.query import And, Comparison, Member, Predicate, Query
-
-Window = tuple[int, int]  # start, end
+from transom.sql.query import Query
 
 
 def answer(
@@ -36,92 +44,6 @@ def answer(
     for number, page in enumerate(pages):
         oracle.run(number, page)
     return oracle.outcome
-
-
-# --- windows and what is closed --------------------------------------------------------------
-
-
-def windows_of(value: int, spec: WindowSpec) -> list[Window]:
-    """Every window [end - range, end), end = phase modulo slide, with start <= value < end.
-
-    >>> windows_of(211, WindowSpec.ending(range=60, slide=20))
-    [(160, 220), (180, 240), (200, 260)]
-    """
-    first = value + 1 + (spec.phase - (value + 1)) % spec.slide
-    return [(end - spec.range, end) for end in range(first, value + spec.range + 1, spec.slide)]
-
-
-def covered(window: Window, ranges: Sequence[tuple[int | None, int]]) -> bool:
-    """Whether a window lies within the union of ranges [since, until), since None being the beginning."""
-    reached, end = window
-    for since, until in sorted(ranges, key=lambda each: (each[0] is not None, each[0])):
-        if since is None or since <= reached:
-            reached = max(reached, until)
-    return reached >= end
-
-
-def pinned(predicate: Predicate | None) -> Iterator[tuple[str, list[Any]]]:
-    """The columns that WHERE ties to constants, by a conjunct `column = x` or `column IN (x, ...)`."""
-    match predicate:
-        case And(parts):
-            for part in parts:
-                yield from pinned(part)
-        case Comparison(scalar, "=", value) if scalar.column is not None:
-            yield scalar.column, [value]
-        case Member(scalar, values) if scalar.column is not None:
-            yield scalar.column, list(values)
-
-
-def is_closed(query: Query, window: Window, group: Sequence[Any], closings: Sequence[Punctuation]) -> bool:
-    """Whether no more rows can come for this window and group of a query.
-
-    The rows of a group are known to have certain values in certain columns: its plain GROUP BY columns
-    and what WHERE pins. For each combination of them the window must be covered by the punctuations
-    whose pattern such a row is sure to match.
-    """
-    known: dict[str, list[Any]] = {}
-    for column, values in pinned(query.where):
-        earlier = known.get(column, values)
-        known[column] = [v for v in values if sameness(v) in map(sameness, earlier)]
-    for key, value in zip(query.keys, group, strict=True):
-        if key.scalar.column is not None:
-            known[key.scalar.column] = [value]
-    applying = [each for each in closings if all(column in known for column, _ in each.where)]
-    columns = sorted({column for each in applying for column, _ in each.where})
-    for combination in product(*(known[column] for column in columns)):
-        row = {column: sameness(value) for column, value in zip(columns, combination, strict=True)}
-        matching = [each for each in applying
-                    if all(row[column] == sameness(microseconds(v)) for column, v in each.where)]  # fmt: skip
-        if not covered(window, [(each.since, each.until) for each in matching]):
-            return False
-    return True
-
-
-def is_asked(
-    query: Query,
-    window: Window,
-    group: Sequence[Any],
-    prods: Sequence[Prod],
-    closings: Sequence[Punctuation],
-) -> bool:
-    """Whether prods ask for this window and group: does it end by then, and of those with patterns, would
-    they close it as punctuations?"""
-    upto: list[Punctuation] = []
-    for prod in prods:
-        if prod.until is not None and prod.clock != query.clock:
-            continue
-        until = window[1] if prod.until is None else prod.until
-        if prod.exactly and window[1] != until - (until - query.window.phase) % query.window.slide:
-            continue
-        as_punctuation = Punctuation(query.clock, until, where=prod.where)
-        if not prod.where:
-            if window[1] <= until:
-                return True
-        elif not prod.exactly:
-            upto.append(as_punctuation)
-        elif is_closed(query, window, group, [as_punctuation]):
-            return True
-    return bool(upto) and is_closed(query, window, group, [*upto, *closings])
 
 
 # --- queries and streams as they stand -------------------------------------------------------
@@ -144,6 +66,7 @@ class Standing:
     partial: bool
     seen_before: list[int]
     cells: dict[Hashable, Cell] = field(default_factory=dict)
+    held: list[Held] = field(default_factory=list)  # for lookups, if it has no SLIDE
     ended: int | None = None  # where the last window ends that the end of the stream closed
 
     def is_over(self, window: Window) -> bool:
@@ -217,7 +140,12 @@ class Oracle:
 
     def joins(self, query: Query, partial: bool = False) -> Standing:
         """A query that begins to live now."""
-        return Standing(query, partial, self.streams[query.stream].values(query.clock))
+        stream = self.streams[query.stream]
+        standing = Standing(query, partial, stream.values(query.clock))
+        if query.demand is not None:
+            found = self.matching(query, stream, stream.accepted, 0)
+            standing.held = [Held(value, group, values, earlier=True) for _, value, group, values in found]
+        return standing
 
     def run(self, number: int, page: OraclePage) -> None:
         """One page: who joins and leaves, then the rows, then what is closed by them and after them."""
@@ -238,6 +166,10 @@ class Oracle:
                 if prod.clock.stream == standing.query.stream and name in (prod.queries or [name])
             ]
             self.outcome.early[name] += self.glance(standing, number, prods) if prods else []
+        queries = {name: standing.query for name, standing in self.standing.items()}
+        self.outcome.lookups += [
+            self.look(number, name, length) for name, length in who_is_asked(page.lookups, queries)
+        ]
 
     def take(self, number: int, page: OraclePage) -> None:
         """Judges the rows of a page by what was closed before it, and files each under what became of it."""
@@ -264,13 +196,11 @@ class Oracle:
     def count(self, standing: Standing, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
         """Counts rows in a query's open windows: for each, whether one took it, None if not asked for."""
         query = standing.query
-        closings, before = stream.closings(query.clock), len(stream.accepted)
+        if query.demand is not None:
+            return self.hold(standing, stream, rows)
+        closings = stream.closings(query.clock)
         verdicts: list[bool | None] = [None] * len(rows)
-        for i, values in self.evaluated(query, rows, stream.columns):
-            value = reading(query.clock, rows[i], before + i)
-            if value is None or holds(query.where, values) is not True:
-                continue
-            group = tuple(grouped(values[key.scalar.sql]) for key in query.keys)
+        for i, value, group, values in self.matching(query, stream, rows, len(stream.accepted)):
             for window in windows_of(value, query.window):
                 verdicts[i] = bool(verdicts[i])
                 if standing.is_over(window) or is_closed(query, window, group, closings):
@@ -279,6 +209,26 @@ class Oracle:
                 cell = standing.cells.setdefault((window, sameness(group)), Cell(window, group))
                 cell.rows.append(values)
         return verdicts
+
+    def hold(self, standing: Standing, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
+        """Keeps rows for lookups: for each, whether it came in time, None if not asked for."""
+        query = standing.query
+        floor = floor_of(query, stream.values(query.clock))
+        verdicts: list[bool | None] = [None] * len(rows)
+        for i, value, group, values in self.matching(query, stream, rows, len(stream.accepted)):
+            verdicts[i] = floor is None or value >= floor
+            if verdicts[i]:
+                standing.held.append(Held(value, group, values, earlier=False))
+        return verdicts
+
+    def matching(
+        self, query: Query, stream: Stream, rows: Sequence[Row], before: int
+    ) -> Iterator[tuple[int, int, tuple[Any, ...], Values]]:
+        """The rows that a query asks for: which, where on its clock, of which group, and its scalars."""
+        for i, values in self.evaluated(query, rows, stream.columns):
+            value = reading(query.clock, rows[i], before + i)
+            if value is not None and holds(query.where, values) is True:
+                yield i, value, tuple(grouped(values[key.scalar.sql]) for key in query.keys), values
 
     def evaluated(
         self, query: Query, rows: Sequence[Row], columns: Mapping[str, pa.DataType]
@@ -318,6 +268,28 @@ class Oracle:
             if is_asked(query, cell.window, cell.group, prods, closings)
         ]
         return self.tell(standing, asked, page)
+
+    def look(self, page: int, name: str, length: int) -> LookupAnswer:
+        """What a query without SLIDE answers now, for the window of a length that ends at the newest row."""
+        standing = self.standing[name]
+        query = standing.query
+        window = newest(self.streams[query.stream].values(query.clock), length)
+        if window is None:
+            return LookupAnswer(page, name, length, None, [], [], complete=True)
+        whole = self.found(replace(standing, seen_before=[]), window, standing.held, page)
+        since = [held for held in standing.held if not held.earlier]
+        rows, complete = self.found(standing, window, since, page), standing.saw_all_of(window)
+        return LookupAnswer(page, name, length, window, rows, whole, complete)
+
+    def found(self, standing: Standing, window: Window, held: Sequence[Held], page: int) -> list[Row]:
+        """The results for a window of a lookup, from the rows that lie in it."""
+        cells: dict[Hashable, Cell] = {}
+        for each in held:
+            if window[0] <= each.value < window[1]:
+                cell = cells.setdefault(sameness(each.group), Cell(window, each.group))
+                cell.rows.append(each.values)
+        ordered = sorted(cells.values(), key=lambda cell: repr(cell.group))
+        return [self.result(standing, cell, row, page) for cell, row in self.lowered(standing.query, ordered)]
 
     def tell(self, standing: Standing, cells: list[Cell], page: int) -> list[Row]:
         """The results of cells, as far as the query may report them."""

@@ -48,6 +48,32 @@ class StreamRules:
 
 
 @dataclass(frozen=True)
+class Lookup:
+    """Somebody wants to know now: of a query without SLIDE (every one, if none is named), for its own window
+    or for a shorter one, of `length` on its clock."""
+
+    query: str | None = None
+    length: int | None = None
+
+
+@dataclass(frozen=True)
+class LookupAnswer:
+    """What a lookup right after a page is told.
+
+    `rows` are dicts as of results, from the rows that came since the query joined; `whole` are those of a
+    query that was always there. If the window is `complete` they are the same. No window: no row came yet.
+    """
+
+    page: int
+    query: str
+    length: int
+    window: tuple[int, int] | None
+    rows: Sequence[Row]
+    whole: Sequence[Row]
+    complete: bool
+
+
+@dataclass(frozen=True)
 class OraclePage:
     """A page of one stream. A row that is not a dict stands for one that could not be parsed.
 
@@ -62,6 +88,7 @@ class OraclePage:
     end_of_stream: bool = False
     clock: int | None = None
     prods: Sequence[Prod] = ()  # answered when everything else has taken effect
+    lookups: Sequence[Lookup] = ()  # the same
 
 
 @dataclass
@@ -77,6 +104,7 @@ class OracleOutcome:
     rejected: dict[str, list[tuple[Row | str, str, int]]] = field(default_factory=dict)  # row, reason, page
     counts: dict[str, Counter[str]] = field(default_factory=dict)  # in, counted, unasked, late, rejected
     early: dict[str, list[Row]] = field(default_factory=dict)  # by query: what prods were told
+    lookups: list[LookupAnswer] = field(default_factory=list)  # in the order of the pages and their lookups
 
 
 def cleaned(row: Row | str) -> Row | str:
