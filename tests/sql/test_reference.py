@@ -11,9 +11,11 @@ import pytest
 
 from tests.sql.trading import CATALOG, Rules
 from transom.sql import Catalog, Query, Relation, bind_all, bind_one, relation_of
+from transom.sql.demand import MAX_BUCKETS, STRUCTURES
 from transom.sql.functions import AGGREGATES, ALLOWED
 
 DOCS = Path(__file__).parents[2] / "docs"
+BIDS = {"site": pa.int32(), "price": pa.float64(), "kind": pa.string(), "ts": pa.timestamp("us", "UTC")}
 REFERENCE = (DOCS / "reference" / "sql.md").read_text()
 
 
@@ -32,13 +34,7 @@ def test_the_functions_are_those_of_the_lists() -> None:
 
 
 def test_the_example_can_be_run() -> None:
-    columns = {
-        "site": pa.int32(),
-        "price": pa.float64(),
-        "kind": pa.string(),
-        "ts": pa.timestamp("us", "UTC"),
-    }
-    catalog = Catalog({"bids": Relation("bids", columns)})
+    catalog = Catalog({"bids": Relation("bids", BIDS)})
     (example,) = re.findall(r"```sql\n(.*?)```", REFERENCE, re.DOTALL)
     assert isinstance(bind_one(example, catalog, Rules()), Query)
 
@@ -48,6 +44,36 @@ def test_every_form_of_emit_early_can_be_written(clause: str) -> None:
     text = f"SELECT count(*) FROM Trades [RANGE 5 min SLIDE 1 min] {clause}"
     query = bind_one(text, replace(CATALOG, qualities=frozenset({"hamming"})), Rules())
     assert query.emit is not None
+
+
+@pytest.mark.parametrize("clause", re.findall(r"^\| `(.*?)`", section("On-demand queries"), re.MULTILINE))
+def test_every_form_of_using_and_within_can_be_written(clause: str) -> None:
+    query = bind_one(f"SELECT max(price) FROM Trades [RANGE 5 min] {clause}", CATALOG, Rules())
+    assert query.demand is not None
+    assert (
+        query.demand.structure
+        == (clause.split()[1] if clause.startswith("USING ") else "timegram").split("(")[0]
+    )
+
+
+def test_the_structures_are_those_of_the_table() -> None:
+    rows = re.findall(r"^\| `USING (\w+)", section("On-demand queries"), re.MULTILINE)
+    assert set(rows) == set(STRUCTURES)
+    assert f"1 to {MAX_BUCKETS:,} buckets" in " ".join(section("On-demand queries").split())
+
+
+def test_the_on_demand_queries_can_be_registered() -> None:
+    columns = {
+        "site": pa.int32(),
+        "price": pa.float64(),
+        "kind": pa.string(),
+        "ts": pa.timestamp("us", "UTC"),
+    }
+    catalog = Catalog({"bids": Relation("bids", columns, "ts")})
+    texts = re.findall(r"`(SELECT .*?)`", section("On-demand queries"))
+    assert len(texts) == 2
+    for text in texts:
+        assert bind_one(text, catalog, Rules()).demand is not None
 
 
 def test_the_results_of_a_query_have_the_columns_of_the_table() -> None:
