@@ -88,6 +88,13 @@ QUERIES = [
     "EMIT EARLY WITH ACCURACY 95% BETWEEN 10% AND 90% OF SLIDE CONFIDENCE 80%",
     "SELECT max(price) AS m FROM Trades WHERE volume > 7 GROUP BY window(ts, '5 minutes') "
     "EMIT EARLY EVERY '1 second'",
+    "SELECT site, max(price) - min(price) AS m FROM Trades [RANGE 10 minutes WATTR ts] WHERE volume > 7 "
+    "GROUP BY site HAVING m > 5 USING ordered_sharing",
+    "SELECT sum(price) AS s, count(*) AS n FROM Trades T [ROWS 600] JOIN Close C USING (symbol) "
+    "WHERE price > 1 USING timegram(64 BETWEEN -10 AND 10, SLICE 100)",
+    "SELECT avg(price) AS m FROM Trades [RANGE 1 hour] "
+    "USING timegram(BOUNDS -10, -6, 4.5, 10, SLICE '1 second')",
+    "SELECT max(price) AS m FROM Trades [RANGE 60 WATTR site] WITHIN 5% USING timegram(SLICE 10)",
 ]
 _PIECES = re.compile(r"'[^']*'|\w+|\s+|[^\w\s]")
 _ALIASES = {"n", "m", "s", "p", "d", "c", "x"}
