@@ -10,12 +10,17 @@ import pyarrow as pa
 from transom import oracle
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Prod, Punctuation
+from transom.final.demanding import end_of, opened
+from transom.final.desk import Desk
 from transom.final.inprocess import advance, folded
+from transom.final.lookup import Lookup, answered, shown
 from transom.final.members import Strategy, admit, release
 from transom.final.planning import Planner
+from transom.final.results import Moment, finish
 from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.demands import gatherings
 from transom.sql import Catalog, Query, Relation
 from transom.sql.derived import bind_all
 from transom.state import snapshot
@@ -42,7 +47,7 @@ class Pure:
         self.planner, self.state = Planner(strategy or Strategy()), State()
         self.living: dict[str, CompiledQuery] = {}
         self.results: list[tuple[str, Row]] = []
-        self.now = 0
+        self.now, self.desk = 0, Desk()
         self.register(texts)
 
     def register(self, texts: Mapping[str, str], partial: Sequence[str] = ()) -> None:
@@ -54,13 +59,22 @@ class Pure:
             joining.append(compile_query(name, query))
         self.living |= {query.name: query for query in joining}
         results = {query.query.stream for query in joining} - {"s"}
-        strategy = self.planner.strategy
-        self.state = admit(self.state, joining, self.living, strategy, partial, results)
+        strategy, standing = self.planner.strategy, [query for query in joining if query.query.demand is None]
+        self.state = admit(self.state, standing, self._standing(), strategy, partial, results)
+        self.state = opened(self.state, gatherings(self._looking()), strategy.place, results)
 
     def drop(self, *names: str) -> None:
         for name in names:
             del self.living[name]
-        self.state = release(self.state, names, self.living)
+        self.state = release(self.state, names, self._standing())
+        self.state = opened(self.state, gatherings(self._looking()), self.planner.strategy.place)
+
+    def _standing(self) -> dict[str, CompiledQuery]:
+        return {name: query for name, query in self.living.items() if query.query.demand is None}
+
+    def _looking(self, stream: str | None = None) -> list[CompiledQuery]:
+        everyone = self.living.values()
+        return [q for q in everyone if q.query.demand is not None and stream in (None, q.query.stream)]
 
     def page(
         self,
@@ -73,7 +87,8 @@ class Pure:
     ) -> list[tuple[str, Row]]:
         """Run a page; what it tells, as (query, row)."""
         self.now = self.now if now is None else now
-        queries = [query for query in self.living.values() if query.query.stream == "s"]
+        queries = [query for query in self._standing().values() if query.query.stream == "s"]
+        kept = gatherings(self._looking("s"))
         outcome = Outcome()
         if rows:
             columns = zip(*rows, strict=True)
@@ -83,19 +98,32 @@ class Pure:
                     for (name, kind), values in zip(self.columns.items(), columns, strict=True)
                 }
             )
-            outcome = folded(table, queries, self.rules, self.state, self.planner, SCALARS)
+            outcome = folded(table, queries, self.rules, self.state, self.planner, SCALARS, kept)
         said = [] if until is None else [Punctuation(self.clock, until, where=tuple((where or {}).items()))]
-        given = PageInput(self.rules, queries, outcome, said, ended, clock=self.now)
+        given = PageInput(self.rules, queries, outcome, said, ended, clock=self.now, gatherings=kept)
         living = list(self.living.values())
         done = advance(
             self.state, [given], SCALARS, clock=self.now, prods=prods, living=living, planner=self.planner
         )
-        self.state = done.state
+        before, self.state = self.state, done.state
+        self.desk.committed(before, self.state, outcome.runs)
         if self.restart:
             self.state, _ = snapshot.loads(snapshot.dumps(self.state, {}))
+            self.desk = Desk()
         told = [(name, row) for name, table in done.results.items() for row in table.to_pylist()]
         self.results += told
         return told
+
+    def lookup(self, name: str, length: int | None = None, at: int | None = None, **where: Any) -> list[Row]:
+        """What a query is answered now, for its own window or a shorter one."""
+        query = self.living[name]
+        end = at or end_of(query.clock, self.state.stream(query.query.stream))
+        if end is None:
+            return []
+        asked = Lookup(query, end - (length or query.query.window.range), end, tuple(where.items()))
+        answer = answered(asked, self.desk.reader(asked, self.state))
+        results = finish([answer.lowered], Moment(self.state.page), SCALARS)
+        return shown(answer, results, asked.is_complete(self.state)).to_pylist()
 
     def prod(self, until: int | None = None, exactly: bool = False, **where: Any) -> Prod:
         return Prod(self.clock, until, exactly, tuple(where.items()))

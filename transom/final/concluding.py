@@ -15,6 +15,7 @@ from transom.algorithms.intervals import LOWEST
 from transom.control.rules import StreamRules
 from transom.elements import Clock
 from transom.final.closing import Boundary, Reader, close, specs_of, windows_open
+from transom.final.demanding import filled
 from transom.final.ending import groups_held, last_open, last_slices
 from transom.final.members import ground, slices_held
 from transom.final.reading import Reading, Scattered
@@ -24,6 +25,7 @@ from transom.final.streams import PageInput, advance_stream, missed
 from transom.partial.shards import Shelf, spilled
 from transom.partial.sheets import combine, without
 from transom.plan.compiled import CompiledQuery
+from transom.plan.demands import Gathering
 from transom.plan.layout import Layout
 from transom.state.state import (
     QueryState,
@@ -68,7 +70,8 @@ def conclude(
         selections=work.selections,
         sheets=work.sheets,
         shards=tuple(work.shards),
-        partitions=state.partitions if shelf is None else shelf.partitions if work.shards else 0,
+        stores=work.stores,
+        partitions=state.partitions if shelf is None else shelf.partitions if work.is_far else 0,
     )
     return Concluded(after, closed, work.all_finals, work.far)
 
@@ -102,10 +105,12 @@ def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamS
     return found
 
 
-def clocks_of(queries: Iterable[CompiledQuery], rules: StreamRules) -> list[Clock]:
+def clocks_of(
+    queries: Iterable[CompiledQuery], rules: StreamRules, gatherings: Iterable[Gathering] = ()
+) -> list[Clock]:
     """The clocks that a stream's page must carry: its own and those that its queries' windows follow."""
     once = {id(query.clock): query.clock for query in queries}
-    return list(dict.fromkeys([rules.clock, *once.values()]))
+    return list(dict.fromkeys([rules.clock, *once.values(), *(one.clock for one in gatherings)]))
 
 
 class _Work(Reading):
@@ -121,20 +126,29 @@ class _Work(Reading):
         self.streams, self.queries = dict(state.streams), dict(state.queries)
         self.selections, self.sheets = dict(state.selections), dict(state.sheets)
         self.shards, self.far = list(state.shards), list[FarWork]()
+        self.stores = state.stores
         self.finals = self.unshared_finals = self.all_finals = 0
         self._boundaries: dict[tuple[int, Clock, int | None], Boundary] = {}
+
+    @property
+    def is_far(self) -> bool:
+        """Whether anything is kept in files."""
+        return bool(self.shards) or any(store.refs for store in self.stores.values())
 
     def advance(self, page: PageInput) -> Iterator[Lowered]:
         name = page.rules.clock.stream
         before = self.before.stream(name)
-        after = self.streams[name] = advance_stream(before, page, clocks_of(page.queries, page.rules))
+        clocks = clocks_of(page.queries, page.rules, page.gatherings)
+        after = self.streams[name] = advance_stream(before, page, clocks)
+        if page.gatherings:
+            self.stores = filled(self.stores, page, page.gatherings, after, self.shelf)
         readers, layouts = self.take_in(page)
         for home in page.outcome.unpaid & self.selections.keys():
             until = self.before.page + PAGES_APART
             self.selections[home] = replace(self.selections[home], apart=until)
         scattered: Scattered = defaultdict(list)
-        filled = [self.sheets[key] for key in layouts if key in self.sheets]
-        lasts = last_slices(filled, self.shards) if page.ended else {}
+        sheets = [self.sheets[key] for key in layouts if key in self.sheets]
+        lasts = last_slices(sheets, self.shards) if page.ended else {}
         for query in page.queries:
             if lasts or self.queries[query.name].unseen is None:
                 self._advance_query(query, page, lasts, before)

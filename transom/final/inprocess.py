@@ -12,6 +12,7 @@ from transom.elements import ClockKind, Prod
 from transom.errors import SettingError
 from transom.final.cells import close_shards
 from transom.final.concluding import clocks_of
+from transom.final.demanding import takings
 from transom.final.page import Effects, PageOutput, Said, second_half
 from transom.final.planning import Planner
 from transom.final.results import Lowered, Moment, Results, Stored, finish
@@ -20,6 +21,7 @@ from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome, PagePlan, merge, run
 from transom.partial.shards import Shelf, fetched
 from transom.plan.compiled import CompiledQuery
+from transom.plan.demands import Gathering, scalars_of
 from transom.sql.catalog import Scalars
 from transom.state.state import State
 
@@ -51,12 +53,13 @@ def folded(
     state: State,
     planner: Planner,
     scalars: Scalars,
+    gatherings: Sequence[Gathering] = (),
 ) -> Outcome:
     """The first half of a page: what rows come to, for the queries of their stream."""
     shared = planner.plan(state, queries)
-    sqls = dict.fromkeys(scalar.sql for query in queries for scalar in query.query.scalars())
-    names = {sql: f"c{i}" for i, sql in enumerate(sqls)}
-    clocks = {clock: f"t{i}" for i, clock in enumerate(clocks_of(queries, rules))}
+    wanted = (*(scalar for query in queries for scalar in query.query.scalars()), *scalars_of(gatherings))
+    names = {sql: f"c{i}" for i, sql in enumerate(dict.fromkeys(scalar.sql for scalar in wanted))}
+    clocks = {clock: f"t{i}" for i, clock in enumerate(clocks_of(queries, rules, gatherings))}
     if any(clock.kind is ClockKind.ROWS for clock in clocks) or any(q.query.joins for q in queries):
         raise SettingError("joins and ROWS windows need the whole engine")
     columns = {}
@@ -66,7 +69,15 @@ def folded(
     columns |= {name: rows[clock.attribute].cast(pa.int64()) for clock, name in clocks.items()}
     stream = state.stream(rules.clock.stream)
     closed = {clock: stream.clock(clock).closed for clock in clocks}
-    plan = PagePlan(shared.families, shared.askers, names, clocks, clocks[rules.clock], closed)
+    plan = PagePlan(
+        shared.families,
+        shared.askers,
+        names,
+        clocks,
+        clocks[rules.clock],
+        closed,
+        takings=takings(state, stream, gatherings),
+    )
     return merge([run(pa.table(columns), plan)], shared.layouts)
 
 
@@ -95,7 +106,7 @@ class InProcess(Effects):
         return {name: one.read() for name, one in self.read_far(works, moment)[0].items()}
 
     def fold(self, page: PageInput, rows: pa.Table, state: State) -> Outcome:
-        return folded(rows, page.queries, page.rules, state, self.planner, self.scalars)
+        return folded(rows, page.queries, page.rules, state, self.planner, self.scalars, page.gatherings)
 
 
 @dataclass(frozen=True)

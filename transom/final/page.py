@@ -26,6 +26,7 @@ from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
 from transom.partial.shards import Shelf
 from transom.plan.compiled import CompiledQuery
+from transom.plan.demands import gatherings
 from transom.state.state import State
 
 Cascade = Sequence[tuple[CompiledQuery, Sequence[CompiledQuery]]]
@@ -86,17 +87,20 @@ def second_half(
 
 class _SecondHalf:
     def __init__(self, state: State, living: Sequence[CompiledQuery], said: Said, effects: Effects):
-        self.before, self.living, self.said, self.effects = state, living, said, effects
-        self.queries = {query.name: query for query in living}
+        self.before, self.said, self.effects = state, said, effects
+        self.everyone = living
+        self.living = [query for query in living if query.query.demand is None]
+        self.queries = {query.name: query for query in self.living}
         self.final: list[Results] = []
         self.stored: dict[str, Stored] = {}
         self.finals = 0
 
     def run(self, pages: Sequence[PageInput], shelf: Shelf | None) -> PageOutput:
         concerned = {page.rules.clock.stream: page for page in pages}
-        cascade = in_order(self.living, {*concerned, *self.said.streams})
+        declared = {*concerned, *self.said.streams}
+        cascade = in_order(self.living, declared)
         state = self._closed(self.before, pages, shelf, pages_on=1)
-        for inner, outers in cascade:
+        for inner, outers in in_order(self.everyone, declared):
             if inner.query.stream in concerned and inner.name in state.queries:
                 page, state = self._flow(inner, outers, concerned[inner.query.stream], state)
                 concerned[inner.name] = page
@@ -139,7 +143,9 @@ class _SecondHalf:
         self, inner: CompiledQuery, outers: Sequence[CompiledQuery], page: PageInput, state: State
     ) -> tuple[PageInput, State]:
         """The finals of one query become rows of those that read them."""
-        own = derived_page(inner, outers, page, self.before, state)
+        standing = [outer for outer in outers if outer.query.demand is None]
+        own = derived_page(inner, standing, page, self.before, state)
+        own = replace(own, gatherings=gatherings([one for one in outers if one.query.demand is not None]))
         found = [results[inner.name] for results in self.final if inner.name in results]
         if inner.name in self.stored:
             found.append(self.stored[inner.name].read())

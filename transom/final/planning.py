@@ -13,6 +13,7 @@ from transom.algorithms.collecting import uncollected
 from transom.final.members import Known, Strategy, selections
 from transom.partial.kernel import Asker
 from transom.plan.compiled import CompiledQuery
+from transom.plan.demands import Gathering, gatherings
 from transom.plan.families import Family, Selection, families
 from transom.plan.layout import Layout
 from transom.plan.text import predicate_text
@@ -42,12 +43,21 @@ class Planner:
 
     strategy: Strategy = field(default_factory=Strategy)
     _streams: dict[str, _Planned] = field(default_factory=dict)
+    _gathered: dict[str, tuple[list[CompiledQuery], tuple[Gathering, ...]]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def families(self, stream: str) -> list[Family]:
         """The families of a stream's last planned page."""
         known = self._streams.get(stream)
         return [] if known is None else list(known.families.values())
+
+    def gatherings(self, stream: str, queries: Sequence[CompiledQuery]) -> tuple[Gathering, ...]:
+        """What the on-demand queries of a stream need kept; found anew when one comes or goes."""
+        with self._lock:
+            known = self._gathered.get(stream)
+            if known is None or not _same(queries, known[0]):
+                known = self._gathered[stream] = list(queries), gatherings(queries)
+            return known[1]
 
     def plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
         """The plan for the queries of one stream."""

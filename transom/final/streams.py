@@ -22,6 +22,7 @@ from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Punctuation
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery
+from transom.plan.demands import Gathering
 from transom.state.state import MOST_OCCUPIED, ClockState, StreamState, Totals, Work
 
 
@@ -53,6 +54,7 @@ class PageInput:
     clock: int = 0  # the engine's, when the rows arrived
     origin: Origin | None = None  # of a stream of results
     parted: Parted = NOTHING  # rows set aside, taken in again, or shed
+    gatherings: Sequence[Gathering] = ()  # of the on-demand queries that read the stream
 
     @property
     def new_rows(self) -> int:

@@ -19,6 +19,7 @@ from transom.algorithms.intervals import HIGHEST, LOWEST, IntervalSet
 from transom.algorithms.profile import Profile
 from transom.control.closed import Closed, View
 from transom.elements import Clock, WindowSpec
+from transom.partial.demands import Brought, Taking, in_time, put_run, take
 from transom.partial.fold import fold
 from transom.partial.rollups import kinships, rolled_up
 from transom.partial.rows import Rows
@@ -74,6 +75,7 @@ class PagePlan:
     row_id: str | None = None  # a column that tells rows apart, when a page is read in several branches
     far: frozenset[int] = frozenset()  # selections whose cells are not folded but put away as shards
     most_groups: int | None = None  # families with more groups than this are put away in any case
+    takings: tuple[Taking, ...] = ()  # the stores of on-demand queries
 
     def is_far(self, family: Family, groups: int) -> bool:
         """Whether a family's cells are put away."""
@@ -106,6 +108,7 @@ class PagePlan:
             for window, forced in asker.windows
             if forced is not None and asker.clock == clock
         ]
+        stops += [taking.floor for taking in self.takings if taking.gathering.clock == clock]
         return min(max(stops), HIGHEST) if stops else None
 
 
@@ -128,6 +131,9 @@ class Outcome:
     profile: Profile = field(default_factory=Profile)  # of the stream's time, all rows that have one
     clocks: dict[Clock, Profile] = field(default_factory=dict)  # of accepted rows
     flags: pa.Table | None = None  # row_id, asked, counted: only when the plan names a row_id
+    runs: list[Brought] = field(default_factory=list)  # for stores of on-demand queries
+    far_runs: list[Brought] = field(default_factory=list)  # until they are put away
+    run_refs: list[tuple[str, ShardRef, int]] = field(default_factory=list)  # put away: store, file, tuples
 
 
 def run(table: pa.Table, plan: PagePlan) -> Outcome:
@@ -146,6 +152,12 @@ def run(table: pa.Table, plan: PagePlan) -> Outcome:
         numbers, valid = rows.numbers(name)
         outcome.clocks[clock] = Profile.of(numbers[valid & accepted])
     asked = _aggregate(rows, plan, accepted, outcome)
+    for taking in plan.takings:
+        runs, matched = take(rows, taking, plan.clocks[taking.gathering.clock], accepted)
+        groups = runs[0].run.groups if runs else 0
+        is_far = taking.far or (plan.most_groups is not None and groups > plan.most_groups)
+        (outcome.far_runs if is_far else outcome.runs).extend(runs)
+        asked |= matched
     counted = asked & ~_late(rows, plan, accepted)
     outcome.counted, outcome.unasked = int(counted.sum()), int((accepted & ~asked).sum())
     outcome.late = int(asked.sum()) - outcome.counted
@@ -252,6 +264,9 @@ def _late(rows: Rows, plan: PagePlan, accepted: Mask) -> Mask:
 def _judged(rows: Rows, plan: PagePlan) -> Mask:
     size = rows.table.num_rows
     asked, counted = np.zeros(size, bool), np.zeros(size, bool)
+    for taking in plan.takings:
+        matched, timely = in_time(rows, taking, plan.clocks[taking.gathering.clock], np.ones(size, bool))
+        asked, counted = asked | matched, counted | timely
     passed: dict[tuple[Clock, WindowSpec], Mask] = {}
     for asker in plan.askers:
         times, valid = rows.numbers(plan.clocks[asker.clock])
@@ -303,6 +318,8 @@ def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome
         total.partials[key] = tables[0] if len(tables) == 1 else combine(layouts[key], tables)
     total.shards = [shard for part in parts for shard in part.shards]
     total.refs = [ref for part in parts for ref in part.refs]
+    for runs in ("runs", "far_runs", "run_refs"):
+        setattr(total, runs, [one for part in parts for one in getattr(part, runs)])
     total.unpaid = frozenset[int]().union(*(part.unpaid for part in parts))
     flags = [part.flags for part in parts if part.flags is not None]
     total.flags = pa.concat_tables(flags) if flags else None
@@ -321,5 +338,7 @@ def put_away(outcome: Outcome, shelf: Shelf) -> Outcome:
             whole = rolled((shard for _, shard in own), family.slots, homes, None)
         if whole is not None and whole.table.num_rows:
             outcome.refs.append(shelf.put(whole))
-    outcome.shards = []
+    for brought in outcome.far_runs:
+        outcome.run_refs.append((brought.store, put_run(shelf, brought.run), brought.tuples))
+    outcome.shards, outcome.far_runs = [], []
     return outcome

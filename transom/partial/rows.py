@@ -83,7 +83,7 @@ class Rows:
         """The rows that may belong to a family, by number and as its tuples."""
         at, times = self.chosen(family, clock, accepted)
         known = alike(family, clock)
-        groups, keys = self._grouped(family.keys, at, known)
+        groups, keys = self.grouped(family.keys, at, known)
         shown = [self.shown(slot, at) for slot in family.slots]
         values = [self.values(slot, at, known) for slot in family.slots]
         fragments = self._fragmented(family, at)
@@ -91,7 +91,7 @@ class Rows:
 
     def of_cells(self, family: Family, cells: Cells) -> Tuples:
         """Cells that may belong to a family, as its tuples: a row of each tells its group and fragment."""
-        groups, keys = self._grouped(family.keys, cells.at, cells)
+        groups, keys = self.grouped(family.keys, cells.at, cells)
         fragments = self._fragmented(family, cells.at)
         return Tuples(cells.times, False, fragments, groups, keys, (), [None] * len(family.slots), cells)
 
@@ -117,9 +117,10 @@ class Rows:
             self._taken[known, scalar.sql] = self.column(scalar).take(pa.array(at))
         return self._taken[known, scalar.sql]
 
-    def _grouped(
+    def grouped(
         self, keys: Sequence[Scalar], at: Numbers, known: object
     ) -> tuple[Groups | None, list[pa.Array]]:
+        """The groups of some rows, which are the same whenever `known` is, and their columns."""
         if not keys:
             return None, []
         name = known, tuple(key.sql for key in keys)

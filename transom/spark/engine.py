@@ -15,11 +15,13 @@ from transom.durations import parse_duration
 from transom.elements import Drop, Punctuation, Register
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.estimates.monitor import Accuracy
+from transom.final.lookup import lookup_schema
 from transom.spark.declarations import Declarations
 from transom.spark.declare import sharing_strategy
 from transom.spark.delivery import Delivery
 from transom.spark.explaining import explain
 from transom.spark.handles import QueryHandle
+from transom.spark.lookups import Lookups
 from transom.spark.loop import PageLoop
 from transom.spark.prodding import Prodding, clock_of, instant_of, pattern_of, prod_of
 from transom.spark.progress import Progress, progress_of
@@ -74,6 +76,7 @@ class Engine(Declarations):
         kept = parse_duration(retention) if isinstance(retention, str) else retention
         self._delivery = Delivery(self._loop, kept, in_pages)
         self._prodding = Prodding(self._loop)
+        self._lookups = Lookups(self._loop)
         self._names = 0
 
     def __enter__(self) -> Engine:
@@ -214,6 +217,26 @@ class Engine(Declarations):
         bound = (self._bound(self.query(name))[0] for name in queries)
         return [self._loop.source(name) for name in dict.fromkeys(q.stream for q in bound if q is not None)]
 
+    def lookup(self, sql: str, *, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
+        """The answer now of a query without SLIDE that need not be registered, from the last committed page.
+
+        It can be answered if queries that are registered keep what it asks for: the same tuples, groups and
+        attributes, with a window at least as long. `at` and `where` are as in a query's `lookup`.
+        """
+        return self._lookups.text(sql, at, where)
+
+    def _lookup(
+        self, handle: QueryHandle, length: int | None, at: Any, where: Mapping[str, Any] | None
+    ) -> pa.Table:
+        registry = self._loop.registry
+        if handle._has_left:
+            raise StateError(f"the query {handle.name} has left")
+        if handle.name not in registry or registry[handle.name].text != handle.text:
+            query, _ = self._bound(handle)  # it joins with the next page, and has seen nothing yet
+            assert query is not None
+            return lookup_schema(query).empty_table()
+        return self._lookups.registered(handle.name, length, at, where)
+
     def start(self) -> None:
         """Process pages in the background until stopped."""
         self._runner.start()
@@ -255,7 +278,7 @@ class Engine(Declarations):
         registry = self._loop.registry
         if handle._has_left or handle.name not in registry or registry[handle.name].text != handle.text:
             return handle._query or self._loop.bound.get(handle.text), handle._since
-        registry.bind(self._loop.catalog(), self._loop.scalars)
+        self._loop.bind()
         return registry.query(handle.name), registry[handle.name].since
 
     def _results(self, handle: QueryHandle) -> pa.Table:

@@ -68,7 +68,7 @@ class FarResults:
     def frame(self, spark: SparkSession) -> DataFrame:
         """The results as a DataFrame whose tasks read the files: they don't pass through the driver."""
         task = read_task(self.store, self.files, self.identity, self.schema)
-        return _frame(spark, len(self.files), task, self.schema)
+        return frame_of(spark, len(self.files), task, self.schema)
 
 
 @dataclass
@@ -96,28 +96,28 @@ class Far:
     def shelf(self, state: State) -> Shelf:
         """Where the page after a state puts its shards."""
         limit = FAR_ROWS if self.place is Place.AUTO else None
-        return Shelf(self.shards, _directory(state.page + 1), state.partitions or self.partitions, limit)
+        return Shelf(self.shards, directory_of(state.page + 1), state.partitions or self.partitions, limit)
 
     def begin(self, page: int) -> None:
         """Forget what an earlier attempt at a page left."""
-        self.store.delete(_directory(page))
+        self.store.delete(directory_of(page))
 
     def forget(self, before: State, after: State) -> None:
         """Delete the files that a state had and the next one, which is committed, has not."""
-        kept = {ref.name for ref in after.shards}
+        kept = {ref.name for ref in after.refs}
         directories = {_page_of(name) for name in kept}
-        for ref in before.shards:
+        for ref in before.refs:
             if ref.name not in kept and _page_of(ref.name) in directories:
                 for file in ref.files:
                     self.store.delete(file)
-        old = {_page_of(ref.name) for ref in before.shards} | {_directory(after.page)}
+        old = {_page_of(ref.name) for ref in before.refs} | {directory_of(after.page)}
         for directory in old - directories:
             self.store.delete(directory)
-        self.tidy(ref for ref in after.shards if _page_of(ref.name) == _directory(after.page))
+        self.tidy(ref for ref in after.refs if _page_of(ref.name) == directory_of(after.page))
 
     def sweep(self, state: State) -> None:
         """Delete what nobody refers to: tasks that failed, and a process that died, leave files behind."""
-        known = {file for ref in state.shards for file in ref.files}
+        known = {file for ref in state.refs for file in ref.files}
         for page in self.store.list("shards"):
             if int(page) > state.page:  # begun, perhaps by another engine
                 continue
@@ -166,7 +166,7 @@ class Far:
         written = list[Written]()
         plain = [one for work in works if (one := _plain(work)) is not None]
         if plain:
-            places = _places(ref for work in plain for ref in work.refs)
+            places = places_of(ref for work in plain for ref in work.refs)
             written += self._run(close_task(plain, self.shards, places, desk), len(places))
         for work in works:
             for shape in _computed(work):
@@ -201,12 +201,12 @@ class Far:
     def _computed(self, work: FarWork, desk: Desk) -> list[Written]:
         """Results whose SELECT list or HAVING Spark computes, between the tasks that close and that write."""
         bound = work.readers[0].query.query
-        places, texts = _places(work.refs), computed_texts(bound)
+        places, texts = places_of(work.refs), computed_texts(bound)
         columns = {f"k{i}": key.scalar.type for i, key in enumerate(bound.keys)}
         columns |= {f"a{i}": call.type for i, call in enumerate(bound.calls)}
         columns |= {name: bound.clock_type for name in ("window_start", "window_end")}
         columns |= {name: pa.int64() for name in ("rows", "which", "steps")}
-        lowered = _frame(
+        lowered = frame_of(
             self.spark, len(places), lower_task(work, self.shards, places), pa.schema(list(columns.items()))
         )
         with ansi_off(self.spark):
@@ -249,11 +249,11 @@ class Far:
         kept = {key for home in homes for key in state.selections[home].slots}
         slots = [slot for key, slot in known_slots(queries).items() if key in kept]
         target = ShardRef(
-            f"{_directory(state.page)}/{uuid.uuid4().hex}",
+            f"{directory_of(state.page)}/{uuid.uuid4().hex}",
             (),
             {home: tuple(sorted(slices)) for home, slices in held.items()},
         )
-        places = _places(refs)
+        places = places_of(refs)
         task = roll_task(refs, slots, target, self.shards, places)
         return ShardRef(target.name, tuple(sorted(self._run(task, len(places)))), target.held)
 
@@ -267,10 +267,10 @@ def fixed_frame(
     names = {one.identity: name for name, one in far.items()}
     store = next(iter(far.values())).store
     own = {name: queries[name] for name in far}
-    return _frame(spark, len(files), fixed_task(store, files, names, own), FIXED)
+    return frame_of(spark, len(files), fixed_task(store, files, names, own), FIXED)
 
 
-def _frame(spark: SparkSession, partitions: int, task: Task, schema: pa.Schema) -> DataFrame:
+def frame_of(spark: SparkSession, partitions: int, task: Task, schema: pa.Schema) -> DataFrame:
     columns = spark_schema({column.name: column.type for column in schema})
     return spark.range(0, partitions, 1, partitions).mapInArrow(task, columns)
 
@@ -306,12 +306,12 @@ def _smaller(refs: Sequence[ShardRef]) -> list[ShardRef]:
     return found
 
 
-def _places(refs: Iterable[ShardRef]) -> list[int]:
+def places_of(refs: Iterable[ShardRef]) -> list[int]:
     """The partitions that hold anything."""
     return sorted({place for ref in refs for place, _, _ in ref.parts})
 
 
-def _directory(page: int) -> str:
+def directory_of(page: int) -> str:
     return f"shards/{page:010d}"
 
 

@@ -104,12 +104,12 @@ def close_task(works: Sequence[FarWork], shards: FileShards, places: Sequence[in
     """A task that closes windows over its partition and writes their results, which need no computing."""
 
     def task(batches: Batches) -> Batches:
-        for place in _numbers(batches):
+        for place in numbers_in(batches):
             with _Writer(desk) as writer:
                 for one, steps in _closed(works, shards, places[place]):
                     writer.write(presented(one, {}, desk.moment))
                     writer.written.steps += steps
-            yield _packed(writer.written)
+            yield packed_value(writer.written)
 
     return task
 
@@ -122,7 +122,7 @@ def lower_task(work: FarWork, shards: FileShards, places: Sequence[int]) -> Task
     numbers = {reader.query.name: i for i, reader in enumerate(work.readers)}
 
     def task(batches: Batches) -> Batches:
-        for place in _numbers(batches):
+        for place in numbers_in(batches):
             for one, steps in _closed([work], shards, places[place]):
                 which = np.array([numbers[query.name] for query in one.queries])[one.which]
                 counts = np.zeros(len(which), np.int64)
@@ -149,7 +149,7 @@ def write_task(work: FarWork, texts: Sequence[str], desk: Desk) -> Task:
                 one = Lowered(queries, which[order], table, work.unseen, partial, work.arrivals)
                 writer.write(presented(one, computed, desk.moment))
                 writer.written.steps += int(pc.sum(table["steps"]).as_py())
-        yield _packed(writer.written)
+        yield packed_value(writer.written)
 
     return task
 
@@ -165,12 +165,12 @@ def roll_task(
     starts = {start for slices in target.held.values() for start, _ in slices}
 
     def task(batches: Batches) -> Batches:
-        for number in _numbers(batches):
+        for number in numbers_in(batches):
             place = places[number]
             found = rolled(fetched(shards, refs, place), slots, list(target.held), starts)
             if found is not None and found.table.num_rows:
                 size = shards.put(target.file(place), found.packed())
-                yield _packed((place, found.table.num_rows, size))
+                yield packed_value((place, found.table.num_rows, size))
 
     return task
 
@@ -179,7 +179,7 @@ def read_task(store: Store, files: Sequence[str], identity: str, schema: pa.Sche
     """A task that reads back the results of one query from files."""
 
     def task(batches: Batches) -> Batches:
-        for number in _numbers(batches):
+        for number in numbers_in(batches):
             yield from own_rows(store, files[number], identity, schema)
 
     return task
@@ -191,7 +191,7 @@ def fixed_task(
     """A task that reads back the results of all queries from files, in the schema that fits all."""
 
     def task(batches: Batches) -> Batches:
-        for number in _numbers(batches):
+        for number in numbers_in(batches):
             with store.batches(files[number]) as reader:
                 for i in range(reader.num_record_batches):
                     batch = pa.Table.from_batches([reader.get_batch(i)])
@@ -208,10 +208,10 @@ def _closed(works: Iterable[FarWork], shards: FileShards, place: int) -> Iterato
         yield from close_shards(fetched(shards, work.refs, place), work)
 
 
-def _numbers(batches: Batches) -> Iterator[int]:
+def numbers_in(batches: Batches) -> Iterator[int]:
     for batch in batches:
         yield from batch.column(0).to_pylist()
 
 
-def _packed(value: object) -> pa.RecordBatch:
+def packed_value(value: object) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(value)], pa.binary())], ["packed"])

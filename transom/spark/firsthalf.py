@@ -88,7 +88,7 @@ class FirstHalf:
                         raise PageError(f"page {begun.page} of {stream.name} failed: {reason}") from error
                     again = self._page(begun, stream, page.df, registry, state)
                     page = replace(again, near=page.near, limit=page.limit, is_judged=page.is_judged)
-        self.far.tidy(outcome.refs)
+        self.far.tidy([*outcome.refs, *(ref for _, ref, _ in outcome.run_refs)])
         clock = stream.rules.clock
         beside = top_of((*parting.parted.aside, *parting.parted.shed), clock)
         seen = outcome.clocks[clock].top if clock in outcome.clocks else None
@@ -119,7 +119,7 @@ class FirstHalf:
                     raise PageError(f"page {begun.page} over {inner} failed: {reason}") from error
 
     def _page(self, begun: Begun, stream: Stream, df: DataFrame, registry: Registry, state: State) -> Page:
-        queries = registry.reading(stream.name)
+        queries, looking = registry.reading(stream.name), registry.looking(stream.name)
         state = settle(state, registry.compiled())
         return Page(
             df,
@@ -133,6 +133,8 @@ class FirstHalf:
             near=begun.reference.get("rows", NEAR_ROWS + 1) <= NEAR_ROWS,
             shelf=self.far.shelf(state),
             most_groups=self.far.most_groups,
+            looking=looking,
+            gatherings=self.planner.gatherings(stream.name, looking),
         )
 
     def _run(self, number: int, stream: str, page: Page) -> Outcome:
@@ -148,22 +150,29 @@ class FirstHalf:
         def alone(query: CompiledQuery) -> None:
             state = settle(page.state, {query.name: query})
             shared = Planner(self.planner.strategy).plan(state, [query])
-            only = replace(page, queries=[query], state=state, shared=shared, near=False)
+            only = replace(page, queries=[query], state=state, shared=shared, near=False).looked_at_by([])
+            with PageRun(only, self.tables, self.shipper) as run:
+                run.process()
+
+        def looked_up(query: CompiledQuery) -> None:
+            nobody = Planner(self.planner.strategy).plan(page.state, [])
+            only = replace(page, queries=[], shared=nobody, near=False).looked_at_by([query])
             with PageRun(only, self.tables, self.shipper) as run:
                 run.process()
 
         tried = {query.name: partial(alone, query) for query in page.queries if query.query.functions}
+        tried |= {query.name: partial(looked_up, query) for query in page.looking if query.query.functions}
         return suspend_failing(registry, tried)
 
     def failures(self, registry: Registry) -> dict[str, int]:
         """How often each user-defined function of the queries has failed so far."""
-        used = {name for query in registry.living() for name in query.query.functions}
+        used = {name for query in registry.everyone() for name in query.query.functions}
         return {name: failures(self.spark, name) for name in used}
 
     def count_failures(self, registry: Registry, before: Mapping[str, int]) -> None:
         """Suspend the queries whose functions failed in too many pages in a row."""
         after = self.failures(registry)
-        for query in registry.living():
+        for query in registry.everyone():
             has_failed = any(after[name] > before.get(name, 0) for name in query.query.functions)
             failing = registry[query.name].failing + 1 if has_failed else 0
             if failing >= self.max_failures:

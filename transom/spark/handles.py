@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from transom.final.learning import beginner
 from transom.final.results import result_schema
 from transom.plan.compiled import compile_query
 from transom.spark.explaining import explain_query
+from transom.spark.lookups import length_of
 from transom.spark.prodding import prod_of
 from transom.spark.sources import FeedSource
 from transom.sql.query import Query
@@ -43,15 +45,18 @@ class QueryHandle:
     def results(self) -> pa.Table:
         """All results so far: window_start, window_end, the group columns, the select items, kind,
         complete, rows, page, made, latency."""
+        self._check_pushed()
         return self._engine._results(self)
 
     def subscribe(self, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
         """Call back with each page's new results, before the page is committed (so at least once);
         returns a function that ends the subscription. An exception in it is logged, not raised."""
+        self._check_pushed()
         return self._engine._delivery.subscribe(self.name, callback)
 
     def sink(self, format: str, path: str | None = None, **options: Any) -> None:
         """Write this query's results, typed, with any Spark writer; files are written exactly once."""
+        self._check_pushed()
         self._engine._delivery.sink(self.name, format, path, options)
 
     def prod(self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
@@ -63,11 +68,42 @@ class QueryHandle:
         query, _ = self._engine._bound(self)
         if query is None:
             raise StateError(f"there is no query named {self.name}")
+        self._check_pushed()
         timed = query.clock.attribute if until is not None or at is not None else None
         if timed is not None and query.clock.kind is ClockKind.ROWS:
             raise SettingError("windows of rows have no time: leave until and at out")
         told = self._engine.prod(query.stream, until, at, where, [self.name], timed)
         return told.get(self.name, result_schema(query).empty_table())
+
+    def lookup(
+        self,
+        range: str | int | timedelta | None = None,
+        rows: int | None = None,
+        *,
+        at: Any = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
+        """The answer now, from the last committed page: for the query's own window up to the newest row, or
+        for a shorter one (`range`, or `rows` of a window of rows). For queries without SLIDE.
+
+        `at` lets the window end later than the newest row; `where` is a pattern on the groups.
+        """
+        query = self._on_demand()
+        return self._engine._lookup(self, length_of(query, range, rows), at, where)
+
+    def _check_pushed(self) -> None:
+        with suppress(StateError):  # of a query that can't be bound any more, what it made can be read
+            query, _ = self._engine._bound(self)
+            if query is not None and query.demand is not None:
+                raise SettingError(f"{self.name} has no SLIDE: nothing is pushed; ask for its lookup()")
+
+    def _on_demand(self) -> Query:
+        query, _ = self._engine._bound(self)
+        if query is None:
+            raise StateError(f"there is no query named {self.name}")
+        if query.demand is None:
+            raise SettingError(f"{self.name} has SLIDE: its results are pushed; prod it for early ones")
+        return query
 
     def accuracy(self) -> Accuracy:
         """How good early results have been, against the finals that they became: on average, at worst, and

@@ -78,6 +78,11 @@ class Ledger:
         utc = self.spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "GMT")
         return Catalog(streams, tables, frozenset(self.functions), utc, frozenset(self.qualities))
 
+    def bind(self) -> None:
+        """Bind the queries of a checkpoint, before its first page."""
+        if any(entry.compiled is None for entry in self.registry):
+            self.registry.bind(self.catalog(), self.scalars)
+
     def say(self, control: Iterable[Control]) -> None:
         """Let control wait for the next page. Never waits for a page itself."""
         with self.control_lock:
@@ -95,7 +100,7 @@ class Ledger:
         """A declared stream, or the stream that a query's results are to others."""
         if name in self.streams:
             return self.streams[name]
-        self.registry.bind(self.catalog(), self.scalars)
+        self.bind()
         query = self.registry.query(name) if name in self.registry else self.waiting_queries().get(name)
         if query is None:
             known = [*self.streams, *self.texts]

@@ -2,6 +2,7 @@
 
 log/0000000012.json        what page 12 reads, and the control that takes effect in it
 state/0000000012.arrow     the state after page 12: writing it commits the page
+runs/0000000012.arrow      what page 12 brought to the stores of on-demand queries, or merged there
 results/0000000012/        the page's results; late/, rejected/, aside/ likewise, all overwritten on replay
 """
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from transom.elements import Control, Drop, Prod, Punctuation, Register
 from transom.errors import StateError
+from transom.spark.runfiles import RunFiles
 from transom.spark.store import Store
 from transom.state import snapshot
 from transom.state.state import State
@@ -43,7 +45,7 @@ class PageLog:
     """Begun and committed pages under a checkpoint."""
 
     def __init__(self, store: Store):
-        self.store = store
+        self.store, self.runs = store, RunFiles(store)
 
     def begin(self, page: Begun) -> None:
         stored = vars(page) | {"control": [_control_out(element) for element in page.control]}
@@ -62,13 +64,15 @@ class PageLog:
 
     def commit(self, state: State, extra: Mapping[str, Any]) -> int:
         """Commit a page; the size of its state in bytes."""
-        packed = snapshot.dumps(state, extra)
+        written = self.runs.write(state)
+        packed = snapshot.dumps(state, extra, self.runs)
         self.store.write(f"state/{state.page:010d}.arrow", packed)
+        self.runs.tidy(state)
         old = state.page - KEPT
         if old >= 0:
             self.store.delete(f"state/{old:010d}.arrow")
             self.store.delete(f"log/{old:010d}.json")
-        return len(packed)
+        return len(packed) + written
 
     def last(self) -> tuple[State, dict[str, Any]] | None:
         """The last committed state."""
@@ -76,7 +80,9 @@ class PageLog:
         if not pages:
             return None
         with _readable(f"state/{pages[-1]}"):
-            return snapshot.loads(self.store.read(f"state/{pages[-1]}"))
+            state, extra = snapshot.loads(self.store.read(f"state/{pages[-1]}"), self.runs)
+        self.runs.tidy(state)
+        return state, extra
 
 
 @contextmanager

@@ -19,6 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from transom.control.bursts import NOTHING, Parted
 from transom.elements import Control, Drop, Prod, Punctuation, Register
 from transom.errors import StateError
+from transom.final.demanding import opened
+from transom.final.desk import Desk
 from transom.final.learning import Seen
 from transom.final.members import Strategy, admit, is_kept, release, settle
 from transom.final.page import Said
@@ -29,6 +31,7 @@ from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery
 from transom.spark.far import Far
+from transom.spark.farstores import FarStores
 from transom.spark.firsthalf import FirstHalf
 from transom.spark.ledger import Ledger, Waiting
 from transom.spark.log import Begun, PageLog
@@ -63,11 +66,13 @@ class PageLoop(Ledger):
         self.log, self.outputs = PageLog(store), Outputs(store)
         self.planner = Planner(strategy)
         self.far = Far(spark, store, strategy.place)
+        self.far_stores = FarStores(self.far)
         self.first_half = FirstHalf(
             spark, self.tables, self.outputs, self.far, self.planner, store, max_failures
         )
         self.sideline = self.first_half.sideline
         self.second_half = SecondHalf(self.scalars, self.outputs, self.far, self.first_half)
+        self.desk = Desk()
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every page
         self.sights: dict[str, list[Seen]] = {}  # by identity: what prods were told since the last page
@@ -209,7 +214,10 @@ class PageLoop(Ledger):
             if self.begun is not None or self.waiting or not self.state.stream(stream.name).aside:
                 return False
             reading = (self.state.queries.get(query.name) for query in self.registry.reading(stream.name))
-            if not is_ending and any(own is not None and own.unseen is None for own in reading):
+            kept = self.planner.gatherings(stream.name, self.registry.looking(stream.name))
+            stores = (self.state.stores.get(key) for gathering in kept for key in gathering.stores)
+            untold = any(own is not None and own.unseen is None for own in (*reading, *stores))
+            if untold and not is_ending:
                 return False
             self._run(self._begin(stream.name, {}, ()), None)
             return True
@@ -275,6 +283,8 @@ class PageLoop(Ledger):
         inputs = self._inputs(begun, registry, state, outcome, parted, said)
         now = self._said(begun, said, registry)
         output = self.second_half.process(begun, state, inputs, registry, now)
+        kept = [one for page in inputs for one in page.gatherings]
+        output = replace(output, state=self.far_stores.rolled_up(output.state, kept))
         self.first_half.count_failures(registry, failed)
         self.outputs.write_results(
             results_of(begun.page), output.results, lambda name: registry[name].identity
@@ -292,6 +302,7 @@ class PageLoop(Ledger):
             self.sideline.note(self.streams[begun.stream], outcome.rows, watch.spent["first_half"])
         before = self.state
         self._commit(begun, registry, output.state, bool(output.results), now.sights)
+        self.desk.committed(before, output.state, outcome.runs)
         self.far.forget(before, output.state)  # whoever is reading it asks again
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
@@ -314,8 +325,12 @@ class PageLoop(Ledger):
         gone = (name for name in self.state.queries if name not in living)  # suspended since they joined
         state = release(self.state, dict.fromkeys([*leaving, *gone]), living)
         partial = [name for name in joining if registry[name].partial]
-        results = {query.query.stream for query in joining.values()} - self.streams.keys()
-        return admit(state, list(joining.values()), living, self.planner.strategy, partial, results)
+        results = {query.query.stream for query in registry.everyone()} - self.streams.keys()
+        standing = [query for query in joining.values() if query.query.demand is None]
+        state = admit(state, standing, living, self.planner.strategy, partial, results)
+        streams = dict.fromkeys(query.query.stream for query in registry.demanding())
+        kept = (one for name in streams for one in self.planner.gatherings(name, registry.looking(name)))
+        return opened(state, kept, self.planner.strategy.place, results)
 
     def _inputs(
         self,
@@ -346,6 +361,7 @@ class PageLoop(Ledger):
                 partial,
                 begun.clock,
                 parted=parted if name == begun.stream else NOTHING,
+                gatherings=self.planner.gatherings(name, registry.looking(name)),
             )
             for name in concerned
             if name in self.queried()

@@ -18,10 +18,12 @@ from transom.control.horizon import horizon_limit
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind
 from transom.final.concluding import clocks_of
+from transom.final.demanding import takings
 from transom.final.planning import SharedPlan, askers
 from transom.partial.kernel import Outcome, PagePlan, late_rows, merge, put_away, run
 from transom.partial.shards import Shelf
 from transom.plan.compiled import CompiledQuery
+from transom.plan.demands import Gathering, gatherings
 from transom.plan.layout import Layout
 from transom.spark.files import CORRUPT
 from transom.spark.projection import micros, project
@@ -54,6 +56,17 @@ class Page:
     most_groups: int | None = None  # families with more go far
     limit: int | None = None  # of its times, if that is known
     is_judged: bool = False  # whether it is
+    looking: Sequence[CompiledQuery] = ()  # on-demand queries
+    gatherings: Sequence[Gathering] = ()  # what they need kept
+
+    @property
+    def everyone(self) -> list[CompiledQuery]:
+        """The queries that read its rows, standing or on demand."""
+        return [*self.queries, *self.looking]
+
+    def looked_at_by(self, looking: Sequence[CompiledQuery]) -> Page:
+        """The page with other on-demand queries."""
+        return replace(self, looking=looking, gatherings=gatherings(looking))
 
     @property
     def before(self) -> StreamState:
@@ -86,7 +99,7 @@ class PageRun:
 
     def __init__(self, page: Page, tables: Tables, shipper: Shipper):
         self.page, self.tables, self.shipper = page, tables, shipper
-        self.clocks = clocks_of(page.queries, page.rules)
+        self.clocks = clocks_of(page.queries, page.rules, page.gatherings)
         self.time = self.micros(page.rules.clock)
         if CORRUPT in page.df.columns:
             self.time = f"CASE WHEN `{CORRUPT}` IS NULL THEN {self.time} END"
@@ -203,7 +216,7 @@ class PageRun:
     def _repeating(self) -> dict[tuple[str, ...], list[CompiledQuery]]:
         """The queries by the joins of theirs that repeat rows; first those (perhaps none) that have none."""
         found: dict[tuple[str, ...], list[CompiledQuery]] = {(): []}
-        for query in self.page.queries:
+        for query in self.page.everyone:
             joins = query.query.joins
             ids = tuple(join.id for join in joins)
             for join in joins:
@@ -247,9 +260,10 @@ class PageRun:
         mine = {query.name for query in queries}
         shared = self.page.shared
         families, asking = shared.families, shared.askers
-        if len(mine) < len(self.page.queries):
+        if len(mine) < len(self.page.everyone):
             families = tuple(family for family in families if family.members[0].queries[0] in mine)
-            asking = askers(self.page.state, queries)
+            asking = askers(self.page.state, [query for query in queries if query.query.demand is None])
+        gathered = [one for one in self.page.gatherings if one.queries[0] in mine]
         plan = PagePlan(
             families,
             asking,
@@ -262,6 +276,7 @@ class PageRun:
             row_id=ROW_ID if with_id else None,
             far=self.page.state.far,
             most_groups=self.page.most_groups,
+            takings=takings(self.page.state, self.page.before, gathered),
         )
         joins: dict[str, Join] = {}
         for join in (join for query in queries for join in query.query.joins):

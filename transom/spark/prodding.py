@@ -42,7 +42,7 @@ class Prodding:
     def answer(self, prods: Sequence[Prod]) -> Results:
         """What is known of the windows that prods ask for; it is kept with the queries' results."""
         loop = self.loop
-        loop.registry.bind(loop.catalog(), loop.scalars)  # those of a checkpoint, before its first page
+        loop.bind()
         while True:
             with loop.control_lock:
                 state, registry = loop.state, loop.registry.copy()  # whom it suspends, pages find out too

@@ -98,17 +98,29 @@ class Registry:
     def update(self, name: str, **changes: Any) -> None:
         self.entries[name] = replace(self.entries[name], **changes)
 
-    def living(self) -> list[CompiledQuery]:
-        """The queries that take part in pages."""
+    def everyone(self) -> list[CompiledQuery]:
+        """The queries that take part in pages, standing or on demand."""
         return [e.compiled for e in self if e.compiled is not None and e.suspended is None]
 
+    def living(self) -> list[CompiledQuery]:
+        """The standing queries that take part in pages."""
+        return [query for query in self.everyone() if query.query.demand is None]
+
+    def demanding(self) -> list[CompiledQuery]:
+        """The on-demand queries that take part in pages."""
+        return [query for query in self.everyone() if query.query.demand is not None]
+
     def compiled(self) -> dict[str, CompiledQuery]:
-        """The queries that take part in pages, by name."""
+        """The standing queries that take part in pages, by name."""
         return {query.name: query for query in self.living()}
 
     def reading(self, stream: str) -> list[CompiledQuery]:
-        """The queries over a stream that take part in pages."""
+        """The standing queries over a stream that take part in pages."""
         return [query for query in self.living() if query.query.stream == stream]
+
+    def looking(self, stream: str) -> list[CompiledQuery]:
+        """The on-demand queries over a stream that take part in pages."""
+        return [query for query in self.demanding() if query.query.stream == stream]
 
     def copy(self) -> Registry:
         other = Registry(naive=self.naive)

@@ -37,7 +37,7 @@ class SecondHalf:
         """Close the windows that close with a page, and read those that are prodded."""
         self.outputs.clear_results(begun.page)
         effects = self.effects(begun, registry, results_of(begun.page))
-        output = second_half(state, inputs, registry.living(), said, self.far.shelf(state), effects)
+        output = second_half(state, inputs, registry.everyone(), said, self.far.shelf(state), effects)
         return replace(output, state=self.far.rolled_up(output.state, registry.living()))
 
     def effects(self, begun: Begun, registry: Registry, directory: str) -> OnSpark:

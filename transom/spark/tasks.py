@@ -29,7 +29,8 @@ def aggregate_task(shipped: Shipped, shelf: Shelf | None) -> Callable[[Batches],
         for table in gathered(batches):
             outcome = run(table, plan)
             done = outcome if done is None else merge([done, outcome], plan.layouts)
-            if shelf is not None and sum(s.table.num_rows for _, s in done.shards) > CELLS_AT_ONCE:
+            cells = sum(shard.table.num_rows for _, shard in done.shards)
+            if shelf is not None and cells + sum(one.run.entries for one in done.far_runs) > CELLS_AT_ONCE:
                 done = put_away(done, shelf)
         if done is not None:
             packed = pickle.dumps(done if shelf is None else put_away(done, shelf))

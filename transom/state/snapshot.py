@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -28,16 +28,53 @@ from transom.state.state import (
     SelectionState,
     ShardRef,
     State,
+    StoreState,
     StreamState,
     Totals,
     Work,
 )
+from transom.structures.kept import Kept
+from transom.structures.runs import Run
 
-VERSION = 3
+VERSION = 4
+
+Place = list[Any]  # where a run is kept, as JSON
 
 
-def dumps(state: State, extra: Mapping[str, Any]) -> bytes:
-    """A snapshot, with whatever JSON the caller wants to find beside the state."""
+class RunShelf(Protocol):
+    """Where runs are kept beside snapshots: written once, however many snapshots they are part of."""
+
+    def place(self, run: Run) -> Place:
+        """Where a run is kept."""
+        ...
+
+    def run(self, place: Place) -> Run:
+        """The run that is kept there."""
+        ...
+
+
+class Inside:
+    """Runs that are kept in the snapshot itself."""
+
+    def __init__(self, parts: Mapping[str, bytes] | None = None):
+        self.parts = dict(parts or {})
+
+    def place(self, run: Run) -> Place:
+        name = f"run {len(self.parts)}"
+        self.parts[name] = run.packed()
+        return [name]
+
+    def run(self, place: Place) -> Run:
+        return Run.unpacked(self.parts[place[0]])
+
+
+def dumps(state: State, extra: Mapping[str, Any], shelf: RunShelf | None = None) -> bytes:
+    """A snapshot, with whatever JSON the caller wants to find beside the state.
+
+    The runs of stores are on the shelf; without one, they are in the snapshot.
+    """
+    inside = Inside()
+    kept = inside if shelf is None else shelf
     meta = {
         "page": state.page,
         "streams": {name: _stream_out(stream) for name, stream in state.streams.items()},
@@ -49,13 +86,14 @@ def dumps(state: State, extra: Mapping[str, Any]) -> bytes:
             [home, own.name, own.sheet, own.slots, own.floor, own.far, own.apart]
             for home, own in state.selections.items()
         ],
-        "shards": [[ref.name, ref.parts, list(ref.held.items())] for ref in state.shards],
+        "shards": [_shard_out(ref) for ref in state.shards],
         "partitions": state.partitions,
         "numbered": state.numbered,
         "prodders": {name: list(vars(own).values()) for name, own in state.prodders.items()},
+        "stores": {name: _store_out(store, kept) for name, store in state.stores.items()},
         "extra": dict(extra),
     }
-    parts = {"state": json.dumps(meta).encode()}
+    parts = {"state": json.dumps(meta).encode()} | inside.parts
     parts |= {f"sheet {name}": _table_out(sheet) for name, sheet in state.sheets.items()}
     parts |= {f"learned {name}": own.packed for name, own in state.learned.items()}
     table = pa.table(
@@ -65,7 +103,7 @@ def dumps(state: State, extra: Mapping[str, Any]) -> bytes:
     return _table_out(table.replace_schema_metadata(head), compression="lz4")
 
 
-def loads(packed: bytes) -> tuple[State, dict[str, Any]]:
+def loads(packed: bytes, shelf: RunShelf | None = None) -> tuple[State, dict[str, Any]]:
     """The state of a snapshot, and what the caller left beside it."""
     table = _table_in(packed)
     version = json.loads(table.schema.metadata[b"transom"])["version"]
@@ -86,9 +124,25 @@ def loads(packed: bytes) -> tuple[State, dict[str, Any]]:
     tables = {name: _table_in(packed) for name, packed in _named("sheet", parts)}
     learned = {name: Learned.loads(packed) for name, packed in _named("learned", parts)}
     prodders = {name: ProdderState(*own) for name, own in meta["prodders"].items()}
+    kept = Inside(parts) if shelf is None else shelf
+    stores = {name: _store_in(stored, kept) for name, stored in meta["stores"].items()}
     counts = meta["partitions"], meta["numbered"]
-    found = State(meta["page"], streams, queries, selections, tables, shards, *counts, prodders, learned)
+    found = State(
+        meta["page"], streams, queries, selections, tables, shards, *counts, prodders, learned, stores
+    )
     return found, meta["extra"]
+
+
+def _store_out(store: StoreState, shelf: RunShelf) -> list[Any]:
+    unseen = None if store.unseen is None else store.unseen.pairs
+    places = [shelf.place(run) for run in store.kept.runs]
+    return [places, store.floor, unseen, store.tuples, store.far, [_shard_out(ref) for ref in store.refs]]
+
+
+def _store_in(stored: list[Any], shelf: RunShelf) -> StoreState:
+    places, floor, unseen, tuples, far, refs = stored
+    kept = Kept(tuple(shelf.run(place) for place in places))
+    return StoreState(kept, floor, _intervals(unseen), tuples, far, tuple(_shard_in(*ref) for ref in refs))
 
 
 def _named(kind: str, parts: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
@@ -187,6 +241,10 @@ def _closed_in(stored: dict[str, Any]) -> Closed:
         for pattern, ranges in stored["patterned"]
     )
     return Closed(_intervals(stored["closed"]) or IntervalSet(), patterned)
+
+
+def _shard_out(ref: ShardRef) -> list[Any]:
+    return [ref.name, ref.parts, list(ref.held.items())]
 
 
 def _shard_in(name: str, parts: list[list[int]], held: list[Any]) -> ShardRef:

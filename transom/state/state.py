@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from transom.algorithms.arrivals import Arrivals
@@ -13,6 +14,7 @@ from transom.control.bursts import Chunk, held_by
 from transom.control.closed import Closed
 from transom.elements import Clock, ClockKind
 from transom.estimates.learned import Learned
+from transom.structures.kept import Kept
 
 # How finely it is remembered where in time rows were accepted, to tell a joining query what it missed.
 MOST_OCCUPIED = 4096
@@ -169,6 +171,28 @@ class ShardRef:
 
 
 @dataclass(frozen=True)
+class StoreState:
+    """A store of on-demand queries: what it keeps, and how many tuples it was ever given.
+
+    Tuples before `floor` may have been let go. Rows within `unseen` came before the store was opened; None
+    until the first page tells. A `far` one has too many groups for the driver: its runs are in files.
+    """
+
+    kept: Kept = field(default_factory=Kept)
+    floor: int = LOWEST
+    unseen: IntervalSet | None = IntervalSet()
+    tuples: int = 0
+    far: bool = False
+    refs: tuple[ShardRef, ...] = ()
+
+    def is_complete(self, start: int, end: int) -> bool:
+        """Whether every tuple from `start` to `end` that was accepted is here."""
+        if self.unseen is None or start < self.floor:
+            return False
+        return not self.unseen.meets(np.array([start]), np.array([end]))[0]
+
+
+@dataclass(frozen=True)
 class State:
     """The state after a page. Sheets hold the slices of selections, sorted by selection, group and time.
 
@@ -186,6 +210,12 @@ class State:
     numbered: int = 0
     prodders: Mapping[str, ProdderState] = field(default_factory=dict)  # of queries that EMIT EARLY
     learned: Mapping[str, Learned] = field(default_factory=dict)  # of the same
+    stores: Mapping[str, StoreState] = field(default_factory=dict)  # of on-demand queries, by their names
+
+    @property
+    def refs(self) -> tuple[ShardRef, ...]:
+        """All that is kept in files: shards, and the runs of far stores."""
+        return (*self.shards, *(ref for store in self.stores.values() for ref in store.refs))
 
     @property
     def far(self) -> frozenset[int]:

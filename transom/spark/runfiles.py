@@ -1,0 +1,67 @@
+"""The runs of on-demand queries' stores as files beside the snapshots: each is written once.
+
+A page writes one file with all the runs that it made. It is deleted when none of them is in use any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+
+from transom.spark.store import Store
+from transom.state.state import State
+from transom.structures.runs import Run
+
+DIRECTORY = "runs"
+
+
+class RunFiles:
+    """Runs under a checkpoint; a run's place is its file and its number there."""
+
+    def __init__(self, store: Store):
+        self.store = store
+        self._places: WeakKeyDictionary[Run, tuple[str, int]] = WeakKeyDictionary()
+        self._read: dict[str, pa.ChunkedArray] = {}  # files that are being read
+        self._files: set[str] | None = None  # that are there, once that is known
+
+    def write(self, state: State) -> int:
+        """Write the runs that no page before has written; how many bytes that is."""
+        new = [run for run in _runs(state) if run not in self._places]
+        if not new:
+            return 0
+        name = f"{state.page:010d}.arrow"
+        packed = [run.packed() for run in new]
+        self.store.write_table(f"{DIRECTORY}/{name}", pa.table({"run": pa.array(packed, pa.large_binary())}))
+        self._places.update((run, (name, i)) for i, run in enumerate(new))
+        if self._files is not None:
+            self._files.add(name)
+        return sum(map(len, packed))
+
+    def place(self, run: Run) -> list[Any]:
+        return list(self._places[run])
+
+    def run(self, place: list[Any]) -> Run:
+        name, number = place
+        if name not in self._read:
+            self._read[name] = self.store.read_table(f"{DIRECTORY}/{name}")["run"]
+        found = Run.unpacked(self._read[name][number].as_py())
+        self._places[found] = name, number
+        return found
+
+    def tidy(self, state: State) -> None:
+        """Delete the files of which a state uses nothing."""
+        self._read = {}
+        if self._files is None:
+            self._files = set(self.store.list(DIRECTORY))
+        used = {self._places[run][0] for run in _runs(state)}
+        for name in self._files - used:
+            self.store.delete(f"{DIRECTORY}/{name}")
+        self._files &= used
+
+
+def _runs(state: State) -> Iterator[Run]:
+    for store in state.stores.values():
+        yield from store.kept.runs
