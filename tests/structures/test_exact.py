@@ -31,7 +31,7 @@ CASES: dict[str, tuple[pa.DataType | None, Accumulator]] = {
     "sum of floats": (pa.float32(), Sum(pa.float32())),
     "sum of decimals": (MONEY, Sum(MONEY)),
     "sum of longs that does not wrap": (LONG, Sum(pa.decimal128(19, 0))),
-    "moments": (INT, Moments()),
+    "moments": (MONEY, Moments()),
     "greatest double": (FLOAT, Extreme(FLOAT, "max")),
     "least double": (FLOAT, Extreme(FLOAT, "min")),
     "greatest float": (pa.float32(), Extreme(pa.float32(), "max")),
