@@ -6,7 +6,9 @@ sum of doubles comes to in any order of adding them, rounding and running over i
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from transom.structures.runs import Numbers
 
 Doubles = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Interval = tuple[Doubles, Doubles]
+Interval = tuple[NDArray[Any], NDArray[Any]]
 
 UNIT = 2.0**-53
 _MOST = np.finfo(np.float64).max
@@ -39,6 +41,17 @@ class Filed:
     low: NDArray[Any] | None = None  # integers or doubles; None: tuples are counted, not looked at
     high: NDArray[Any] | None = None
 
+    @property
+    def hull(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The least and the greatest values."""
+        assert self.low is not None and self.high is not None
+        return self.low, self.high
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the values are integers."""
+        return self.hull[0].dtype.kind == "i"
+
     def summed(self, numbers: Doubles) -> Doubles:
         """Doubles by group."""
         return np.bincount(self.codes, numbers, self.groups).astype(np.float64, copy=False)
@@ -54,49 +67,65 @@ class Filed:
         return np.bincount(self.codes[mask], minlength=self.groups) > 0
 
 
-def bounded(filed: Filed, grain: float = 0.0) -> dict[str, pa.Array]:
-    """The bounds of all answers; an average is rounded to the `grain` (of decimals)."""
-    answers: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
-    answers["count"] = (filed.counted(filed.least), filed.counted(filed.most))
-    if filed.low is not None and filed.high is not None:
-        with np.errstate(all="ignore"):
-            if filed.low.dtype.kind == "i":
-                answers |= _of_integers(filed, filed.low, filed.high)
-            else:
-                answers |= _of_doubles(filed, filed.low, filed.high, grain)
-    return {
-        f"{name}_{side}": pa.array(bound)
-        for name, bounds in answers.items()
-        for side, bound in zip(("low", "high"), bounds, strict=True)
-    }
+class Bounds(Mapping[str, pa.Array]):
+    """Bounds of answers by name, as `sum_low`; each kind of answer is worked out when first asked for.
+
+    An average is rounded to the `grain`, the last digit of decimals.
+    """
+
+    def __init__(self, filed: Filed, grain: float = 0.0) -> None:
+        self._filed, self._grain = filed, grain
+        self._known: dict[str, Interval] = {}
+        self._names = ("count",) if filed.low is None else ("count", "sum", "avg", "min", "max")
+
+    def __getitem__(self, name: str) -> pa.Array:
+        kind, _, side = name.rpartition("_")
+        if kind not in self._names or side not in ("low", "high"):
+            raise KeyError(name)
+        if kind not in self._known:
+            with np.errstate(all="ignore"):
+                self._known[kind] = self._interval(kind)
+        return pa.array(self._known[kind][side == "high"])
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"{kind}_{side}" for kind in self._names for side in ("low", "high"))
+
+    def __len__(self) -> int:
+        return 2 * len(self._names)
+
+    @cached_property
+    def _sums(self) -> _Sums:
+        return _Sums(self._filed)
+
+    def _interval(self, kind: str) -> Interval:
+        match kind:
+            case "count":
+                return self._filed.counted(self._filed.least), self._filed.counted(self._filed.most)
+            case "sum":
+                return _whole(self._filed, self._sums) if self._filed.is_whole else self._sums.interval()
+            case "avg":
+                return _averages(self._filed, self._sums, self._grain)
+        return _extremes(self._filed, kind)
 
 
-def _of_integers(filed: Filed, low: Numbers, high: Numbers) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
-    doubles = _Sums(filed, low.astype(np.float64), high.astype(np.float64))
+def _whole(filed: Filed, sums: _Sums) -> Interval:
+    """Sums of whole numbers; all that fits into 64 bits, where they might wrap."""
+    low, high = filed.hull
     least = filed.counted(np.where(low >= 0, filed.least, filed.most) * low)
     most = filed.counted(np.where(high >= 0, filed.most, filed.least) * high)
-    # The wrapped sums are the true ones where these fit into 64 bits.
-    whole = np.iinfo(np.int64)
-    fits = (doubles.low - doubles.slack > whole.min) & (doubles.high + doubles.slack < whole.max)
-    return {
-        "sum": (np.where(fits, least, whole.min), np.where(fits, most, whole.max)),
-        "avg": _averages(filed, doubles, (doubles.low - doubles.slack, doubles.high + doubles.slack), 0.0),
-        "min": (_reduced(np.minimum, filed, low), _reduced(np.minimum, filed, high)),
-        "max": (_reduced(np.maximum, filed, low), _reduced(np.maximum, filed, high)),
-    }
+    # These are wrapped themselves, and the true ones where those fit.
+    limits = np.iinfo(np.int64)
+    fits = (sums.low - sums.slack > limits.min) & (sums.high + sums.slack < limits.max)
+    return np.where(fits, least, limits.min), np.where(fits, most, limits.max)
 
 
-def _of_doubles(filed: Filed, low: Doubles, high: Doubles, grain: float) -> dict[str, Interval]:
-    sums = _Sums(filed, low, high)
-    total = sums.interval()
-    has_nan = filed.any(np.isnan(low))
-    least, most = _reduced(np.fmax, filed, low), _reduced(np.fmax, filed, high)
-    return {
-        "sum": total,
-        "avg": _averages(filed, sums, total, grain),
-        "min": (_reduced(np.fmin, filed, low), _reduced(np.fmin, filed, high)),
-        "max": (np.where(has_nan, np.nan, least), np.where(has_nan, np.nan, most)),
-    }
+def _extremes(filed: Filed, kind: str) -> Interval:
+    """MIN or MAX: each bucket has a tuple in the window, which is somewhere in its hull; NaN is above all."""
+    low, high = (_reduced(np.fmin if kind == "min" else np.fmax, filed, side) for side in filed.hull)
+    if kind == "min" or filed.is_whole:
+        return low, high
+    has_nan = filed.any(np.isnan(filed.hull[0]))
+    return np.where(has_nan, np.nan, low), np.where(has_nan, np.nan, high)
 
 
 def _reduced(ufunc: np.ufunc, filed: Filed, numbers: NDArray[Any]) -> NDArray[Any]:
@@ -110,7 +139,8 @@ def _reduced(ufunc: np.ufunc, filed: Filed, numbers: NDArray[Any]) -> NDArray[An
 class _Sums:
     """Bounds of sums of doubles: `low` and `high` of the finite ones, right to within `slack`."""
 
-    def __init__(self, filed: Filed, low: Doubles, high: Doubles) -> None:
+    def __init__(self, filed: Filed) -> None:
+        low, high = (side.astype(np.float64, copy=False) for side in filed.hull)
         self.filed, self.infinite = filed, ~(np.isfinite(low) & np.isfinite(high))
         self.nan = filed.any(np.isnan(low))
         self.above, self.below = filed.any(low == np.inf), filed.any(high == -np.inf)
@@ -146,8 +176,9 @@ class _Sums:
         return np.where(poisoned, np.nan, low), np.where(poisoned, np.nan, high)
 
 
-def _averages(filed: Filed, sums: _Sums, total: Interval, grain: float) -> Interval:
+def _averages(filed: Filed, sums: _Sums, grain: float) -> Interval:
     """Bounds of averages: over the tuples in the window, not over all that are kept as in the paper."""
+    total = sums.interval()
     if (filed.least == filed.most).all():
         count = filed.counted(filed.most)
         low, high = total[0] / count, total[1] / count
@@ -157,9 +188,13 @@ def _averages(filed: Filed, sums: _Sums, total: Interval, grain: float) -> Inter
         high = _greatest(filed, sums.highs, ~sums.infinite, slack) + slack
         low = np.where(np.isfinite(total[0]), low, total[0])
         high = np.where(np.isfinite(total[1]), high, total[1])
-    # The quotient's own rounding.
-    low, high = low - np.abs(low) * 4 * UNIT - grain, high + np.abs(high) * 4 * UNIT + grain
-    return np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
+    return _rounded(low, -1.0, grain), _rounded(high, 1.0, grain)
+
+
+def _rounded(bounds: Doubles, side: float, grain: float) -> Doubles:
+    """Bounds of quotients as they are, moved outward by the rounding of those."""
+    moved = bounds + side * (np.abs(bounds) * 4 * UNIT + grain + _LEAST)
+    return np.where(np.isfinite(bounds), moved, bounds)
 
 
 def _greatest(filed: Filed, tops: Doubles, finite: Mask, slack: Doubles) -> Doubles:
@@ -181,4 +216,5 @@ def _greatest(filed: Filed, tops: Doubles, finite: Mask, slack: Doubles) -> Doub
             break
         average += gain
     bound = average + (gain + slack) * (filed.summed(most) / certain)
-    return np.minimum(bound, _reduced(np.maximum, filed, np.where(finite, tops, -np.inf)))
+    # The top of all is a bound too, and the only one where sums run over.
+    return np.fmin(bound, _reduced(np.maximum, filed, np.where(finite, tops, -np.inf)))

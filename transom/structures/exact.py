@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Sum
-from transom.aggregates.numeric import added_up, expanded
-from transom.structures.finding import joined, view
+from transom.aggregates.numeric import added_up
+from transom.structures.finding import joined, stretches, view
 from transom.structures.runs import Batch, Found, Numbers, Recipe, Run
 from transom.structures.staircase import Staircase
 from transom.structures.tree import Tree
@@ -43,15 +43,14 @@ class Raw(Recipe):
 
     def lookup(self, runs: Sequence[Run], since: int) -> Found:
         seen = view(runs, since)
-        rows, codes = [], []
+        values, codes = [], []
         for part in seen.parts:
-            at, which = expanded(part.starts, part.stops)
-            rows.append(
-                part.run.columns["value"].take(pa.array(at)) if part.run.columns else pa.nulls(len(at))
-            )
+            column = part.run.columns["value"] if part.run.columns else pa.nulls(part.run.entries)
+            [own], which = stretches([column], part.starts, part.stops)
+            values.append(own)
             codes.append(part.codes[which])
-        values = pa.concat_arrays(rows) if rows else pa.nulls(0)
-        return seen.found(added_up(self.accumulator, values, None, joined(codes), seen.count))
+        found = pa.concat_arrays(values) if values else pa.nulls(0)
+        return seen.found(added_up(self.accumulator, found, None, joined(codes), seen.count))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, States
-from transom.aggregates.numeric import numeric_form
+from transom.aggregates.numeric import expanded, numeric_form
 from transom.structures.runs import Found, Numbers, Run
 from transom.structures.weaving import aligned
 
@@ -68,6 +68,16 @@ def view(runs: Sequence[Run], since: int, divided: bool = False) -> View:
     codes = np.split(alike.codes, ends[:-1])
     parts = tuple(Part(*part, own) for part, own in zip(reached, codes, strict=True))
     return View(parts, alike.keys, alike.count)
+
+
+def stretches(columns: Sequence[pa.Array], starts: Numbers, stops: Numbers) -> tuple[States, Numbers]:
+    """The rows of some stretches of columns, and which stretch each is of."""
+    if len(starts) == 1:  # as without GROUP BY
+        start, count = int(starts[0]), int(stops[0] - starts[0])
+        return [column.slice(start, count) for column in columns], np.zeros(count, np.int64)
+    rows, which = expanded(starts, stops)
+    at = pa.array(rows)
+    return [column.take(at) for column in columns], which
 
 
 def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:

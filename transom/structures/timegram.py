@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from transom.algorithms.buckets import FINEST, Bounded, Geometric, coarsest, dyadic, floors
 from transom.algorithms.grouping import group
-from transom.structures.bounding import Filed, bounded
+from transom.structures.bounding import Bounds, Filed
 from transom.structures.finding import Part, joined, view
 from transom.structures.runs import Batch, Found, Numbers, Recipe, Run
 from transom.structures.weaving import Aligned, aligned, raw, with_columns, without_nulls, woven
@@ -155,7 +155,7 @@ class TimeGram(Recipe):
         filed = Filed(
             seen.codes, seen.count, least, most, *(self._hull(seen.parts, s) for s in ("low", "high"))
         )
-        return Found(seen.keys, seen.count, bounded(filed, self._grain))
+        return Found(seen.keys, seen.count, Bounds(filed, self._grain))
 
     def _counts(self, part: Part, since: int) -> tuple[Numbers, Numbers]:
         """How many tuples of each bucket are in the window, at least and at most."""

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, States
-from transom.aggregates.numeric import added_up, expanded
-from transom.structures.finding import combined, joined, view
+from transom.aggregates.numeric import added_up
+from transom.structures.finding import combined, joined, stretches, view
 from transom.structures.runs import Batch, Found, Numbers, Recipe, Run
 from transom.structures.weaving import aligned, raw, without_nulls, woven
 
@@ -46,32 +46,22 @@ class Tree(Recipe):
 
     def lookup(self, runs: Sequence[Run], since: int) -> Found:
         seen = view(runs, since)
-        values, bottom = [], []
-        states, nodes = [], []
+        rests: list[tuple[States, Numbers]] = []  # of the bottom: values, and the group of each
+        nodes: list[tuple[States, Numbers]] = []  # of all above
         for part in seen.parts:
-            lengths, ends = part.stops - part.starts, part.stops
-            levels = self.levels(part.run)
-            for height in range(len(levels) + 1):
-                above = lengths // self.block if height < len(levels) else np.zeros_like(lengths)
-                rows, which = expanded(ends - lengths, ends - above * self.block)
-                at = pa.array(rows)
-                if height == 0:
-                    values.append(part.run.columns["value"].take(at))
-                    bottom.append(part.codes[which])
-                else:
-                    states.append([state.take(at) for state in levels[height - 1].states])
-                    nodes.append(part.codes[which])
-                if height < len(levels):
-                    lengths, ends = above, levels[height].bounds[1:][part.groups]
-        if not values:
+            lengths, stops, columns = part.stops - part.starts, part.stops, [part.run.columns["value"]]
+            found = rests
+            for level in self.levels(part.run):
+                above = lengths // self.block
+                found.append(_reached(columns, stops - lengths, stops - above * self.block, part.codes))
+                lengths, stops, columns = above, level.bounds[1:][part.groups], level.states
+                found = nodes
+            found.append(_reached(columns, stops - lengths, stops, part.codes))
+        if not rests:
             return seen.found([pa.nulls(0, type) for type in self.accumulator.types()])
-        lifted = added_up(self.accumulator, pa.concat_arrays(values), None, joined(bottom), seen.count)
-        if not states:
-            return seen.found(lifted)
-        states.append(lifted)
-        nodes.append(np.arange(seen.count))
-        columns = [pa.concat_arrays(column) for column in zip(*states, strict=True)]
-        return seen.found(combined(self.accumulator, columns, joined(nodes), seen.count))
+        [values], codes = _together(rests)
+        nodes.append((added_up(self.accumulator, values, None, codes, seen.count), np.arange(seen.count)))
+        return seen.found(combined(self.accumulator, *_together(nodes), seen.count))
 
     def levels(self, run: Run) -> list[Level]:
         """The levels of a run, from the lowest; none where no group fills a block."""
@@ -81,21 +71,24 @@ class Tree(Recipe):
             states = [run.columns["value"]]
             while (counts >= self.block).any():
                 counts = counts // self.block
-                rows, _ = expanded(stops - counts * self.block, stops)
-                codes = np.arange(len(rows)) // self.block
-                states = [_taken(state, rows) for state in states]
-                if known:
-                    states = combined(self.accumulator, states, codes, len(rows) // self.block)
-                else:
-                    states = added_up(self.accumulator, states[0], None, codes, len(rows) // self.block)
                 bounds = np.r_[0, np.cumsum(counts)]
+                states, _ = stretches(states, stops - counts * self.block, stops)
+                codes = np.repeat(np.arange(bounds[-1]), self.block)
+                if known:
+                    states = combined(self.accumulator, states, codes, int(bounds[-1]))
+                else:
+                    states = added_up(self.accumulator, states[0], None, codes, int(bounds[-1]))
                 known.append(Level(bounds, states))
                 stops = bounds[1:]
             run.derived[self] = known
         return known
 
 
-def _taken(column: pa.Array, rows: Numbers) -> pa.Array:
-    if len(rows) and rows[-1] - rows[0] + 1 == len(rows):  # one stretch, as without GROUP BY
-        return column.slice(int(rows[0]), len(rows))
-    return column.take(pa.array(rows))
+def _reached(columns: States, starts: Numbers, stops: Numbers, codes: Numbers) -> tuple[States, Numbers]:
+    states, which = stretches(columns, starts, stops)
+    return states, codes[which]
+
+
+def _together(found: Sequence[tuple[States, Numbers]]) -> tuple[States, Numbers]:
+    columns = zip(*(states for states, _ in found), strict=True)
+    return [pa.concat_arrays(parts) for parts in columns], joined([codes for _, codes in found])

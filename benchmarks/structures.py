@@ -1,0 +1,100 @@
+"""What structures cost: tuples taken in a second, microseconds a lookup, bytes a tuple; prints a table.
+
+python -m benchmarks.structures [--rows 1000000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Moments, Sum
+from transom.structures.exact import Raw, exact
+from transom.structures.kept import Kept
+from transom.structures.runs import Batch, Recipe
+from transom.structures.timegram import TimeGram
+
+FLOAT, LONG = pa.float64(), pa.int64()
+LOOKUPS = 50
+SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream's tuples, `rate` of them a second, over some groups."""
+
+    rows: int
+    groups: int
+    rate: int = 1000
+    seed: int = 11
+
+    def batches(self, size: int, type: pa.DataType | None) -> Iterator[Batch]:
+        rng = np.random.default_rng(self.seed)
+        keys = (pa.array([f"group {i}" for i in range(self.groups)]),) if self.groups > 1 else ()
+        for start in range(0, self.rows, size):
+            times = np.arange(start, start + size) * (SECOND // self.rate)
+            codes = rng.integers(0, self.groups, size)
+            values = pa.array(rng.normal(100, 15, size))
+            yield Batch(times, codes, keys, None if type is None else values.cast(type, safe=False))
+
+
+def structures() -> dict[str, tuple[Recipe, pa.DataType | None]]:
+    """By name, what is measured and the type of its values."""
+    aggregates: dict[str, tuple[Accumulator, pa.DataType | None]] = {
+        "count(*)": (CountRows(), None),
+        "count": (Count(), FLOAT),
+        "sum of longs": (Sum(LONG), LONG),
+        "sum of doubles": (Sum(FLOAT), FLOAT),
+        "max": (Extreme(FLOAT, "max"), FLOAT),
+        "moments": (Moments(), FLOAT),
+    }
+    found: dict[str, tuple[Recipe, pa.DataType | None]] = {
+        f"{name}, exact": (exact(accumulator), type) for name, (accumulator, type) in aggregates.items()
+    }
+    found["sum of doubles, naive"] = (Raw(Sum(FLOAT)), FLOAT)
+    found["timegram(64)"] = (TimeGram(FLOAT), FLOAT)
+    found["timegram(64 BETWEEN 0 AND 200)"] = (TimeGram(FLOAT, between=(0, 200)), FLOAT)
+    found["WITHIN 5%"] = (TimeGram(FLOAT, within=0.05), FLOAT)
+    found["timegram(64, SLICE '1 second')"] = (TimeGram(FLOAT, slice=SECOND), FLOAT)
+    return found
+
+
+def measured(recipe: Recipe, batches: list[Batch], rows: int) -> str:
+    """One line of the table."""
+    kept, began = Kept(), time.perf_counter()
+    for batch in batches:
+        kept = kept.taken(recipe, recipe.run(batch), -1)
+    taking = time.perf_counter() - began
+    high = max(run.high for run in kept.runs)
+    sinces = np.random.default_rng(5).integers(0, high, LOOKUPS).tolist()
+    recipe.lookup(kept.runs, 0)  # derives what it needs
+    began = time.perf_counter()
+    for since in sinces:
+        recipe.lookup(kept.runs, since)
+    looking = (time.perf_counter() - began) / LOOKUPS
+    rate, micros, size = rows / taking / 1e6, looking * 1e6, kept.nbytes / rows
+    return f"{rate:10.2f} {micros:12.0f} {size:12.2f} {len(kept.runs):6d} {kept.entries:10d}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--only", default="")
+    asked = parser.parse_args()
+    print(
+        f"{'':32} {'batch':>7} {'groups':>7} {'M rows/s':>10} {'us a lookup':>12} {'bytes a row':>12} {'runs':>6} {'entries':>10}"
+    )
+    for name, (recipe, type) in structures().items():
+        for groups, size in ((1, 10_000), (1, 100_000), (10_000, 100_000)):
+            if asked.only in name:
+                batches = list(Stream(asked.rows, groups).batches(size, type))
+                print(f"{name:32} {size:7d} {groups:7d} {measured(recipe, batches, asked.rows)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
