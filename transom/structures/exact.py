@@ -104,5 +104,5 @@ def _relevant(accumulator: Accumulator, batch: Batch) -> Batch:
 
 def merged_raw(runs: Sequence[Run], floor: int) -> Run:
     """Entries of several runs as they are."""
-    groups = aligned([run.keys for run in runs], sum(run.groups for run in runs), len(runs) == 1)
+    groups = aligned([run.keys for run in runs], sum(run.groups for run in runs))
     return woven(runs, groups, floor).run

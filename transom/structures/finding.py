@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Accumulator, States
 from transom.aggregates.numeric import expanded, numeric_form
 from transom.structures.runs import Found, Numbers, Run
-from transom.structures.weaving import aligned
+from transom.structures.weaving import aligned, aligned_undivided
 
 
 @dataclass(frozen=True)
@@ -48,26 +50,26 @@ class View:
 
 def view(runs: Sequence[Run], since: int, divided: bool = False) -> View:
     """What has a time from `since` on; `divided` if a run may have several groups with the same keys."""
-    reached, columns = [], []
-    for run in runs:
-        if since > run.high:
-            continue
+    reached = [run for run in runs if since <= run.high]
+    if not reached:
+        return View((), tuple(key.slice(0, 0) for run in runs[:1] for key in run.keys), 0)
+    ends = np.cumsum([run.groups for run in reached])
+    alike = aligned_undivided(reached) if divided else aligned([run.keys for run in reached], int(ends[-1]))
+    present, parts = np.zeros(alike.count, bool), []
+    for run, codes in zip(reached, np.split(alike.codes, ends[:-1]), strict=True):
         starts, stops = run.starts(since), run.bounds[1:]
-        groups, keys = np.arange(run.groups), run.keys
+        groups = np.arange(run.groups)
         alive = starts < stops
         if not alive.all():
             groups = groups[alive]
-            starts, stops = starts[groups], stops[groups]
-            keys = tuple(key.take(pa.array(groups)) for key in keys)
-        reached.append((run, groups, starts, stops))
-        columns.append(keys)
-    if not reached:
-        return View((), tuple(key.slice(0, 0) for run in runs[:1] for key in run.keys), 0)
-    ends = np.cumsum([len(groups) for _, groups, _, _ in reached])
-    alike = aligned(columns, int(ends[-1]), distinct=len(columns) == 1 and not divided)
-    codes = np.split(alike.codes, ends[:-1])
-    parts = tuple(Part(*part, own) for part, own in zip(reached, codes, strict=True))
-    return View(parts, alike.keys, alike.count)
+            starts, stops, codes = starts[groups], stops[groups], codes[groups]
+        present[codes] = True
+        parts.append(Part(run, groups, starts, stops, codes))
+    if present.all():
+        return View(tuple(parts), alike.keys, alike.count)
+    ranks, kept = np.cumsum(present) - 1, np.flatnonzero(present)
+    keys = tuple(key.take(pa.array(kept)) for key in alike.keys)
+    return View(tuple(replace(part, codes=ranks[part.codes]) for part in parts), keys, len(kept))
 
 
 def stretches(columns: Sequence[pa.Array], starts: Numbers, stops: Numbers) -> tuple[States, Numbers]:
@@ -80,9 +82,11 @@ def stretches(columns: Sequence[pa.Array], starts: Numbers, stops: Numbers) -> t
     return [column.take(at) for column in columns], which
 
 
-def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Arrays one after the other."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate([*arrays, np.zeros(0, np.int64)])
+def joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Arrays one after the other; whole numbers, if there are none."""
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
 
 
 def combined(accumulator: Accumulator, states: States, codes: Numbers, groups: int) -> States:

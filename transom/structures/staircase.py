@@ -30,7 +30,7 @@ class Staircase(Recipe):
         return self._climbed(raw(without_nulls(batch)))
 
     def merged(self, runs: Sequence[Run], floor: int) -> Run:
-        groups = aligned([run.keys for run in runs], sum(run.groups for run in runs), len(runs) == 1)
+        groups = aligned([run.keys for run in runs], sum(run.groups for run in runs))
         return self._climbed(woven(runs, groups, floor).run)
 
     def _climbed(self, run: Run) -> Run:

@@ -22,7 +22,15 @@ from transom.algorithms.grouping import group
 from transom.structures.bounding import Bounds, Filed
 from transom.structures.finding import Part, joined, view
 from transom.structures.runs import Batch, Found, Numbers, Recipe, Run
-from transom.structures.weaving import Aligned, aligned, raw, with_columns, without_nulls, woven
+from transom.structures.weaving import (
+    Aligned,
+    aligned,
+    aligned_undivided,
+    raw,
+    with_columns,
+    without_nulls,
+    woven,
+)
 
 BUCKETS = 64
 
@@ -36,7 +44,8 @@ class TimeGram(Recipe):
     are as wide as the part `within` of their values. Else they follow the values: for each group the finest
     dyadic grid on which these lie in at most `buckets` buckets, as each group has its own range of values.
     With a `slice`, entries are slices of time: its last tuple's time, the time from its first to that
-    (column `span`), and a running total of tuples (column `upto`). `type` None counts tuples, in one bucket.
+    (column `span`), and a running total of tuples (column `upto`). `type` None only counts, in one bucket:
+    the tuples that have a value, or all if there are no values.
     """
 
     type: pa.DataType | None
@@ -66,9 +75,9 @@ class TimeGram(Recipe):
         return None if self.between is None else Bounded.evenly(*self.between, self.buckets)
 
     def run(self, batch: Batch) -> Run:
-        batch = replace(batch, values=None) if self.type is None else without_nulls(batch)
-        if batch.values is None:
-            run = raw(batch)
+        batch = without_nulls(batch)
+        if self.type is None or batch.values is None:
+            run = raw(replace(batch, values=None))
             return self._sliced(replace(run, heads={"bucket": pa.array(np.zeros(run.groups, np.int64))}))
         low, high = _outward(batch.values)
         numbers, exponents = self._filed(low.astype(np.float64), batch)
@@ -113,8 +122,8 @@ class TimeGram(Recipe):
         numbers = joined([run.heads["bucket"].to_numpy() for run in runs])
         if "exponent" not in runs[0].heads:
             columns = [(*run.keys, run.heads["bucket"]) for run in runs]
-            return aligned(columns, pieces, distinct=len(runs) == 1), ("bucket",)
-        outer = aligned([run.keys for run in runs], pieces)
+            return aligned(columns, pieces), ("bucket",)
+        outer = aligned_undivided(runs)
         known = joined([run.heads["exponent"].to_numpy() for run in runs]).astype(np.int64)
         alive = joined([run.starts(floor) < run.bounds[1:] for run in runs])
         exponents = np.full(outer.count, FINEST)
@@ -132,20 +141,22 @@ class TimeGram(Recipe):
 
     def _sliced(self, run: Run) -> Run:
         """Entries of the same slice of time as one, if that is all that is kept."""
-        if self.slice is None or not run.entries:
+        if self.slice is None:
             return run
         times, spans = run.times, np.zeros(run.entries, np.int64)
         counts = np.ones(run.entries, np.int64)
         if run.columns:
             counts, spans = (run.columns[name].to_numpy().astype(np.int64) for name in ("count", "span"))
-        is_first = np.diff(times // self.slice, prepend=times[0] // self.slice - 1) != 0
+        slices = times // self.slice
+        is_first = np.r_[True, slices[1:] != slices[:-1]][: run.entries]
         is_first[run.bounds[:-1]] = True
         firsts = np.flatnonzero(is_first)
-        lasts = np.r_[firsts[1:], run.entries] - 1
-        spans = times[lasts] - np.minimum.reduceat(times - spans, firsts)
+        lasts = np.r_[firsts[1:], run.entries][: len(firsts)] - 1
+        if len(firsts):
+            spans = times[lasts] - np.minimum.reduceat(times - spans, firsts)
+            counts = np.add.reduceat(counts, firsts)
         narrow = pa.uint32() if self.slice <= 1 << 32 else pa.int64()
-        upto = np.cumsum(np.add.reduceat(counts, firsts))
-        columns = {"upto": pa.array(upto), "span": pa.array(spans).cast(narrow)}
+        columns = {"upto": pa.array(np.cumsum(counts)), "span": pa.array(spans).cast(narrow)}
         return Run.of(run.keys, np.searchsorted(firsts, run.bounds), times[lasts], columns, run.heads)
 
     def lookup(self, runs: Sequence[Run], since: int) -> Found:

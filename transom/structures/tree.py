@@ -41,7 +41,7 @@ class Tree(Recipe):
         return raw(without_nulls(batch))
 
     def merged(self, runs: Sequence[Run], floor: int) -> Run:
-        groups = aligned([run.keys for run in runs], sum(run.groups for run in runs), len(runs) == 1)
+        groups = aligned([run.keys for run in runs], sum(run.groups for run in runs))
         return woven(runs, groups, floor).run
 
     def lookup(self, runs: Sequence[Run], since: int) -> Found:

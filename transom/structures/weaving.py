@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.numeric import expanded
-from transom.algorithms.grouping import group
+from transom.algorithms.grouping import Groups, group
 from transom.structures.runs import Batch, Numbers, Run
 
 
@@ -64,16 +64,37 @@ class Aligned:
     keys: tuple[pa.Array, ...]
 
 
-def aligned(runs: Sequence[Sequence[pa.Array]], pieces: int, distinct: bool = False) -> Aligned:
-    """The groups of the pieces, by the columns that each run has for its own; `distinct` if all differ."""
-    columns = [pa.concat_arrays(parts) for parts in zip(*runs, strict=True)]
-    if not columns:
+def aligned(columns: Sequence[Sequence[pa.Array]], pieces: int) -> Aligned:
+    """The groups of all pieces, by the columns that each run has for its own; those of a run all differ."""
+    together = [pa.concat_arrays(parts) for parts in zip(*columns, strict=True)]
+    if not together:
         return Aligned(np.zeros(pieces, np.int64), min(pieces, 1), ())
-    if distinct:
-        return Aligned(np.arange(pieces), pieces, tuple(columns))
-    groups = group(columns, pieces)
+    if len(columns) == 1:
+        return Aligned(np.arange(pieces), pieces, tuple(together))
+    groups = group(together, pieces)
     firsts = pa.array(groups.firsts)
-    return Aligned(groups.codes, groups.count, tuple(column.take(firsts) for column in columns))
+    return Aligned(groups.codes, groups.count, tuple(column.take(firsts) for column in together))
+
+
+def aligned_undivided(runs: Sequence[Run]) -> Aligned:
+    """The same for runs with several pieces of a group, whose keys are compared once a group."""
+    parts = [undivided(run) for run in runs]
+    columns = [
+        [key.take(pa.array(part.firsts)) for key in run.keys] for run, part in zip(runs, parts, strict=True)
+    ]
+    ends = np.cumsum([part.count for part in parts])
+    alike = aligned(columns, int(ends[-1]))
+    own = np.split(alike.codes, ends[:-1])
+    codes = [codes[part.codes] for codes, part in zip(own, parts, strict=True)]
+    return Aligned(np.concatenate(codes), alike.count, alike.keys)
+
+
+def undivided(run: Run) -> Groups:
+    """The pieces of a run by their keys; remembered, as every lookup asks."""
+    known: Groups | None = run.derived.get(undivided)
+    if known is None:
+        known = run.derived[undivided] = group(run.keys, run.groups)
+    return known
 
 
 @dataclass(frozen=True)
