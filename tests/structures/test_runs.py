@@ -54,12 +54,10 @@ def answers(recipe: Recipe, runs: list[Run], since: int) -> dict[Any, Any]:
 
 def contents(run: Run) -> list[Any]:
     """All that a run holds, whatever the order of its groups and of tuples at the same time."""
-    columns = dict(run.columns)
-    if "upto" in columns:  # running totals, over all groups
-        columns["upto"] = pa.array(np.diff(columns["upto"].to_numpy(), prepend=0))
     heads = [run.heads[name].to_pylist() for name in sorted(run.heads)]
     rows = [
-        repr(row) for row in zip(run.times.tolist(), *(c.to_pylist() for c in columns.values()), strict=True)
+        repr(row)
+        for row in zip(run.times.tolist(), *(c.to_pylist() for c in run.columns.values()), strict=True)
     ]
     found = []
     for g, (start, stop) in enumerate(zip(run.bounds[:-1].tolist(), run.bounds[1:].tolist(), strict=True)):
@@ -139,10 +137,11 @@ def test_a_group_is_dealt_to_one_partition_wherever_it_was_made(name: str, group
             shares.setdefault(place, []).append(part)
     found: dict[Any, Any] = {}
     for parts in shares.values():
-        mine = answers(recipe, [recipe.merged(parts, ALWAYS)], 0)
+        mine = answers(recipe, [recipe.merged(parts, ALWAYS)], -600)
         assert not mine.keys() & found.keys()
         found |= mine
-    assert found == answers(recipe, [recipe.merged([recipe.run(page) for page in pages], ALWAYS)], 0)
+    assert found
+    assert found == answers(recipe, [recipe.merged([recipe.run(page) for page in pages], ALWAYS)], -600)
     assert grouped != "many" or len(shares) == 5
 
 
@@ -170,6 +169,26 @@ def test_a_page_without_tuples_is_an_empty_run() -> None:
         assert (empty.groups, empty.entries) == (0, 0)
         assert Run.unpacked(empty.packed()).entries == 0
         assert recipe.lookup([empty], -5).count == recipe.merged([empty, empty], 0).entries == 0
+
+
+@pytest.mark.parametrize("grouped", GROUPED)
+@pytest.mark.parametrize("name", RECIPES)
+def test_empty_runs_merge_with_others_and_with_themselves(name: str, grouped: str) -> None:
+    recipe, _, pages, _ = drawn(name, grouped)
+    runs = [recipe.run(page) for page in pages]
+    gone = recipe.merged(runs, 10**6)
+    assert_sound(gone)
+    assert gone.groups == 0
+    for empty in (gone, Run.unpacked(gone.packed()), *[part for _, part in gone.dealt(3)]):
+        assert recipe.merged([empty, empty], ALWAYS).groups == 0
+        assert recipe.lookup([empty], ALWAYS).count == 0
+        assert answers(recipe, [recipe.merged([empty, *runs, empty], ALWAYS)], -600) == answers(
+            recipe, [recipe.merged(runs, ALWAYS)], -600
+        )
+        assert answers(recipe, [empty, *runs], -600) == answers(recipe, runs, -600)
+    if RECIPES[name][1] is not None:
+        nulls = [Batch(p.times, p.codes, p.keys, pa.nulls(len(p.times), RECIPES[name][1])) for p in pages]
+        assert recipe.merged([recipe.run(page) for page in nulls], ALWAYS).entries == 0
 
 
 @given(st.lists(st.lists(st.integers(0, 20), min_size=1), max_size=6), st.integers(-1, 22))

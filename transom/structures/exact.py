@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Sum
 from transom.aggregates.numeric import added_up
-from transom.structures.finding import joined, stretches, view
+from transom.structures.finding import joined, running_totals, stretches, view
 from transom.structures.runs import Batch, Found, Numbers, Recipe, Run
 from transom.structures.staircase import Staircase
 from transom.structures.tree import Tree
-from transom.structures.weaving import aligned, raw, with_columns, without_nulls, woven
+from transom.structures.weaving import aligned, raw, without_nulls, woven
 
 
 def exact(accumulator: Accumulator) -> Recipe:
@@ -57,29 +57,18 @@ class Raw(Recipe):
 class PrefixSums(Recipe):
     """Counts and sums of whole numbers: what is in a window is one difference in each run.
 
-    A count needs no column: it is a difference of places. Sums are running totals (column `upto`) over all
-    of a run, groups or not: they wrap in 64 bits, as Spark's do, and so do their differences. Never for
-    floats, where a difference is not what was added in between.
+    A count is a difference of places. Sums are read off running totals over all of a run, groups or not,
+    derived from the values at the first lookup: they wrap in 64 bits, as Spark's do, and so do their
+    differences. Never for floats, where a difference is not what was added in between.
     """
 
     accumulator: CountRows | Count | Sum
 
     def run(self, batch: Batch) -> Run:
-        return self._summed(raw(_relevant(self.accumulator, batch)))
+        return raw(_relevant(self.accumulator, batch))
 
     def merged(self, runs: Sequence[Run], floor: int) -> Run:
-        return self._summed(merged_raw([self._apart(run) for run in runs], floor))
-
-    def _summed(self, run: Run) -> Run:
-        if not isinstance(self.accumulator, Sum):
-            return with_columns(run, {})
-        values = run.columns["value"].cast(pa.int64()).to_numpy()
-        return with_columns(run, {"upto": pa.array(np.cumsum(values))})
-
-    def _apart(self, run: Run) -> Run:
-        if not isinstance(self.accumulator, Sum):
-            return run
-        return with_columns(run, {"value": pa.array(np.diff(run.columns["upto"].to_numpy(), prepend=0))})
+        return merged_raw(runs, floor)
 
     def lookup(self, runs: Sequence[Run], since: int) -> Found:
         seen = view(runs, since)
@@ -91,7 +80,7 @@ class PrefixSums(Recipe):
     def _between(self, run: Run, starts: Numbers, stops: Numbers) -> Numbers:
         if not isinstance(self.accumulator, Sum):
             return stops - starts
-        upto = run.columns["upto"].to_numpy()
+        upto = running_totals(run, "value")
         return upto[stops - 1] - np.where(starts > 0, upto[starts - 1], 0)
 
 

@@ -82,6 +82,17 @@ def stretches(columns: Sequence[pa.Array], starts: Numbers, stops: Numbers) -> t
     return [column.take(at) for column in columns], which
 
 
+def running_totals(run: Run, name: str) -> Numbers:
+    """The totals of a column of whole numbers up to and with each entry, over all groups; remembered.
+
+    They wrap, and so do their differences. They are not kept with the run: parts of it have others.
+    """
+    known: Numbers | None = run.derived.get(name)
+    if known is None:
+        known = run.derived[name] = np.cumsum(run.columns[name].cast(pa.int64()).to_numpy())
+    return known
+
+
 def joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Arrays one after the other; whole numbers, if there are none."""
     if len(arrays) == 1:

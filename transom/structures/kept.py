@@ -21,9 +21,10 @@ class Kept:
 
     runs: tuple[Run, ...] = ()
 
-    def taken(self, recipe: Recipe, run: Run, floor: int) -> Kept:
-        """With one more run, without what is older than `floor`."""
-        runs = [self._cut(recipe, known, floor) for known in (*self.runs, run) if known.high >= floor]
+    def taken(self, recipe: Recipe, run: Run | None, floor: int) -> Kept:
+        """With one more run, if given, without what is older than `floor`."""
+        given = () if run is None else (run,)
+        runs = [self._cut(recipe, known, floor) for known in (*self.runs, *given) if known.high >= floor]
         runs = [known for known in runs if known.entries]
         while crowd := _crowd(runs):
             merged = recipe.merged(sorted(crowd, key=lambda one: one.base), floor)

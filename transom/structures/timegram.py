@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 from transom.algorithms.buckets import FINEST, Bounded, Geometric, coarsest, dyadic, floors
 from transom.algorithms.grouping import group
 from transom.structures.bounding import Bounds, Filed
-from transom.structures.finding import Part, joined, view
+from transom.structures.finding import Part, joined, running_totals, view
 from transom.structures.runs import Batch, Found, Numbers, Recipe, Run
 from transom.structures.weaving import (
     Aligned,
     aligned,
     aligned_undivided,
     raw,
-    with_columns,
     without_nulls,
     woven,
 )
@@ -44,7 +43,7 @@ class TimeGram(Recipe):
     are as wide as the part `within` of their values. Else they follow the values: for each group the finest
     dyadic grid on which these lie in at most `buckets` buckets, as each group has its own range of values.
     With a `slice`, entries are slices of time: its last tuple's time, the time from its first to that
-    (column `span`), and a running total of tuples (column `upto`). `type` None only counts, in one bucket:
+    (column `span`), and how many tuples it has (column `count`). `type` None only counts, in one bucket:
     the tuples that have a value, or all if there are no values.
     """
 
@@ -105,8 +104,6 @@ class TimeGram(Recipe):
         return dyadic(values, own), exponents.astype(np.int16)
 
     def merged(self, runs: Sequence[Run], floor: int) -> Run:
-        if self.slice is not None:
-            runs = [_unsummed(run) for run in runs]
         groups, divided = self._aligned(runs, floor)
         found = woven(runs, groups, floor)
         outer = len(found.run.keys) - len(divided)
@@ -156,7 +153,7 @@ class TimeGram(Recipe):
             spans = times[lasts] - np.minimum.reduceat(times - spans, firsts)
             counts = np.add.reduceat(counts, firsts)
         narrow = pa.uint32() if self.slice <= 1 << 32 else pa.int64()
-        columns = {"upto": pa.array(np.cumsum(counts)), "span": pa.array(spans).cast(narrow)}
+        columns = {"count": pa.array(counts), "span": pa.array(spans).cast(narrow)}
         return Run.of(run.keys, np.searchsorted(firsts, run.bounds), times[lasts], columns, run.heads)
 
     def lookup(self, runs: Sequence[Run], since: int) -> Found:
@@ -173,7 +170,7 @@ class TimeGram(Recipe):
         if self.slice is None:
             found = part.stops - part.starts
             return found, found
-        upto, starts = part.run.columns["upto"].to_numpy(), part.starts
+        upto, starts = running_totals(part.run, "count"), part.starts
         before = np.where(starts > 0, upto[starts - 1], 0)
         most = upto[part.stops - 1] - before
         # Of the slice in which the window begins the last tuple is in it, and the first one may not be.
@@ -206,9 +203,3 @@ def _outward(values: pa.Array) -> tuple[NDArray[Any], NDArray[Any]]:
         return numbers, numbers
     slack = np.abs(numbers) * 2.0**-50
     return numbers - slack, numbers + slack
-
-
-def _unsummed(run: Run) -> Run:
-    """With the number of tuples of each slice in place of the running total."""
-    counts = pa.array(np.diff(run.columns["upto"].to_numpy(), prepend=0))
-    return with_columns(run, {"count": counts, "span": run.columns["span"]})

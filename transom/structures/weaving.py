@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -162,11 +162,6 @@ def _rows(times: Numbers, starts: Numbers, stops: Numbers, firsts: Numbers) -> t
 def _gathered(name: str, runs: Sequence[Run], rows: Numbers | None) -> pa.Array:
     column = pa.concat_arrays([run.columns[name] for run in runs])
     return column if rows is None else column.take(pa.array(rows))
-
-
-def with_columns(run: Run, columns: Mapping[str, pa.Array]) -> Run:
-    """The same entries with other columns."""
-    return Run(run.keys, run.bounds, run.base, run.high, run.ticks, columns, run.heads)
 
 
 def thinned(run: Run, kept: np.ndarray) -> Run:
