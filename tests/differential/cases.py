@@ -36,6 +36,7 @@ class PageCase:
     ended: bool = False
     splits: int = 1  # tasks that share the page
     prods: list[Prod] = field(default_factory=list)
+    lookups: list[tuple[str, int]] = field(default_factory=list)  # queries, each with a window's length
 
 
 @dataclass

@@ -18,6 +18,7 @@ from transom.control.horizon import horizon_limit
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Drop, Prod, Register
 from transom.final.concluding import clocks_of
+from transom.final.demanding import opened, takings
 from transom.final.inprocess import advance
 from transom.final.members import Strategy, admit, release
 from transom.final.planning import Planner
@@ -26,6 +27,7 @@ from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome, PagePlan, late_rows, merge, put_away, run
 from transom.partial.shards import Shelf
 from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.demands import Gathering
 from transom.sql import Catalog, Query, Relation, bind
 from transom.state import snapshot
 from transom.state.state import ShardRef, State, Totals
@@ -106,12 +108,18 @@ class PureEngine:
         limit = self._limit(table_of(page.rows))
         page, parted = self.part(page, limit)
         outcome = self._outcome(page, limit)
-        queries = list(self.living.values())
         given = PageInput(
-            self.rules, queries, outcome, page.punctuations, page.ended, self.partial, parted=parted
+            self.rules,
+            list(self.standing.values()),
+            outcome,
+            page.punctuations,
+            page.ended,
+            self.partial,
+            parted=parted,
+            gatherings=self.gatherings,
         )
         output = advance(self.state, [given], SCALARS, self.shelf, prods=page.prods)
-        self.shards.keep(output.state.shards)
+        self.shards.keep(output.state.refs)
         for name, table in output.results.items():
             for row in presented(table):
                 kind = row.get("transom_kind", row["kind"])  # some queries have a column of that name
@@ -133,6 +141,17 @@ class PureEngine:
         return Shelf(self.shards, f"page {self.state.page}", 3, self.far_rows)
 
     @property
+    def standing(self) -> dict[str, CompiledQuery]:
+        """The queries that live and are not looked up, by name."""
+        return {name: query for name, query in self.living.items() if query.query.demand is None}
+
+    @property
+    def gatherings(self) -> tuple[Gathering, ...]:
+        """What the others need kept."""
+        looking = [query for query in self.living.values() if query.query.demand is not None]
+        return self.planner.gatherings("s", looking)
+
+    @property
     def partial(self) -> frozenset[str]:
         """The names of those that also want windows seen in part."""
         return frozenset(name for name, key in self.keys.items() if key in self.case.partial)
@@ -141,12 +160,17 @@ class PureEngine:
         names = [self.case.name(key) for key in page.leaving]
         for name in names:
             del self.living[name], self.keys[name]
-        self.state = release(self.state, names, self.living)
+        self.state = release(self.state, names, self.standing)
         newcomers = [self.compiled[key] for key in page.joining]
         self.living |= {query.name: query for query in newcomers}
         self.keys |= {self.case.name(key): key for key in page.joining}
-        self.state = admit(self.state, newcomers, self.living, self.planner.strategy, self.partial)
-        self.state = rehomed(self.state, list(self.living.values()), self.planner.strategy)
+        joining, strategy = (
+            [query for query in newcomers if query.query.demand is None],
+            self.planner.strategy,
+        )
+        self.state = admit(self.state, joining, self.standing, strategy, self.partial)
+        self.state = rehomed(self.state, list(self.standing.values()), strategy)
+        self.state = opened(self.state, self.gatherings, strategy.place)
 
     def _limit(self, table: pa.Table) -> int | None:
         high = self.state.stream("s").clock(TIME).high
@@ -156,11 +180,12 @@ class PureEngine:
         return horizon_limit(profile, high, self.case.horizon)
 
     def _outcome(self, page: PageCase, limit: int | None) -> Outcome:
-        queries = list(self.living.values())
+        queries = list(self.standing.values())
         stream, table = self.state.stream("s"), table_of(page.rows)
-        sqls = dict.fromkeys(scalar.sql for query in queries for scalar in query.query.scalars())
+        sqls = dict.fromkeys(scalar.sql for query in self.living.values() for scalar in query.query.scalars())
         names = {sql: f"c{i}" for i, sql in enumerate(sqls)}
-        clocks = {clock: f"t{i}" for i, clock in enumerate(clocks_of(queries, self.rules))}
+        followed = clocks_of(queries, self.rules, self.gatherings)
+        clocks = {clock: f"t{i}" for i, clock in enumerate(followed)}
         projected = SCALARS.project(table, {name: sql for sql, name in names.items()}) if names else None
         columns = (
             {} if projected is None else dict(zip(projected.column_names, projected.columns, strict=True))
@@ -179,6 +204,7 @@ class PureEngine:
             horizon=self.case.horizon,
             far=self.state.far,
             most_groups=self.far_rows,
+            takings=takings(self.state, stream, self.gatherings),
         )
         rows = pa.table(columns)
         tasks = (run(rows.take(share), plan) for share in shares(rows.num_rows, page.splits))
@@ -231,6 +257,8 @@ class Remembering(oracle.naive.Oracle):
 
     def joins(self, query: Query, partial: bool = False) -> oracle.naive.Standing:
         standing = super().joins(query, partial)
+        if query.demand is not None:
+            return standing
         stream = self.streams[query.stream]
         before = oracle.naive.Stream(stream.rules, stream.columns, [], stream.punctuations)
         self.count(standing, before, stream.accepted)
@@ -265,6 +293,7 @@ def oracle_answer(
             page.punctuations,
             page.ended,
             prods=[renamed(case, prod) for prod in page.prods],
+            lookups=[oracle.pages.Lookup(*asked) for asked in page.lookups],
         )
         for page in case.pages
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transom.aggregates.accumulators import States
+from transom.aggregates.accumulators import Accumulator, States
 from transom.aggregates.functions import FUNCTIONS
 from transom.algorithms.arrivals import Arrivals
 from transom.algorithms.grouping import group
@@ -20,7 +20,7 @@ from transom.algorithms.intervals import IntervalSet
 from transom.final.results import Lowered, Results, result_schema
 from transom.plan.compiled import CompiledQuery
 from transom.plan.demands import Glance, Needs, needs_of, store_key
-from transom.sql.query import Query, free_name
+from transom.sql.query import Call, Query, free_name
 from transom.state.state import State
 from transom.structures.runs import Found
 
@@ -80,18 +80,20 @@ def answered(lookup: Lookup, read: Read) -> Answer:
     needs, bound, selection = lookup.needs, lookup.query.query, lookup.query.selection
     newest = Glance(needs.newest, needs.newest.recipe)
     base = read(store_key(selection, newest.want), newest, lookup.start)
-    chosen = _matching(lookup, base)
+    chosen = _matching(lookup, base) if base.count else np.zeros(0, np.int64)
+    if not len(chosen):
+        return Answer(lookup, answer_schema(bound).empty_table())
     found = [read(store_key(selection, one.want), one, lookup.start) for one in needs.glances]
     places = [places_of(base, one)[chosen] for one in found]
     columns = {f"k{i}": key.take(pa.array(chosen)) for i, key in enumerate(base.keys)}
     if needs.has_bounds:
         for i, (call, one, at) in enumerate(zip(bound.calls, found, places, strict=True)):
-            low, high = _bounds(call.function, one, at)
+            low, high = _bounds(call, one, at)
             columns[f"a{i}"] = _middle(low, high).cast(call.type, safe=False)
             columns |= {f"a{i}_low": low, f"a{i}_high": high}
     else:
         states = [
-            _states(slot.accumulator.identity(), one, at)
+            _states(slot.accumulator, one, at)
             for slot, one, at in zip(lookup.query.slots, found, places, strict=True)
         ]
         for i, (call, slots) in enumerate(zip(bound.calls, lookup.query.reads, strict=True)):
@@ -138,7 +140,7 @@ def places_of(base: Found, other: Found) -> Numbers:
     >>> places_of(one, other).tolist()
     [-1, 0]
     """
-    if not base.keys:
+    if not base.keys or not other.count:
         return np.full(base.count, 0 if other.count else -1)
     pairs = zip(base.keys, other.keys, strict=True)
     codes = group([pa.concat_arrays(pair) for pair in pairs], base.count + other.count).codes
@@ -147,23 +149,26 @@ def places_of(base: Found, other: Found) -> Numbers:
     return places[codes[: base.count]]
 
 
-def _taken(column: pa.Array, places: Numbers) -> pa.Array:
-    return column.take(pa.array(places, mask=places < 0))
+def _taken(found: Found, name: str, kind: pa.DataType, places: Numbers) -> pa.Array:
+    """A column that was found, for groups at some places; null where there is none."""
+    if not found.count:
+        return pa.nulls(len(places), kind)
+    return found.columns[name].take(pa.array(places, mask=places < 0)).cast(kind)
 
 
-def _states(identity: Sequence[object], found: Found, places: Numbers) -> States:
+def _states(accumulator: Accumulator, found: Found, places: Numbers) -> States:
     """A slot's states for each group; the identity where it has none."""
     states = []
-    for i, nothing in enumerate(identity):
-        column = _taken(found.columns[f"s{i}"], places)
+    for i, (nothing, kind) in enumerate(zip(accumulator.identity(), accumulator.types(), strict=True)):
+        column = _taken(found, f"s{i}", kind, places)
         states.append(column if nothing is None else column.fill_null(nothing))
     return states
 
 
-def _bounds(function: str, found: Found, places: Numbers) -> tuple[pa.Array, pa.Array]:
+def _bounds(call: Call, found: Found, places: Numbers) -> tuple[pa.Array, pa.Array]:
     """The interval of an aggregate for each group: null where it has no values, but for a count."""
-    name = "count" if function == "count_rows" else function
-    low, high = (_taken(found.columns[f"{name}_{side}"], places) for side in _SIDES)
+    name, kind = call.function.removesuffix("_rows"), bound_type(call.type)
+    low, high = (_taken(found, f"{name}_{side}", kind, places) for side in _SIDES)
     return (low.fill_null(0), high.fill_null(0)) if name == "count" else (low, high)
 
 

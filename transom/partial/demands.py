@@ -83,8 +83,8 @@ def _runs(rows: Rows, gathering: Gathering, at: Numbers, numbers: Numbers) -> It
         if values is not None and chosen is not None:
             values = values.filter(pa.array(chosen))
         batch = Batch(times[own], codes[own], tuple(keys), values)
-        if len(batch.times):
-            yield Brought(name, want.recipe.run(batch), len(batch.times))
+        if len(batch.times) and (run := want.recipe.run(batch)).entries:
+            yield Brought(name, run, len(batch.times))
 
 
 def _values(rows: Rows, want: Want, at: Numbers, times: Numbers) -> pa.Array | None:

@@ -1,0 +1,220 @@
+"""Random on-demand queries looked up after every page, and what the oracle says."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from tests.differential.cases import (
+    AGGREGATES,
+    CONDITIONS,
+    KEYS,
+    RESTS,
+    Case,
+    cut_into_pages,
+    often,
+    query,
+    query_of,
+    ruled,
+    some,
+    stream,
+)
+from tests.differential.comparing import (
+    SCALARS,
+    PureEngine,
+    Row,
+    alike,
+    bound,
+    oracle_answer,
+    presented,
+    same_as_oracle,
+)
+from transom.final.demanding import end_of
+from transom.final.desk import Desk
+from transom.final.lookup import Answer, Lookup, answered, shown
+from transom.final.results import Moment, finish
+from transom.partial.demands import fetched_runs
+from transom.partial.kernel import Outcome
+from transom.plan.demands import Glance
+from transom.sql import Query
+from transom.structures.runs import Found
+
+BOUNDED = ["count(*)", "count(price)", "sum(price)", "sum(qty)", "avg(price)", "avg(qty)", "min(price)",
+           "max(price)", "max(qty)", "sum(amount)", "min(amount)", "count(kind)",
+           "sum(qty) FILTER (WHERE kind = 'a')"]  # fmt: skip
+EXTREME = ["min(price)", "max(price)", "min(kind)", "max(qty)", "max(ts)", "min(amount)"]
+TIMEGRAMS = ["timegram(2)", "timegram(64)", "timegram(4 BETWEEN -5 AND 100)", "timegram(BOUNDS -10, 0, 10, 50)",
+             "timegram(8, SLICE {})", "timegram(3 BETWEEN 0 AND 10, SLICE {})"]  # fmt: skip
+
+
+def on_demand(rng: Random, keys: list[str], where: str) -> str:
+    """A query without SLIDE, from any structure."""
+    size = rng.randint(1, 40)
+    form, unit = rng.choice(
+        [
+            (f"[RANGE '{size} seconds']", "'{} seconds'"),
+            (f"[RANGE {size} WATTR seq]", "{}"),
+            (f"[ROWS {size}]", "{}"),
+        ]
+    )
+    using = often(rng, "", "ordered_sharing", "naive", "timegram", "timegram", "within")
+    pool = {"ordered_sharing": EXTREME, "timegram": BOUNDED, "within": BOUNDED}.get(using, AGGREGATES)
+    text = query_of(rng, (form, ""), keys, where, pool)
+    slice = unit.format(rng.randint(1, 9))
+    if using == "timegram":
+        using = rng.choice(TIMEGRAMS).format(slice)
+    if pool is not AGGREGATES:
+        text = text.partition(" HAVING ")[0]
+    if using == "within":
+        return f"{text} WITHIN {rng.choice([1, 5, 50])}%" + often(rng, "", f" USING timegram(SLICE {slice})")
+    return f"{text} USING {using}" if using else text
+
+
+def looked_up(rng: Random) -> Case:
+    """On-demand queries of few selections, beside others, that come and go."""
+    pages = cut_into_pages(rng, stream(rng, 50), 8)
+    wheres = [rng.choice(RESTS), " AND ".join(some(rng, CONDITIONS, 2))]
+    groups = [some(rng, KEYS, 2) for _ in range(2)]
+    queries = {}
+    for i in range(rng.randint(1, 7)):
+        text = on_demand(rng, rng.choice(groups), rng.choice(wheres))
+        queries[f"q{i}"] = often(rng, text, query(rng))
+        joins = often(rng, 0, 1, 2) % len(pages)
+        pages[joins].joining.append(f"q{i}")
+        leaves = joins + often(rng, len(pages), 1, 3)
+        if leaves < len(pages):
+            pages[leaves].leaving.append(f"q{i}")
+    if any("WATTR seq" in text for text in queries.values()):
+        queries["first"] = "SELECT count(*) FROM s [RANGE 10 SLIDE 10 WATTR seq]"
+        pages[0].joining.append("first")
+    return ruled(rng, queries, pages)
+
+
+class LookingEngine(PureEngine):
+    """The engine without Spark, with lookups in what it has kept, near or far."""
+
+    desk: Desk
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self.desk = Desk()
+        self.brought = Outcome()
+
+    def _outcome(self, *args: Any) -> Outcome:
+        self.brought = super()._outcome(*args)
+        return self.brought
+
+    def page(self, page: Any) -> None:
+        before = self.state
+        super().page(page)
+        self.desk.committed(before, self.state, self.brought.runs)
+
+    def restart(self) -> None:
+        super().restart()
+        self.desk = Desk()
+
+    def lookup(self, key: str, length: int) -> list[Row]:
+        """What a query is answered now."""
+        asked = self.compiled[key]
+        end = end_of(asked.clock, self.state.stream("s"))
+        if end is None:
+            return []
+        lookup = Lookup(asked, end - length, end)
+        answer = self._answered(lookup)
+        results = finish([answer.lowered], Moment(self.state.page), SCALARS)
+        return presented(shown(answer, results, lookup.is_complete(self.state)))
+
+    def _answered(self, lookup: Lookup) -> Answer:
+        if not any(self.state.stores[key].far for key in lookup.stores):
+            return answered(lookup, self.desk.reader(lookup, self.state))
+        found = []
+        for place in range(self.shelf.partitions):
+
+            def read(key: str, glance: Glance, since: int, place: int = place) -> Found:
+                runs = fetched_runs(self.shards, self.state.stores[key].refs, place)
+                return glance.recipe.lookup(runs, since)
+
+            found.append(answered(lookup, read).table)
+        return Answer(lookup, pa.concat_tables(found).combine_chunks())
+
+
+def check_lookups(
+    rng: Random, case: Case, restart: bool = False, seed: int | None = None, **options: Any
+) -> int:
+    """Every lookup after every page is the oracle's; how many were compared."""
+    try:
+        return compare_lookups(rng, case, restart, **options)
+    except Exception as error:
+        error.add_note(f"drawn by Random({seed}), restart={restart}, {options}\n{case.queries}")
+        raise
+
+
+def compare_lookups(
+    rng: Random,
+    case: Case,
+    restart: bool,
+    strategy: Any = None,
+    naive: bool = False,
+    far_rows: int | None = None,
+) -> int:
+    queries = bound(case.queries)
+    engine = LookingEngine(case, queries, strategy, naive, far_rows)
+    found: list[tuple[int, str, int, list[Row]]] = []
+    for number, page in enumerate(case.pages):
+        engine.page(page)
+        if restart:
+            engine.restart()
+        for name in engine.living:
+            whole = queries[name].window.range
+            for length in [whole, rng.randint(1, whole)] if queries[name].demand is not None else []:
+                found.append((number, name, length, engine.lookup(name, length)))
+                page.lookups.append((name, length))
+    expected = oracle_answer(case, queries)
+    assert len(expected.lookups) == len(found)
+    for (number, name, length, rows), answer in zip(found, expected.lookups, strict=True):
+        assert (number, name, length) == (answer.page, answer.query, answer.length)
+        same_answer(queries[name], rows, answer)
+    same_as_oracle(case, queries, engine.results, engine.late, engine.state.stream("s").totals)
+    return len(found)
+
+
+def same_answer(query: Query, rows: list[Row], expected: Any) -> None:
+    """The rows of a complete window are the oracle's; no window is called complete that is not."""
+    if not rows:
+        assert not expected.rows, f"{query.text}\nnothing, expected {expected.rows}"
+        return
+    complete = {row["complete"] for row in rows}
+    assert len(complete) == 1
+    if complete == {False}:
+        assert not expected.complete, f"{query.text}\nan answer is said to be incomplete and is not"
+        return
+    keys = [item.name for item in query.items if item.is_key]
+    ours = {tuple(repr(plain(row[key])) for key in keys): row for row in rows}
+    theirs = {tuple(repr(plain(row[key])) for key in keys): row for row in expected.whole}
+    assert ours.keys() == theirs.keys(), f"{query.text}\n{ours.keys()}, expected {theirs.keys()}"
+    for group, row in ours.items():
+        assert (row["window_start"], row["window_end"]) == expected.window
+        for item in query.items:
+            same_item(query, item.name, row, theirs[group][item.name])
+
+
+def same_item(query: Query, name: str, row: Row, exact: Any) -> None:
+    if f"{name}_low" not in row:
+        assert alike(row[name], exact), f"{query.text}\n{name}: {row[name]!r}, expected {exact!r}"
+        return
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    text = f"{query.text}\n{name}: [{low!r}, {high!r}], expected {exact!r}"
+    if exact is None:
+        return
+    if isinstance(exact, float) and math.isnan(exact):
+        assert math.isnan(high), text  # NaN is above every number
+        return
+    assert low is not None and high is not None, text
+    assert low <= exact and (math.isnan(high) or exact <= high), text
+
+
+def plain(value: Any) -> Any:
+    return value + 0.0 if isinstance(value, float) else value

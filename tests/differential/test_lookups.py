@@ -1,0 +1,29 @@
+"""Lookups against the oracle, on streams and on-demand queries drawn at random."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.differential.looking import check_lookups, looked_up
+from transom.final.members import Place, Strategy
+
+PLACES: dict[str, dict[str, Any]] = {
+    "near the driver": {},
+    "naive": {"naive": True},
+    "with the executors": {"strategy": Strategy(place=Place.EXECUTORS)},
+    "with the executors when there are many groups": {"far_rows": 40},
+}
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every page"])
+@pytest.mark.parametrize("options", PLACES.values(), ids=PLACES)
+def test_every_lookup_is_answered_as_by_the_oracle(options: dict[str, Any], restart: bool, seed: int) -> None:
+    start = seed + 1_000 * list(PLACES.values()).index(options) + 500 * restart
+    compared = 0
+    for number in range(start, start + 25):
+        rng = Random(number)
+        compared += check_lookups(rng, looked_up(rng), restart, number, **options)
+    assert compared > 25
