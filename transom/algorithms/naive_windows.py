@@ -1,0 +1,53 @@
+"""The baseline: every query for itself, and answered whether or not anybody asks (Wang and Freschl, figure 1)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+Fold = Callable[[Iterable[Any]], Any]
+
+
+@dataclass
+class _Query:
+    """A query's own queue, and its newest answer."""
+
+    size: int
+    fold: Fold
+    times: deque[int] = field(default_factory=deque)
+    values: deque[Any] = field(default_factory=deque)
+    answer: Any = None
+
+
+class NaiveWindows:
+    """A queue for each query: an arrival is stored in all of them, and every answer computed anew.
+
+    A window of size s holds the tuples with times in `(now - s, now]`; tuples come in the order of time.
+
+    >>> naive = NaiveWindows([(2, sum), (3, max)])
+    >>> for time, value in enumerate([9, 5, 3, 4]):
+    ...     naive.insert(time, value)
+    >>> naive.lookup(0), naive.lookup(1)
+    (7, 5)
+    """
+
+    def __init__(self, queries: Iterable[tuple[int, Fold]]) -> None:
+        self.queries = [_Query(size, fold) for size, fold in queries]
+
+    def insert(self, time: int, value: Any) -> None:
+        """Store a tuple in every queue, drop what is too old there, and compute every answer."""
+        for query in self.queries:
+            times, values = query.times, query.values
+            times.append(time)
+            values.append(value)
+            oldest = time - query.size
+            while times[0] <= oldest:
+                times.popleft()
+                values.popleft()
+            query.answer = query.fold(values)
+
+    def lookup(self, query: int) -> Any:
+        """What was computed for a query at the last arrival; None before the first."""
+        return self.queries[query].answer

@@ -1,0 +1,231 @@
+"""OrderedSharing: MAX and MIN of many windows from few answers in order (Wang and Freschl, section 6)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from operator import gt, itemgetter, lt
+from typing import Any, NamedTuple
+
+from sortedcontainers import SortedDict, SortedKeyList
+
+from transom.algorithms.ranking import ranked, unranked
+
+_NOTHING = object()
+Rescan = Callable[[int], Iterable[tuple[int, Any]]]  # the tuples from a time on, newest first, ranked
+
+
+class Entry(NamedTuple):
+    """A window's size, its answer, and the time of the tuple that is the answer (the newest, if several)."""
+
+    size: int
+    answer: Any
+    time: int
+
+
+@dataclass
+class Counters:
+    """What was done so far; a lookup is a hit unless it had to recalculate."""
+
+    inserts: int = 0
+    lookups: int = 0
+    hits: int = 0
+    recalculations: int = 0
+    scanned: int = 0
+
+
+class OrderedSharing:
+    """Answers of windows in the order of their sizes, which is the order of their answers too.
+
+    A window of size s holds the tuples with times in `(now - s, now]`, on a clock of microseconds or of
+    rows. An entry is *valid* while its tuple lies in its window. Every valid entry is right, and a window
+    without an entry may use that of the next larger window whose tuple lies in it. All else is found out
+    when somebody asks. Equal answers need one entry: that of the largest window.
+
+    Tuples are kept as long as the largest window that was added needs them, unless `rescan` says who keeps
+    them. Nulls are the caller's to leave out.
+
+    >>> shared = OrderedSharing([2, 4])
+    >>> for time, value in enumerate([9, 5, 3, 4]):
+    ...     shared.insert(time, value)
+    >>> shared.lookup(4), shared.lookup(2), shared.lookup(3)
+    (9, 4, 5)
+    >>> shared.counters.recalculations
+    2
+    """
+
+    def __init__(
+        self, windows: Iterable[int] = (), greatest: bool = True, rescan: Rescan | None = None
+    ) -> None:
+        self.windows = SortedDict()  # how many queries have a window of each size
+        self.entries = SortedKeyList(key=itemgetter(0))
+        self.now: int | None = None
+        self.counters = Counters()
+        self._beats = gt if greatest else lt
+        self._kept = _Tuples() if rescan is None else None
+        self._rescan = self._kept.newest_first if self._kept is not None else rescan
+        for size in windows:
+            self.add(size)
+
+    def add(self, size: int) -> None:
+        """A query with a window of this size joins."""
+        if size <= 0:
+            raise ValueError("a window's size is positive")
+        self.windows[size] = self.windows.get(size, 0) + 1
+
+    def remove(self, size: int) -> None:
+        """A query with a window of this size leaves; an entry that others may use stays."""
+        self.windows[size] -= 1
+        if not self.windows[size]:
+            del self.windows[size]
+
+    def advance(self, now: int) -> None:
+        """Time has passed, though no tuple came."""
+        self.now = now if self.now is None else max(self.now, now)
+
+    def valid(self, entry: Entry) -> bool:
+        """Whether the entry's tuple lies in its window."""
+        return self.now is not None and entry.time > self.now - entry.size
+
+    def insert(self, time: int, value: Any) -> None:
+        """Add a tuple, in O(log |w|) amortised (6.3.2.1)."""
+        value = ranked(value)
+        if self._kept is not None:
+            self._kept.insert(time, value)
+        self._insert(time, value)
+        self._expire()
+
+    def insert_all(self, times: Sequence[int], values: Sequence[Any]) -> None:
+        """Add tuples whose times ascend: only those that no later one among them outdoes matter."""
+        values = list(map(ranked, values))
+        if self._kept is not None:
+            self._kept.insert_all(times, values)
+        beats = self._beats
+        steps: list[tuple[int, Any]] = []
+        for time, value in zip(reversed(times), reversed(values), strict=True):
+            if not steps or beats(value, steps[-1][1]):
+                steps.append((time, value))
+        for time, value in reversed(steps):
+            self._insert(time, value)
+        self._expire()
+
+    def _insert(self, time: int, value: Any) -> None:
+        """The largest valid entry that the value outdoes, or equals, takes it; smaller ones go.
+
+        Validity is that of the moment before: an answer that was right then gives way to the value even if
+        its own tuple leaves the window as this one arrives.
+        """
+        entries = self.entries
+        self.counters.inserts += 1
+        end = self._outdone(value)
+        while end and not self.valid(entries[end - 1]):
+            end -= 1
+            del entries[end]
+        self.advance(time)
+        assert self.now is not None
+        reach = self.now - time + 1  # smaller windows do not reach back to a tuple that is out of order
+        if not end or entries[end - 1].size < reach:
+            return
+        taker = entries[end - 1]
+        newest = max(time, taker.time) if taker.answer == value else time
+        del entries[entries.bisect_key_left(reach) : end]
+        entries.add(Entry(taker.size, value, newest))
+
+    def _outdone(self, value: Any) -> int:
+        """How many entries, from the smallest on, have answers that do not beat the value."""
+        beats = self._beats
+        return bisect_left(self.entries, True, key=lambda entry: beats(entry.answer, value))
+
+    def lookup(self, size: int) -> Any:
+        """The answer of a window, registered or not; None if it holds nothing (6.3.2.2)."""
+        self.counters.lookups += 1
+        if self.now is None:
+            return None
+        since = self.now - size + 1
+        if self._kept is not None and since < self._kept.floor:
+            raise ValueError(f"a window of {size} reaches back to tuples that are not kept")
+        at = self.entries.bisect_key_left(size)
+        if at < len(self.entries):
+            entry = self.entries[at]
+            if entry.time >= since:
+                self.counters.hits += 1
+                return unranked(entry.answer)
+        return self._recalculated(size)
+
+    def _recalculated(self, size: int) -> Any:
+        """Scan a window's tuples; its entry and those of all smaller windows are made anew."""
+        self.counters.recalculations += 1
+        found = self._found(size)
+        entries = self.entries
+        end = entries.bisect_key_right(size)
+        if not found:
+            del entries[:end]
+            return None
+        # Larger windows whose answers do not beat this one are invalid, and would break the order.
+        del entries[: max(end, self._outdone(found[-1].answer))]
+        entries.update(found)
+        return unranked(found[-1].answer)
+
+    def _found(self, size: int) -> list[Entry]:
+        """The entries of a window and of the smaller ones that are registered, by size."""
+        assert self.now is not None and self._rescan is not None
+        found: list[Entry] = []
+        beats, best, newest = self._beats, _NOTHING, self.now
+        for time, value in self._rescan(self.now - size + 1):
+            self.counters.scanned += 1
+            if best is _NOTHING:
+                best, newest = value, time
+            elif beats(value, best):
+                # Windows that do not reach back to this tuple have the answer so far.
+                below = self.windows.bisect_right(self.now - time)
+                if below and (smaller := self.windows.keys()[below - 1]) > self.now - newest:
+                    found.append(Entry(smaller, best, newest))
+                best, newest = value, time
+        return found if best is _NOTHING else [*found, Entry(size, best, newest)]
+
+    def _expire(self) -> None:
+        if self._kept is not None and self.now is not None:
+            largest = self.windows.keys()[-1] if self.windows else 0
+            self._kept.expire(self.now - largest + 1)
+
+
+class _Tuples:
+    """The tuples of the largest window, by time."""
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+        self.values: list[Any] = []
+        self.floor: float = -inf
+
+    def insert(self, time: int, value: Any) -> None:
+        if time < self.floor:
+            return
+        if self.times and time < self.times[-1]:
+            at = bisect_right(self.times, time)
+            self.times.insert(at, time)
+            self.values.insert(at, value)
+        else:
+            self.times.append(time)
+            self.values.append(value)
+
+    def insert_all(self, times: Sequence[int], values: Sequence[Any]) -> None:
+        start = bisect_left(times, self.floor)
+        if start < len(times) and self.times and times[start] < self.times[-1]:
+            for time, value in zip(times[start:], values[start:], strict=True):
+                self.insert(time, value)
+        else:
+            self.times.extend(times[start:])
+            self.values.extend(values[start:])
+
+    def expire(self, before: int) -> None:
+        """Forget what is older, as soon as it is the greater part."""
+        self.floor = max(self.floor, before)
+        if self.times and self.times[len(self.times) // 2] < before:
+            stale = bisect_left(self.times, before)
+            del self.times[:stale], self.values[:stale]
+
+    def newest_first(self, since: int) -> Iterator[tuple[int, Any]]:
+        start = bisect_left(self.times, since)
+        return zip(reversed(self.times[start:]), reversed(self.values[start:]), strict=True)

@@ -1,0 +1,64 @@
+"""COUNT, SUM and AVG of whole numbers in any window that ends now: a difference of two running sums."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+
+class PrefixSums:
+    """The times of all tuples, and for each the sum of those before it.
+
+    Floats are refused: a difference of their sums is not the sum of the rest.
+
+    >>> sums = PrefixSums()
+    >>> for time, value in enumerate([5, -2, 4]):
+    ...     sums.insert(time, value)
+    >>> sums.lookup(since=1)
+    (2, 2)
+    """
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+        self.before: list[int] = []
+        self.total = 0
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def insert(self, time: int, value: int) -> None:
+        """Add a tuple: O(1) at the end; out of order, an addition for each later tuple."""
+        if isinstance(value, float):
+            raise TypeError("running sums are for whole numbers; a suffix tree adds floats")
+        times, before = self.times, self.before
+        if times and time < times[-1]:
+            at = bisect_right(times, time)
+            times.insert(at, time)
+            before[at:] = [before[at], *(earlier + value for earlier in before[at:])]
+        else:
+            times.append(time)
+            before.append(self.total)
+        self.total += value
+
+    def lookup(self, since: int) -> tuple[int, int]:
+        """How many tuples there are from `since` on, and their sum, in O(log n)."""
+        at = bisect_left(self.times, since)
+        count = len(self.times) - at
+        return (count, self.total - self.before[at]) if count else (0, 0)
+
+    def expire(self, before: int) -> None:
+        """Forget tuples before a time, as soon as they are the greater part; nobody may ask for them."""
+        stale = bisect_left(self.times, before)
+        if 2 * stale > len(self.times):
+            del self.times[:stale], self.before[:stale]
+
+    def merge(self, other: PrefixSums) -> PrefixSums:
+        """The sums of the tuples of both."""
+        both = PrefixSums()
+        for time, value in sorted(self.tuples() + other.tuples()):
+            both.insert(time, value)
+        return both
+
+    def tuples(self) -> list[tuple[int, int]]:
+        """The tuples that are kept, by time."""
+        after = [*self.before[1:], self.total]
+        return [(time, end - start) for time, start, end in zip(self.times, self.before, after, strict=True)]
