@@ -1,4 +1,4 @@
-"""The baseline: every query for itself, and answered whether or not anybody asks (Wang and Freschl, figure 1)."""
+"""The baseline: every query for itself, answered whether or not anybody asks (Wang and Freschl, figure 1)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,13 @@ class NaiveWindows:
         self.queries = [_Query(size, fold) for size, fold in queries]
 
     def insert(self, time: int, value: Any) -> None:
-        """Store a tuple in every queue, drop what is too old there, and compute every answer."""
+        """Store a tuple, and compute every answer."""
+        self.store(time, value)
+        for query in self.queries:
+            query.answer = query.fold(query.values)
+
+    def store(self, time: int, value: Any) -> None:
+        """Put a tuple into every queue, and drop what is too old there."""
         for query in self.queries:
             times, values = query.times, query.values
             times.append(time)
@@ -46,7 +52,6 @@ class NaiveWindows:
             while times[0] <= oldest:
                 times.popleft()
                 values.popleft()
-            query.answer = query.fold(values)
 
     def lookup(self, query: int) -> Any:
         """What was computed for a query at the last arrival; None before the first."""

@@ -11,10 +11,13 @@ from typing import Any, NamedTuple
 
 from sortedcontainers import SortedDict, SortedKeyList
 
-from transom.algorithms.ranking import ranked, unranked
+from transom.algorithms.ranking import TOP, ranked, unranked
 
-_NOTHING = object()
+_NOTHING: Any = object()
 Rescan = Callable[[int], Iterable[tuple[int, Any]]]  # the tuples from a time on, newest first, ranked
+
+
+FEWEST = 64  # tuples that are kept before it is worth while to look for old ones
 
 
 class Entry(NamedTuple):
@@ -23,6 +26,10 @@ class Entry(NamedTuple):
     size: int
     answer: Any
     time: int
+
+    def valid(self, now: int) -> bool:
+        """Whether the tuple lies in the window."""
+        return self.time > now - self.size
 
 
 @dataclass
@@ -83,19 +90,18 @@ class OrderedSharing:
 
     def advance(self, now: int) -> None:
         """Time has passed, though no tuple came."""
-        self.now = now if self.now is None else max(self.now, now)
-
-    def valid(self, entry: Entry) -> bool:
-        """Whether the entry's tuple lies in its window."""
-        return self.now is not None and entry.time > self.now - entry.size
+        if self.now is None or now > self.now:
+            self.now = now
 
     def insert(self, time: int, value: Any) -> None:
         """Add a tuple, in O(log |w|) amortised (6.3.2.1)."""
-        value = ranked(value)
+        if value != value:
+            value = TOP
         if self._kept is not None:
             self._kept.insert(time, value)
         self._insert(time, value)
-        self._expire()
+        if self._kept is not None and len(self._kept.times) >= self._kept.sweep_at:
+            self._kept.expire(self._oldest())
 
     def insert_all(self, times: Sequence[int], values: Sequence[Any]) -> None:
         """Add tuples whose times ascend: only those that no later one among them outdoes matter."""
@@ -109,22 +115,28 @@ class OrderedSharing:
                 steps.append((time, value))
         for time, value in reversed(steps):
             self._insert(time, value)
-        self._expire()
+        if self._kept is not None and len(self._kept.times) >= self._kept.sweep_at:
+            self._kept.expire(self._oldest())
 
     def _insert(self, time: int, value: Any) -> None:
-        """The largest valid entry that the value outdoes, or equals, takes it; smaller ones go.
+        self.counters.inserts += 1
+        before = self.now
+        self.advance(time)
+        # Mostly, even the smallest answer beats the value: nothing to do, and no need to search.
+        if before is not None and self.entries and not self._beats(self.entries[0].answer, value):
+            self._take(time, value, before)
 
-        Validity is that of the moment before: an answer that was right then gives way to the value even if
+    def _take(self, time: int, value: Any, before: int) -> None:
+        """The largest valid entry whose answer does not beat the value takes it; smaller ones go.
+
+        Validity is that of the moment `before`: an answer that was right then gives way to the value even if
         its own tuple leaves the window as this one arrives.
         """
-        entries = self.entries
-        self.counters.inserts += 1
-        end = self._outdone(value)
-        while end and not self.valid(entries[end - 1]):
+        assert self.now is not None
+        entries, end = self.entries, self._outdone(value)
+        while end and not entries[end - 1].valid(before):
             end -= 1
             del entries[end]
-        self.advance(time)
-        assert self.now is not None
         reach = self.now - time + 1  # smaller windows do not reach back to a tuple that is out of order
         if not end or entries[end - 1].size < reach:
             return
@@ -154,6 +166,11 @@ class OrderedSharing:
                 return unranked(entry.answer)
         return self._recalculated(size)
 
+    def _oldest(self) -> int:
+        """The oldest time that a registered window reaches back to."""
+        assert self.now is not None
+        return self.now + 1 - (self.windows.keys()[-1] if self.windows else 0)
+
     def _recalculated(self, size: int) -> Any:
         """Scan a window's tuples; its entry and those of all smaller windows are made anew."""
         self.counters.recalculations += 1
@@ -173,8 +190,9 @@ class OrderedSharing:
         assert self.now is not None and self._rescan is not None
         found: list[Entry] = []
         beats, best, newest = self._beats, _NOTHING, self.now
+        scanned = 0
         for time, value in self._rescan(self.now - size + 1):
-            self.counters.scanned += 1
+            scanned += 1
             if best is _NOTHING:
                 best, newest = value, time
             elif beats(value, best):
@@ -183,12 +201,8 @@ class OrderedSharing:
                 if below and (smaller := self.windows.keys()[below - 1]) > self.now - newest:
                     found.append(Entry(smaller, best, newest))
                 best, newest = value, time
+        self.counters.scanned += scanned
         return found if best is _NOTHING else [*found, Entry(size, best, newest)]
-
-    def _expire(self) -> None:
-        if self._kept is not None and self.now is not None:
-            largest = self.windows.keys()[-1] if self.windows else 0
-            self._kept.expire(self.now - largest + 1)
 
 
 class _Tuples:
@@ -197,7 +211,8 @@ class _Tuples:
     def __init__(self) -> None:
         self.times: list[int] = []
         self.values: list[Any] = []
-        self.floor: float = -inf
+        self.floor: float = -inf  # older ones are gone
+        self.sweep_at = FEWEST
 
     def insert(self, time: int, value: Any) -> None:
         if time < self.floor:
@@ -220,11 +235,11 @@ class _Tuples:
             self.values.extend(values[start:])
 
     def expire(self, before: int) -> None:
-        """Forget what is older, as soon as it is the greater part."""
+        """Forget what is older; look again when there are twice as many."""
+        stale = bisect_left(self.times, before)
+        del self.times[:stale], self.values[:stale]
         self.floor = max(self.floor, before)
-        if self.times and self.times[len(self.times) // 2] < before:
-            stale = bisect_left(self.times, before)
-            del self.times[:stale], self.values[:stale]
+        self.sweep_at = max(FEWEST, 2 * len(self.times))
 
     def newest_first(self, since: int) -> Iterator[tuple[int, Any]]:
         start = bisect_left(self.times, since)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 
 
 class PrefixSums:
@@ -60,5 +61,5 @@ class PrefixSums:
 
     def tuples(self) -> list[tuple[int, int]]:
         """The tuples that are kept, by time."""
-        after = [*self.before[1:], self.total]
-        return [(time, end - start) for time, start, end in zip(self.times, self.before, after, strict=True)]
+        values = (after - before for before, after in pairwise([*self.before, self.total]))
+        return list(zip(self.times, values, strict=True))
