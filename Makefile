@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH := .venv-bench
 ARGS ?=
+PAPERS := prodding timegram ordered-sharing
 
 help: ## list the targets
 	@echo "usage: make TARGET [ARGS=\"...\"]"
@@ -32,11 +33,13 @@ bench-short: java $(BENCH)/.ready ## a small run of the same, and its tests
 bench-plots: $(BENCH)/.ready ## plots of the last run of bench, into docs/benchmarks
 	@$(BENCH)/bin/python -m benchmarks.plot $(ARGS)
 
-reproduce: $(BENCH)/.ready ## the prodding thesis's experiments (ARGS="--data DIR --seeds 10"); into reproduced/
-	@$(BENCH)/bin/transom reproduce prodding $(ARGS)
+reproduce: $(BENCH)/.ready ## the papers' experiments (ARGS="--data DIR --seeds 10"); into reproduced/
+	@for paper in $(PAPERS); do $(BENCH)/bin/transom reproduce $$paper $(ARGS) || exit; done
 
 reproduce-short: $(BENCH)/.ready ## a small run of the same
-	@$(BENCH)/bin/transom reproduce prodding --short --out $(BENCH)/reproduced $(ARGS)
+	@for paper in $(PAPERS); do \
+		$(BENCH)/bin/transom reproduce $$paper --short --out $(BENCH)/reproduced $(ARGS) || exit; \
+	done
 
 check: $(READY) ## lint, format, types and the import contract
 	$(BIN)/ruff check .

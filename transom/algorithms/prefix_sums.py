@@ -48,8 +48,8 @@ class PrefixSums:
 
     def expire(self, before: int) -> None:
         """Forget tuples before a time, as soon as they are the greater part; nobody may ask for them."""
-        stale = bisect_left(self.times, before)
-        if 2 * stale > len(self.times):
+        if self.times and self.times[len(self.times) // 2] < before:
+            stale = bisect_left(self.times, before)
             del self.times[:stale], self.before[:stale]
 
     def merge(self, other: PrefixSums) -> PrefixSums:

@@ -95,8 +95,8 @@ class SuffixTree:
 
     def expire(self, before: int) -> None:
         """Forget tuples before a time, as soon as they are the greater part; nobody may ask for them."""
-        stale = bisect_left(self.times, before)
-        if 2 * stale > len(self.times):
+        if self.times and self.times[len(self.times) // 2] < before:
+            stale = bisect_left(self.times, before)
             self._fill(zip(self.times[stale:], self.levels[0][stale:], strict=True))
 
     def merge(self, other: SuffixTree) -> SuffixTree:

@@ -279,13 +279,13 @@ def reproduce(
     seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="streams of each kind")] = 3,
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="DIR", help="where the recorded streams are, if you have them"),
+        typer.Option("--data", metavar="DIR", help="where prodding's recorded streams are, if you have them"),
     ] = None,
 ) -> None:
-    """Run a paper's experiments on the engine, without Spark, and put its numbers beside ours."""
-    from transom.app.reproduce.prodding import run_prodding
+    """Run a paper's experiments, without Spark, and put its findings beside ours."""
+    from transom.app.reproduce.papers import run
 
-    run_prodding(out, short, seeds, data)
+    run(what, out, short, seeds, data)
 
 
 @app.command()

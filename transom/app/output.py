@@ -38,6 +38,8 @@ class Paper(StrEnum):
     """Whose experiments can be reproduced."""
 
     PRODDING = "prodding"
+    TIMEGRAM = "timegram"
+    ORDERED_SHARING = "ordered-sharing"
 
 
 def arranged(results: pa.Table, full: bool) -> pa.Table:

@@ -122,6 +122,26 @@ def _estimates(rows: Sequence[Row], path: Path) -> None:
     _save(figure, "Projected values (ours)", path)
 
 
+def draw_responses(table: Path, column: str, title: str) -> None:
+    """Response times along a column, a panel for each kind of data and a line for each system."""
+    rows = _read(table)
+    systems, kinds = (list(dict.fromkeys(row[what] for row in rows)) for what in ("system", "data"))
+    figure, panels = _axes(1, len(kinds), figsize=(9, 4), sharey=True)
+    for axes, kind in zip(panels, kinds, strict=True):
+        for system in systems:
+            own = {  # of several lengths the last one, which is the longest
+                float(row[column]): float(row["microseconds_per_tuple"])
+                for row in rows
+                if row["data"] == kind and row["system"] == system
+            }
+            axes.plot(list(own), list(own.values()), marker="o", label=system.replace("_", " "))
+        axes.set(xscale="log", yscale="log", xlabel=f"{column} (log)")
+        axes.set_title(f"{kind} data", fontsize=9)
+        axes.legend(fontsize=8)
+    panels[0].set_ylabel("microseconds per tuple (log)")
+    _save(figure, title, table.with_suffix(".svg"))
+
+
 def _save(figure: Any, title: str, path: Path) -> None:
     """The same rows give the same file."""
     import matplotlib

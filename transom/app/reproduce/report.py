@@ -50,14 +50,19 @@ class Report:
 
 def write(report: Report, directory: Path) -> None:
     """Every table as CSV, and the comparison as Markdown."""
+    write_tables(report.tables, directory)
+    (directory / "comparison.md").write_text(markdown(report.lines), encoding="utf-8")
+
+
+def write_tables(tables: Mapping[str, Sequence[Row]], directory: Path) -> None:
+    """Every table as CSV."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name, rows in report.tables.items():
+    for name, rows in tables.items():
         if rows:
             with (directory / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
                 writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
                 writer.writeheader()
                 writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
-    (directory / "comparison.md").write_text(markdown(report.lines), encoding="utf-8")
 
 
 def markdown(lines: Iterable[Line]) -> str:

@@ -1,0 +1,22 @@
+"""Whose experiments there are: `transom reproduce PAPER`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from transom.app.output import Paper
+from transom.app.reproduce.ordered_sharing import run_ordered_sharing
+from transom.app.reproduce.prodding import run_prodding
+from transom.app.reproduce.report import Options
+from transom.app.reproduce.timegram import run_timegram
+
+
+def run(paper: Paper, directory: Path, short: bool, seeds: int, data: Path | None) -> None:
+    """Run a paper's experiments."""
+    match paper:
+        case Paper.PRODDING:
+            run_prodding(directory, short, seeds, data)
+        case Paper.TIMEGRAM:
+            run_timegram(directory, Options(seeds, short))
+        case Paper.ORDERED_SHARING:
+            run_ordered_sharing(directory, Options(seeds, short))
