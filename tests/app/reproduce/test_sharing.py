@@ -119,6 +119,7 @@ def test_all_intervals_hold_the_answer(name: str) -> None:
 def test_the_command_leaves_tables_and_bars(
     paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(responses, "LARGEST", 50)
     monkeypatch.setattr(sharing, "lengths", lambda options: (40,))
     monkeypatch.setattr(sharing, "affordable", lambda system, queries, tuples, options: 10)
     monkeypatch.setattr(sharing, "MANY", (8, 20))
