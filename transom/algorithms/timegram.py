@@ -10,9 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from heapq import merge
-from itertools import pairwise
+from itertools import pairwise, repeat
 from math import inf, isfinite, isnan, nan, nextafter
-from operator import mul
+from operator import mul, sub
 from typing import NamedTuple
 
 EPSILON = 2.0**-52
@@ -107,12 +107,12 @@ class TimeGram:
 
     def count(self, since: int) -> Interval:
         """How many tuples there are from `since` on, exactly (3.2.3 c)."""
-        count = sum(self._counts(since))
+        count = self._stored - sum(map(bisect_left, self._times, repeat(since)))
         return Interval(count, count)
 
     def _counts(self, since: int) -> list[int]:
         """How many tuples of the window each bucket has: a binary search in each."""
-        return [len(times) - bisect_left(times, since) for times in self._times]
+        return list(map(sub, map(len, self._times), map(bisect_left, self._times, repeat(since))))
 
     def sum(self, since: int) -> Interval | None:
         """Each bucket's bounds, as often as it has tuples in the window (3.2.3 d)."""

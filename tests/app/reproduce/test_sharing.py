@@ -76,7 +76,14 @@ def test_many_queries_are_given_fewer_tuples(system: str, queries: int, tuples: 
 
 
 def row(system: str, cost: float, **more: Any) -> dict[str, Any]:
-    base = {"data": "uniform", "functions": "max", "queries": 8, "ratio": 1, "tuples": 1000}
+    base = {
+        "data": "uniform",
+        "functions": "max",
+        "queries": 8,
+        "ratio": 1,
+        "tuples": 1000,
+        "largest_window": 1000,
+    }
     return base | {"system": system, "microseconds_per_tuple": cost} | more
 
 
@@ -119,7 +126,6 @@ def test_all_intervals_hold_the_answer(name: str) -> None:
 def test_the_command_leaves_tables_and_bars(
     paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(responses, "LARGEST", 50)
     monkeypatch.setattr(sharing, "lengths", lambda options: (40,))
     monkeypatch.setattr(sharing, "affordable", lambda system, queries, tuples, options: 10)
     monkeypatch.setattr(sharing, "MANY", (8, 20))

@@ -21,8 +21,9 @@ from transom.algorithms.staircase import Staircase
 from transom.algorithms.suffix_tree import SuffixTree
 from transom.algorithms.timegram import TimeGram
 
-LARGEST = 1000  # rows: the windows of the queries are spread evenly up to this one
+LARGEST = 1000  # rows: unless it is said otherwise, the queries' windows are spread evenly up to this one
 LOW, HIGH, BUCKETS = -20.0, 20.0, 16  # of the timegram; most values lie between the two
+Asked = Sequence[tuple[str, int]]  # the function and the window of each query
 MIXED = ("max", "min", "count", "sum", "avg")
 DATA: Mapping[str, Callable[[random.Random], float]] = {
     "uniform": lambda rng: rng.uniform(LOW, HIGH),
@@ -39,11 +40,12 @@ class Workload:
     ratio: int
     tuples: int
     functions: tuple[str, ...] = ("max",)
+    largest: int = LARGEST
 
     @property
-    def asked(self) -> list[tuple[str, int]]:
+    def asked(self) -> Asked:
         """The function and the window of each query."""
-        sizes = [-(-LARGEST * (at + 1) // self.queries) for at in range(self.queries)]
+        sizes = [-(-self.largest * (at + 1) // self.queries) for at in range(self.queries)]
         return [(self.functions[at % len(self.functions)], size) for at, size in enumerate(sizes)]
 
     @property
@@ -60,7 +62,7 @@ class System:
     answers: Callable[[int], Iterator[Any]]
 
 
-def naive(asked: Sequence[tuple[str, int]]) -> System:
+def naive(asked: Asked) -> System:
     """Every arrival computes all answers; a lookup reads them."""
     folds: Mapping[str, Callable[[Any], Any]] = {
         "max": max,
@@ -73,15 +75,15 @@ def naive(asked: Sequence[tuple[str, int]]) -> System:
     return System(windows.store, windows.insert, lambda now: map(windows.lookup, range(len(asked))))
 
 
-def timegram(asked: Sequence[tuple[str, int]]) -> System:
+def timegram(asked: Asked) -> System:
     """Buckets of equal width; every answer an interval."""
     gram = TimeGram.evenly(LOW, HIGH, BUCKETS)
     lookups = [(getattr(gram, function), size) for function, size in asked]
-    insert = _keeping(gram)
+    insert = _keeping(asked, gram)
     return System(insert, insert, _looking(lookups))
 
 
-def ordered_sharing(asked: Sequence[tuple[str, int]]) -> System:
+def ordered_sharing(asked: Asked) -> System:
     """One ordered structure of answers, of MAX or of MIN."""
     ((function, *others),) = [list(dict.fromkeys(function for function, _ in asked))]
     if others or function not in ("max", "min"):
@@ -91,7 +93,7 @@ def ordered_sharing(asked: Sequence[tuple[str, int]]) -> System:
     return System(shared.insert, shared.insert, lambda now: map(shared.lookup, sizes))
 
 
-def exact(asked: Sequence[tuple[str, int]]) -> System:
+def exact(asked: Asked) -> System:
     """Staircases, and a tree for sums and counts, as far as anybody asks for them."""
     asked_for = {function for function, _ in asked}
     stairs = {name: Staircase(name == "max") for name in ("max", "min") if name in asked_for}
@@ -103,21 +105,22 @@ def exact(asked: Sequence[tuple[str, int]]) -> System:
         "avg": lambda since: tree.lookup(since) / tree.count(since),
     }
     lookups = [(finders[function], size) for function, size in asked]
-    insert = _keeping(*stairs.values(), *([tree] if asked_for - stairs.keys() else []))
+    insert = _keeping(asked, *stairs.values(), *([tree] if asked_for - stairs.keys() else []))
     return System(insert, insert, _looking(lookups))
 
 
-def _keeping(*structures: Any) -> Callable[[int, float], None]:
+def _keeping(asked: Asked, *structures: Any) -> Callable[[int, float], None]:
     """How a tuple arrives in structures that keep the largest window."""
+    beyond = max(size for _, size in asked) - 1
 
     def insert_into_one(time: int, value: float) -> None:
         one.insert(time, value)
-        one.expire(time + 1 - LARGEST)
+        one.expire(time - beyond)
 
     def insert(time: int, value: float) -> None:
         for structure in structures:
             structure.insert(time, value)
-            structure.expire(time + 1 - LARGEST)
+            structure.expire(time - beyond)
 
     one = structures[0]
     return insert_into_one if len(structures) == 1 else insert
@@ -128,7 +131,7 @@ def _looking(lookups: Sequence[tuple[Callable[[int], Any], int]]) -> Callable[[i
     return lambda now: (lookup(now + 1 - size) for lookup, size in lookups)
 
 
-SYSTEMS: Mapping[str, Callable[[Sequence[tuple[str, int]]], System]] = {
+SYSTEMS: Mapping[str, Callable[[Asked], System]] = {
     "naive": naive,
     "timegram": timegram,
     "ordered_sharing": ordered_sharing,
@@ -139,22 +142,21 @@ SYSTEMS: Mapping[str, Callable[[Sequence[tuple[str, int]]], System]] = {
 def stream(workload: Workload, seed: int) -> list[float]:
     """Values of the tuples, those that fill the windows first."""
     rng, draw = random.Random(seed), DATA[workload.data]
-    return [draw(rng) for _ in range(LARGEST + workload.tuples)]
+    return [draw(rng) for _ in range(workload.largest + workload.tuples)]
 
 
 def seconds(name: str, workload: Workload, seed: int) -> float:
     """Processor time for the tuples of a workload with their lookups; windows are full when it starts."""
     values = stream(workload, seed)
-    system = SYSTEMS[name](workload.asked)
-    for time, value in enumerate(values[:LARGEST]):
+    system, full = SYSTEMS[name](workload.asked), workload.largest
+    for time, value in enumerate(values[:full]):
         system.store(time, value)
     insert, answers, ratio = system.insert, system.answers, workload.ratio
     due = ratio
-    gc.collect()
     gc.disable()
     started = process_time()
     try:
-        for time, value in enumerate(values[LARGEST:], LARGEST):
+        for time, value in enumerate(values[full:], full):
             insert(time, value)
             due -= 1
             if not due:
@@ -171,6 +173,7 @@ def measured(name: str, workload: Workload, seeds: Iterable[int]) -> dict[str, A
     return {
         "data": workload.data,
         "functions": " ".join(workload.functions),
+        "largest_window": workload.largest,
         "queries": workload.queries,
         "ratio": workload.ratio,
         "tuples": workload.tuples,

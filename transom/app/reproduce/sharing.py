@@ -12,7 +12,7 @@ from rich.console import Console
 
 from transom.app.reproduce.plot import can_draw, draw_responses
 from transom.app.reproduce.report import Options, Row, write_tables
-from transom.app.reproduce.responses import DATA, Workload, measured
+from transom.app.reproduce.responses import DATA, LARGEST, Workload, measured
 
 RATIOS = (1, 2, 5, 10, 20, 50, 100)
 QUERIES = (1, 2, 3, 4, 5, 6, 7, 8, 1000, 10_000)
@@ -88,13 +88,17 @@ def run(experiment: Experiment, directory: Path, options: Options) -> list[Bar]:
 
 
 def by_ratio(
-    systems: Sequence[str], options: Options, functions: tuple[str, ...] = ("max",)
+    systems: Sequence[str],
+    options: Options,
+    functions: tuple[str, ...] = ("max",),
+    largest: int = LARGEST,
 ) -> list[dict[str, Any]]:
     """Eight queries, and ever fewer lookups (figures 3 and 5)."""
     return [
-        measured(system, Workload(data, PAPER, ratio, tuples, functions), range(options.seeds))
+        measured(system, Workload(data, PAPER, ratio, tuples, functions, largest), range(options.seeds))
         for data in DATA
         for tuples in lengths(options)
+        if tuples <= lengths(options)[0] or largest == LARGEST
         for ratio in (RATIOS[::3] if options.short else RATIOS)
         for system in systems
     ]
@@ -144,7 +148,10 @@ def speedups(rows: Sequence[Row], slow: str, quick: str, **wanted: Any) -> list[
         if all(row[key] == value for key, value in wanted.items()):
             # Of many queries the systems are given different numbers of tuples.
             length = row["tuples"] if row["queries"] <= PAPER else 0
-            workload = (row["data"], row["functions"], row["queries"], row["ratio"], length)
+            workload = (
+                *(row[key] for key in ("data", "functions", "largest_window", "queries", "ratio")),
+                length,
+            )
             costs.setdefault(workload, {})[row["system"]] = row["microseconds_per_tuple"]
     return [cost[slow] / cost[quick] for cost in costs.values() if slow in cost and quick in cost]
 
