@@ -46,8 +46,8 @@ BOUNDED = ["count(*)", "count(price)", "sum(price)", "sum(qty)", "avg(price)", "
            "max(price)", "max(qty)", "sum(amount)", "min(amount)", "count(kind)",
            "sum(qty) FILTER (WHERE kind = 'a')"]  # fmt: skip
 EXTREME = ["min(price)", "max(price)", "min(kind)", "max(qty)", "max(ts)", "min(amount)"]
-TIMEGRAMS = ["timegram(2)", "timegram(64)", "timegram(4 BETWEEN -5 AND 100)", "timegram(BOUNDS -10, 0, 10, 50)",
-             "timegram(8, SLICE {})", "timegram(3 BETWEEN 0 AND 10, SLICE {})"]  # fmt: skip
+TIMEGRAMS = ["timegram(2)", "timegram(64)", "timegram(4 BETWEEN -5 AND 100)", "timegram(8, SLICE {})",
+             "timegram(BOUNDS -10, 0, 10, 50)", "timegram(3 BETWEEN 0 AND 10, SLICE {})"]  # fmt: skip
 
 
 def on_demand(rng: Random, keys: list[str], where: str) -> str:

@@ -214,8 +214,8 @@ def test_many_rows_in_tasks_come_to_the_same_near_and_far(
 ) -> None:
     engine, feed = traffic(spark, tmp_path, state=place)
     query = engine.register(
-        "SELECT sensor, max(speed) AS top, sum(volume) AS s, count(*) AS n, avg(speed) AS a FROM s [RANGE 5000] "
-        "GROUP BY sensor"
+        "SELECT sensor, max(speed) AS top, sum(volume) AS s, count(*) AS n, avg(speed) AS a FROM s "
+        "[RANGE 5000] GROUP BY sensor"
     )
     bounds = engine.register(
         "SELECT sensor, sum(speed) AS s FROM s [RANGE 5000] GROUP BY sensor USING timegram(8, SLICE 100)"
