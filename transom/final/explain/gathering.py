@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from transom.aggregates.accumulators import Extreme
 from transom.algorithms.grouping import group
 from transom.algorithms.slicing import cuts
 from transom.control.bursts import Overload
 from transom.control.rules import StreamRules
-from transom.durations import format_duration, format_instant
-from transom.elements import Clock, ClockKind, WindowSpec
+from transom.durations import format_instant
+from transom.elements import Clock, ClockKind
 from transom.estimates.monitor import Accuracy
 from transom.final.cascade import derived_rules, in_order
+from transom.final.demanding import opened
 from transom.final.explain.early import emit_text
 from transom.final.explain.parts import (
     Explanation,
@@ -38,21 +37,22 @@ from transom.final.explain.parts import (
     Window,
     WorkDone,
 )
+from transom.final.explain.spelling import call_text, having_text, instant, length, slot_text, window_text
+from transom.final.explain.stores import gathering_plans
 from transom.final.members import Strategy, admit, release
 from transom.final.planning import Planner
 from transom.partial.rollups import kinships
 from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.demands import gatherings
 from transom.plan.families import Family, Selection
 from transom.plan.serving import source
 from transom.plan.text import predicate_text
-from transom.sql.query import And, Call, Comparison, Member, Not, Or, Predicate, Query
+from transom.sql.query import And, Comparison, Member, Not, Or, Predicate
 from transom.state.state import State, StreamState, Work
 
 HOUR = 3_600_000_000
 NEXT = 5  # edges that are shown
 MOST_EDGES = 100_000  # that are counted one by one
-
-_NUMBERED = re.compile(r"`([ak])(\d+)`")
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,21 @@ class Explained:
     def joined(self) -> State:
         """The state once all that waits took effect."""
         leaving = [name for name in self.state.queries if name not in self.queries or name in self.again]
-        state = release(self.state, leaving, self.queries) if leaving else self.state
-        waiting = [query for name, query in self.queries.items() if name not in state.queries]
-        results = {query.query.stream for query in waiting} - self.rules.keys()
-        return admit(state, waiting, self.queries, self.strategy, self.partial, results)
+        state = release(self.state, leaving, self.standing) if leaving else self.state
+        waiting = [query for name, query in self.standing.items() if name not in state.queries]
+        results = {query.query.stream for query in self.queries.values()} - self.rules.keys()
+        state = admit(state, waiting, self.standing, self.strategy, self.partial, results)
+        return opened(state, gatherings(self.looking), self.strategy.place, results)
+
+    @cached_property
+    def standing(self) -> Mapping[str, CompiledQuery]:
+        """The queries whose results are pushed."""
+        return {name: query for name, query in self.queries.items() if query.query.demand is None}
+
+    @cached_property
+    def looking(self) -> Sequence[CompiledQuery]:
+        """The on-demand queries."""
+        return [query for query in self.queries.values() if query.query.demand is not None]
 
     @cached_property
     def readers(self) -> Mapping[str, Sequence[str]]:
@@ -87,7 +98,7 @@ class Explained:
         return {inner.name: [outer.name for outer in outers] for inner, outers in cascade}
 
     def waits(self, name: str) -> bool:
-        return name not in self.state.queries or name in self.again
+        return name in self.again or (name in self.standing and name not in self.state.queries)
 
 
 def gather(known: Explained) -> Explanation:
@@ -98,7 +109,7 @@ def gather(known: Explained) -> Explanation:
     inner = {query.name: query for query, _ in in_order(list(known.queries.values()), known.rules)}
     derived = {name: derived_rules(query) for name, query in inner.items()}
     for name, rules in {**known.rules, **derived}.items():
-        reading = [query for query in known.queries.values() if query.query.stream == name]
+        reading = [query for query in known.standing.values() if query.query.stream == name]
         families = planner.plan(known.joined, reading).families
         kin = _kin(families)
         described = [_Describing(known, family, holding).family(kin[i]) for i, family in enumerate(families)]
@@ -136,17 +147,21 @@ def _stream(
     reading: Sequence[CompiledQuery],
     families: Sequence[FamilyPlan],
 ) -> StreamPlan:
-    uses = Counter(scalar.sql for query in reading for scalar in query.query.scalars())
-    joins = {join.id: Joined(join.id, join.table, join.on) for query in reading for join in query.query.joins}
+    looking = [query for query in known.looking if query.query.stream == name]
+    everyone = [*reading, *looking]
+    uses = Counter(scalar.sql for query in everyone for scalar in query.query.scalars())
+    joins = {
+        join.id: Joined(join.id, join.table, join.on) for query in everyone for join in query.query.joins
+    }
     kind = rules.clock.kind
     largest = sorted(range(len(families)), key=lambda place: -families[place].queries)
     numbers = {place: i for i, place in enumerate(largest, 1)}
     return StreamPlan(
         name,
         rules.clock.attribute,
-        None if rules.slack is None else _length(rules.slack, kind),
-        None if rules.horizon is None else _length(rules.horizon, kind),
-        None if rules.idle is None else _length(rules.idle, ClockKind.TIME),
+        None if rules.slack is None else length(rules.slack, kind),
+        None if rules.horizon is None else length(rules.horizon, kind),
+        None if rules.idle is None else length(rules.idle, ClockKind.TIME),
         len(reading),
         {query: why for query, (stream, why) in known.suspended.items() if stream == name},
         tuple(Projected(sql, count) for sql, count in uses.items()),
@@ -163,6 +178,8 @@ def _stream(
         None if rules.overload is None else _overload(rules.overload),
         _aside(known.state.stream(name), rules.clock),
         None if name in known.rules else name,
+        len(looking),
+        gathering_plans(looking, known.state, known.joined, known.waits),
     )
 
 
@@ -183,7 +200,7 @@ def _kin(families: Sequence[Family]) -> list[Kin]:
 
 
 def _overload(overload: Overload) -> str:
-    budget = _length(overload.budget, ClockKind.TIME) if overload.in_time else f"{overload.budget:,} rows"
+    budget = length(overload.budget, ClockKind.TIME) if overload.in_time else f"{overload.budget:,} rows"
     if overload.shed:
         return f"budget {budget}; what is beyond is shed"
     return f"budget {budget}; what is beyond is set aside, and taken in 1 for every {overload.share} new rows"
@@ -283,9 +300,9 @@ class _Describing:
         spec, kind = query.query.window, self.clock.kind
         return QueryPlan(
             query.name,
-            Window(_window_text(spec, kind), spec.range, spec.slide, spec.phase),
-            tuple(map(_call_text, query.query.calls)),
-            _having_text(query.query),
+            Window(window_text(spec, kind), spec.range, spec.slide, spec.phase),
+            tuple(map(call_text, query.query.calls)),
+            having_text(query.query),
             self.known.waits(query.name),
             own.homes[1:],
             None if own.unseen is None else tuple(own.unseen),
@@ -308,9 +325,9 @@ class _Describing:
             _edges(found, now, now + per),
             "hour" if kind is ClockKind.TIME else str(per),
             per,
-            tuple(_length(later - edge, kind) for edge, later in pairwise(following)),
+            tuple(length(later - edge, kind) for edge, later in pairwise(following)),
             edges,
-            tuple(_instant(edge, self.clock) for edge in edges),
+            tuple(instant(edge, self.clock) for edge in edges),
         )
 
 
@@ -338,9 +355,9 @@ def _kept(slots: Sequence[Slot], queries: Sequence[CompiledQuery]) -> Iterator[K
         for call, places in zip(query.query.calls, query.reads, strict=True):
             for slot in dict.fromkeys(source(query.slots[place], readers) for place in places):
                 if slot is not None:
-                    readers[slot.key].append(Read(query.name, _call_text(call)))
+                    readers[slot.key].append(Read(query.name, call_text(call)))
     for slot in slots:
-        yield Kept(_slot_text(slot), tuple(readers[slot.key]))
+        yield Kept(slot_text(slot), tuple(readers[slot.key]))
 
 
 def _constants(predicate: Predicate) -> Iterator[Any]:
@@ -354,55 +371,3 @@ def _constants(predicate: Predicate) -> Iterator[Any]:
             yield value
         case Member(_, values):
             yield from values
-
-
-def _slot_text(slot: Slot) -> str:
-    kept = slot.accumulator
-    name = kept.function if isinstance(kept, Extreme) else type(kept).__name__.lower()
-    shown = f"{name}({slot.argument.sql})" if slot.argument is not None else "count(*)"
-    return shown if slot.where is None else f"{shown} FILTER (WHERE {predicate_text(slot.where)})"
-
-
-def _call_text(call: Call) -> str:
-    arguments = [scalar.sql for scalar in call.args] or ["*"]
-    name = "count" if call.function == "count_rows" else call.function
-    shown = f"{name}({', '.join([*arguments, *map(repr, call.parameters)])})"
-    return shown if call.where is None else f"{shown} FILTER (WHERE {predicate_text(call.where)})"
-
-
-def _having_text(query: Query) -> str | None:
-    """HAVING with the aggregates and groups that it is over, in place of their numbers."""
-    if query.having is None:
-        return None
-
-    def meant(found: re.Match[str]) -> str:
-        place = int(found[2])
-        return _call_text(query.calls[place]) if found[1] == "a" else query.keys[place].scalar.sql
-
-    return _NUMBERED.sub(meant, query.having)
-
-
-def _window_text(spec: WindowSpec, kind: ClockKind) -> str:
-    shown = f"range {_length(spec.range, kind)}, slide {_length(spec.slide, kind)}"
-    return f"{shown}, ends {_length(spec.phase, kind)} past each slide" if spec.phase else shown
-
-
-def _length(value: int, kind: ClockKind) -> str:
-    """A length, in short where it is no round one.
-
-    >>> _length(720_000_000, ClockKind.TIME), _length(680_296_000, ClockKind.TIME)
-    ('12 minutes', '11 min 20.296 s')
-    """
-    if kind is not ClockKind.TIME:
-        return str(value)
-    shown = format_duration(value)
-    is_round = value % 1_000_000 == 0 and shown.count(" ") <= 3
-    if is_round or value < 1_000_000:
-        return shown
-    minutes, rest = divmod(value, 60_000_000)
-    seconds = f"{rest // 1_000_000}.{rest % 1_000_000:06d}".rstrip("0").rstrip(".")
-    return f"{minutes:,} min {seconds} s" if minutes else f"{seconds} s"
-
-
-def _instant(value: int, clock: Clock) -> str:
-    return format_instant(value) if clock.kind is ClockKind.TIME else str(value)

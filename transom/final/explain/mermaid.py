@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from transom.final.explain.parts import Explanation, FamilyPlan, SelectionPlan, StreamPlan
-from transom.final.explain.text import counted, family_title, named, readable, work_text
+from transom.final.explain.parts import (
+    Explanation,
+    FamilyPlan,
+    GatheringPlan,
+    SelectionPlan,
+    StorePlan,
+    StreamPlan,
+)
+from transom.final.explain.stores_text import gathering_title
+from transom.final.explain.text import family_title, work_text
+from transom.final.explain.words import counted, named, queries_text, readable
 
 FAMILIES, SELECTIONS, NAMES = 6, 4, 5  # that a readable drawing has at most: of a stream, a family, a box
 WIDTH = 60
@@ -54,13 +63,20 @@ def label(*lines: str) -> str:
 
 
 def _stream(node: str, stream: StreamPlan, verbose: bool) -> Iterator[str]:
-    work = work_text(stream.work).split("; ")[-1]
-    yield f"  {node}([{label(stream.name, counted(stream.queries, 'query', 'queries'), work)}])"
+    said = [queries_text(stream.queries), work_text(stream.work).split("; ")[-1]]
+    if stream.on_demand:
+        said = [*(said if stream.queries else ()), f"{queries_text(stream.on_demand)} on demand"]
+    yield f"  {node}([{label(stream.name, *said)}])"
     most = len(stream.families) if verbose else FAMILIES
     for family in stream.families[:most]:
         yield from _family(node, f"{node}f{family.id}", family, verbose)
     if len(stream.families) > most:
         yield f"  {node} --> {node}more[{label(f'{len(stream.families) - most:,} more families')}]"
+    most = len(stream.gatherings) if verbose else FAMILIES
+    for gathering in stream.gatherings[:most]:
+        yield from _gathering(node, f"{node}g{gathering.id}", gathering, verbose)
+    if len(stream.gatherings) > most:
+        yield f"  {node} --> {node}rest[{label(f'{len(stream.gatherings) - most:,} more gatherings')}]"
 
 
 def _family(above: str, node: str, family: FamilyPlan, verbose: bool) -> Iterator[str]:
@@ -82,4 +98,21 @@ def _selection(above: str, node: str, selection: SelectionPlan, verbose: bool) -
     cut = f"{counted(selection.slicing.edges, 'slice')} per {selection.slicing.per}"
     yield f"  {above} --> {node}[{label(asked, cut, held)}]"
     names = [query.name for query in selection.queries]
+    yield f"  {node} --> {node}q([{label(named(names, None if verbose else NAMES))}])"
+
+
+def _gathering(above: str, node: str, gathering: GatheringPlan, verbose: bool) -> Iterator[str]:
+    yield f"  {above} --> {node}{{{{{label('on demand', gathering_title(gathering))}}}}}"
+    stores = [store for store in gathering.stores if verbose or store.kind != "groups"]
+    most = len(stores) if verbose else SELECTIONS
+    for store in stores[:most]:
+        yield from _store(node, f"{node}t{store.id}", store, verbose)
+    if len(stores) > most:
+        yield f"  {node} --> {node}more[{label(f'{len(stores) - most:,} more stores')}]"
+
+
+def _store(above: str, node: str, store: StorePlan, verbose: bool) -> Iterator[str]:
+    held = f"{counted(store.entries, 'entry', 'entries')} held {store.place}"
+    yield f"  {above} --> {node}[{label(store.keeps, held)}]"
+    names = list(dict.fromkeys(name for read in store.readers for name in read.queries))
     yield f"  {node} --> {node}q([{label(named(names, None if verbose else NAMES))}])"

@@ -6,7 +6,7 @@ Lengths and instants are in the unit of their clock, microseconds for a time; be
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
@@ -125,6 +125,81 @@ class FamilyPlan:
 
 
 @dataclass(frozen=True)
+class Looked:
+    """An aggregate of on-demand queries that is read off a store, and `by` which structure."""
+
+    aggregate: str
+    by: str
+    queries: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StorePlan:
+    """A store: what it keeps of an attribute for all lookups over the same tuples and groups.
+
+    `entries` and `bytes` are what it holds now, in so many `runs` (far: files), and `tuples` what it was ever
+    given. It has `groups` of entries at least: groups of the query, of a timegram's buckets; far they are not
+    counted. Windows from `complete_since` on are answered from all their rows; None: from any time on, or,
+    if it `waits`, the next page tells. `kept_since` is the time before which entries may have been let go.
+    """
+
+    id: int
+    kind: str  # groups, staircase, values or timegram
+    keeps: str
+    readers: tuple[Looked, ...]
+    place: str
+    entries: int
+    bytes: int
+    runs: int
+    groups: int | None
+    tuples: int
+    waits: bool
+    kept_since: int | None
+    complete_since: int | None
+    complete_since_text: str | None
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An aggregate of an on-demand query: `by` which structure, and from which stores."""
+
+    aggregate: str
+    by: str
+    stores: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LookupPlan:
+    """An on-demand query: the longest window that it is looked up for, and what answers it."""
+
+    name: str
+    window: str
+    range: int
+    structure: str
+    answers: tuple[Answered, ...]
+    having: str | None
+    waits: bool
+
+
+@dataclass(frozen=True)
+class GatheringPlan:
+    """The stores over the same tuples and groups, and the on-demand queries that share them.
+
+    `longest` is the longest window of these: older tuples are let go.
+    """
+
+    id: int
+    where: str | None
+    clock: str
+    group_by: tuple[str, ...]
+    joins: tuple[str, ...]
+    longest: str
+    range: int
+    stores: tuple[StorePlan, ...]
+    queries: tuple[LookupPlan, ...]
+
+
+@dataclass(frozen=True)
 class WorkDone:
     """Aggregations done so far, and those that queries which share nothing would have needed."""
 
@@ -179,6 +254,14 @@ class StreamPlan:
     overload: str | None = None  # what becomes of rows beyond a page's budget
     aside: str | None = None  # how many are aside, since when, and what is held for them
     results_of: str | None = None  # the query whose results it is made of
+    on_demand: int = 0  # queries that are looked up; `queries` are the others
+    gatherings: tuple[GatheringPlan, ...] = ()
+
+    @property
+    def plans(self) -> Sequence[QueryPlan | LookupPlan]:
+        """All its queries."""
+        pushed = [query for _, selection in self.selections() for query in selection.queries]
+        return [*pushed, *(query for gathering in self.gatherings for query in gathering.queries)]
 
     def selections(self) -> Iterator[tuple[FamilyPlan, SelectionPlan]]:
         for family in self.families:
@@ -205,13 +288,21 @@ class Explanation:
         return json.dumps(self.as_dict(), indent=2, ensure_ascii=False)
 
     def only(self, query: str) -> Explanation:
-        """The plan of one query: its family with its selection alone, in which others may be too."""
+        """The plan of one query: its family with its selection alone, in which others may be too; of one on
+        demand the stores that it reads."""
+        looked = self.find_lookup(query)
+        if looked is not None:
+            stream, gathering, lookup = looked
+            read = {store for answer in lookup.answers for store in answer.stores}
+            stores = tuple(store for store in gathering.stores if store.id in read or store.kind == "groups")
+            alone = replace(gathering, stores=stores)
+            return replace(self, streams=(replace(stream, families=(), gatherings=(alone,)),))
         found = self.find(query)
         if found is None:
             return replace(self, streams=())
         stream, family, selection, _ = found
         own = replace(family, selections=(selection,))
-        return replace(self, streams=(replace(stream, families=(own,)),))
+        return replace(self, streams=(replace(stream, families=(own,), gatherings=()),))
 
     def find(self, query: str) -> tuple[StreamPlan, FamilyPlan, SelectionPlan, QueryPlan] | None:
         """Where a query is."""
@@ -220,6 +311,15 @@ class Explanation:
                 for own in selection.queries:
                     if own.name == query:
                         return stream, family, selection, own
+        return None
+
+    def find_lookup(self, query: str) -> tuple[StreamPlan, GatheringPlan, LookupPlan] | None:
+        """Where an on-demand query is."""
+        for stream in self.streams:
+            for gathering in stream.gatherings:
+                for own in gathering.queries:
+                    if own.name == query:
+                        return stream, gathering, own
         return None
 
 

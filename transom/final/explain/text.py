@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Iterator
+from dataclasses import replace
 
 from transom.final.explain.parts import (
     Explanation,
@@ -18,33 +16,20 @@ from transom.final.explain.parts import (
     StreamPlan,
     WorkDone,
 )
-
-Thing = TypeVar("Thing")
-
-_JOINED = re.compile(r"`([^`#]+)#[0-9a-f]{8}(?:\.([^`]+))?`")
-_PLAIN = re.compile(r"`(\w+)`")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much of a plan is shown; None is all of it."""
-
-    families: int | None = 6
-    selections: int | None = 3  # of a family
-    queries: int | None = 4  # of a selection
-    names: int | None = 6  # in a list
-    width: int | None = 120  # of an expression
-    waiting: bool = True  # whether to say of each query that waits that it does
-
-    def short(self, expression: str) -> str:
-        if self.width is None or len(expression) <= self.width:
-            return expression
-        return f"{expression[: self.width]} ..."
-
+from transom.final.explain.stores_text import lookup_text, stores_text
+from transom.final.explain.words import (
+    ALL,
+    BRIEF,
+    Limits,
+    counted,
+    first,
+    indented,
+    named,
+    queries_text,
+    readable,
+)
 
 MANY = 12  # selections that are more than anybody reads
-BRIEF = Limits()
-ALL = Limits(None, None, None, None, None)
 
 
 def text(plan: Explanation, verbose: bool = False) -> str:
@@ -62,36 +47,6 @@ def text(plan: Explanation, verbose: bool = False) -> str:
     return readable("\n".join(lines))
 
 
-def readable(sql: str) -> str:
-    """Canonical SQL as people write it; the flag of a joined table is whether a row of it matched.
-
-    >>> readable("`closing#053b41f0` AND `price` > `closing#053b41f0.cp`")
-    'closing matched AND price > closing.cp'
-    """
-    named = _JOINED.sub(lambda found: f"{found[1]}.{found[2]}" if found[2] else f"{found[1]} matched", sql)
-    return _PLAIN.sub(r"\1", named)
-
-
-def counted(number: int, thing: str, things: str | None = None) -> str:
-    """A number of things.
-
-    >>> counted(1, "query", "queries"), counted(1200, "slice")
-    ('1 query', '1,200 slices')
-    """
-    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
-
-
-def named(names: Sequence[str], most: int | None) -> str:
-    """Names in a list that does not grow without end.
-
-    >>> named(["a", "b", "c", "d"], 2)
-    'a, b and 2 more'
-    """
-    if most is None or len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
-
-
 def work_text(work: WorkDone) -> str:
     """What sharing has spared so far."""
     if work.ratio is None:
@@ -101,37 +56,28 @@ def work_text(work: WorkDone) -> str:
     return f"{parts} and {finals} aggregations; unshared {work.ratio:,.1f} times as many"
 
 
-def _queries(number: int) -> str:
-    return counted(number, "query", "queries")
-
-
-def _first(
-    things: Sequence[Thing], most: int | None, show: Callable[[Thing], Iterable[str]], rest: str
-) -> Iterator[str]:
-    """The lines of some of the things, and how many there are besides."""
-    shown = things if most is None or len(things) <= most + 1 else things[:most]
-    for thing in shown:
-        yield from show(thing)
-    if len(shown) < len(things):
-        yield f"... and {len(things) - len(shown):,} more {rest}"
-
-
-def _indented(lines: Iterable[str]) -> Iterator[str]:
-    return (f"  {line}" for line in lines)
+def _title(stream: StreamPlan, selections: int) -> str:
+    families = counted(len(stream.families), "family", "families")
+    shared = f" in {counted(selections, 'selection')} of {families}" if selections else ""
+    what = "stream" if stream.results_of is None else "results of"
+    told = f"{queries_text(stream.queries)}{shared}"
+    if stream.on_demand:
+        looked = f"{queries_text(stream.on_demand)} on demand"
+        told = f"{told} and {looked}" if stream.queries else looked
+    return f"{what} {stream.name}: {told}, time {stream.time}"
 
 
 def _stream(stream: StreamPlan, limits: Limits) -> Iterator[str]:
     selections = sum(len(family.selections) for family in stream.families)
-    families = counted(len(stream.families), "family", "families")
-    shared = f" in {counted(selections, 'selection')} of {families}" if selections else ""
-    what = "stream" if stream.results_of is None else "results of"
-    yield f"{what} {stream.name}: {_queries(stream.queries)}{shared}, time {stream.time}"
-    if stream.queries and all(query.waits for _, own in stream.selections() for query in own.queries):
+    yield _title(stream, selections)
+    if stream.plans and all(query.waits for query in stream.plans):
         yield "  all of them join with the next page"
         limits = replace(limits, waiting=False)
     idle = "" if stream.idle is None else f", idle after {stream.idle}"
     if stream.results_of is None:
         yield f"  slack {stream.slack or 'none'}, horizon {stream.horizon or 'none'}{idle}"
+    elif not stream.queries:
+        yield f"  its rows are the finals of {stream.name}"
     else:
         yield (
             f"  slices accumulate the finals of {stream.name}, and windows close when the windows of "
@@ -147,44 +93,44 @@ def _stream(stream: StreamPlan, limits: Limits) -> Iterator[str]:
     yield f"  project: {counted(len(stream.project), 'scalar expression')} for {counted(uses, 'use')}"
     scalars = sorted(stream.project, key=lambda scalar: -scalar.uses)
     most = None if limits.names is None else 2 * limits.names
-    yield from _indented(
-        _indented(
-            _first(scalars, most, lambda own: [f"{limits.short(own.sql)} ({own.uses:,})"], "expressions")
-        )
+    yield from indented(
+        indented(first(scalars, most, lambda own: [f"{limits.short(own.sql)} ({own.uses:,})"], "expressions"))
     )
     for join in stream.joins:
         yield f"  join {join.table} on {limits.short(join.on)}"
-    yield f"  done: {work_text(stream.work)}"
+    if stream.queries or not stream.on_demand:
+        yield f"  done: {work_text(stream.work)}"
     others = limits
     if limits.families is not None and selections > MANY:  # then the first family stands for all
         others = replace(limits, selections=1, queries=2)
-    yield from _indented(
-        _first(
+    yield from indented(
+        first(
             stream.families,
             limits.families,
             lambda own: _family(own, limits if own.id == 1 else others),
             "families",
         )
     )
+    yield from indented(stores_text(stream, limits))
 
 
 def _family(family: FamilyPlan, limits: Limits) -> Iterator[str]:
     yield f"family {family.id}: {family_title(family)}"
-    yield from _indented(_family_head(family, limits))
-    hidden = f"selections; {_queries(family.queries)} in all"
-    yield from _indented(
-        _first(family.selections, limits.selections, lambda own: _selection(own, limits), hidden)
+    yield from indented(_family_head(family, limits))
+    hidden = f"selections; {queries_text(family.queries)} in all"
+    yield from indented(
+        first(family.selections, limits.selections, lambda own: _selection(own, limits), hidden)
     )
 
 
 def family_title(family: FamilyPlan) -> str:
     """What a family is, in a line."""
-    size = f"{counted(len(family.selections), 'selection')}, {_queries(family.queries)}"
+    size = f"{counted(len(family.selections), 'selection')}, {queries_text(family.queries)}"
     if family.kind == "range":
         return f"range of {family.scalar}, {size}"
     if family.kind == "signature":
         return f"signature of {counted(family.conjuncts, 'conjunct')}, {size}"
-    return f"alone, {_queries(family.queries)}"
+    return f"alone, {queries_text(family.queries)}"
 
 
 def _family_head(family: FamilyPlan, limits: Limits) -> Iterator[str]:
@@ -213,12 +159,12 @@ def _selection(selection: SelectionPlan, limits: Limits) -> Iterator[str]:
     apart = ", apart from others that ask for the same" if selection.apart else ""
     yield f"selection {selection.id}: {asked}{apart}"
     others = named([query.name for query in selection.queries[limits.queries :]], limits.names)
-    yield from _indented(
-        _first(
+    yield from indented(
+        first(
             selection.queries, limits.queries, lambda own: _query(own, limits.waiting), f"queries: {others}"
         )
     )
-    yield from _indented([_slices(selection), *_keeps(selection, limits), _holding(selection.holds)])
+    yield from indented([_slices(selection), *_keeps(selection, limits), _holding(selection.holds)])
 
 
 def _query(query: QueryPlan, mark: bool) -> Iterator[str]:
@@ -234,7 +180,7 @@ def _query(query: QueryPlan, mark: bool) -> Iterator[str]:
 
 
 def _slices(selection: SelectionPlan) -> str:
-    whose = "" if len(selection.queries) == 1 else f" shared by {_queries(len(selection.queries))}"
+    whose = "" if len(selection.queries) == 1 else f" shared by {queries_text(len(selection.queries))}"
     kinds = "" if selection.windows == 1 else f" with {selection.windows:,} kinds of window"
     return f"slices{whose}{kinds}: {slicing_text(selection.slicing)}"
 
@@ -286,13 +232,16 @@ def _holding(holds: Holding) -> str:
 def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
     """How one query is computed: its selection, its family, and with whom it shares what."""
     limits = ALL if verbose else BRIEF
+    looked = plan.find_lookup(name)
+    if looked is not None:
+        return readable("\n".join(lookup_text(*looked, limits)))
     found = plan.find(name)
     if found is None:
         why = [stream.suspended[name] for stream in plan.streams if name in stream.suspended]
         return f"query {name} takes no part in pages{f': {why[0]}' if why else ''}"
     stream, family, selection, query = found
     waits = " (joins with the next page)" if query.waits else ""
-    lines = [f"query {name} over {stream.name}{waits}", *_indented(_one(family, selection, query, limits))]
+    lines = [f"query {name} over {stream.name}{waits}", *indented(_one(family, selection, query, limits))]
     return readable("\n".join(lines))
 
 
@@ -312,12 +261,12 @@ def _one(family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, limits:
         yield "does not answer for windows with rows from before it joined"
     others = [other.name for other in selection.queries if other.name != query.name]
     yield f"selection {selection.id}, shared with {named(others, limits.names) if others else 'nobody'}"
-    yield from _indented([f"slices: {slicing_text(selection.slicing)}", *_read(selection, query, limits)])
+    yield from indented([f"slices: {slicing_text(selection.slicing)}", *_read(selection, query, limits)])
     yield f"  {_holding(selection.holds)}"
     if query.reads:
         yield f"  still reads selection {', '.join(map(str, query.reads))}, which it left"
     yield f"family {family.id}: {family_title(family)}"
-    yield from _indented(_family_head(family, limits))
+    yield from indented(_family_head(family, limits))
 
 
 def _read(selection: SelectionPlan, query: QueryPlan, limits: Limits) -> Iterator[str]:
