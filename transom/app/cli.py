@@ -154,6 +154,8 @@ def query(
 ) -> None:
     """Run queries over files to the end of the input and print the results.
 
+    A query without SLIDE is looked up there, once.
+
     transom query "SELECT site, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site"
     --from bids=bids.json --time ts --slack '30 seconds'
     """
@@ -189,15 +191,32 @@ def run(
     progress: Annotated[
         bool, typer.Option("--progress/--no-progress", help="show progress on stderr while running")
     ] = True,
+    lookup_every: Annotated[
+        str | None,
+        typer.Option(
+            "--lookup-every",
+            metavar="DURATION",
+            help="look queries without SLIDE up so often, not only at the end",
+        ),
+    ] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format", help="how to print lookups (default: a table on a terminal, otherwise JSON)"
+        ),
+    ] = None,
 ) -> None:
     """Run the streams, tables, queries and sinks of a pipeline file until stopped.
 
     Ctrl-C and SIGTERM stop it cleanly after the page at hand; with a checkpoint it continues there.
+    Queries without SLIDE are looked up at the end, and the answers printed.
     """
     from transom.app import commands
+    from transom.app.looking import seconds_of
     from transom.app.pipeline import load_pipeline
 
-    commands.run(_on(load_pipeline(pipeline_file), master), drain, progress)
+    seconds_of(lookup_every)  # wrong usage is told before Spark is started
+    commands.run(_on(load_pipeline(pipeline_file), master), drain, progress, lookup_every, form)
 
 
 @app.command()

@@ -17,7 +17,8 @@ from rich.live import Live
 from rich.text import Text
 
 from transom.app.build import building
-from transom.app.output import Format, PlanFormat, arranged, write
+from transom.app.looking import Looking, answer, default_format
+from transom.app.output import Format, PlanFormat, write
 from transom.app.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ LINES_EVERY = 10.0  # seconds between lines of progress in a log
 def query(pipeline: Pipeline, form: Format | None, out: Path | None, full: bool, late: Path | None) -> None:
     """Run to the end of the input; results to stdout or a file, the summary to stderr."""
     console = Console(stderr=True)
-    form = form or (Format.TABLE if out is None and sys.stdout.isatty() else Format.JSON)
+    form = (form or Format.JSON) if out is not None else default_format(form, sys.stdout)
     started = monotonic()
     with building(pipeline) as engine:
         queries = {name: engine.query(name) for name in pipeline.queries}
         with console.status("running ..."):
             engine.drain()
-        results = {name: arranged(each.results(), full) for name, each in queries.items()}
+        results = {name: answer(each, full) for name, each in queries.items()}
         if out is None:
             write(results, form, sys.stdout)
             sys.stdout.flush()
@@ -91,12 +92,17 @@ def explain(pipeline: Pipeline, form: PlanFormat = PlanFormat.TEXT, verbose: boo
         print(engine.explain(form.value, verbose), flush=True)
 
 
-def run(pipeline: Pipeline, drain: bool, show: bool) -> None:
-    """Run until stopped, until the end with `drain`, or until it fails."""
+def run(
+    pipeline: Pipeline, drain: bool, show: bool, every: str | None = None, form: Format | None = None
+) -> None:
+    """Run until stopped, until the end with `drain`, or until it fails.
+
+    On-demand queries are looked up at the end, and meanwhile as often as `every` says.
+    """
     console = Console(stderr=True)
     started = monotonic()
     with building(pipeline) as engine:
-        with _showing(console, engine, show):
+        with Looking(engine, form, console).meanwhile(every), _showing(console, engine, show):
             if drain:
                 engine.drain()
             else:

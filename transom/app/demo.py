@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from transom.app.build import open_engine
-from transom.app.flights import SCHEMA, data_file, demo_queries, flights, most_queries, pages
-from transom.app.output import SYSTEM_COLUMNS, plain
+from transom.app.flights import LOOKUPS, SCHEMA, data_file, demo_queries, flights, most_queries, pages
+from transom.app.output import LOOKUP_COLUMNS, SYSTEM_COLUMNS, plain
 from transom.durations import format_instant
 from transom.errors import SettingError
 
@@ -95,15 +95,20 @@ class Replay:
         table.add_column("window (UTC)", ratio=2, no_wrap=True)
         table.add_column("newest answer", ratio=4, no_wrap=True)
         for name, row in list(self.tally.latest.items())[:SHOWN]:
-            values = dict(list(row.items())[:-SYSTEM_COLUMNS])
-            start, end = values.pop("window_start"), values.pop("window_end")
-            answer = "  ".join(f"{key}={'null' if v is None else plain(v)}" for key, v in values.items())
+            start, end, answer = shown(row, SYSTEM_COLUMNS)
             table.add_row(name, f"{start:%b %d %H:%M} - {end:%H:%M}", answer)
         hidden = self.queries - min(self.queries, SHOWN)
         table.caption = (
             f"and {hidden} more queries over the same stream, in the same pass" if hidden else None
         )
         return table
+
+
+def shown(row: dict[str, Any], about: int) -> tuple[datetime, datetime, str]:
+    """A result's window and its values, without those about itself."""
+    values = dict(list(row.items())[:-about])
+    start, end = values.pop("window_start"), values.pop("window_end")
+    return start, end, "  ".join(f"{key}={'null' if v is None else plain(v)}" for key, v in values.items())
 
 
 def run_demo(count: int, days: int, keep_running: bool, master: str | None) -> None:
@@ -135,6 +140,7 @@ def declare(engine: Engine, count: int, total: int | None) -> Replay:
     tally = Tally()
     for name, query in engine.register_all(demo_queries(count)).items():
         query.subscribe(partial(tally.add, name))
+    engine.register_all(LOOKUPS)
     return Replay(engine, feed, tally, count, total)
 
 
@@ -167,3 +173,12 @@ def summary(console: Console, replay: Replay) -> None:
     console.print()
     for name, value in lines.items():
         console.print(f"  {name:<14}  {value}", highlight=False)
+    for name in LOOKUPS:
+        query = replay.engine.query(name)
+        for length in ("24 hours", "1 hour"):
+            started = monotonic()
+            for row in query.lookup(range=length).to_pylist():
+                took = f"{1000 * (monotonic() - started):.1f} ms"
+                _, end, answer = shown(row, LOOKUP_COLUMNS)
+                until = f"{length} up to {end:%b %d %H:%M}"
+                console.print(f"  looked up       {name}: {until}: {answer} ({took})", highlight=False)

@@ -109,6 +109,10 @@ FROM flights [RANGE 3 hours SLIDE 3 hours] JOIN airlines ON flights.carrier = ai
 GROUP BY name HAVING flights >= 20"""
 
 
+LAST_DAY = "SELECT max(delay) AS worst, avg(delay) AS mean FROM flights [RANGE 24 hours]"
+LOOKUPS = {"delays": LAST_DAY, "delays from 64 buckets": f"{LAST_DAY} USING timegram(64)"}
+
+
 def demo_queries(count: int) -> dict[str, str]:
     """So many different queries: a join with the airlines, then measures of scopes over windows, mixed."""
     made = [

@@ -12,15 +12,19 @@ from transom.control.rules import StreamRules
 from transom.durations import parse_duration
 from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.errors import SettingError, SQLError
+from transom.final.demanding import end_of, opened
+from transom.final.desk import Desk
 from transom.final.inprocess import advance, folded
+from transom.final.lookup import Lookup, answered, lookup_schema, shown
 from transom.final.members import Strategy, admit
 from transom.final.page import PageOutput
 from transom.final.planning import Planner
-from transom.final.results import result_schema
+from transom.final.results import Moment, finish, result_schema
 from transom.final.streams import PageInput
 from transom.oracle import PythonScalars
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.demands import gatherings
 from transom.sql import bind
 from transom.sql.catalog import Catalog, Relation
 from transom.state.state import State
@@ -59,6 +63,14 @@ class LocalEngine:
     >>> _ = engine.page(rows, ended=True)
     >>> engine.results("n")["n"].to_pylist()
     [2]
+
+    Queries without SLIDE are looked up, for their own window or a shorter one:
+
+    >>> engine = LocalEngine("s", {"v": pa.int64(), "ts": INSTANT}, "ts",
+    ...     {"top": "SELECT max(v) AS top FROM s [RANGE 1 minute]"})
+    >>> _ = engine.page(rows)
+    >>> engine.lookup("top")["top"].to_pylist(), engine.lookup("top", "30 seconds")["window_start"][0].value
+    ([2], 29000001)
     """
 
     def __init__(
@@ -79,9 +91,13 @@ class LocalEngine:
         self.rules = StreamRules(self.time, waits, live=live, overload=overload)
         self.planner = Planner(strategy or Strategy())
         catalog = Catalog({stream: Relation(stream, columns, time)})
-        self.queries = list(self._compiled(queries, catalog))
+        compiled = list(self._compiled(queries, catalog))
+        self.queries = [query for query in compiled if query.query.demand is None]
+        self.looking = {query.name: query for query in compiled if query.query.demand is not None}
+        self.gatherings = gatherings(list(self.looking.values()))
         living = {query.name: query for query in self.queries}
-        self.state = admit(State(), self.queries, living, self.planner.strategy, [])
+        state = admit(State(), self.queries, living, self.planner.strategy, [])
+        self.state, self.desk = opened(state, self.gatherings), Desk()
         self._results: dict[str, list[pa.Table]] = {name: [] for name in queries}
 
     def _compiled(self, texts: Mapping[str, str], catalog: Catalog) -> Iterator[CompiledQuery]:
@@ -108,13 +124,41 @@ class LocalEngine:
         """
         outcome = Outcome()
         if rows is not None and rows.num_rows:
-            outcome = folded(rows, self.queries, self.rules, self.state, self.planner, self.scalars)
-        given = PageInput(self.rules, self.queries, outcome, punctuations, ended, clock=clock, parted=parted)
+            outcome = folded(
+                rows, self.queries, self.rules, self.state, self.planner, self.scalars, self.gatherings
+            )
+        given = PageInput(
+            self.rules,
+            self.queries,
+            outcome,
+            punctuations,
+            ended,
+            clock=clock,
+            parted=parted,
+            gatherings=self.gatherings,
+        )
         output = advance(self.state, [given], self.scalars, clock=clock, prods=prods)
         for name, table in output.results.items():
             self._results[name].append(table)
-        self.state = output.state
+        before, self.state = self.state, output.state
+        self.desk.committed(before, self.state, outcome.runs)
         return output
+
+    def lookup(
+        self, name: str, length: str | int | None = None, where: tuple[tuple[str, Any], ...] = ()
+    ) -> pa.Table:
+        """What an on-demand query is answered now, for its own window or one of a shorter length."""
+        query = self.looking[name]
+        end = end_of(query.clock, self.state.stream(self.time.stream))
+        if end is None:
+            return lookup_schema(query.query).empty_table()
+        reach = query.query.window.range if length is None else parse_duration(length)
+        if not 0 < reach <= query.query.window.range:
+            raise SettingError(f"{name} can't be looked up for {length}: it has a shorter window")
+        asked = Lookup(query, end - reach, end, where)
+        answer = answered(asked, self.desk.reader(asked, self.state))
+        results = finish([answer.lowered], Moment(self.state.page), self.scalars)
+        return shown(answer, results, asked.is_complete(self.state))
 
     def results(self, name: str) -> pa.Table:
         """All results of a query so far, in the order in which they were made."""

@@ -16,6 +16,7 @@ import pyarrow.types as kinds
 from transom.durations import format_duration
 
 SYSTEM_COLUMNS = 6  # kind, complete, rows, page, made and latency close every result
+LOOKUP_COLUMNS = 3  # complete, page and made close every lookup
 
 
 class Format(StrEnum):
@@ -42,9 +43,9 @@ class Paper(StrEnum):
     ORDERED_SHARING = "ordered-sharing"
 
 
-def arranged(results: pa.Table, full: bool) -> pa.Table:
-    """Results in window order, with or without the columns about the result itself."""
-    shown = results if full else results.select(range(results.num_columns - SYSTEM_COLUMNS))
+def arranged(results: pa.Table, full: bool, about: int = SYSTEM_COLUMNS) -> pa.Table:
+    """Results in window order, with or without the last columns, which are about the result itself."""
+    shown = results if full else results.select(range(results.num_columns - about))
     first = [name for name in ("window_end", "window_start") if name in shown.column_names]
     rest = [
         field.name for field in shown.schema if field.name not in first and not kinds.is_nested(field.type)
@@ -53,9 +54,10 @@ def arranged(results: pa.Table, full: bool) -> pa.Table:
     return shown.sort_by(order) if shown.num_rows else shown
 
 
-def write(results: Mapping[str, pa.Table], form: Format, out: TextIO) -> None:
-    """Write the results of each query; when there are several, each row or table says whose it is."""
-    several = len(results) > 1
+def write(results: Mapping[str, pa.Table], form: Format, out: TextIO, named: bool = False) -> None:
+    """Write the results of each query; when there are several, or `named`, each row or table says whose it
+    is."""
+    several = named or len(results) > 1
     for at, (name, table) in enumerate(results.items()):
         if at and form is not Format.JSON:
             out.write("\n")

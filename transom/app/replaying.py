@@ -19,7 +19,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from transom.app.adhoc import split_statements
 from transom.app.build import open_engine
 from transom.app.commands import LOOK_EVERY, summary
-from transom.app.output import SYSTEM_COLUMNS, Format, plain, write
+from transom.app.looking import default_format
+from transom.app.output import LOOKUP_COLUMNS, SYSTEM_COLUMNS, Format, plain, write
 from transom.errors import SettingError
 
 BARE = ("query", "kind", "window_start", "window_end")  # for people, values that need no name
@@ -60,8 +61,8 @@ def replay(
     full: bool,
     master: str | None,
 ) -> None:
-    """Deliver a recording by its times until it ends, print early and final results, close every window."""
-    form = form or (Format.TABLE if sys.stdout.isatty() else Format.JSON)
+    """Deliver a recording by its times until it ends, print results, close every window, print lookups."""
+    form = default_format(form, sys.stdout)
     if form is Format.CSV and len(queries) > 1:
         raise SettingError("results that come together are of one query in CSV; --format json has any number")
     console, started = Console(stderr=True), monotonic()
@@ -69,8 +70,10 @@ def replay(
     try:
         recording = engine.replay(name, path, **options)
         printer = Printer(form, full, len(queries) > 1, sys.stdout)
-        for own, handle in engine.register_all(queries).items():
-            handle.subscribe(partial(printer.add, own))
+        handles = engine.register_all(queries)
+        for own, handle in handles.items():
+            if not handle.on_demand:
+                handle.subscribe(partial(printer.add, own))
         with _bar(console) as progress:
             task = progress.add_task(name, total=recording.rows)
             engine.start()
@@ -79,6 +82,9 @@ def replay(
                 printer.check()
             engine.drain()
             progress.update(task, completed=recording.delivered)
+        for own, handle in handles.items():
+            if handle.on_demand:
+                printer.add(own, handle.lookup(), LOOKUP_COLUMNS)
         printer.check()
         summary(console, engine, monotonic() - started)
     finally:
@@ -91,17 +97,17 @@ def _bar(console: Console) -> Progress:
 
 
 class Printer:
-    """Prints results as they come, each marked as early or final."""
+    """Prints results as they come, each marked as early or final; and lookups, marked so."""
 
     def __init__(self, form: Format, full: bool, several: bool, out: TextIO):
         self.form, self.full, self.several, self.out = form, full, several, out
         self._started = False
         self._error: OSError | None = None
 
-    def add(self, name: str, results: pa.Table) -> None:
+    def add(self, name: str, results: pa.Table, about: int = SYSTEM_COLUMNS) -> None:
         """Print a page's results of a query; called by the engine, which would only log an error."""
         try:
-            self._print(name, results)
+            self._print(name, results, about)
             self.out.flush()
         except OSError as error:
             self._error = error
@@ -111,11 +117,14 @@ class Printer:
         if self._error is not None:
             raise self._error
 
-    def _print(self, name: str, results: pa.Table) -> None:
-        about = results.num_columns - SYSTEM_COLUMNS
-        shown = results
-        if not self.full:
-            shown = results.select(range(about)).add_column(0, "kind", results.column(about))
+    def _print(self, name: str, results: pa.Table, about: int) -> None:
+        own = results.num_columns - about
+        shown = results if self.full else results.select(range(own))
+        if about == LOOKUP_COLUMNS:
+            kinds = pa.chunked_array([pa.repeat("lookup", results.num_rows)])
+            shown = shown.add_column(0, "kind", kinds)
+        elif not self.full:
+            shown = shown.add_column(0, "kind", results.column(own))
         if self.several:
             shown = shown.add_column(0, "query", pa.chunked_array([pa.repeat(name, results.num_rows)]))
         if self.form is Format.TABLE:

@@ -91,10 +91,15 @@ class QueryHandle:
         query = self._on_demand()
         return self._engine._lookup(self, length_of(query, range, rows), at, where)
 
+    @property
+    def on_demand(self) -> bool:
+        """Whether the query is without SLIDE: it is looked up, and reports nothing by itself."""
+        query, _ = self._engine._bound(self)
+        return query is not None and query.demand is not None
+
     def _check_pushed(self) -> None:
         with suppress(StateError):  # of a query that can't be bound any more, what it made can be read
-            query, _ = self._engine._bound(self)
-            if query is not None and query.demand is not None:
+            if self.on_demand:
                 raise SettingError(f"{self.name} has no SLIDE: nothing is pushed; ask for its lookup()")
 
     def _on_demand(self) -> Query:

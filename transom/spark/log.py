@@ -63,8 +63,8 @@ class PageLog:
             return Begun(**stored | {"control": control} | lists)
 
     def commit(self, state: State, extra: Mapping[str, Any]) -> int:
-        """Commit a page; the size of its state in bytes."""
-        written = self.runs.write(state)
+        """Commit a page; the size of its snapshot in bytes, which is the state without the runs of stores."""
+        self.runs.write(state)
         packed = snapshot.dumps(state, extra, self.runs)
         self.store.write(f"state/{state.page:010d}.arrow", packed)
         self.runs.tidy(state)
@@ -72,7 +72,7 @@ class PageLog:
         if old >= 0:
             self.store.delete(f"state/{old:010d}.arrow")
             self.store.delete(f"log/{old:010d}.json")
-        return len(packed) + written
+        return len(packed)
 
     def last(self) -> tuple[State, dict[str, Any]] | None:
         """The last committed state."""

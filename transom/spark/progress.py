@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from operator import add
@@ -13,8 +13,10 @@ from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.estimates.monitor import Accuracy
 from transom.final.concluding import open_windows
-from transom.final.explain import WorkDone, held, kind_of, work_done, work_text
-from transom.state.state import State, Work
+from transom.final.desk import Asked
+from transom.final.explain import WorkDone, held, keeps_text, kind_of, readable, work_done, work_text
+from transom.spark.registry import Registry
+from transom.state.state import State, StoreState, Work
 
 if TYPE_CHECKING:
     from transom.spark.loop import PageLoop
@@ -114,6 +116,76 @@ class StreamProgress:
 
 
 @dataclass(frozen=True)
+class StoreProgress:
+    """A store of on-demand queries: what it was given, how often it was read, and what it holds.
+
+    `updates` are tuples. `hits` are lookups that took no scan of the window's tuples: with OrderedSharing
+    those without recalculation, with `USING naive` none.
+    """
+
+    stream: str
+    keeps: str
+    far: bool
+    updates: int
+    lookups: int
+    hits: int
+    entries: int
+    bytes: int
+    tells_groups: bool = False  # of every query the store that is read first
+
+
+@dataclass(frozen=True)
+class OnDemand:
+    """The on-demand queries, and the stores that they share."""
+
+    queries: int = 0
+    stores: Mapping[str, StoreProgress] = field(default_factory=dict)
+
+    @property
+    def lookups(self) -> int:
+        """Lookups that were answered: each first reads the store of its groups."""
+        return sum(store.lookups for store in self.stores.values() if store.tells_groups)
+
+    @property
+    def reads(self) -> int:
+        """How often the stores of attributes were read: a lookup may read several."""
+        return sum(store.lookups for store in self._attributes())
+
+    @property
+    def hits(self) -> int:
+        """How many of the reads took no scan."""
+        return sum(store.hits for store in self._attributes())
+
+    @property
+    def updates(self) -> int:
+        """Tuples that were added to stores of attributes: one to each that asks for it."""
+        return sum(store.updates for store in self._attributes())
+
+    @property
+    def entries(self) -> int:
+        return sum(store.entries for store in self.stores.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(store.bytes for store in self.stores.values())
+
+    def _attributes(self) -> Iterator[StoreProgress]:
+        return (store for store in self.stores.values() if not store.tells_groups)
+
+    def __str__(self) -> str:
+        return (
+            f"on demand: {self.queries:,} queries over {len(self.stores):,} stores, "
+            f"{self.entries:,} entries, {self.bytes:,} bytes; {self.updates:,} updates; "
+            f"{self.lookups:,} lookups, {self.hits:,} of {self.reads:,} reads without recalculation"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        totals = ("lookups", "reads", "hits", "updates", "entries", "bytes")
+        stores = {key: asdict(store) for key, store in self.stores.items()}
+        return {"queries": self.queries, "stores": stores, **{name: getattr(self, name) for name in totals}}
+
+
+@dataclass(frozen=True)
 class Progress:
     """The engine after its last committed page.
 
@@ -123,13 +195,14 @@ class Progress:
     page: int
     page_seconds: float
     state_bytes: int  # on the driver
-    far_rows: int  # with the executors
+    far_rows: int  # with the executors: cells of slices, and entries of stores
     far_bytes: int
     queries: int
     suspended: Mapping[str, str]
     streams: Mapping[str, StreamProgress]
     spent: Mapping[str, float] = field(default_factory=dict)
     early: Mapping[str, Accuracy] = field(default_factory=dict)  # of queries that say EMIT EARLY
+    on_demand: OnDemand = field(default_factory=OnDemand)
 
     @property
     def sharing(self) -> Sharing:
@@ -143,13 +216,15 @@ class Progress:
             f"{self.queries:,} queries ({len(self.suspended)} suspended), state {self.state_bytes:,} bytes"
         )
         if self.far_rows:
-            first += f", with the executors {self.far_rows:,} cells, {self.far_bytes:,} bytes"
+            first += f", with the executors {self.far_rows:,} rows, {self.far_bytes:,} bytes"
         lines = [first]
         for name, stream in self.streams.items():
             lines.append(f"  {name}: {stream}")
             if stream.sharing.queries:
                 lines.append(f"    {stream.sharing}")
         lines += [f"  early results of {name}: {accuracy}" for name, accuracy in self.early.items()]
+        if self.on_demand.queries:
+            lines.append(f"  {self.on_demand}")
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -160,6 +235,7 @@ class Progress:
             "spent": dict(self.spent),
             "streams": {name: stream.as_dict() for name, stream in self.streams.items()},
             "early": {name: asdict(accuracy) for name, accuracy in self.early.items()},
+            "on_demand": self.on_demand.as_dict(),
         }
         return plain | {"sharing": self.sharing.as_dict()}
 
@@ -194,15 +270,39 @@ def progress_of(loop: PageLoop) -> Progress:
     return Progress(
         state.page,
         report.seconds if report is not None else 0.0,
-        loop.state_bytes,
-        sum(ref.rows for ref in state.shards),
-        sum(ref.bytes for ref in state.shards),
+        loop.state_bytes + sum(store.kept.nbytes for store in state.stores.values()),
+        sum(ref.rows for ref in state.refs),
+        sum(ref.bytes for ref in state.refs),
         len(registry.entries),
         {entry.name: entry.suspended for entry in registry if entry.suspended is not None},
         streams,
         report.spent if report is not None else {},
         {name: learned.accuracy() for name, learned in state.learned.items()},
+        _on_demand(loop, state, registry),
     )
+
+
+def _on_demand(loop: PageLoop, state: State, registry: Registry) -> OnDemand:
+    queries = registry.demanding()
+    asked, stores = loop.desk.asked() if queries else {}, {}
+    streams = dict.fromkeys(query.query.stream for query in queries)
+    for gathering in (
+        one for name in streams for one in loop.planner.gatherings(name, registry.looking(name))
+    ):
+        for key, want in gathering.stores.items():
+            known, own = state.stores.get(key, StoreState()), asked.get(key, Asked())
+            stores[key] = StoreProgress(
+                gathering.clock.stream,
+                readable(keeps_text(gathering, want)),
+                known.far,
+                known.tuples,
+                own.lookups,
+                own.hits,
+                known.kept.entries + sum(ref.rows for ref in known.refs),
+                known.kept.nbytes + sum(ref.bytes for ref in known.refs),
+                want.timed,
+            )
+    return OnDemand(len(queries), stores)
 
 
 def _sharing(

@@ -27,18 +27,17 @@ class RunFiles:
         self._read: dict[str, pa.ChunkedArray] = {}  # files that are being read
         self._files: set[str] | None = None  # that are there, once that is known
 
-    def write(self, state: State) -> int:
-        """Write the runs that no page before has written; how many bytes that is."""
+    def write(self, state: State) -> None:
+        """Write the runs that no page before has written."""
         new = [run for run in _runs(state) if run not in self._places]
         if not new:
-            return 0
+            return
         name = f"{state.page:010d}.arrow"
         packed = [run.packed() for run in new]
         self.store.write_table(f"{DIRECTORY}/{name}", pa.table({"run": pa.array(packed, pa.large_binary())}))
         self._places.update((run, (name, i)) for i, run in enumerate(new))
         if self._files is not None:
             self._files.add(name)
-        return sum(map(len, packed))
 
     def place(self, run: Run) -> list[Any]:
         return list(self._places[run])

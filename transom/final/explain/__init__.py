@@ -3,7 +3,9 @@
 from transom.final.explain.gathering import Explained, gather, held, kind_of, work_done
 from transom.final.explain.mermaid import mermaid
 from transom.final.explain.parts import Explanation, WorkDone
+from transom.final.explain.stores import keeps_text
 from transom.final.explain.text import query_text, text, work_text
+from transom.final.explain.words import readable
 
 __all__ = [
     "Explained",
@@ -11,9 +13,11 @@ __all__ = [
     "WorkDone",
     "gather",
     "held",
+    "keeps_text",
     "kind_of",
     "mermaid",
     "query_text",
+    "readable",
     "text",
     "work_done",
     "work_text",

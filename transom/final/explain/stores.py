@@ -107,7 +107,7 @@ class _Describing:
         return StorePlan(
             number,
             "groups" if want.timed else _KINDS.get(type(want.recipe), "values"),
-            self._keeps(want),
+            keeps_text(self.planned, want),
             tuple(self._readers(number, want)),
             "far" if known.far else "near",
             known.kept.entries + sum(ref.rows for ref in known.refs),
@@ -120,17 +120,6 @@ class _Describing:
             since,
             None if since is None else instant(since, clock),
         )
-
-    def _keeps(self, want: Want) -> str:
-        if want.timed:
-            return "the newest row of each group" if self.planned.keys else "the newest row"
-        if not isinstance(want.recipe, TimeGram):
-            return want.text
-        made = want.recipe
-        demand = Demand("timegram", made.buckets, made.between, made.bounds, made.within, made.slice)
-        what = "rows" if want.attribute is None else want.attribute.sql
-        shown = "" if want.shown is None else f" where {predicate_text(want.shown)}"
-        return f"{structure_text(demand, self.planned.clock.kind)} of {what}{shown}"
 
     def _readers(self, number: int, want: Want) -> Iterator[Looked]:
         if want.timed:
@@ -162,8 +151,21 @@ class _Describing:
         )
 
 
+def keeps_text(gathering: Gathering, want: Want) -> str:
+    """What a store keeps."""
+    if want.timed:
+        return "the newest row of each group" if gathering.keys else "the newest row"
+    if not isinstance(want.recipe, TimeGram):
+        return want.text
+    made = want.recipe
+    demand = Demand("timegram", made.buckets, made.between, made.bounds, made.within, made.slice)
+    what = "rows" if want.attribute is None else want.attribute.sql
+    shown = "" if want.shown is None else f" where {predicate_text(want.shown)}"
+    return f"{structure_text(demand, gathering.clock.kind)} of {what}{shown}"
+
+
 def _complete_since(store: StoreState) -> int | None:
-    """From when on all accepted tuples are there; None: there are all that ever were, or the next page tells."""
+    """From when on all accepted tuples are there; None: all that ever were are, or the next page tells."""
     missed = max((stop for _, stop in store.unseen or ()), default=LOWEST)
     since = max(missed, store.floor)
     return None if since == LOWEST else since
