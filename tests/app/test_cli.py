@@ -183,6 +183,44 @@ queries:
         written = [json.loads(line) for part in (tmp_path / "out").rglob("*.json") for line in part.open()]
         assert sorted((row["city"], row["n"]) for row in written) == [("Boston", 4), ("Portland", 5)]
 
+    def test_a_query_without_slide_is_looked_up_at_the_end_of_the_data(self) -> None:
+        top = "SELECT site, max(price) AS top FROM bids [RANGE 2 minutes] GROUP BY site"
+        done = CliRunner().invoke(app, ["query", top, f"{top} USING timegram(64)", *BIDS])
+        assert done.exit_code == OK, done.stderr
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [(row["query"], row["site"], row["top"]) for row in rows] == [
+            (name, site, top) for name in ("q1", "q2") for site, top in ((1, 14.0), (2, 27.0), (3, None))
+        ]
+        assert rows[0].keys() == {"query", "window_start", "window_end", "site", "top"}
+        assert rows[4]["top_low"] == rows[4]["top_high"] == 27.0
+
+    def test_a_pipeline_looks_its_on_demand_queries_up_and_explains_them(self, tmp_path: Path) -> None:
+        file = tmp_path / "pipeline.yaml"
+        file.write_text(
+            f"streams: {{bids: {{path: {EXAMPLES / 'bids.json'}, time: ts}}}}\n"
+            "queries: {top: 'SELECT max(price) AS top FROM bids [RANGE 2 minutes]'}\n"
+        )
+        done = CliRunner().invoke(app, ["run", str(file), "--drain", "--no-progress", "--format", "csv"])
+        assert done.exit_code == OK, done.stderr
+        head, row = done.stdout.splitlines()
+        assert (
+            head == "query,window_start,window_end,top" and row.startswith("top,") and row.endswith(",27.0")
+        )
+        done = CliRunner().invoke(app, ["explain", str(file)])
+        assert done.exit_code == OK, done.stderr
+        assert "query top: the last 2 minutes of ts, exact: max(price) by staircase of store 2" in done.stdout
+
+    def test_an_on_demand_query_has_no_sink(self, tmp_path: Path) -> None:
+        file = tmp_path / "pipeline.yaml"
+        file.write_text(
+            f"streams: {{bids: {{path: {EXAMPLES / 'bids.json'}, time: ts}}}}\n"
+            "queries: {top: {sql: 'SELECT max(price) AS top FROM bids [RANGE 2 minutes]', "
+            "sinks: [{format: json, path: out}]}}\n"
+        )
+        done = CliRunner().invoke(app, ["explain", str(file)])
+        assert done.exit_code == USAGE
+        assert "query top: sink 0: top has no SLIDE: nothing is pushed" in done.stderr
+
     def test_a_table_may_have_options_of_its_own(self, tmp_path: Path) -> None:
         (tmp_path / "sites.txt").write_text("1;Portland\n2;Boston\n")
         file = tmp_path / "pipeline.yaml"

@@ -79,3 +79,30 @@ def test_a_wrong_query_is_told() -> None:
 def test_windows_of_rows_are_refused() -> None:
     with pytest.raises(SettingError, match="ROWS windows need the whole engine"):
         LocalEngine("bids", COLUMNS, "ts", {"q": "SELECT count(*) AS n FROM bids [ROWS 10 SLIDE 5]"})
+
+
+def test_queries_without_slide_are_looked_up() -> None:
+    queries = {
+        "top": "SELECT site, max(value) AS top FROM bids [RANGE 20 seconds] GROUP BY site",
+        "mean": "SELECT avg(value) AS mean FROM bids [RANGE 1 minute] USING timegram(8)",
+        "q": PER_SITE,
+    }
+    engine = LocalEngine("bids", COLUMNS, "ts", queries, slack=None)
+    assert engine.lookup("top").num_rows == 0
+    engine.page(rows((1, 9.0, 1), (1, 2.0, 15), (2, 5.0, 25)))
+    engine.page(rows((2, 7.0, 28), (1, 3.0, 19)))
+    found = {length: engine.lookup("top", length).to_pylist() for length in (None, "5 seconds")}
+    assert [(row["site"], row["top"]) for row in found[None]] == [(1, 3.0), (2, 7.0)]
+    assert [(row["site"], row["top"]) for row in found["5 seconds"]] == [(2, 7.0)]
+    assert engine.lookup("top", where=(("site", 1),))["top"].to_pylist() == [3.0]
+    (mean,) = engine.lookup("mean").to_pylist()
+    assert mean["mean_low"] <= 5.2 <= mean["mean_high"] and mean["complete"]
+    engine.page(ended=True)
+    assert engine.results("q").num_rows > 0
+
+
+def test_a_lookup_is_for_no_longer_window_than_the_query_s() -> None:
+    engine = LocalEngine("bids", COLUMNS, "ts", {"top": "SELECT max(value) FROM bids [RANGE 20 seconds]"})
+    engine.page(rows((1, 9.0, 1)))
+    with pytest.raises(SettingError, match="top has a window of 20 seconds: it can't be looked up for 1 min"):
+        engine.lookup("top", "1 minute")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from transom.app.adhoc import read_replay
 from transom.app.cli import OK, USAGE, app
-from transom.app.output import Format
+from transom.app.output import LOOKUP_COLUMNS, Format
 from transom.app.replaying import Printer, named_queries
 from transom.errors import SettingError
 
@@ -53,6 +53,14 @@ def test_results_are_printed_as_they_come(form: Format, several: bool, text: str
     printer.add("q", RESULTS)
     printer.add("q", RESULTS)
     assert out.getvalue() == header + text + text
+
+
+@pytest.mark.parametrize(("full", "more"), [(False, ""), (True, "  complete true  page 1  made null")])
+def test_lookups_are_marked_so(full: bool, more: str) -> None:
+    out = StringIO()
+    printer = Printer(Format.TABLE, full=full, several=False, out=out)
+    printer.add("q", RESULTS.drop_columns(["kind", "rows", "latency"]).slice(0, 1), LOOKUP_COLUMNS)
+    assert out.getvalue() == f"lookup  a  b  n 3{more}\n"
 
 
 def test_a_reader_that_went_away_is_told_to_the_command_not_to_the_engine() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from transom.final.explain import work_done
-from transom.spark.progress import Progress, Sharing, StreamProgress
+from transom.spark.progress import OnDemand, Progress, Sharing, StoreProgress, StreamProgress
 from transom.state.state import Work
 
 BIDS = Sharing(6, 2, 4, {"range": 1}, 30, work_done(Work(100, 20, 600, 10)), work_done(Work(10, 2, 60, 1)))
@@ -18,6 +19,16 @@ def progress(**streams: Sharing) -> Progress:
     }
     spent = {"planning": 0.01, "first_half": 0.2, "second_half": 0.03, "commit": 0.004}
     return Progress(7, 0.25, 1_000, 0, 0, 8, {}, known, spent)
+
+
+LOOKED_AT = OnDemand(
+    12,
+    {
+        "groups": StoreProgress("bids", "the newest row", False, 90, 40, 40, 1, 28, tells_groups=True),
+        "top": StoreProgress("bids", "max staircase of price", False, 90, 30, 30, 5, 72),
+        "values": StoreProgress("bids", "values of price", True, 80, 20, 15, 60, 900),
+    },
+)
 
 
 def test_streams_add_up() -> None:
@@ -54,3 +65,33 @@ def test_machines_get_plain_values() -> None:
         "ratio": 61 / 12,
     }
     assert plain["spent"]["first_half"] == 0.2 and plain["sharing"]["queries_per_selection"] == 3.0
+
+
+def test_a_lookup_counts_once_and_each_store_of_an_attribute_that_it_reads() -> None:
+    assert (LOOKED_AT.lookups, LOOKED_AT.reads, LOOKED_AT.hits, LOOKED_AT.updates) == (40, 50, 45, 170)
+    assert (LOOKED_AT.entries, LOOKED_AT.bytes) == (66, 1_000)
+
+
+def test_on_demand_queries_are_one_line_and_none_without_them() -> None:
+    shown = str(replace(progress(bids=BIDS), on_demand=LOOKED_AT)).splitlines()
+    assert shown[-1] == (
+        "  on demand: 12 queries over 3 stores, 66 entries, 1,000 bytes; 170 updates; "
+        "40 lookups, 45 of 50 reads without recalculation"
+    )
+    assert "on demand" not in str(progress(bids=BIDS))
+
+
+def test_machines_get_every_store() -> None:
+    plain = json.loads(json.dumps(replace(progress(bids=BIDS), on_demand=LOOKED_AT).as_dict()))["on_demand"]
+    assert plain["queries"] == 12 and plain["lookups"] == 40 and plain["hits"] == 45
+    assert plain["stores"]["values"] == {
+        "stream": "bids",
+        "keeps": "values of price",
+        "far": True,
+        "updates": 80,
+        "lookups": 20,
+        "hits": 15,
+        "entries": 60,
+        "bytes": 900,
+        "tells_groups": False,
+    }

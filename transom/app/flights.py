@@ -109,8 +109,9 @@ FROM flights [RANGE 3 hours SLIDE 3 hours] JOIN airlines ON flights.carrier = ai
 GROUP BY name HAVING flights >= 20"""
 
 
-LAST_DAY = "SELECT max(delay) AS worst, avg(delay) AS mean FROM flights [RANGE 24 hours]"
-LOOKUPS = {"delays": LAST_DAY, "delays from 64 buckets": f"{LAST_DAY} USING timegram(64)"}
+# Of an hour, as the slack: a longer one would take in rows that all other queries find late.
+LAST_HOUR = "SELECT max(delay) AS worst, avg(delay) AS mean FROM flights [RANGE 1 hour]"
+LOOKUPS = {"delays": LAST_HOUR, "delays from 64 buckets": f"{LAST_HOUR} USING timegram(64)"}
 
 
 def demo_queries(count: int) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from transom.control.bursts import NOTHING, Overload, Parted
 from transom.control.rules import StreamRules
-from transom.durations import parse_duration
+from transom.durations import format_duration, parse_duration
 from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.errors import SettingError, SQLError
 from transom.final.demanding import end_of, opened
@@ -152,9 +152,11 @@ class LocalEngine:
         end = end_of(query.clock, self.state.stream(self.time.stream))
         if end is None:
             return lookup_schema(query.query).empty_table()
-        reach = query.query.window.range if length is None else parse_duration(length)
-        if not 0 < reach <= query.query.window.range:
-            raise SettingError(f"{name} can't be looked up for {length}: it has a shorter window")
+        whole = query.query.window.range
+        reach = whole if length is None else parse_duration(length)
+        if not 0 < reach <= whole:
+            most = format_duration(whole)
+            raise SettingError(f"{name} has a window of {most}: it can't be looked up for {length}")
         asked = Lookup(query, end - reach, end, where)
         answer = answered(asked, self.desk.reader(asked, self.state))
         results = finish([answer.lowered], Moment(self.state.page), self.scalars)

@@ -291,9 +291,10 @@ def _on_demand(loop: PageLoop, state: State, registry: Registry) -> OnDemand:
     ):
         for key, want in gathering.stores.items():
             known, own = state.stores.get(key, StoreState()), asked.get(key, Asked())
-            stores[key] = StoreProgress(
+            keeps = readable(keeps_text(gathering, want))
+            stores[readable(f"{gathering.selection} | {keeps}")] = StoreProgress(
                 gathering.clock.stream,
-                readable(keeps_text(gathering, want)),
+                keeps,
                 known.far,
                 known.tuples,
                 own.lookups,

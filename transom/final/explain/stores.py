@@ -194,11 +194,15 @@ def structure_text(demand: Demand, kind: ClockKind) -> str:
         return demand.structure
     said = []
     if demand.within is None and demand.bounds:
-        said.append(f"BOUNDS {', '.join(f'{bound:g}' for bound in demand.bounds)}")
+        said.append(f"BOUNDS {', '.join(map(_number, demand.bounds))}")
     elif demand.within is None:
-        between = "" if demand.between is None else " BETWEEN {:g} AND {:g}".format(*demand.between)
+        between = "" if demand.between is None else f" BETWEEN {' AND '.join(map(_number, demand.between))}"
         said.append(f"{demand.buckets}{between}")
     if demand.slice is not None:
         said.append(f"SLICE '{length(demand.slice, kind)}'")
     shown = f"timegram({', '.join(said)})" if said else "timegram"
     return shown if demand.within is None else f"{shown} within {demand.within * 100:g}%"
+
+
+def _number(value: float) -> str:
+    return repr(value).removesuffix(".0")
