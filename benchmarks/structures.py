@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,7 @@ class Stream:
     def batches(self, size: int, type: pa.DataType | None) -> Iterator[Batch]:
         rng = np.random.default_rng(self.seed)
         keys = (pa.array([f"group {i}" for i in range(self.groups)]),) if self.groups > 1 else ()
+        size = min(size, self.rows)
         for start in range(0, self.rows, size):
             times = np.arange(start, start + size) * (SECOND // self.rate)
             codes = rng.integers(0, self.groups, size)
@@ -90,11 +91,12 @@ def measured(recipe: Recipe, batches: list[Batch], rows: int) -> str:
     return " ".join(f"{figure:10.2f}" if figure < 100 else f"{figure:10.0f}" for figure in figures)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--only", default="")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     heads = ("batch", "groups", "M rows/s", "first, us", "lookup, us", "bytes/row", "runs", "entries")
     print(f"{'':32} " + " ".join(f"{head:>10}" for head in heads))
     for name, (recipe, type) in structures().items():

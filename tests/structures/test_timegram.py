@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -261,6 +262,14 @@ def test_a_window_that_begins_with_a_slice_is_counted_exactly() -> None:
     assert interval(recipe, run, 50, "count") == (51, 51)
     assert interval(recipe, run, 55, "count") == (42, 50)  # 46, in truth: some of the slice [50, 60)
     assert list(recipe.lookup([run], 55).columns) == ["count_low", "count_high"]
+
+
+def test_answers_travel() -> None:
+    recipe = TimeGram(pa.int32())
+    found = recipe.lookup([recipe.run(one_group([1, 2], pa.int32()))], 1)
+    again = pickle.loads(pickle.dumps(found))
+    assert dict(again.columns) == dict(found.columns) and len(again.columns) == 10
+    assert "median_low" not in again.columns
 
 
 def test_slices_take_no_more_room_at_ten_times_the_rate() -> None:

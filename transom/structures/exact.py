@@ -10,11 +10,14 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Sum
 from transom.aggregates.numeric import added_up
+from transom.aggregates.sketches import Distinct, Quantiles
 from transom.structures.finding import joined, running_totals, stretches, view
 from transom.structures.runs import Batch, Found, Numbers, Recipe, Run
 from transom.structures.staircase import Staircase
 from transom.structures.tree import Tree
 from transom.structures.weaving import aligned, raw, without_nulls, woven
+
+SKETCHED = 128  # entries a block: a sketch of fewer takes as much room as they do
 
 
 def exact(accumulator: Accumulator) -> Recipe:
@@ -26,6 +29,8 @@ def exact(accumulator: Accumulator) -> Recipe:
             return PrefixSums(accumulator)
         case Extreme():
             return Staircase(accumulator)
+        case Distinct() | Quantiles():
+            return Tree(accumulator, SKETCHED)
     return Tree(accumulator)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from transom.structures.runs import Recipe, Run
 
-FANOUT = 8  # a power of two
+FANOUT = 8  # a power of two; with 4, a third fewer runs to look up and a third more writing
 SMALL = 1 << 9  # runs up to here are all alike
 
 

@@ -152,11 +152,20 @@ def _rows(times: Numbers, starts: Numbers, stops: Numbers, firsts: Numbers) -> t
     wrong[np.searchsorted(firsts, np.flatnonzero(~follows), side="right") - 1] = True
     at, which = expanded(bounds[:-1][wrong], bounds[1:][wrong])
     mixed = rows[at]
-    if wrong.sum() == 1:
-        rows[at] = mixed[np.argsort(times[mixed], kind="stable")]
-    else:
-        rows[at] = mixed[np.lexsort((times[mixed], which))]
+    rows[at] = mixed[_sorted(which, times[mixed])]
     return rows, bounds
+
+
+def _sorted(groups: Numbers, times: Numbers) -> Numbers:
+    """The order by group and time.
+
+    One number for both, if it fits: sorting by two is sixteen times slower, as it makes nothing of
+    the stretches that are in order.
+    """
+    low, high = int(times.min()), int(times.max())
+    if (int(groups[-1]) + 1) * (high - low + 1) >= 1 << 62:
+        return np.lexsort((times, groups))
+    return np.argsort(groups * (high - low + 1) + (times - low), kind="stable")
 
 
 def _gathered(name: str, runs: Sequence[Run], rows: Numbers | None) -> pa.Array:
