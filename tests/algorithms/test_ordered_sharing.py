@@ -150,7 +150,7 @@ def test_a_window_beyond_what_is_kept_is_refused() -> None:
     with pytest.raises(ValueError, match="a window of 900 reaches back to tuples that are not kept"):
         shared.lookup(900)
     with pytest.raises(ValueError, match="positive"):
-        shared.add(0)
+        shared.windows.add(0)
 
 
 def test_tuples_may_be_kept_by_somebody_else() -> None:
@@ -260,10 +260,10 @@ def test_any_steps_in_any_order(steps: list[tuple[Any, ...]], greatest: bool) ->
             model.now = now + size
             model.shared.advance(model.now)
         elif what == "add":
-            model.shared.add(size)
+            model.shared.windows.add(size)
             added.append(size)
         elif added:
-            model.shared.remove(added.pop(size % len(added)))
+            model.shared.windows.remove(added.pop(size % len(added)))
         model.check_entries()
 
 

@@ -43,6 +43,32 @@ class Counters:
     scanned: int = 0
 
 
+class Windows:
+    """The sizes of registered windows, each as often as queries have it; groups may share them."""
+
+    def __init__(self, sizes: Iterable[int] = ()) -> None:
+        self._queries = SortedDict()
+        for size in sizes:
+            self.add(size)
+
+    def add(self, size: int) -> None:
+        """A query with a window of this size joins."""
+        if size <= 0:
+            raise ValueError("a window's size is positive")
+        self._queries[size] = self._queries.get(size, 0) + 1
+
+    def remove(self, size: int) -> None:
+        """A query with a window of this size leaves."""
+        self._queries[size] -= 1
+        if not self._queries[size]:
+            del self._queries[size]
+
+    def largest(self, most: float = inf) -> int:
+        """The largest size up to some size; 0 if there is none."""
+        upto = self._queries.bisect_right(most)
+        return self._queries.keys()[upto - 1] if upto else 0
+
+
 class OrderedSharing:
     """Answers of windows in the order of their sizes, which is the order of their answers too.
 
@@ -51,7 +77,7 @@ class OrderedSharing:
     without an entry may use that of the next larger window whose tuple lies in it. All else is found out
     when somebody asks. Equal answers need one entry: that of the largest window.
 
-    Tuples are kept as long as the largest window that was added needs them, unless `rescan` says who keeps
+    Tuples are kept as long as the largest registered window needs them, unless `rescan` says who keeps
     them. Nulls are the caller's to leave out.
 
     >>> shared = OrderedSharing([2, 4])
@@ -64,29 +90,15 @@ class OrderedSharing:
     """
 
     def __init__(
-        self, windows: Iterable[int] = (), greatest: bool = True, rescan: Rescan | None = None
+        self, windows: Windows | Iterable[int] = (), greatest: bool = True, rescan: Rescan | None = None
     ) -> None:
-        self.windows = SortedDict()  # how many queries have a window of each size
+        self.windows = windows if isinstance(windows, Windows) else Windows(windows)
         self.entries = SortedKeyList(key=itemgetter(0))
         self.now: int | None = None
         self.counters = Counters()
         self._beats = gt if greatest else lt
         self._kept = _Tuples() if rescan is None else None
-        self._rescan = self._kept.newest_first if self._kept is not None else rescan
-        for size in windows:
-            self.add(size)
-
-    def add(self, size: int) -> None:
-        """A query with a window of this size joins."""
-        if size <= 0:
-            raise ValueError("a window's size is positive")
-        self.windows[size] = self.windows.get(size, 0) + 1
-
-    def remove(self, size: int) -> None:
-        """A query with a window of this size leaves; an entry that others may use stays."""
-        self.windows[size] -= 1
-        if not self.windows[size]:
-            del self.windows[size]
+        self.rescan = self._kept.newest_first if self._kept is not None else rescan
 
     def advance(self, now: int) -> None:
         """Time has passed, though no tuple came."""
@@ -101,7 +113,7 @@ class OrderedSharing:
             self._kept.insert(time, value)
         self._insert(time, value)
         if self._kept is not None and len(self._kept.times) >= self._kept.sweep_at:
-            self._kept.expire(self._oldest())
+            self._expire()
 
     def insert_all(self, times: Sequence[int], values: Sequence[Any]) -> None:
         """Add tuples whose times ascend: only those that no later one among them outdoes matter."""
@@ -116,7 +128,7 @@ class OrderedSharing:
         for time, value in reversed(steps):
             self._insert(time, value)
         if self._kept is not None and len(self._kept.times) >= self._kept.sweep_at:
-            self._kept.expire(self._oldest())
+            self._expire()
 
     def _insert(self, time: int, value: Any) -> None:
         self.counters.inserts += 1
@@ -158,18 +170,28 @@ class OrderedSharing:
         since = self.now - size + 1
         if self._kept is not None and since < self._kept.floor:
             raise ValueError(f"a window of {size} reaches back to tuples that are not kept")
-        at = self.entries.bisect_key_left(size)
-        if at < len(self.entries):
-            entry = self.entries[at]
-            if entry.time >= since:
-                self.counters.hits += 1
-                return unranked(entry.answer)
-        return self._recalculated(size)
+        entry = self._usable(size, since)
+        if entry is None:
+            return self._recalculated(size)
+        self.counters.hits += 1
+        return unranked(entry.answer)
 
-    def _oldest(self) -> int:
-        """The oldest time that a registered window reaches back to."""
-        assert self.now is not None
-        return self.now + 1 - (self.windows.keys()[-1] if self.windows else 0)
+    def is_known(self, size: int) -> bool:
+        """Whether a lookup of a window would find its answer without reading tuples."""
+        return self.now is not None and self._usable(size, self.now - size + 1) is not None
+
+    def _usable(self, size: int, since: int) -> Entry | None:
+        """The entry of the smallest window that is as large, if its tuple lies in this one."""
+        at = self.entries.bisect_key_left(size)
+        if at == len(self.entries):
+            return None
+        entry: Entry = self.entries[at]
+        return entry if entry.time >= since else None
+
+    def _expire(self) -> None:
+        """Forget what no registered window reaches back to."""
+        assert self._kept is not None and self.now is not None
+        self._kept.expire(self.now + 1 - self.windows.largest())
 
     def _recalculated(self, size: int) -> Any:
         """Scan a window's tuples; its entry and those of all smaller windows are made anew."""
@@ -187,18 +209,18 @@ class OrderedSharing:
 
     def _found(self, size: int) -> list[Entry]:
         """The entries of a window and of the smaller ones that are registered, by size."""
-        assert self.now is not None and self._rescan is not None
+        assert self.now is not None and self.rescan is not None
         found: list[Entry] = []
         beats, best, newest = self._beats, _NOTHING, self.now
         scanned = 0
-        for time, value in self._rescan(self.now - size + 1):
+        for time, value in self.rescan(self.now - size + 1):
             scanned += 1
             if best is _NOTHING:
                 best, newest = value, time
             elif beats(value, best):
                 # Windows that do not reach back to this tuple have the answer so far.
-                below = self.windows.bisect_right(self.now - time)
-                if below and (smaller := self.windows.keys()[below - 1]) > self.now - newest:
+                smaller = self.windows.largest(self.now - time)
+                if smaller > self.now - newest:
                     found.append(Entry(smaller, best, newest))
                 best, newest = value, time
         self.counters.scanned += scanned
