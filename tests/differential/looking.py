@@ -108,9 +108,8 @@ class LookingEngine(PureEngine):
         return self.brought
 
     def page(self, page: Any) -> None:
-        before = self.state
         super().page(page)
-        self.desk.committed(before, self.state, self.brought.runs)
+        self.desk.committed(self.state, self.brought.runs, self.gatherings)
 
     def restart(self) -> None:
         super().restart()

@@ -105,8 +105,8 @@ class Pure:
         done = advance(
             self.state, [given], SCALARS, clock=self.now, prods=prods, living=living, planner=self.planner
         )
-        before, self.state = self.state, done.state
-        self.desk.committed(before, self.state, outcome.runs)
+        self.state = done.state
+        self.desk.committed(self.state, outcome.runs, kept)
         if self.restart:
             self.state, _ = snapshot.loads(snapshot.dumps(self.state, {}))
             self.desk = Desk()
@@ -120,7 +120,9 @@ class Pure:
         end = at or end_of(query.clock, self.state.stream(query.query.stream))
         if end is None:
             return []
-        asked = Lookup(query, end - (length or query.query.window.range), end, tuple(where.items()))
+        asked = Lookup(
+            query, end - (length or query.query.window.range), end, tuple(where.items()), at is not None
+        )
         answer = answered(asked, self.desk.reader(asked, self.state))
         results = finish([answer.lowered], Moment(self.state.page), SCALARS)
         return shown(answer, results, asked.is_complete(self.state)).to_pylist()

@@ -140,8 +140,8 @@ class LocalEngine:
         output = advance(self.state, [given], self.scalars, clock=clock, prods=prods)
         for name, table in output.results.items():
             self._results[name].append(table)
-        before, self.state = self.state, output.state
-        self.desk.committed(before, self.state, outcome.runs)
+        self.state = output.state
+        self.desk.committed(self.state, outcome.runs, self.gatherings)
         return output
 
     def lookup(

@@ -32,12 +32,16 @@ _SIDES = ("low", "high")
 
 @dataclass(frozen=True)
 class Lookup:
-    """A query and the window `[start, end)` that it is looked up for; `where` is a pattern on the groups."""
+    """A query and the window `[start, end)` that it is looked up for; `where` is a pattern on the groups.
+
+    The window ends at the newest row, or `later`.
+    """
 
     query: CompiledQuery
     start: int
     end: int
     where: tuple[tuple[str, Any], ...] = ()
+    later: bool = False
 
     @cached_property
     def needs(self) -> Needs:

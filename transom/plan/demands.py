@@ -120,15 +120,20 @@ def _is_number(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class Gathering:
-    """The stores over the same tuples and groups; `range` is the longest window that they are read for."""
+    """The stores over the same tuples and groups; `lengths` are those of the windows they are read for."""
 
     selection: str
     clock: Clock
     conjuncts: tuple[Predicate, ...]
     keys: tuple[Scalar, ...]
     wants: tuple[Want, ...]
-    range: int
+    lengths: frozenset[int]
     queries: tuple[str, ...]
+
+    @property
+    def range(self) -> int:
+        """How far back the stores go."""
+        return max(self.lengths)
 
     def key(self, want: Want) -> str:
         """A store's name, the same in every process."""
@@ -174,7 +179,7 @@ def gatherings(queries: Sequence[CompiledQuery]) -> tuple[Gathering, ...]:
                 first.conjuncts,
                 tuple(key.scalar for key in first.query.keys),
                 tuple(wants.values()),
-                max(query.query.window.range for query in members),
+                frozenset(query.query.window.range for query in members),
                 tuple(query.name for query in members),
             )
         )

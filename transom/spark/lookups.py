@@ -90,12 +90,14 @@ class Lookups:
         for column, _ in pattern:
             if column not in query.key_columns:
                 raise SettingError(f"the query does not group by {column}: no group can match it")
-        return None if end is None else Lookup(query, end - length, end, pattern)
+        return None if end is None else Lookup(query, end - length, end, pattern, later=at is not None)
 
     def _answered(self, lookup: Lookup, state: State) -> pa.Table:
         loop = self.loop
         if any(state.stores[key].far for key in lookup.stores):
             answer = loop.far_stores.answered(lookup, state)
+            for key in lookup.stores:
+                loop.desk.note(key, is_hit=False)
         else:
             answer = answered(lookup, loop.desk.reader(lookup, state))
         try:

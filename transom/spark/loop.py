@@ -302,7 +302,7 @@ class PageLoop(Ledger):
             self.sideline.note(self.streams[begun.stream], outcome.rows, watch.spent["first_half"])
         before = self.state
         self._commit(begun, registry, output.state, bool(output.results), now.sights)
-        self.desk.committed(before, output.state, outcome.runs)
+        self.desk.committed(output.state, outcome.runs, kept)
         self.far.forget(before, output.state)  # whoever is reading it asks again
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
