@@ -6,6 +6,7 @@ import math
 import operator
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -128,6 +129,13 @@ def test_a_huge_value_that_has_left_the_window_leaves_no_trace() -> None:
 def test_floats_are_not_for_running_sums() -> None:
     with pytest.raises(TypeError, match="whole numbers"):
         PrefixSums().insert(0, 0.5)  # type: ignore[arg-type]
+
+
+@given(TUPLES, st.booleans())
+def test_times_ascend_and_values_descend(tuples: Tuples, greatest: bool) -> None:
+    stairs = filled(lambda: Staircase(greatest), tuples)
+    assert all(one < other for one, other in pairwise(stairs.times))
+    assert all((one > other) is greatest and one != other for one, other in pairwise(stairs.values))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -143,6 +144,26 @@ def test_sums_that_no_double_holds_have_no_bounds() -> None:
     for time in range(3):
         gram.insert(time, 1.7e308)
     assert gram.sum(since=0) == (-math.inf, math.inf)
+
+
+def test_sums_are_rounded_in_many_ways_and_all_of_them_are_held() -> None:
+    gram, values = TimeGram([-2.0, -1.0]), [0.1] * 1000
+    for time, value in enumerate(values):
+        gram.insert(time, value)
+    found = gram.sum(since=0)
+    assert sum(values) != math.fsum(values)
+    assert found.holds(sum(values)) and found.holds(math.fsum(values))
+    assert found.high - found.low < 1e-9
+
+
+def test_an_average_that_no_double_holds_lies_between_two() -> None:
+    gram = TimeGram(BOUNDS)
+    for time, value in enumerate([11, 11, -12]):
+        gram.insert(time, value)
+    assert gram.sum(since=0) == (10, 10)
+    low, high = gram.avg(since=0)
+    assert low < Fraction(10, 3) < high
+    assert high - low < 1e-14
 
 
 @pytest.mark.parametrize("bounds", [[], [1], [1, 1], [2, 1], [0, math.nan]])

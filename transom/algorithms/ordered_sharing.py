@@ -197,15 +197,10 @@ class OrderedSharing:
         """Scan a window's tuples; its entry and those of all smaller windows are made anew."""
         self.counters.recalculations += 1
         found = self._found(size)
-        entries = self.entries
-        end = entries.bisect_key_right(size)
-        if not found:
-            del entries[:end]
-            return None
-        # Larger windows whose answers do not beat this one are invalid, and would break the order.
-        del entries[: max(end, self._outdone(found[-1].answer))]
-        entries.update(found)
-        return unranked(found[-1].answer)
+        # No larger window's answer is in the way: whatever equals or beats it took its entry, or removed it.
+        del self.entries[: self.entries.bisect_key_right(size)]
+        self.entries.update(found)
+        return unranked(found[-1].answer) if found else None
 
     def _found(self, size: int) -> list[Entry]:
         """The entries of a window and of the smaller ones that are registered, by size."""

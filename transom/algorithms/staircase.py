@@ -37,7 +37,7 @@ class Staircase:
         times, values = self.times, self.values
         if value != value:
             value = TOP
-        if times and time < times[-1]:
+        if times and time <= times[-1]:
             self._insert_late(time, value)
             return
         gives_way = self._gives_way
