@@ -107,6 +107,7 @@ class OrderedSharing:
 
     def insert(self, time: int, value: Any) -> None:
         """Add a tuple, in O(log |w|) amortised (6.3.2.1)."""
+        self.counters.inserts += 1
         if value != value:
             value = TOP
         if self._kept is not None:
@@ -117,6 +118,7 @@ class OrderedSharing:
 
     def insert_all(self, times: Sequence[int], values: Sequence[Any]) -> None:
         """Add tuples whose times ascend: only those that no later one among them outdoes matter."""
+        self.counters.inserts += len(times)
         values = list(map(ranked, values))
         if self._kept is not None:
             self._kept.insert_all(times, values)
@@ -131,9 +133,9 @@ class OrderedSharing:
             self._expire()
 
     def _insert(self, time: int, value: Any) -> None:
-        self.counters.inserts += 1
         before = self.now
-        self.advance(time)
+        if before is None or time > before:
+            self.now = time
         # Mostly, even the smallest answer beats the value: nothing to do, and no need to search.
         if before is not None and self.entries and not self._beats(self.entries[0].answer, value):
             self._take(time, value, before)

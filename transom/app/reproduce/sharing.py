@@ -111,6 +111,7 @@ def by_queries(systems: Sequence[str], options: Options) -> list[dict[str, Any]]
         for data in DATA
         for length in lengths(options)
         for queries in ((1, 4, PAPER, 1000) if options.short else QUERIES)
+        if queries <= PAPER or length == lengths(options)[-1]  # of many, they are given as many tuples
         for system in systems
         if (tuples := affordable(system, queries, length, options))
     ]
