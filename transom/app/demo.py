@@ -108,7 +108,8 @@ def shown(row: dict[str, Any], about: int) -> tuple[datetime, datetime, str]:
     """A result's window and its values, without those about itself."""
     values = dict(list(row.items())[:-about])
     start, end = values.pop("window_start"), values.pop("window_end")
-    return start, end, "  ".join(f"{key}={'null' if v is None else plain(v)}" for key, v in values.items())
+    short = {name: round(value, 1) if isinstance(value, float) else value for name, value in values.items()}
+    return start, end, "  ".join(f"{key}={'null' if v is None else plain(v)}" for key, v in short.items())
 
 
 def run_demo(count: int, days: int, keep_running: bool, master: str | None) -> None:
@@ -173,11 +174,8 @@ def summary(console: Console, replay: Replay) -> None:
     console.print()
     for name, value in lines.items():
         console.print(f"  {name:<14}  {value}", highlight=False)
+    console.print("  looked up at the end, of the last 24 hours")
     for name in LOOKUPS:
-        started = monotonic()
-        found = replay.engine.query(name).lookup(range="30 minutes").to_pylist()
-        took = f"{1000 * (monotonic() - started):.1f} ms"
-        for row in found:
-            start, end, answer = shown(row, LOOKUP_COLUMNS)
-            window = f"{start:%b %d %H:%M} - {end:%H:%M}"
-            console.print(f"  {'looked up':<14}  {name}, {window}: {answer} ({took})", highlight=False)
+        for row in replay.engine.query(name).lookup().to_pylist():
+            _, _, answer = shown(row, LOOKUP_COLUMNS)
+            console.print(f"    {name:<23}  {answer}", highlight=False, soft_wrap=True)

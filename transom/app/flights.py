@@ -109,9 +109,11 @@ FROM flights [RANGE 3 hours SLIDE 3 hours] JOIN airlines ON flights.carrier = ai
 GROUP BY name HAVING flights >= 20"""
 
 
-# Of an hour, as the slack: a longer one would take in rows that all other queries find late.
-LAST_HOUR = "SELECT max(delay) AS worst, avg(delay) AS mean FROM flights [RANGE 1 hour]"
-LOOKUPS = {"delays": LAST_HOUR, "delays from 64 buckets": f"{LAST_HOUR} USING timegram(64)"}
+# Of flights that left early: no query finds them late. (A row that a lookup takes is late for nobody.)
+EARLY_BIRDS = (
+    "SELECT count(*) AS flights, avg(distance) AS miles FROM flights [RANGE 24 hours] WHERE delay < 0"
+)
+LOOKUPS = {"early birds": EARLY_BIRDS, "early birds, in buckets": f"{EARLY_BIRDS} USING timegram(64)"}
 
 
 def demo_queries(count: int) -> dict[str, str]:
