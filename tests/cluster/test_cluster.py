@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import transom
 from tests.differential.cases import case
+from tests.differential.looking import looked_up
 from tests.differential.on_spark import check_on_files
 
 pytestmark = pytest.mark.cluster
@@ -51,3 +52,11 @@ def test_a_large_page_is_cut_up_among_the_executors(cluster: SparkSession) -> No
     found = query.results()
     assert pc.sum(found["n"]).as_py() == 2 * 200_000  # every row is in two windows
     assert pc.sum(found["total"]).as_py() == 2 * sum(range(200_000))
+
+
+@pytest.mark.parametrize("state", ["driver", "executors"])
+def test_every_lookup_is_answered_as_by_the_oracle(
+    cluster: SparkSession, tmp_path: Path, seed: int, state: str
+) -> None:
+    for number in range(seed, seed + 2):
+        check_on_files(looked_up(Random(number)), cluster, tmp_path / str(number), state=state)

@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 
 import transom
 from tests.differential.cases import COLUMNS, Case, PageCase
-from tests.differential.comparing import bound, key, presented, same_as_oracle
+from tests.differential.comparing import bound, key, oracle_answer, presented, same_as_oracle
+from tests.differential.looking import same_answer
+from transom.elements import ClockKind
 
 SCHEMA = "ts timestamp, seq bigint, site int, kind string, price double, qty bigint, amount decimal(10, 2)"
 
@@ -22,6 +24,7 @@ def check_on_feed(
     """Push the pages one by one; with `restart`, into a new engine on the same checkpoint each time."""
     handles: dict[str, Any] = {}
     engine = feed = None
+    answers = Answers(case)
     for page in case.pages:
         if engine is None or restart:
             engine = transom.Engine(spark, str(checkpoint), **options)
@@ -35,7 +38,9 @@ def check_on_feed(
             engine._loop.end(["s"])
         if engine.step() == 0:
             force_page(engine)
+        answers.ask(page, living(case, engine))
     compare_engine(case, engine, handles | living(case, engine))
+    answers.compare()
 
 
 def check_on_files(case: Case, spark: SparkSession, directory: Path, **options: Any) -> None:
@@ -53,6 +58,7 @@ def check_on_files(case: Case, spark: SparkSession, directory: Path, **options: 
         schema=SCHEMA,
     )
     handles: dict[str, Any] = {}
+    answers = Answers(case)
     for number, page in enumerate(case.pages):
         if page.rows:
             pq.write_table(table_of(page), files / f"{number:04d}.parquet", row_group_size=3)
@@ -63,7 +69,33 @@ def check_on_files(case: Case, spark: SparkSession, directory: Path, **options: 
             engine._loop.end(["s"])
         if engine.step() == 0:
             force_page(engine)
+        answers.ask(page, living(case, engine))
     compare_engine(case, engine, handles | living(case, engine))
+    answers.compare()
+
+
+class Answers:
+    """What on-demand queries are answered after pages, and what the oracle says."""
+
+    def __init__(self, case: Case):
+        self.case, self.queries = case, bound(case.queries)
+        self.found: list[tuple[str, list[Any]]] = []
+
+    def ask(self, page: PageCase, living: dict[str, Any]) -> None:
+        """Look up whoever lives, for the whole window and for half of it."""
+        for name, handle in living.items():
+            query = self.queries[name]
+            whole = query.window.range
+            for length in {whole, max(1, whole // 2)} if query.demand is not None else ():
+                word = "rows" if query.clock.kind is ClockKind.ROWS else "range"
+                self.found.append((name, presented(handle.lookup(**{word: length}))))
+                page.lookups.append((name, length))
+
+    def compare(self) -> None:
+        expected = oracle_answer(self.case, self.queries).lookups if self.found else []
+        for (name, rows), answer in zip(self.found, expected, strict=True):
+            assert name == answer.query
+            same_answer(self.queries[name], rows, answer)
 
 
 def force_page(engine: Any) -> None:
@@ -104,6 +136,10 @@ def micros(value: int | None) -> str | None:
 
 def compare_engine(case: Case, engine: Any, handles: dict[str, Any]) -> None:
     queries = bound(case.queries)
-    results = {name: presented(handles[name].results()) if name in handles else [] for name in queries}
+    pushed = {name for name, query in queries.items() if query.demand is None}
+    results = {
+        name: presented(handles[name].results()) if name in handles and name in pushed else []
+        for name in queries
+    }
     late = [(row["page"] - 1, key(row)) for row in presented(engine.late("s"))]
     same_as_oracle(case, queries, results, late, engine._loop.state.stream("s").totals)
