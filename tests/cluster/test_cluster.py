@@ -58,5 +58,4 @@ def test_a_large_page_is_cut_up_among_the_executors(cluster: SparkSession) -> No
 def test_every_lookup_is_answered_as_by_the_oracle(
     cluster: SparkSession, tmp_path: Path, seed: int, state: str
 ) -> None:
-    for number in range(seed, seed + 2):
-        check_on_files(looked_up(Random(number)), cluster, tmp_path / str(number), state=state)
+    check_on_files(looked_up(Random(seed)), cluster, tmp_path, state=state)

@@ -80,7 +80,7 @@ class Ledger:
 
     def bind(self) -> None:
         """Bind the queries of a checkpoint, before its first page."""
-        if any(entry.compiled is None for entry in self.registry):
+        if not self.registry.is_bound:
             self.registry.bind(self.catalog(), self.scalars)
 
     def say(self, control: Iterable[Control]) -> None:

@@ -49,6 +49,7 @@ class Registry:
     def __init__(self, stored: Iterable[Mapping[str, Any]] = (), naive: bool = False):
         self.entries: dict[str, Entry] = {one["name"]: Entry(**one) for one in stored}
         self.naive = naive
+        self.is_bound = not self.entries  # whether all entries are
 
     def __contains__(self, name: str) -> bool:
         return name in self.entries
@@ -74,6 +75,7 @@ class Registry:
                     f"the query {name} of the checkpoint can't be read any more: {query}"
                 ) from query
             self.entries[name] = replace(self.entries[name], compiled=compile_query(name, query, self.naive))
+        self.is_bound = all(entry.compiled is not None for entry in self)
 
     def add(self, control: Register, query: Query, page: int) -> CompiledQuery:
         compiled = compile_query(control.name, query, self.naive)
@@ -124,5 +126,5 @@ class Registry:
 
     def copy(self) -> Registry:
         other = Registry(naive=self.naive)
-        other.entries = dict(self.entries)
+        other.entries, other.is_bound = dict(self.entries), self.is_bound
         return other
