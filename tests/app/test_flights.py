@@ -63,4 +63,11 @@ def test_a_short_demo_ends_by_itself_with_a_summary(year: pa.Table) -> None:
         "late rows",
         "rejected rows",
         "rows a second",
+        "early birds",
+        "in buckets",
     }
+    exact, bounds = (
+        dict(re.findall(r"(\w+)=([\d.]+)", summary[name])) for name in ("early birds", "in buckets")
+    )
+    assert exact["flights"] == bounds["flights"] != "0"
+    assert float(bounds["miles_low"]) <= float(exact["miles"]) <= float(bounds["miles_high"])

@@ -174,8 +174,8 @@ def summary(console: Console, replay: Replay) -> None:
     console.print()
     for name, value in lines.items():
         console.print(f"  {name:<14}  {value}", highlight=False)
-    console.print("  looked up at the end, of the last 24 hours")
     for name in LOOKUPS:
         for row in replay.engine.query(name).lookup().to_pylist():
-            _, _, answer = shown(row, LOOKUP_COLUMNS)
-            console.print(f"    {name:<23}  {answer}", highlight=False, soft_wrap=True)
+            _, end, answer = shown(row, LOOKUP_COLUMNS)
+            until = f"in the 24 hours up to {end:%b %d %H:%M}, looked up"
+            console.print(f"  {name:<14}  {answer}  ({until})", highlight=False, soft_wrap=True)

@@ -113,7 +113,7 @@ GROUP BY name HAVING flights >= 20"""
 EARLY_BIRDS = (
     "SELECT count(*) AS flights, avg(distance) AS miles FROM flights [RANGE 24 hours] WHERE delay < 0"
 )
-LOOKUPS = {"early birds": EARLY_BIRDS, "early birds, in buckets": f"{EARLY_BIRDS} USING timegram(64)"}
+LOOKUPS = {"early birds": EARLY_BIRDS, "in buckets": f"{EARLY_BIRDS} USING timegram(64)"}
 
 
 def demo_queries(count: int) -> dict[str, str]:
