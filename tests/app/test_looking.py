@@ -82,6 +82,14 @@ def test_and_meanwhile_as_often_as_asked_for() -> None:
     assert len(out.getvalue().splitlines()) >= 3
 
 
+def test_tables_are_apart_from_each_other() -> None:
+    found, out, _ = looking(Engine(top=Query()), Format.CSV)
+    found.look()
+    found.look()
+    once = "query,window_start,window_end,top\ntop,1,11,9.0\n"
+    assert out.getvalue() == f"{once}\n{once}"
+
+
 def test_a_query_that_can_t_be_answered_is_told_and_hinders_no_other() -> None:
     found, out, errors = looking(Engine(bad=Query(fails=StateError("bad is suspended")), good=Query()))
     found.look()

@@ -75,8 +75,8 @@ def test_a_lookup_counts_once_and_each_store_of_an_attribute_that_it_reads() -> 
 def test_on_demand_queries_are_one_line_and_none_without_them() -> None:
     shown = str(replace(progress(bids=BIDS), on_demand=LOOKED_AT)).splitlines()
     assert shown[-1] == (
-        "  on demand: 12 queries over 3 stores, 66 entries, 1,000 bytes; 170 updates; "
-        "40 lookups, 45 of 50 reads without recalculation"
+        "  on demand: 12 queries over 3 stores, entries 66, bytes 1,000; updates 170, "
+        "lookups 40, 45 of 50 reads without recalculation"
     )
     assert "on demand" not in str(progress(bids=BIDS))
 

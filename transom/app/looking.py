@@ -39,6 +39,7 @@ class Looking:
         self.engine = engine
         self.out = sys.stdout  # progress on a terminal puts another in its place
         self.form, self.console = default_format(form, self.out), console
+        self._looked = False
 
     def queries(self) -> Mapping[str, QueryHandle]:
         return {name: query for name, query in self.engine.queries().items() if query.on_demand}
@@ -51,8 +52,11 @@ class Looking:
                 found[name] = answer(query, full=False)
             except TransomError as error:
                 self.console.print(f"{name}: {error}", style="red", highlight=False, markup=False)
+        if self._looked and self.form is not Format.JSON:
+            self.out.write("\n")
         write(found, self.form, self.out, named=True)
         self.out.flush()
+        self._looked = bool(found)
 
     @contextmanager
     def meanwhile(self, every: str | None) -> Iterator[None]:

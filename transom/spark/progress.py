@@ -14,7 +14,8 @@ from transom.elements import ClockKind
 from transom.estimates.monitor import Accuracy
 from transom.final.concluding import open_windows
 from transom.final.desk import Asked
-from transom.final.explain import WorkDone, held, keeps_text, kind_of, readable, work_done, work_text
+from transom.final.explain import WorkDone, held, keeps_text, kind_of, work_done, work_text
+from transom.final.explain.words import counted, queries_text, readable
 from transom.spark.registry import Registry
 from transom.state.state import State, StoreState, Work
 
@@ -174,9 +175,9 @@ class OnDemand:
 
     def __str__(self) -> str:
         return (
-            f"on demand: {self.queries:,} queries over {len(self.stores):,} stores, "
-            f"{self.entries:,} entries, {self.bytes:,} bytes; {self.updates:,} updates; "
-            f"{self.lookups:,} lookups, {self.hits:,} of {self.reads:,} reads without recalculation"
+            f"on demand: {queries_text(self.queries)} over {counted(len(self.stores), 'store')}, "
+            f"entries {self.entries:,}, bytes {self.bytes:,}; updates {self.updates:,}, "
+            f"lookups {self.lookups:,}, {self.hits:,} of {self.reads:,} reads without recalculation"
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from transom.final.explain.mermaid import mermaid
 from transom.final.explain.parts import Explanation, WorkDone
 from transom.final.explain.stores import keeps_text
 from transom.final.explain.text import query_text, text, work_text
-from transom.final.explain.words import readable
 
 __all__ = [
     "Explained",
@@ -17,7 +16,6 @@ __all__ = [
     "kind_of",
     "mermaid",
     "query_text",
-    "readable",
     "text",
     "work_done",
     "work_text",
