@@ -22,16 +22,8 @@ from tests.differential.cases import (
     some,
     stream,
 )
-from tests.differential.comparing import (
-    SCALARS,
-    PureEngine,
-    Row,
-    alike,
-    bound,
-    oracle_answer,
-    presented,
-    same_as_oracle,
-)
+from tests.differential.comparing import alike, oracle_answer, same_as_oracle
+from tests.differential.engine import SCALARS, PureEngine, Row, bound, presented
 from transom.final.demanding import end_of
 from transom.final.desk import Desk
 from transom.final.lookup import Answer, Lookup, answered, shown

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 import transom
 from tests.differential.cases import COLUMNS, Case, PageCase
-from tests.differential.comparing import bound, key, oracle_answer, presented, same_as_oracle
+from tests.differential.comparing import oracle_answer, same_as_oracle
+from tests.differential.engine import bound, key, presented
 from tests.differential.looking import same_answer
 from transom.elements import ClockKind
 

@@ -17,17 +17,8 @@ from pyspark.sql import SparkSession
 
 import transom
 from tests.differential.cases import SECOND, Case, PageCase, case, stream
-from tests.differential.comparing import (
-    TIME,
-    PureEngine,
-    Row,
-    bound,
-    identity,
-    oracle_answer,
-    presented,
-    same_row,
-    table_of,
-)
+from tests.differential.comparing import identity, oracle_answer, same_row
+from tests.differential.engine import TIME, PureEngine, Row, bound, presented, table_of
 from tests.differential.on_spark import SCHEMA, micros
 from transom.control.bursts import Chunk, Overload, Parted, due, in_a_lull, parted, rows_of
 from transom.elements import ClockKind

@@ -7,7 +7,8 @@ from random import Random
 import numpy as np
 
 from tests.differential.cases import SECOND, Case, PageCase
-from tests.differential.comparing import PureEngine, bound, same_results
+from tests.differential.comparing import same_results
+from tests.differential.engine import PureEngine, bound
 from tests.differential.test_joining import row
 
 PAGES, CALM = 200, 40  # with the last pages nobody comes any more

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from tests.differential.cases import SECOND, Case, PageCase
-from tests.differential.comparing import PureEngine, bound, same_as_oracle
+from tests.differential.comparing import same_as_oracle
+from tests.differential.engine import PureEngine, bound
 from transom.final.members import Place, Strategy
 
 OLD = "SELECT sum(qty) AS x, count(*) AS n FROM s [RANGE '10 seconds' SLIDE '10 seconds']"

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from tests.differential.cases import COLUMNS, SECOND, Case, PageCase, alike, case
-from tests.differential.comparing import MemoryShards, check
+from tests.differential.comparing import check
+from tests.differential.engine import MemoryShards
 from transom.aggregates.accumulators import CountRows, Sum
 from transom.algorithms.hashing import hashed
 from transom.elements import Clock, ClockKind, Punctuation

@@ -59,6 +59,13 @@ class Planner:
                 known = self._gathered[stream] = list(queries), gatherings(queries)
             return known[1]
 
+    def gathered(self, queries: Sequence[CompiledQuery]) -> list[Gathering]:
+        """The same of on-demand queries of all streams."""
+        streams: dict[str, list[CompiledQuery]] = {}
+        for query in queries:
+            streams.setdefault(query.query.stream, []).append(query)
+        return [one for stream, own in streams.items() for one in self.gatherings(stream, own)]
+
     def plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
         """The plan for the queries of one stream."""
         with self._lock:  # prods plan too, beside the pages

@@ -19,10 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from transom.control.bursts import NOTHING, Parted
 from transom.elements import Control, Drop, Prod, Punctuation, Register
 from transom.errors import StateError
-from transom.final.demanding import opened
 from transom.final.desk import Desk
 from transom.final.learning import Seen
-from transom.final.members import Strategy, admit, is_kept, release, settle
+from transom.final.members import Strategy, is_kept, settle
 from transom.final.page import Said
 from transom.final.planning import Planner
 from transom.final.prodder import due_streams
@@ -33,6 +32,7 @@ from transom.plan.compiled import CompiledQuery
 from transom.spark.far import Far
 from transom.spark.farstores import FarStores
 from transom.spark.firsthalf import FirstHalf
+from transom.spark.joining import joined_and_left
 from transom.spark.ledger import Ledger, Waiting
 from transom.spark.log import Begun, PageLog
 from transom.spark.outputs import Outputs, results_of
@@ -263,7 +263,8 @@ class PageLoop(Ledger):
         watch = Watch()
         registry = self.registry.copy()
         registry.bind(self.catalog(), self.scalars, _leaving(begun.control))
-        state = self._joined_and_left(begun, registry)
+        bound = self.bound_queries([e for e in begun.control if isinstance(e, Register)], registry)
+        state = joined_and_left(begun, registry, bound, self.state, self.planner, self.streams)
         if begun.stream is not None:
             state = settle(state, registry.compiled())
             state = rehomed(state, registry.reading(begun.stream), self.planner.strategy)
@@ -308,29 +309,6 @@ class PageLoop(Ledger):
         self.report = replace(report, seconds=watch.seconds)
         self._say(self.report)
         self.idle.notify_all()
-
-    def _joined_and_left(self, begun: Begun, registry: Registry) -> State:
-        bound = self.bound_queries([e for e in begun.control if isinstance(e, Register)], registry)
-        joining: dict[str, CompiledQuery] = {}
-        leaving: dict[str, None] = {}
-        for element in begun.control:
-            match element:
-                case Register(name, text):
-                    joining[name] = registry.add(element, bound[text], begun.page)
-                case Drop(name):
-                    registry.remove(element)
-                    if joining.pop(name, None) is None:
-                        leaving[name] = None
-        living = registry.compiled()
-        gone = (name for name in self.state.queries if name not in living)  # suspended since they joined
-        state = release(self.state, dict.fromkeys([*leaving, *gone]), living)
-        partial = [name for name in joining if registry[name].partial]
-        results = {query.query.stream for query in registry.everyone()} - self.streams.keys()
-        standing = [query for query in joining.values() if query.query.demand is None]
-        state = admit(state, standing, living, self.planner.strategy, partial, results)
-        streams = dict.fromkeys(query.query.stream for query in registry.demanding())
-        kept = (one for name in streams for one in self.planner.gatherings(name, registry.looking(name)))
-        return opened(state, kept, self.planner.strategy.place, results)
 
     def _inputs(
         self,

@@ -1,0 +1,252 @@
+"""The engine without Spark, for random cases: rows projected by the oracle, split as tasks would be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from tests.differential.cases import COLUMNS, Case, PageCase
+from transom import oracle
+from transom.control.bursts import Parted
+from transom.control.horizon import horizon_limit
+from transom.control.rules import StreamRules
+from transom.elements import Clock, ClockKind
+from transom.final.concluding import clocks_of
+from transom.final.demanding import opened, takings
+from transom.final.inprocess import advance
+from transom.final.members import Strategy, admit, release
+from transom.final.planning import Planner
+from transom.final.rehoming import rehomed
+from transom.final.streams import PageInput
+from transom.partial.kernel import Outcome, PagePlan, late_rows, merge, put_away, run
+from transom.partial.shards import Shelf
+from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.demands import Gathering
+from transom.sql import Catalog, Query, Relation, bind
+from transom.state import snapshot
+from transom.state.state import ShardRef, State
+
+SCALARS = oracle.PythonScalars()
+CATALOG = Catalog({"s": Relation("s", COLUMNS, "ts")})
+TIME = Clock("s", "ts", ClockKind.TIME)
+Row = dict[str, Any]
+
+
+def bound(texts: dict[str, str]) -> dict[str, Query]:
+    """The case's queries; none of them is wrong."""
+    found = bind(texts, CATALOG, SCALARS)
+    for query in found.values():
+        assert isinstance(query, Query), f"{query}"
+    return found  # type: ignore[return-value]
+
+
+class MemoryShards:
+    """Shards kept in memory, as bytes."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def put(self, name: str, table: pa.Table) -> int:
+        assert name not in self.files
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        self.files[name] = bytes(sink.getvalue())
+        return len(self.files[name])
+
+    def get(self, name: str) -> pa.Table:
+        return pa.ipc.open_stream(self.files[name]).read_all()
+
+    def keep(self, refs: Iterable[ShardRef]) -> None:
+        """Forget all others."""
+        kept = {name for ref in refs for name in ref.files}
+        assert kept <= self.files.keys()
+        self.files = {name: data for name, data in self.files.items() if name in kept}
+
+
+class PureEngine:
+    """The engine without Spark: rows projected by the oracle's scalars, split as tasks would be.
+
+    Results are kept by the case's keys; inside, queries go by their names.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        queries: dict[str, Query],
+        strategy: Strategy | None = None,
+        naive: bool = False,
+        far_rows: int | None = None,
+    ):
+        self.case, self.naive = case, naive
+        self.shards, self.far_rows = MemoryShards(), far_rows
+        self.planner = Planner(strategy or Strategy())
+        self.compiled: dict[str, CompiledQuery] = {}
+        self.rules = StreamRules(TIME, case.slack, {}, case.horizon)
+        self.state = State()
+        self.living: dict[str, CompiledQuery] = {}
+        self.keys: dict[str, str] = {}  # of those that live, by name
+        self.results: dict[str, list[Row]] = {}
+        self.early: dict[str, list[Row]] = {}
+        self.late: list[tuple[int, Any]] = []
+        for key, query in queries.items():
+            self.learn(key, query)
+
+    def learn(self, key: str, query: Query) -> None:
+        """Make a query known that some page will register."""
+        self.compiled[key] = compile_query(self.case.name(key), query, self.naive)
+        self.results[key], self.early[key] = [], []
+
+    def page(self, page: PageCase) -> None:
+        self._join_and_leave(page)
+        limit = self._limit(table_of(page.rows))
+        page, parted = self.part(page, limit)
+        outcome = self._outcome(page, limit)
+        given = PageInput(
+            self.rules,
+            list(self.standing.values()),
+            outcome,
+            page.punctuations,
+            page.ended,
+            self.partial,
+            parted=parted,
+            gatherings=self.gatherings,
+        )
+        output = advance(self.state, [given], SCALARS, self.shelf, prods=page.prods)
+        self.shards.keep(output.state.refs)
+        for name, table in output.results.items():
+            for row in presented(table):
+                kind = row.get("transom_kind", row["kind"])  # some queries have a column of that name
+                (self.early if kind == "early" else self.results)[self.keys[name]].append(row)
+        self.state = output.state
+
+    def part(self, page: PageCase, limit: int | None) -> tuple[PageCase, Parted]:
+        """What is processed of a page, and what is not."""
+        return page, Parted()
+
+    def restart(self) -> None:
+        """What a process does that dies and comes back between two pages."""
+        self.state, extra = snapshot.loads(snapshot.dumps(self.state, {"kept": 1}))
+        self.planner = Planner(self.planner.strategy)
+        assert extra == {"kept": 1}
+
+    @property
+    def shelf(self) -> Shelf:
+        return Shelf(self.shards, f"page {self.state.page}", 3, self.far_rows)
+
+    @property
+    def standing(self) -> dict[str, CompiledQuery]:
+        """The queries that live and are not looked up, by name."""
+        return {name: query for name, query in self.living.items() if query.query.demand is None}
+
+    @property
+    def gatherings(self) -> tuple[Gathering, ...]:
+        """What the others need kept."""
+        looking = [query for query in self.living.values() if query.query.demand is not None]
+        return self.planner.gatherings("s", looking)
+
+    @property
+    def partial(self) -> frozenset[str]:
+        """The names of those that also want windows seen in part."""
+        return frozenset(name for name, key in self.keys.items() if key in self.case.partial)
+
+    def _join_and_leave(self, page: PageCase) -> None:
+        names = [self.case.name(key) for key in page.leaving]
+        for name in names:
+            del self.living[name], self.keys[name]
+        self.state = release(self.state, names, self.standing)
+        newcomers = [self.compiled[key] for key in page.joining]
+        self.living |= {query.name: query for query in newcomers}
+        self.keys |= {self.case.name(key): key for key in page.joining}
+        joining, strategy = (
+            [query for query in newcomers if query.query.demand is None],
+            self.planner.strategy,
+        )
+        self.state = admit(self.state, joining, self.standing, strategy, self.partial)
+        self.state = rehomed(self.state, list(self.standing.values()), strategy)
+        self.state = opened(self.state, self.gatherings, strategy.place)
+
+    def _limit(self, table: pa.Table) -> int | None:
+        high = self.state.stream("s").clock(TIME).high
+        cut = None if high is None or self.case.horizon is None else high + self.case.horizon
+        probe = pa.table({"t0": table["ts"].cast(pa.int64())})
+        profile = run(probe, PagePlan((), (), {}, {}, "t0", limit=cut, horizon=self.case.horizon)).profile
+        return horizon_limit(profile, high, self.case.horizon)
+
+    def _outcome(self, page: PageCase, limit: int | None) -> Outcome:
+        queries = list(self.standing.values())
+        stream, table = self.state.stream("s"), table_of(page.rows)
+        sqls = dict.fromkeys(scalar.sql for query in self.living.values() for scalar in query.query.scalars())
+        names = {sql: f"c{i}" for i, sql in enumerate(sqls)}
+        followed = clocks_of(queries, self.rules, self.gatherings)
+        clocks = {clock: f"t{i}" for i, clock in enumerate(followed)}
+        projected = SCALARS.project(table, {name: sql for sql, name in names.items()}) if names else None
+        columns = (
+            {} if projected is None else dict(zip(projected.column_names, projected.columns, strict=True))
+        )
+        for clock, name in clocks.items():
+            columns[name] = self._clock(clock, table, page, limit)
+        shared = self.planner.plan(self.state, queries)
+        plan = PagePlan(
+            shared.families,
+            shared.askers,
+            names,
+            clocks,
+            clocks[TIME],
+            {clock: stream.clock(clock).closed for clock in clocks},
+            limit,
+            horizon=self.case.horizon,
+            far=self.state.far,
+            most_groups=self.far_rows,
+            takings=takings(self.state, stream, self.gatherings),
+        )
+        rows = pa.table(columns)
+        tasks = (run(rows.take(share), plan) for share in shares(rows.num_rows, page.splits))
+        outcome = merge((put_away(done, self.shelf) for done in tasks), shared.layouts)
+        chosen = late_rows(rows, plan)
+        assert outcome.late == chosen.sum()
+        self.late += [
+            (self.state.page, key(row)) for row, late in zip(page.rows, chosen, strict=True) if late
+        ]
+        return outcome
+
+    def _clock(self, clock: Clock, table: pa.Table, page: PageCase, limit: int | None) -> pa.Array:
+        if clock.kind is not ClockKind.ROWS:
+            return table[clock.attribute].cast(pa.int64())
+        accepted = [
+            i
+            for i, row in enumerate(page.rows)
+            if row["ts"] is not None and (limit is None or row["ts"] <= limit)
+        ]
+        ordered = oracle.pages.in_order([{**page.rows[i], "#": i} for i in accepted], "ts", list(COLUMNS))
+        numbers: list[int | None] = [None] * len(page.rows)
+        for number, row in enumerate(ordered):
+            numbers[row["#"]] = self.state.stream("s").totals.accepted + number
+        return pa.array(numbers, pa.int64())
+
+
+def table_of(rows: list[Row]) -> pa.Table:
+    return pa.table(
+        {name: pa.array([r[name] for r in rows], kind, from_pandas=False) for name, kind in COLUMNS.items()}
+    )
+
+
+def shares(rows: int, splits: int) -> list[pa.Array]:
+    """Row numbers dealt out to tasks."""
+    return [pa.array(range(start, rows, splits), pa.int64()) for start in range(splits)]
+
+
+def presented(table: pa.Table) -> list[Row]:
+    """Result rows with times as microseconds."""
+    columns = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        columns[name] = (
+            column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        ).to_pylist()
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def key(row: Row) -> tuple[Any, ...]:
+    return tuple(repr(row[name]) for name in COLUMNS)
