@@ -1,7 +1,7 @@
 # The one door: people, hooks and CI all come through here. `make` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cluster bench bench-short bench-plots reproduce reproduce-short check format venv java clean
+.PHONY: help demo test test-cluster bench bench-lookups bench-short bench-plots reproduce reproduce-short check format venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,9 +26,14 @@ test-cluster: java $(READY) ## the differential tests on a real standalone clust
 bench: java $(BENCH)/.ready ## every workload against every bar, about an hour; CSV in benchmarks/results
 	@$(BENCH)/bin/python -m benchmarks.run $(ARGS)
 
+bench-lookups: java $(BENCH)/.ready ## what structures cost, and lookups over a running engine, three minutes
+	@$(BENCH)/bin/python -m benchmarks.structures
+	@$(BENCH)/bin/python -m benchmarks.lookups $(ARGS)
+
 bench-short: java $(BENCH)/.ready ## a small run of the same, and its tests
 	@$(BENCH)/bin/python -m pytest -q tests/benchmarks
 	@$(BENCH)/bin/python -m benchmarks.run --short --out $(BENCH)/results $(ARGS)
+	@$(BENCH)/bin/python -m benchmarks.lookups --short --out $(BENCH)/results
 
 bench-plots: $(BENCH)/.ready ## plots of the last run of bench, into docs/benchmarks
 	@$(BENCH)/bin/python -m benchmarks.plot $(ARGS)
