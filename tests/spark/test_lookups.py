@@ -16,6 +16,7 @@ from tests.spark.prod_helpers import traffic
 from tests.spark.test_faults import Crash, Fault
 from transom.errors import SettingError, StateError
 from transom.spark import lookups
+from transom.spark.farstores import FarStores
 from transom.spark.store import Store
 
 PATIENCE = 60  # seconds; tests wait for events, not for time to pass
@@ -365,6 +366,35 @@ def test_lookups_are_answered_while_pages_go_by(spark: SparkSession, tmp_path: P
             thread.join(PATIENCE)
     assert problems == []
     assert looked_up(query.lookup(), "n") == [(190, 240, 50)]
+
+
+def test_a_lookup_whose_files_a_page_lets_go_is_answered_from_that_page(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, feed = traffic(spark, tmp_path, state="executors")
+    query = engine.register("SELECT sensor, sum(volume) AS v FROM s [RANGE 10] GROUP BY sensor")
+    feed.push([(1, 1, 1, 5)])
+    engine.step()
+    real = FarStores.answered
+
+    def overtaken(stores: FarStores, *asked: Any) -> Any:
+        monkeypatch.setattr(FarStores, "answered", real)
+        feed.push([(100, 1, 1, 7)])
+        engine.step()
+        return real(stores, *asked)
+
+    monkeypatch.setattr(FarStores, "answered", overtaken)
+    assert looked_up(query.lookup(), "sensor", "v") == [(91, 101, 1, 7)]
+
+
+def test_a_window_longer_than_all_of_time(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = traffic(spark, tmp_path)
+    query = engine.register(f"SELECT count(*) AS n FROM s [RANGE {2**70}]")
+    feed.push(FIRST)
+    engine.step()
+    feed.push(SECOND)
+    engine.step()
+    assert query.lookup()["n"].to_pylist() == [7] and query.lookup(range=2**65)["n"].to_pylist() == [7]
 
 
 def test_texts_of_lookups_are_bound_once(

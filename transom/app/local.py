@@ -157,7 +157,7 @@ class LocalEngine:
         if not 0 < reach <= whole:
             most = format_duration(whole)
             raise SettingError(f"{name} has a window of {most}: it can't be looked up for {length}")
-        asked = Lookup(query, end - reach, end, where)
+        asked = Lookup.over(query, reach, end, where)
         answer = answered(asked, self.desk.reader(asked, self.state))
         results = finish([answer.lowered], Moment(self.state.page), self.scalars)
         return shown(answer, results, asked.is_complete(self.state))

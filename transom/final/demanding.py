@@ -61,7 +61,7 @@ def takings(state: State, stream: StreamState, gatherings: Sequence[Gathering]) 
 def _floor(gathering: Gathering, stream: StreamState) -> int:
     """The start of the longest window that can be looked up."""
     end = end_of(gathering.clock, stream)
-    return LOWEST if end is None else end - gathering.range
+    return LOWEST if end is None else max(LOWEST, end - gathering.range)
 
 
 def filled(

@@ -16,7 +16,7 @@ from transom.aggregates.accumulators import Accumulator, States
 from transom.aggregates.functions import FUNCTIONS
 from transom.algorithms.arrivals import Arrivals
 from transom.algorithms.grouping import group
-from transom.algorithms.intervals import IntervalSet
+from transom.algorithms.intervals import LOWEST, IntervalSet
 from transom.final.results import Lowered, Results, result_schema
 from transom.plan.compiled import CompiledQuery
 from transom.plan.demands import Glance, Needs, needs_of, store_key
@@ -43,6 +43,11 @@ class Lookup:
     where: tuple[tuple[str, Any], ...] = ()
     later: bool = False
 
+    @classmethod
+    def over(cls, query: CompiledQuery, length: int, end: int, *rest: Any) -> Lookup:
+        """A lookup for a window of some length, as far as there is time."""
+        return cls(query, max(LOWEST, end - length), end, *rest)
+
     @cached_property
     def needs(self) -> Needs:
         return needs_of(self.query)
@@ -56,8 +61,9 @@ class Lookup:
 
     def is_complete(self, state: State) -> bool:
         """Whether the stores have seen everything of the window."""
-        shed = state.stream(self.query.query.stream).clock(self.query.clock).arrivals.shed
-        lost = shed.meets(np.array([self.start]), np.array([self.end]))[0]
+        stream, clock = state.stream(self.query.query.stream), self.query.clock
+        lacking = stream.clock(clock).arrivals.shed | stream.held(clock)
+        lost = lacking.meets(np.array([self.start]), np.array([self.end]))[0]
         return not lost and all(state.stores[key].is_complete(self.start, self.end) for key in self.stores)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -19,6 +19,7 @@ from transom.final.results import Moment, computed_texts, finish
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.spark.loop import PageLoop
 from transom.spark.prodding import instant_of, pattern_of
+from transom.spark.registry import Entry, Registry
 from transom.spark.scalars import short_message
 from transom.sql.catalog import Catalog
 from transom.sql.derived import bind_all
@@ -38,9 +39,15 @@ class Lookups:
 
     def registered(self, name: str, length: int | None, at: Any, where: Mapping[str, Any] | None) -> pa.Table:
         """The answer of a registered query for its own window, or for one no longer than that."""
-        loop = self.loop
-        loop.bind()
-        state, entry = loop.state, loop.registry[name]
+        self.loop.bind()
+        return self._latest(
+            lambda state, registry: self._registered(state, registry[name], length, at, where)
+        )
+
+    def _registered(
+        self, state: State, entry: Entry, length: int | None, at: Any, where: Mapping[str, Any] | None
+    ) -> pa.Table:
+        name = entry.name
         if entry.suspended is not None:
             raise StateError(f"the query {name} is suspended: {entry.suspended}")
         assert entry.compiled is not None
@@ -55,14 +62,31 @@ class Lookups:
 
     def text(self, sql: str, at: Any, where: Mapping[str, Any] | None) -> pa.Table:
         """The answer of a query that nobody registered, from what is kept for others."""
-        bound, state = self._bound(sql), self.loop.state
+        bound = self._bound(sql)
         if bound.demand is None:
             raise SettingError("the query has SLIDE: register it; only one without SLIDE can be looked up")
-        kept = self._kept(bound)
+        return self._latest(lambda state, registry: self._found(bound, state, registry, at, where))
+
+    def _latest(self, ask: Callable[[State, Registry], pa.Table]) -> pa.Table:
+        """Ask the last committed state; the next one, if that let go of files that were to be read."""
+        while True:
+            with self.loop.control_lock:
+                state, registry = self.loop.state, self.loop.registry
+            try:
+                return ask(state, registry)
+            except Exception:
+                if self.loop.state is state:
+                    raise
+
+    def _found(
+        self, bound: Query, state: State, registry: Registry, at: Any, where: Mapping[str, Any] | None
+    ) -> pa.Table:
+        looking = registry.looking(bound.stream)
+        kept = _kept(bound, looking)
         if kept and bound.window.range > kept:
             said, most = (shown_length(bound.clock, one) for one in (bound.window.range, kept))
             raise SettingError(f"only {most} are kept of what the query asks for, not {said}")
-        for query in self._readings(bound) if kept else ():
+        for query in _readings(bound, looking, registry.naive) if kept else ():
             lookup = self._lookup(query, bound.window.range, state, at, where)
             if lookup is None:
                 return lookup_schema(query.query).empty_table()
@@ -90,7 +114,7 @@ class Lookups:
         for column, _ in pattern:
             if column not in query.key_columns:
                 raise SettingError(f"the query does not group by {column}: no group can match it")
-        return None if end is None else Lookup(query, end - length, end, pattern, later=at is not None)
+        return None if end is None else Lookup.over(query, length, end, pattern, at is not None)
 
     def _answered(self, lookup: Lookup, state: State) -> pa.Table:
         loop = self.loop
@@ -120,25 +144,24 @@ class Lookups:
                 self._texts.popitem(last=False)
         return known[1]
 
-    def _kept(self, bound: Query) -> int:
-        """How long the longest window is that is kept of the same tuples."""
-        selection = compile_query("", bound).selection
-        looking = self.loop.registry.looking(bound.stream)
-        return max((q.query.window.range for q in looking if q.selection == selection), default=0)
 
-    def _readings(self, bound: Query) -> Iterator[CompiledQuery]:
-        """The ways to read a query off what others keep; one that says USING is taken at its word."""
-        naive = self.loop.registry.naive
-        yield compile_query("", bound, naive)
-        if bound.demand != Demand():
-            return
-        yield compile_query("", replace(bound, demand=Demand("naive")), naive)
-        is_plain = not computed_texts(bound) and bound.kept is None
-        if is_plain and all(call.function in _BOUNDED for call in bound.calls):
-            others = (query.query.demand for query in self.loop.registry.looking(bound.stream))
-            for demand in dict.fromkeys(others):
-                if demand is not None and demand.structure == "timegram":
-                    yield compile_query("", replace(bound, demand=demand), naive)
+def _kept(bound: Query, looking: Sequence[CompiledQuery]) -> int:
+    """How long the longest window is that is kept of the same tuples; 0: they are not."""
+    selection = compile_query("", bound).selection
+    return max((q.query.window.range for q in looking if q.selection == selection), default=0)
+
+
+def _readings(bound: Query, looking: Sequence[CompiledQuery], naive: bool) -> Iterator[CompiledQuery]:
+    """The ways to read a query off what others keep; one that says USING is taken at its word."""
+    yield compile_query("", bound, naive)
+    if bound.demand != Demand():
+        return
+    yield compile_query("", replace(bound, demand=Demand("naive")), naive)
+    is_plain = not computed_texts(bound) and bound.kept is None
+    if is_plain and all(call.function in _BOUNDED for call in bound.calls):
+        for demand in dict.fromkeys(query.query.demand for query in looking):
+            if demand is not None and demand.structure == "timegram":
+                yield compile_query("", replace(bound, demand=demand), naive)
 
 
 def length_of(query: Query, range: str | int | timedelta | None, rows: int | None) -> int | None:
