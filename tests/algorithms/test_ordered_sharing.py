@@ -154,9 +154,9 @@ def test_a_window_beyond_what_is_kept_is_refused() -> None:
 
 
 def test_tuples_may_be_kept_by_somebody_else() -> None:
-    tuples = [(0, 9), (1, 3), (2, 5), (3, 1)]
-    shared = OrderedSharing([2, 4], rescan=lambda since: [one for one in tuples[::-1] if one[0] >= since])
-    shared.insert_all(*zip(*tuples, strict=True))
+    times, values = [0, 1, 2, 3], [9, 3, 5, 1]
+    shared = OrderedSharing([2, 4], rescan=lambda since: (times[max(0, since) :], values[max(0, since) :]))
+    shared.insert_all(times, values)
     assert (shared.lookup(4), shared.lookup(2), shared.lookup(3)) == (9, 5, 5)
     assert content(shared) == {3: 5, 4: 9}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from operator import gt, itemgetter, lt
@@ -14,7 +14,7 @@ from sortedcontainers import SortedDict, SortedKeyList
 from transom.algorithms.ranking import TOP, ranked, unranked
 
 _NOTHING: Any = object()
-Rescan = Callable[[int], Iterable[tuple[int, Any]]]  # the tuples from a time on, newest first, ranked
+Rescan = Callable[[int], tuple[Sequence[int], Sequence[Any]]]  # the tuples from a time on, by time, ranked
 
 
 FEWEST = 64  # tuples that are kept before it is worth while to look for old ones
@@ -94,11 +94,12 @@ class OrderedSharing:
     ) -> None:
         self.windows = windows if isinstance(windows, Windows) else Windows(windows)
         self.entries = SortedKeyList(key=itemgetter(0))
+        self._least: Any = _NOTHING  # the smallest window's answer
         self.now: int | None = None
         self.counters = Counters()
         self._beats = gt if greatest else lt
         self._kept = _Tuples() if rescan is None else None
-        self.rescan = self._kept.newest_first if self._kept is not None else rescan
+        self.rescan = self._kept.since if self._kept is not None else rescan
 
     def advance(self, now: int) -> None:
         """Time has passed, though no tuple came."""
@@ -137,8 +138,10 @@ class OrderedSharing:
         if before is None or time > before:
             self.now = time
         # Mostly, even the smallest answer beats the value: nothing to do, and no need to search.
-        if before is not None and self.entries and not self._beats(self.entries[0].answer, value):
+        if self._least is not _NOTHING and not self._beats(self._least, value):
+            assert before is not None
             self._take(time, value, before)
+            self._least = self.entries[0].answer if self.entries else _NOTHING
 
     def _take(self, time: int, value: Any, before: int) -> None:
         """The largest valid entry whose answer does not beat the value takes it; smaller ones go.
@@ -202,26 +205,27 @@ class OrderedSharing:
         # No larger window's answer is in the way: whatever equals or beats it took its entry, or removed it.
         del self.entries[: self.entries.bisect_key_right(size)]
         self.entries.update(found)
+        self._least = self.entries[0].answer if self.entries else _NOTHING
         return unranked(found[-1].answer) if found else None
 
     def _found(self, size: int) -> list[Entry]:
         """The entries of a window and of the smaller ones that are registered, by size."""
         assert self.now is not None and self.rescan is not None
+        now, beats = self.now, self._beats
+        times, values = self.rescan(now - size + 1)
+        self.counters.scanned += len(times)
+        if not times:
+            return []
         found: list[Entry] = []
-        beats, best, newest = self._beats, _NOTHING, self.now
-        scanned = 0
-        for time, value in self.rescan(self.now - size + 1):
-            scanned += 1
-            if best is _NOTHING:
-                best, newest = value, time
-            elif beats(value, best):
+        best, newest = values[-1], times[-1]
+        for back, value in enumerate(reversed(values), start=1):
+            if beats(value, best):
                 # Windows that do not reach back to this tuple have the answer so far.
-                smaller = self.windows.largest(self.now - time)
-                if smaller > self.now - newest:
+                smaller = self.windows.largest(now - times[-back])
+                if smaller > now - newest:
                     found.append(Entry(smaller, best, newest))
-                best, newest = value, time
-        self.counters.scanned += scanned
-        return found if best is _NOTHING else [*found, Entry(size, best, newest)]
+                best, newest = value, times[-back]
+        return [*found, Entry(size, best, newest)]
 
 
 class _Tuples:
@@ -260,6 +264,6 @@ class _Tuples:
         self.floor = max(self.floor, before)
         self.sweep_at = max(FEWEST, 2 * len(self.times))
 
-    def newest_first(self, since: int) -> Iterator[tuple[int, Any]]:
-        start = bisect_left(self.times, since)
-        return zip(reversed(self.times[start:]), reversed(self.values[start:]), strict=True)
+    def since(self, time: int) -> tuple[list[int], list[Any]]:
+        start = bisect_left(self.times, time)
+        return self.times[start:], self.values[start:]

@@ -92,7 +92,7 @@ class OrderedAnswers:
             self._groups = [self._groups[place] for place in kept.tolist()]
             self._newest = self._newest[kept]
             for place, group in enumerate(self._groups):
-                group.rescan = partial(self._newest_first, place)
+                group.rescan = partial(self._reread, place)
 
     def _read(self, runs: Sequence[Run], since: int, wanted: Numbers) -> dict[int, Steps]:
         """The tuples of some groups that no later one outdoes: all that a recalculation looks at."""
@@ -104,11 +104,11 @@ class OrderedAnswers:
                 part = run if len(groups) == run.groups else run.picked(groups)
                 self._scanned += int((part.bounds[1:] - part.starts(since)).sum())
                 parts.append(part)
-        return dict(self._by_group(self._climb.merged(parts, since))) if parts else {}
+        steps = self._by_group(self._climb.merged(parts, since)) if parts else ()
+        return {place: (times, list(map(ranked, values))) for place, (times, values) in steps}
 
-    def _newest_first(self, place: int, since: int) -> Iterator[tuple[int, Any]]:
-        times, values = self._steps.get(place, ([], []))
-        return zip(reversed(times), map(ranked, reversed(values)), strict=True)
+    def _reread(self, place: int, since: int) -> Steps:
+        return self._steps.get(place, ([], []))
 
     def _by_group(self, run: Run) -> Iterator[tuple[int, Steps]]:
         """The times and values of each group of a run, with the group's place here."""
@@ -139,9 +139,7 @@ class OrderedAnswers:
         return found
 
     def _group(self, place: int) -> OrderedSharing:
-        group = OrderedSharing(
-            self.windows, self.accumulator.function == "max", partial(self._newest_first, place)
-        )
+        group = OrderedSharing(self.windows, self.accumulator.function == "max", partial(self._reread, place))
         group.counters = self._counters
         return group
 

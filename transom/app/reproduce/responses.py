@@ -24,6 +24,7 @@ from transom.algorithms.timegram import TimeGram
 LARGEST = 1000  # rows: unless it is said otherwise, the queries' windows are spread evenly up to this one
 LOW, HIGH, BUCKETS = -20.0, 20.0, 16  # of the timegram; most values lie between the two
 Asked = Sequence[tuple[str, int]]  # the function and the window of each query
+REPEATED = 3  # runs of a short stream
 MIXED = ("max", "min", "count", "sum", "avg")
 DATA: Mapping[str, Callable[[random.Random], float]] = {
     "uniform": lambda rng: rng.uniform(LOW, HIGH),
@@ -167,9 +168,22 @@ def seconds(name: str, workload: Workload, seed: int) -> float:
         gc.enable()
 
 
-def measured(name: str, workload: Workload, seeds: Iterable[int]) -> dict[str, Any]:
-    """A row of a table: the median over some streams."""
-    times = [seconds(name, workload, seed) for seed in seeds]
+def measured(workloads: Mapping[str, Workload], seeds: Iterable[int]) -> list[dict[str, Any]]:
+    """Rows of a table, a system's workload each: the median over some streams.
+
+    Systems are measured in turns, so that what else the machine does meets them alike; and short streams
+    several times over, as a few milliseconds tell little.
+    """
+    times: dict[str, list[float]] = {name: [] for name in workloads}
+    is_short = max(workload.tuples * workload.queries for workload in workloads.values()) <= 8000
+    for seed in seeds:
+        for _ in range(REPEATED if is_short else 1):
+            for name, workload in workloads.items():
+                times[name].append(seconds(name, workload, seed))
+    return [_row(name, workload, times[name]) for name, workload in workloads.items()]
+
+
+def _row(name: str, workload: Workload, times: Sequence[float]) -> dict[str, Any]:
     return {
         "data": workload.data,
         "functions": " ".join(workload.functions),
@@ -178,7 +192,7 @@ def measured(name: str, workload: Workload, seeds: Iterable[int]) -> dict[str, A
         "ratio": workload.ratio,
         "tuples": workload.tuples,
         "system": name,
-        "streams": len(times),
+        "runs": len(times),
         "seconds": round(median(times), 6),
         "fastest": round(min(times), 6),
         "slowest": round(max(times), 6),

@@ -95,40 +95,51 @@ def by_ratio(
 ) -> list[dict[str, Any]]:
     """Eight queries, and ever fewer lookups (figures 3 and 5)."""
     return [
-        measured(system, Workload(data, PAPER, ratio, tuples, functions, largest), range(options.seeds))
+        row
         for data in DATA
         for tuples in lengths(options)
         if tuples <= lengths(options)[0] or largest == LARGEST
         for ratio in (RATIOS[::3] if options.short else RATIOS)
-        for system in systems
+        for row in measured(
+            dict.fromkeys(systems, Workload(data, PAPER, ratio, tuples, functions, largest)),
+            range(options.seeds),
+        )
     ]
 
 
 def by_queries(systems: Sequence[str], options: Options) -> list[dict[str, Any]]:
     """A lookup of every query after every tuple, and ever more queries (figures 4, 6, 9 and 10)."""
     return [
-        measured(system, Workload(data, queries, 1, tuples), range(options.seeds))
+        row
         for data in DATA
         for length in lengths(options)
         for queries in ((1, 4, PAPER, 1000) if options.short else QUERIES)
         if queries <= PAPER or length == lengths(options)[-1]  # of many, they are given as many tuples
-        for system in systems
-        if (tuples := affordable(system, queries, length, options))
+        for row in measured(_workloads(systems, data, queries, 1, length, options), range(options.seeds))
     ]
 
 
 def by_lookup(systems: Sequence[str], options: Options) -> list[dict[str, Any]]:
     """What a lookup costs: the time with lookups after every tuple less that without any, for each."""
     rows: list[dict[str, Any]] = []
+    length = 2000 if options.short else 10_000
     for data in DATA:
         for queries in MANY:
-            for system in systems:
-                tuples = affordable(system, queries, 2000 if options.short else 10_000, options)
-                workloads = [Workload(data, queries, ratio, tuples) for ratio in (1, 0)]
-                both, inserts = (measured(system, workload, range(options.seeds)) for workload in workloads)
-                cost = 1e6 * (both["seconds"] - inserts["seconds"]) / workloads[0].lookups
+            looked, plain = (_workloads(systems, data, queries, ratio, length, options) for ratio in (1, 0))
+            found = zip(*(measured(own, range(options.seeds)) for own in (looked, plain)), strict=True)
+            for both, inserts in found:
+                cost = 1e6 * (both["seconds"] - inserts["seconds"]) / looked[both["system"]].lookups
                 rows.append(both | {"microseconds_per_lookup": round(cost, 4)})
     return rows
+
+
+def _workloads(
+    systems: Sequence[str], data: str, queries: int, ratio: int, length: int, options: Options
+) -> dict[str, Workload]:
+    return {
+        system: Workload(data, queries, ratio, affordable(system, queries, length, options))
+        for system in systems
+    }
 
 
 def lengths(options: Options) -> tuple[int, ...]:
