@@ -24,7 +24,6 @@ from transom.algorithms.timegram import TimeGram
 LARGEST = 1000  # rows: unless it is said otherwise, the queries' windows are spread evenly up to this one
 LOW, HIGH, BUCKETS = -20.0, 20.0, 16  # of the timegram; most values lie between the two
 Asked = Sequence[tuple[str, int]]  # the function and the window of each query
-REPEATED = 3  # runs of a short stream
 MIXED = ("max", "min", "count", "sum", "avg")
 DATA: Mapping[str, Callable[[random.Random], float]] = {
     "uniform": lambda rng: rng.uniform(LOW, HIGH),
@@ -171,15 +170,12 @@ def seconds(name: str, workload: Workload, seed: int) -> float:
 def measured(workloads: Mapping[str, Workload], seeds: Iterable[int]) -> list[dict[str, Any]]:
     """Rows of a table, a system's workload each: the median over some streams.
 
-    Systems are measured in turns, so that what else the machine does meets them alike; and short streams
-    several times over, as a few milliseconds tell little.
+    Systems are measured in turns, so that what else the machine does meets them alike.
     """
     times: dict[str, list[float]] = {name: [] for name in workloads}
-    is_short = max(workload.tuples * workload.queries for workload in workloads.values()) <= 8000
     for seed in seeds:
-        for _ in range(REPEATED if is_short else 1):
-            for name, workload in workloads.items():
-                times[name].append(seconds(name, workload, seed))
+        for name, workload in workloads.items():
+            times[name].append(seconds(name, workload, seed))
     return [_row(name, workload, times[name]) for name, workload in workloads.items()]
 
 

@@ -17,6 +17,7 @@ from transom.app.reproduce.responses import DATA, LARGEST, Workload, measured
 RATIOS = (1, 2, 5, 10, 20, 50, 100)
 QUERIES = (1, 2, 3, 4, 5, 6, 7, 8, 1000, 10_000)
 MANY = (8, 1000, 10_000)  # queries of which it is told what a lookup costs
+REPEATED = 3  # runs of a short stream
 PAPER = 8  # queries, of which the paper's system could not take more
 # Of more queries than that, a system is given only so many tuples times queries: naive would take hours.
 MOST_NAIVE, MOST, MOST_IF_SHORT = 20_000, 1_000_000, 100_000
@@ -102,7 +103,7 @@ def by_ratio(
         for ratio in (RATIOS[::3] if options.short else RATIOS)
         for row in measured(
             dict.fromkeys(systems, Workload(data, PAPER, ratio, tuples, functions, largest)),
-            range(options.seeds),
+            _seeds(tuples, options),
         )
     ]
 
@@ -115,7 +116,7 @@ def by_queries(systems: Sequence[str], options: Options) -> list[dict[str, Any]]
         for length in lengths(options)
         for queries in ((1, 4, PAPER, 1000) if options.short else QUERIES)
         if queries <= PAPER or length == lengths(options)[-1]  # of many, they are given as many tuples
-        for row in measured(_workloads(systems, data, queries, 1, length, options), range(options.seeds))
+        for row in measured(_workloads(systems, data, queries, 1, length, options), _seeds(length, options))
     ]
 
 
@@ -131,6 +132,11 @@ def by_lookup(systems: Sequence[str], options: Options) -> list[dict[str, Any]]:
                 cost = 1e6 * (both["seconds"] - inserts["seconds"]) / looked[both["system"]].lookups
                 rows.append(both | {"microseconds_per_lookup": round(cost, 4)})
     return rows
+
+
+def _seeds(length: int, options: Options) -> list[int]:
+    """Short streams are measured several times over, as a few milliseconds tell little."""
+    return list(range(options.seeds)) * (1 if options.short or length > 1000 else REPEATED)
 
 
 def _workloads(
