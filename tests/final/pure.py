@@ -106,7 +106,7 @@ class Pure:
             self.state, [given], SCALARS, clock=self.now, prods=prods, living=living, planner=self.planner
         )
         self.state = done.state
-        self.desk.committed(self.state, outcome.runs, kept)
+        self.desk.committed(self.state, outcome.runs, gatherings(self._looking()))
         if self.restart:
             self.state, _ = snapshot.loads(snapshot.dumps(self.state, {}))
             self.desk = Desk()

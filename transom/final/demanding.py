@@ -24,8 +24,8 @@ def end_of(clock: Clock, stream: StreamState) -> int | None:
     """Where a window ends that is looked up now: right behind the newest row; None before there is one."""
     if clock.kind is ClockKind.ROWS:
         return stream.totals.accepted or None
-    high = stream.clock(clock).high
-    return None if high is None else high + 1
+    newest = stream.clock(clock).newest
+    return None if newest is None else newest + 1
 
 
 def opened(
@@ -59,9 +59,12 @@ def takings(state: State, stream: StreamState, gatherings: Sequence[Gathering]) 
 
 
 def _floor(gathering: Gathering, stream: StreamState) -> int:
-    """The start of the longest window that can be looked up."""
+    """The start of the longest window that can be looked up; rows that are aside will still be taken in."""
     end = end_of(gathering.clock, stream)
-    return LOWEST if end is None else max(LOWEST, end - gathering.range)
+    if end is None:
+        return LOWEST
+    aside = (start for start, _ in stream.held(gathering.clock))
+    return max(LOWEST, min([end - gathering.range, *aside]))
 
 
 def filled(

@@ -17,6 +17,7 @@ from transom.aggregates.functions import FUNCTIONS
 from transom.algorithms.arrivals import Arrivals
 from transom.algorithms.grouping import group
 from transom.algorithms.intervals import LOWEST, IntervalSet
+from transom.final.middling import middle
 from transom.final.results import Lowered, Results, result_schema
 from transom.plan.compiled import CompiledQuery
 from transom.plan.demands import Glance, Needs, needs_of, store_key
@@ -99,7 +100,7 @@ def answered(lookup: Lookup, read: Read) -> Answer:
     if needs.has_bounds:
         for i, (call, one, at) in enumerate(zip(bound.calls, found, places, strict=True)):
             low, high = _bounds(call, one, at)
-            columns[f"a{i}"] = _middle(low, high).cast(call.type, safe=False)
+            columns[f"a{i}"] = middle(low, high, call.type)
             columns |= {f"a{i}_low": low, f"a{i}_high": high}
     else:
         states = [
@@ -180,15 +181,6 @@ def _bounds(call: Call, found: Found, places: Numbers) -> tuple[pa.Array, pa.Arr
     name, kind = call.function.removesuffix("_rows"), bound_type(call.type)
     low, high = (_taken(found, f"{name}_{side}", kind, places) for side in _SIDES)
     return (low.fill_null(0), high.fill_null(0)) if name == "count" else (low, high)
-
-
-def _middle(low: pa.Array, high: pa.Array) -> pa.Array:
-    """The middle of intervals: where both ends are equal, just that."""
-    halves = (pc.divide(end.cast(pa.float64(), safe=False), 2.0) for end in (low, high))
-    middle = pc.add(*halves)  # of halves, as the sum of two large ends could run over
-    if pa.types.is_integer(low.type):
-        middle = pc.floor(middle).cast(low.type, safe=False)
-    return pc.if_else(pc.equal(low, high), low, middle)
 
 
 # --- what a user sees ---

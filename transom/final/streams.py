@@ -135,6 +135,7 @@ def _advance_clock(
     profile = page.outcome.clocks.get(clock, Profile())
     beside = top_of((*page.parted.aside, *page.parted.shed), clock)
     high = max((top for top in (known.high, profile.top, beside) if top is not None), default=None)
+    newest = max((top for top in (known.newest, profile.top) if top is not None), default=None)
     slack = page.rules.slack_of(clock)
     closed: Closed = known.closed
     if clock.kind is ClockKind.ROWS:
@@ -149,7 +150,7 @@ def _advance_clock(
     came |= ranges_of(page.parted.aside, clock)
     if came:
         arrivals = arrivals.with_rows(came, page.clock, _oldest(clock, was, page))
-    return replace(known, high=high, closed=closed, occupied=occupied, arrivals=arrivals)
+    return replace(known, high=high, closed=closed, occupied=occupied, arrivals=arrivals, newest=newest)
 
 
 def _oldest(clock: Clock, closed: Closed, page: PageInput) -> int | None:

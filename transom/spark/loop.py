@@ -284,7 +284,7 @@ class PageLoop(Ledger):
         inputs = self._inputs(begun, registry, state, outcome, parted, said)
         now = self._said(begun, said, registry)
         output = self.second_half.process(begun, state, inputs, registry, now)
-        kept = [one for page in inputs for one in page.gatherings]
+        kept = self.planner.gathered(registry.demanding())
         output = replace(output, state=self.far_stores.rolled_up(output.state, kept))
         self.first_half.count_failures(registry, failed)
         self.outputs.write_results(

@@ -188,6 +188,7 @@ def _stream_out(stream: StreamState) -> dict[str, Any]:
         {
             "clock": clock_out(clock),
             "high": own.high,
+            "newest": own.newest,
             "occupied": None if own.occupied is None else own.occupied.pairs,
             "arrivals": own.arrivals.pieces,
             "shed": own.arrivals.shed.pairs,
@@ -223,6 +224,7 @@ def _stream_in(stored: dict[str, Any]) -> StreamState:
             _intervals(own["occupied"]),
             Arrivals(pieces, _intervals(own["shed"]) or IntervalSet()),
             None if promised is None else _closed_in(promised),
+            own["newest"],
         )
     aside = tuple(
         Chunk(name, rows, since, {clock_in(clock): (first, last) for clock, first, last in ranges})

@@ -25,7 +25,8 @@ class ClockState:
     """How far a clock has come: its highest accepted value, what is closed, where rows came and when.
 
     Where they were is not known (None) while no query follows the clock. `promised` is what would be closed
-    if no rows were aside; None while none are.
+    if no rows were aside; None while none are. `newest` is the highest value of rows that were processed,
+    where `high` is also of those that are aside or were shed.
     """
 
     high: int | None = None
@@ -33,6 +34,7 @@ class ClockState:
     occupied: IntervalSet | None = IntervalSet()
     arrivals: Arrivals = field(default_factory=Arrivals)
     promised: Closed | None = None
+    newest: int | None = None
 
 
 @dataclass(frozen=True)
