@@ -94,7 +94,7 @@ def test_queries_without_slide_are_looked_up() -> None:
     found = {length: engine.lookup("top", length).to_pylist() for length in (None, "5 seconds")}
     assert [(row["site"], row["top"]) for row in found[None]] == [(1, 3.0), (2, 7.0)]
     assert [(row["site"], row["top"]) for row in found["5 seconds"]] == [(2, 7.0)]
-    assert engine.lookup("top", where=(("site", 1),))["top"].to_pylist() == [3.0]
+    assert engine.lookup("top", where={"site": 1})["top"].to_pylist() == [3.0]
     (mean,) = engine.lookup("mean").to_pylist()
     assert mean["mean_low"] <= 5.2 <= mean["mean_high"] and mean["complete"]
     engine.page(ended=True)

@@ -120,9 +120,8 @@ class Pure:
         end = at or end_of(query.clock, self.state.stream(query.query.stream))
         if end is None:
             return []
-        asked = Lookup(
-            query, end - (length or query.query.window.range), end, tuple(where.items()), at is not None
-        )
+        pattern = tuple((query.key_columns[column], (value,)) for column, value in where.items())
+        asked = Lookup.over(query, length or query.query.window.range, end, pattern, at is not None)
         answer = answered(asked, self.desk.reader(asked, self.state))
         results = finish([answer.lowered], Moment(self.state.page), SCALARS)
         return shown(answer, results, asked.is_complete(self.state)).to_pylist()

@@ -169,7 +169,7 @@ def test_a_query_tells_with_whom_it_shares_which_stores() -> None:
 def test_a_store_that_was_opened_late_says_since_when_it_is_complete() -> None:
     pure = running({"top": SHARED["top"]})
     pure.register({"low": "SELECT min(v) FROM s [RANGE 100] WHERE k = 'a'"})
-    pure.page([(i, 1.0, "a") for i in range(20, 30)])
+    pure.page([(i, 1.0, "a") for i in range(20, 32)])
     plan = explained(pure)
     late = stores(plan)["min staircase of `v`"]
     assert (late.complete_since, late.complete_since_text, late.waits) == (20, "20", False)

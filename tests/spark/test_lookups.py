@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,8 @@ from pyspark.sql import SparkSession
 import transom
 from tests.spark.engine_helpers import short
 from tests.spark.prod_helpers import traffic
-from tests.spark.test_faults import Crash, Fault
 from transom.errors import SettingError, StateError
 from transom.spark import lookups
-from transom.spark.farstores import FarStores
-from transom.spark.store import Store
 
 PATIENCE = 60  # seconds; tests wait for events, not for time to pass
 FIRST = [(10, 1, 30, 3), (20, 2, 50, -10), (30, 1, 40, -9)]
@@ -81,12 +77,16 @@ def test_queries_that_nobody_registered_are_answered_from_what_is_kept(
     assert looked_up(engine.lookup("SELECT min(volume) AS x FROM s [RANGE 45]"), "x") == [(16, 61, -10)]
     found = engine.lookup("SELECT max(speed) AS x FROM s [RANGE 25]").to_pylist()[0]
     assert (found["x_low"], found["x_high"]) == (60, 70), "the hull of what is in the last bucket"
-    with pytest.raises(SettingError, match="only 100 are kept"):
+    with pytest.raises(SettingError, match="asks for 101, and no more than 100 is kept"):
         engine.lookup("SELECT sum(volume) FROM s [RANGE 101]")
-    with pytest.raises(SettingError, match="nothing is kept"):
+    with pytest.raises(SettingError, match="no more than 60 is kept"):
+        engine.lookup("SELECT max(speed) FROM s [RANGE 61]")
+    with pytest.raises(SettingError, match="no on-demand query over the same rows"):
         engine.lookup("SELECT sum(volume) FROM s [RANGE 10] WHERE sensor = 1")
-    with pytest.raises(SettingError, match="nothing is kept"):
+    with pytest.raises(SettingError, match=r"there is only .*values of `volume`"):
         engine.lookup("SELECT var_pop(speed) FROM s [RANGE 10]")
+    with pytest.raises(SettingError, match="a query's text"):
+        engine.lookup(engine.query("all"))  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="has SLIDE"):
         engine.lookup("SELECT sum(volume) FROM s [RANGE 10 SLIDE 10]")
     with pytest.raises(transom.SQLError, match="unknown column volum"):
@@ -98,6 +98,7 @@ def test_what_cannot_be_asked_is_refused(spark: SparkSession, tmp_path: Path) ->
     query = engine.register(ALL, name="all")
     rows = engine.register("SELECT sum(volume) AS s FROM s [ROWS 4]")
     pushed = engine.register("SELECT count(*) FROM s [RANGE 10 SLIDE 10]", name="pushed")
+    grouped = engine.register("SELECT sensor, count(*) FROM s [RANGE 10] GROUP BY sensor")
     feed.push(FIRST)
     engine.step()
     for asked, problem in {
@@ -108,6 +109,9 @@ def test_what_cannot_be_asked_is_refused(spark: SparkSession, tmp_path: Path) ->
         lambda: query.lookup(range=3, rows=3): "not both",
         lambda: query.lookup(at=30): "newest row or later",
         lambda: query.lookup(where={"sensor": 1}): "does not group by sensor",
+        lambda: query.lookup(where="sensor = 1"): "a mapping from columns",
+        lambda: grouped.lookup(where={"sensor": "x"}): "sensor can't be 'x'",
+        lambda: grouped.lookup(where={"lane": 1}): "does not group by lane",
         lambda: rows.lookup(range=3): "say rows=",
         lambda: rows.lookup(at=30): "leave `at` out",
         lambda: pushed.lookup(): "pushed has SLIDE",
@@ -162,107 +166,6 @@ def test_exact_structures_agree_while_updates_and_lookups_interleave(
             assert query.lookup(rows=rows).select(["m", "l"]).to_pylist() == [
                 {"m": max(seen), "l": min(seen)}
             ]
-
-
-def test_a_restart_continues_from_files_that_are_written_once(spark: SparkSession, tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "checkpoint"))
-    engine, feed = traffic(spark, tmp_path)
-    query = engine.register(ALL, name="all")
-    feed.push(FIRST)
-    engine.step()
-    before = looked_up(query.lookup(), "m", "s", "n")
-    assert len(store.list("runs")) == 1
-    engine.stop()
-    again, feed = traffic(spark, tmp_path)
-    assert looked_up(again.query("all").lookup(), "m", "s", "n") == before, "before it has made a page"
-    feed.push(SECOND)
-    again.step()
-    assert looked_up(again.query("all").lookup(), "m", "s", "n") == [(-39, 61, 7, -1, 7)]
-    assert looked_up(again.lookup("SELECT sum(volume) AS x FROM s [RANGE 25]"), "x") == [(36, 61, 14)]
-    feed.push([(500, 1, 1, 1)])
-    again.step()
-    assert looked_up(again.query("all").lookup(), "n") == [(401, 501, 1)]
-    assert len(store.list("runs")) == 1, "what is out of all windows is gone"
-    again.query("all").drop()
-    again.step()
-    assert store.list("runs") == []
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("part", ["runs/", "state/"])
-def test_a_page_that_fails_around_its_commit_is_taken_in_once(
-    part: str, after: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, feed = traffic(spark, tmp_path)
-    query = engine.register(ALL, name="all")
-    feed.push(FIRST)
-    engine.step()
-    feed.push(SECOND)
-    with monkeypatch.context() as patch:
-        Fault(patch, Store, "write", lambda store, name, *rest: name.startswith(part), after)
-        with pytest.raises(Crash):
-            engine.step()
-        engine.step()
-    assert looked_up(query.lookup(), "m", "s", "n") == [(-39, 61, 7, -1, 7)]
-    engine.stop()
-    again, _ = traffic(spark, tmp_path)
-    assert looked_up(again.query("all").lookup(), "m", "s", "n") == [(-39, 61, 7, -1, 7)]
-
-
-@pytest.mark.parametrize("place", ["driver", "executors"])
-def test_many_rows_in_tasks_come_to_the_same_near_and_far(
-    place: str, spark: SparkSession, tmp_path: Path
-) -> None:
-    engine, feed = traffic(spark, tmp_path, state=place)
-    query = engine.register(
-        "SELECT sensor, max(speed) AS top, sum(volume) AS s, count(*) AS n, avg(speed) AS a FROM s "
-        "[RANGE 5000] GROUP BY sensor"
-    )
-    bounds = engine.register(
-        "SELECT sensor, sum(speed) AS s FROM s [RANGE 5000] GROUP BY sensor USING timegram(8, SLICE 100)"
-    )
-    for page in range(3):
-        times = range(page * 12_000, page * 12_000 + 12_000)
-        feed.push([(t, t % 7, t * 31 % 101, t % 13) for t in times])
-        engine.step()
-    for length in (5000, 1234):
-        expected = []
-        for sensor in range(7):
-            kept = [t for t in range(36_000 - length, 36_000) if t % 7 == sensor]
-            speeds = [t * 31 % 101 for t in kept]
-            expected.append(
-                (sensor, max(speeds), sum(t % 13 for t in kept), len(kept), sum(speeds) / len(kept))
-            )
-            found = bounds.lookup(range=length, where={"sensor": sensor}).to_pylist()[0]
-            assert found["s_low"] <= sum(speeds) <= found["s_high"]
-        found = looked_up(query.lookup(range=length), "sensor", "top", "s", "n", "a")
-        assert [row[2:] for row in found] == expected
-    assert any(store.far for store in engine._loop.state.stores.values()) == (place == "executors")
-    engine.stop()
-    again, _ = traffic(spark, tmp_path, state=place)
-    found = looked_up(again.query(query.name).lookup(range=1234), "sensor", "top", "s", "n", "a")
-    assert [row[2:] for row in found] == expected
-
-
-def test_groups_that_become_too_many_move_to_the_executors_and_their_files_are_merged(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("transom.spark.far.FAR_ROWS", 100)
-    monkeypatch.setattr("transom.spark.farstores.MOST_REFS", 4)
-    engine, feed = traffic(spark, tmp_path)
-    query = engine.register(
-        "SELECT sensor, max(volume) AS m, count(*) AS n FROM s [RANGE 40] GROUP BY sensor"
-    )
-    for time in range(12):
-        feed.push([(time, sensor, 1, time) for sensor in range(time + 1)])
-        engine.step()
-        found = looked_up(query.lookup(range=5), "sensor", "m", "n")
-        assert [row[2:] for row in found] == [(s, time, min(5, time + 1 - s)) for s in range(time + 1)]
-    stores = engine._loop.state.stores.values()
-    assert all(store.far and len(store.refs) <= 5 for store in stores)
-    store = engine._loop.store
-    files = {name for page in store.list("shards") for name in store.list(f"shards/{page}")}
-    assert files == {file.rpartition("/")[2] for store in stores for ref in store.refs for file in ref.files}
 
 
 def test_rows_come_late_for_lookups_only_when_they_are_older_than_all_that_is_kept(
@@ -332,6 +235,8 @@ def test_joins_and_functions_of_on_demand_queries(spark: SparkSession, tmp_path:
     feed.push(FIRST)
     engine.step()
     assert looked_up(query.lookup(), "lane", "v") == [(-69, 31, "a", -16), (-69, 31, "b", -6)]
+    assert looked_up(query.lookup(where={"lane": "b"}), "v") == [(-69, 31, -6)]
+    assert query.lookup(where={"lane": ["b", "a", "c"]})["lane"].to_pylist() == ["a", "b"]
     assert looked_up(plain.lookup(), "v") == [(-69, 31, -16)]
     for time in range(31, 35):
         feed.push([(time, 1, 1, 0)])
@@ -342,49 +247,19 @@ def test_joins_and_functions_of_on_demand_queries(spark: SparkSession, tmp_path:
     assert looked_up(plain.lookup(), "v") == [(-65, 35, -16)]
 
 
-def test_lookups_are_answered_while_pages_go_by(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
-    query = engine.register("SELECT count(*) AS n, max(ts) AS t, min(ts) AS f FROM s [ROWS 50]")
-    stop, problems = threading.Event(), list[Any]()
-
-    def ask() -> None:
-        while not stop.is_set():
-            for row in query.lookup().to_pylist():
-                if row["t"] - row["f"] + 1 != row["n"] or row["t"] + 1 != row["window_end"]:
-                    problems.append(row)
-
-    threads = [threading.Thread(target=ask) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        for page in range(12):
-            feed.push([(page * 20 + i, 1, 1, 1) for i in range(20)])
-            engine.step()
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(PATIENCE)
-    assert problems == []
-    assert looked_up(query.lookup(), "n") == [(190, 240, 50)]
-
-
-def test_a_lookup_whose_files_a_page_lets_go_is_answered_from_that_page(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, feed = traffic(spark, tmp_path, state="executors")
-    query = engine.register("SELECT sensor, sum(volume) AS v FROM s [RANGE 10] GROUP BY sensor")
-    feed.push([(1, 1, 1, 5)])
-    engine.step()
-    real = FarStores.answered
-
-    def overtaken(stores: FarStores, *asked: Any) -> Any:
-        monkeypatch.setattr(FarStores, "answered", real)
-        feed.push([(100, 1, 1, 7)])
+def test_texts_over_results_are_not_remembered(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = traffic(spark, tmp_path, slack=0)
+    text, outer = "SELECT max(v) AS m FROM each [RANGE 50]", "SELECT sum(v) AS m FROM each [RANGE 50]"
+    for item, expected in (("sum(volume)", 5), ("sum(volume) / 4", 1.25)):
+        inner = engine.register(f"SELECT {item} AS v FROM s [RANGE 10 SLIDE 10]", name="each")
+        reader, other = engine.register(text), engine.register(outer)
+        start = 0 if expected == 5 else 100
+        feed.push([(start + 1, 1, 1, 5), (start + 25, 1, 1, 0)])
         engine.step()
-        return real(stores, *asked)
-
-    monkeypatch.setattr(FarStores, "answered", overtaken)
-    assert looked_up(query.lookup(), "sensor", "v") == [(91, 101, 1, 7)]
+        assert engine.lookup(text)["m"].to_pylist() == [expected]
+        for query in (reader, other, inner):
+            query.drop()
+        engine.step()
 
 
 def test_a_window_longer_than_all_of_time(spark: SparkSession, tmp_path: Path) -> None:

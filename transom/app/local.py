@@ -15,7 +15,7 @@ from transom.errors import SettingError, SQLError
 from transom.final.demanding import end_of, opened
 from transom.final.desk import Desk
 from transom.final.inprocess import advance, folded
-from transom.final.lookup import Lookup, answered, lookup_schema, shown
+from transom.final.lookup import Lookup, answered, lookup_schema, pattern_on, shown
 from transom.final.members import Strategy, admit
 from transom.final.page import PageOutput
 from transom.final.planning import Planner
@@ -145,7 +145,7 @@ class LocalEngine:
         return output
 
     def lookup(
-        self, name: str, length: str | int | None = None, where: tuple[tuple[str, Any], ...] = ()
+        self, name: str, length: str | int | None = None, where: Mapping[str, Any] | None = None
     ) -> pa.Table:
         """What an on-demand query is answered now, for its own window or one of a shorter length."""
         query = self.looking[name]
@@ -157,7 +157,7 @@ class LocalEngine:
         if not 0 < reach <= whole:
             most = format_duration(whole)
             raise SettingError(f"{name} has a window of {most}: it can't be looked up for {length}")
-        asked = Lookup.over(query, reach, end, where)
+        asked = Lookup.over(query, reach, end, pattern_on(query, where))
         answer = answered(asked, self.desk.reader(asked, self.state))
         results = finish([answer.lowered], Moment(self.state.page), self.scalars)
         return shown(answer, results, asked.is_complete(self.state))

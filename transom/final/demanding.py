@@ -12,7 +12,8 @@ from transom.final.members import Place
 from transom.final.streams import PageInput, missed
 from transom.partial.demands import Taking, put_run
 from transom.partial.shards import Shelf
-from transom.plan.demands import Gathering, Want
+from transom.plan.compiled import CompiledQuery
+from transom.plan.demands import Gathering, Want, needs_of, store_key
 from transom.state.state import ShardRef, State, StoreState, StreamState
 from transom.structures.kept import Kept
 from transom.structures.runs import Run
@@ -50,21 +51,36 @@ def opened(
     return state if stores == state.stores else replace(state, stores=stores)
 
 
+def is_stored(state: State, query: CompiledQuery) -> bool:
+    """Whether an on-demand query's stores are there, and have the types that it has now."""
+    kinds = [key.scalar.type for key in query.query.keys]
+    for want in needs_of(query).wants:
+        store = state.stores.get(store_key(query.selection, want))
+        if store is None:
+            return False
+        for run in store.kept.runs:
+            value = run.columns.get("value")
+            is_typed = want.attribute is None or value is None or value.type == want.attribute.type
+            if not is_typed or [key.type for key in run.keys] != kinds:
+                return False
+    return True
+
+
 def takings(state: State, stream: StreamState, gatherings: Sequence[Gathering]) -> tuple[Taking, ...]:
     """What a page adds to stores, given how far their clocks have come."""
     return tuple(
-        Taking(one, _floor(one, stream), any(state.stores[key].far for key in one.stores))
+        Taking(one, _floor(one.clock, one.range, stream), any(state.stores[key].far for key in one.stores))
         for one in gatherings
     )
 
 
-def _floor(gathering: Gathering, stream: StreamState) -> int:
+def _floor(clock: Clock, length: int, stream: StreamState) -> int:
     """The start of the longest window that can be looked up; rows that are aside will still be taken in."""
-    end = end_of(gathering.clock, stream)
+    end = end_of(clock, stream)
     if end is None:
         return LOWEST
-    aside = (start for start, _ in stream.held(gathering.clock))
-    return max(LOWEST, min([end - gathering.range, *aside]))
+    aside = (start for start, _ in stream.held(clock))
+    return max(LOWEST, min([end - length, *aside]))
 
 
 def filled(
@@ -85,7 +101,8 @@ def filled(
         tuples[key] += count
     for gathering in gatherings:
         for key, want in gathering.stores.items():
-            own = _Filling(gathering, want, stores[key], _floor(gathering, after))
+            floor = _floor(gathering.clock, gathering.reach[key], after)
+            own = _Filling(gathering, want, stores[key], floor)
             found[key] = own.with_runs(brought.get(key, []), refs.get(key, []), tuples[key], page)
         if shelf is not None and _is_far([found[key] for key in gathering.stores], shelf):
             for key in gathering.stores:

@@ -98,7 +98,7 @@ class Desk:
             brought.setdefault(one.store, []).append(one)
         with self._lock:
             self._asked = {key: own for key, own in self._asked.items() if key in after.stores}
-            self._lengths = {key: one.lengths for one in gatherings for key in one.stores}
+            self._lengths = {key: own for one in gatherings for key, own in one.lengths.items()}
             near = {key for key, store in after.stores.items() if not store.far}
             self._shared = {key: own for key, own in self._shared.items() if key in near}
             for key, own in self._shared.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from transom.aggregates.functions import FUNCTIONS
 from transom.algorithms.arrivals import Arrivals
 from transom.algorithms.grouping import group
 from transom.algorithms.intervals import LOWEST, IntervalSet
+from transom.errors import SettingError, near_miss
 from transom.final.middling import middle
 from transom.final.results import Lowered, Results, result_schema
 from transom.plan.compiled import CompiledQuery
@@ -27,6 +28,8 @@ from transom.structures.runs import Found
 
 Numbers = NDArray[np.int64]
 Read = Callable[[str, Glance, int], Found]  # a store's name, how to read it, and since when
+Pattern = tuple[tuple[int, tuple[Any, ...]], ...]  # by place of a group column, the values it may have
+Where = Mapping[str, Any] | None
 _UNTOLD = ("kind", "rows", "latency")  # of results that are reported, not looked up
 _SIDES = ("low", "high")
 
@@ -41,7 +44,7 @@ class Lookup:
     query: CompiledQuery
     start: int
     end: int
-    where: tuple[tuple[str, Any], ...] = ()
+    where: Pattern = ()
     later: bool = False
 
     @classmethod
@@ -133,15 +136,50 @@ def bound_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _matching(lookup: Lookup, base: Found) -> Numbers:
-    """The groups that a pattern asks for."""
+    """The groups that a pattern asks for, in order."""
     chosen = np.ones(base.count, bool)
-    for column, value in lookup.where:
-        key = base.keys[lookup.query.key_columns[column]]
-        same = (
-            pc.is_null(key) if value is None else pc.equal(key, pa.scalar(value, key.type)).fill_null(False)
-        )
-        chosen &= same.to_numpy(zero_copy_only=False)
-    return np.flatnonzero(chosen)
+    for place, values in lookup.where:
+        key = base.keys[place]
+        mine = np.zeros(base.count, bool)
+        for value in values:
+            if value is None:
+                same = pc.is_null(key)
+            elif value != value:
+                same = pc.is_nan(key)
+            else:
+                same = pc.equal(key, pa.scalar(value, key.type))
+            mine |= same.fill_null(False).to_numpy(zero_copy_only=False)
+        chosen &= mine
+    found = np.flatnonzero(chosen)
+    if not base.keys or any(pa.types.is_nested(key.type) for key in base.keys):
+        return found
+    names = [f"k{i}" for i in range(len(base.keys))]
+    table = pa.table([key.take(pa.array(found)) for key in base.keys], names=names)
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
+    return found[order.to_numpy()]
+
+
+def pattern_on(query: CompiledQuery, where: Where) -> Pattern:
+    """A pattern on groups: for columns of a query's results or of its stream, a value or a list of them."""
+    if where is not None and not isinstance(where, Mapping):
+        raise SettingError(f"where is a mapping from columns to values, not {where!r}")
+    bound = query.query
+    places = {column.casefold(): place for column, place in query.key_columns.items()}
+    places |= {key.name.casefold(): place for place, key in enumerate(bound.keys)}
+    places |= {item.name.casefold(): int(item.sql[2:-1]) for item in bound.items if item.is_key}
+    found = []
+    for name, given in (where or {}).items():
+        place = places.get(str(name).casefold())
+        if place is None:
+            names = [item.name for item in bound.items if item.is_key]
+            raise SettingError(f"the query does not group by {name}{near_miss(str(name), names)}")
+        values = tuple(given) if isinstance(given, list | tuple | set | frozenset) else (given,)
+        kind = bound.keys[place].scalar.type
+        try:
+            found.append((place, tuple(pa.scalar(value, kind).as_py() for value in values)))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise SettingError(f"{name} can't be {given!r}: {error}") from error
+    return tuple(found)
 
 
 def places_of(base: Found, other: Found) -> Numbers:

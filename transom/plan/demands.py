@@ -7,7 +7,7 @@ Paper: Aggregate Sharing, sections 3.2.1 and 6.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -120,29 +120,28 @@ def _is_number(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class Gathering:
-    """The stores over the same tuples and groups; `lengths` are those of the windows they are read for."""
+    """The stores over the same tuples and groups, that of the groups first, by their names.
+
+    `lengths` are those of the windows that each store is read for.
+    """
 
     selection: str
     clock: Clock
     conjuncts: tuple[Predicate, ...]
     keys: tuple[Scalar, ...]
-    wants: tuple[Want, ...]
-    lengths: frozenset[int]
+    stores: Mapping[str, Want]
+    lengths: Mapping[str, frozenset[int]]
     queries: tuple[str, ...]
+
+    @cached_property
+    def reach(self) -> Mapping[str, int]:
+        """How far back each store goes."""
+        return {key: max(lengths) for key, lengths in self.lengths.items()}
 
     @property
     def range(self) -> int:
-        """How far back the stores go."""
-        return max(self.lengths)
-
-    def key(self, want: Want) -> str:
-        """A store's name, the same in every process."""
-        return store_key(self.selection, want)
-
-    @cached_property
-    def stores(self) -> dict[str, Want]:
-        """Its stores by their names."""
-        return {self.key(want): want for want in self.wants}
+        """How far back any of them goes."""
+        return max(self.reach.values())
 
 
 def scalars_of(gatherings: Iterable[Gathering]) -> Iterator[Scalar]:
@@ -151,7 +150,7 @@ def scalars_of(gatherings: Iterable[Gathering]) -> Iterator[Scalar]:
         for part in gathering.conjuncts:
             yield from predicate_scalars(part)
         yield from gathering.keys
-        for want in gathering.wants:
+        for want in gathering.stores.values():
             yield from predicate_scalars(want.shown)
             if want.attribute is not None:
                 yield want.attribute
@@ -170,16 +169,24 @@ def gatherings(queries: Sequence[CompiledQuery]) -> tuple[Gathering, ...]:
     found = []
     for selection, members in alike.items():
         first = members[0]
-        kinds = {(query.query.demand, query.slot_keys, query.reads): query for query in members}
-        wants = {want.text: want for query in kinds.values() for want in needs_of(query).wants}
+        kinds: dict[object, tuple[CompiledQuery, set[int]]] = {}
+        for query in members:
+            kind = query.query.demand, query.slot_keys, query.reads
+            kinds.setdefault(kind, (query, set()))[1].add(query.query.window.range)
+        wants: dict[str, Want] = {}
+        lengths: dict[str, set[int]] = {}
+        for query, own in kinds.values():
+            for want in needs_of(query).wants:
+                wants.setdefault(key := store_key(selection, want), want)
+                lengths.setdefault(key, set()).update(own)
         found.append(
             Gathering(
                 selection,
                 first.query.clock,
                 first.conjuncts,
                 tuple(key.scalar for key in first.query.keys),
-                tuple(wants.values()),
-                frozenset(query.query.window.range for query in members),
+                wants,
+                {key: frozenset(own) for key, own in lengths.items()},
                 tuple(query.name for query in members),
             )
         )

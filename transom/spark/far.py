@@ -233,7 +233,7 @@ class Far:
             homes = {home for query in members for home in state.queries[query.name].homes}
             mine = [ref for ref in shards if not homes.isdisjoint(ref.held)]
             if len(mine) > MOST_SHARDS:
-                small = _smaller(mine)
+                small = smaller(mine, MOST_SHARDS)
                 whole = self._rolled(small, members, state)
                 gone = {ref.name for ref in small}
                 shards = [ref for ref in shards if ref.name not in gone]
@@ -294,12 +294,15 @@ def _computed(work: FarWork) -> list[FarWork]:
     return [work.of(chosen) for chosen in shapes.values()]
 
 
-def _smaller(refs: Sequence[ShardRef]) -> list[ShardRef]:
-    """The shards but for those as large as all smaller ones together: a cell is not moved too often."""
+def smaller(refs: Sequence[ShardRef], most: int) -> list[ShardRef]:
+    """Of more than `most` files those but for such as are as large as all smaller ones together.
+
+    So a cell is not moved too often.
+    """
     found: list[ShardRef] = []
     total = 0
     for ref in sorted(refs, key=lambda ref: ref.rows):
-        if len(found) > MOST_SHARDS // 2 and ref.rows >= total:
+        if len(found) > most // 2 and ref.rows >= total:
             break
         found.append(ref)
         total += ref.rows

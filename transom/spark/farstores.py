@@ -15,7 +15,7 @@ import pyarrow as pa
 from transom.final.lookup import Answer, Lookup, answer_schema, answered
 from transom.partial.demands import fetched_runs
 from transom.plan.demands import Gathering, Glance
-from transom.spark.far import Far, directory_of, frame_of, places_of
+from transom.spark.far import Far, directory_of, frame_of, places_of, smaller
 from transom.spark.fartasks import FileShards, Task, numbers_in, packed_value
 from transom.spark.tasks import Batches
 from transom.spark.types import plain_table
@@ -52,7 +52,7 @@ class FarStores:
         return replace(state, stores=stores) if stores != state.stores else state
 
     def _merged(self, store: StoreState, recipe: Recipe, page: int) -> StoreState:
-        small = sorted(store.refs, key=lambda ref: ref.rows)[: MOST_REFS * 3 // 4]
+        small = smaller(store.refs, MOST_REFS)
         spans = [span for ref in small for span in ref.held[0]]
         held = {0: ((max(store.floor, min(span[0] for span in spans)), max(span[1] for span in spans)),)}
         target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), held)

@@ -188,8 +188,12 @@ def with_reason(rows: DataFrame | pa.Table | None, page: Page) -> DataFrame | pa
     clock = page.rules.clock
     mark = page.before.clock(clock).closed.watermark()
     shown = format_instant(mark or 0) if clock.kind is ClockKind.TIME else str(mark)
-    passed = f"every window that asked for it was closed: watermark {shown}"
-    said = "every window that asked for it was closed by a punctuation, or as the stream fell idle or ended"
+    older = " or is shorter than its age" if page.looking else ""
+    passed = f"every window that asked for it was closed{older}: watermark {shown}"
+    said = (
+        f"every window that asked for it was closed by a punctuation{older}, "
+        "or as the stream fell idle or ended"
+    )
     if isinstance(rows, DataFrame):
         time = F.expr(micros(f"`{clock.attribute}`", page.columns[clock.attribute]))
         is_passed = F.lit(False) if mark is None else time < F.lit(mark)

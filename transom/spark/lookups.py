@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -14,11 +14,12 @@ from transom.durations import format_duration, parse_duration
 from transom.elements import Clock, ClockKind, Demand
 from transom.errors import PageError, SettingError, SQLError, StateError
 from transom.final.demanding import end_of
-from transom.final.lookup import Lookup, answered, lookup_schema, shown
+from transom.final.lookup import Answer, Lookup, Where, answered, lookup_schema, pattern_on, shown
 from transom.final.results import Moment, computed_texts, finish
 from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.demands import Gathering
 from transom.spark.loop import PageLoop
-from transom.spark.prodding import instant_of, pattern_of
+from transom.spark.prodding import instant_of
 from transom.spark.registry import Entry, Registry
 from transom.spark.scalars import short_message
 from transom.sql.catalog import Catalog
@@ -27,6 +28,7 @@ from transom.sql.query import Query
 from transom.state.state import State
 
 MOST_TEXTS = 256  # of queries that were looked up without being registered, and are remembered
+ATTEMPTS = 8  # of a lookup that pages overtake
 _BOUNDED = {"max", "min", "sum", "avg", "count", "count_rows"}
 
 
@@ -35,18 +37,16 @@ class Lookups:
     """Answers lookups beside the page loop; it only reads what is committed."""
 
     loop: PageLoop
-    _texts: OrderedDict[str, tuple[Catalog, Query]] = field(default_factory=OrderedDict)
+    _texts: OrderedDict[str, tuple[Catalog, CompiledQuery]] = field(default_factory=OrderedDict)
 
-    def registered(self, name: str, length: int | None, at: Any, where: Mapping[str, Any] | None) -> pa.Table:
+    def registered(self, name: str, length: int | None, at: Any, where: Where) -> pa.Table:
         """The answer of a registered query for its own window, or for one no longer than that."""
         self.loop.bind()
         return self._latest(
             lambda state, registry: self._registered(state, registry[name], length, at, where)
         )
 
-    def _registered(
-        self, state: State, entry: Entry, length: int | None, at: Any, where: Mapping[str, Any] | None
-    ) -> pa.Table:
+    def _registered(self, state: State, entry: Entry, length: int | None, at: Any, where: Where) -> pa.Table:
         name = entry.name
         if entry.suspended is not None:
             raise StateError(f"the query {name} is suspended: {entry.suspended}")
@@ -60,45 +60,60 @@ class Lookups:
             return lookup_schema(entry.compiled.query).empty_table()
         return self._answered(lookup, state)
 
-    def text(self, sql: str, at: Any, where: Mapping[str, Any] | None) -> pa.Table:
+    def text(self, sql: str, at: Any, where: Where) -> pa.Table:
         """The answer of a query that nobody registered, from what is kept for others."""
-        bound = self._bound(sql)
-        if bound.demand is None:
+        if not isinstance(sql, str):
+            raise SettingError(f"a lookup is of a query's text, not of {sql!r}")
+        compiled = self._compiled(sql)
+        if compiled.query.demand is None:
             raise SettingError("the query has SLIDE: register it; only one without SLIDE can be looked up")
-        return self._latest(lambda state, registry: self._found(bound, state, registry, at, where))
+        return self._latest(lambda state, registry: self._found(compiled, state, registry, at, where))
 
     def _latest(self, ask: Callable[[State, Registry], pa.Table]) -> pa.Table:
         """Ask the last committed state; the next one, if that let go of files that were to be read."""
-        while True:
+        for attempt in range(ATTEMPTS):
             with self.loop.control_lock:
                 state, registry = self.loop.state, self.loop.registry
             try:
                 return ask(state, registry)
             except Exception:
-                if self.loop.state is state:
+                if self.loop.state is state or attempt == ATTEMPTS - 1:
                     raise
+        raise AssertionError("not reached")
 
     def _found(
-        self, bound: Query, state: State, registry: Registry, at: Any, where: Mapping[str, Any] | None
+        self, compiled: CompiledQuery, state: State, registry: Registry, at: Any, where: Where
     ) -> pa.Table:
-        looking = registry.looking(bound.stream)
-        kept = _kept(bound, looking)
-        if kept and bound.window.range > kept:
-            said, most = (shown_length(bound.clock, one) for one in (bound.window.range, kept))
-            raise SettingError(f"only {most} are kept of what the query asks for, not {said}")
-        for query in _readings(bound, looking, registry.naive) if kept else ():
+        bound = compiled.query
+        planned = self.loop.planner.gatherings(bound.stream, registry.looking(bound.stream))
+        kept = next((one for one in planned if one.selection == compiled.selection), None)
+        if kept is None:
+            raise SettingError(
+                "nothing is kept that answers this query: no on-demand query over the same rows "
+                "(WHERE, joins) and groups is registered"
+            )
+        longest = 0
+        for query in _readings(compiled, kept, registry):
             lookup = self._lookup(query, bound.window.range, state, at, where)
             if lookup is None:
                 return lookup_schema(query.query).empty_table()
-            if lookup.stores.keys() <= state.stores.keys():
+            if not lookup.stores.keys() <= state.stores.keys() & kept.reach.keys():
+                continue
+            reach = min(kept.reach[key] for key in lookup.stores)
+            if bound.window.range <= reach:
                 return self._answered(lookup, state)
+            longest = max(longest, reach)
+        if longest:
+            said, most = (shown_length(bound.clock, one) for one in (bound.window.range, longest))
+            raise SettingError(f"the query asks for {said}, and no more than {most} is kept")
+        known = ", ".join(want.text for want in kept.stores.values() if not want.timed)
         raise SettingError(
-            "nothing is kept that answers this query: register it, or one of the same tuples, groups and "
-            "attributes with a window at least as long"
+            "nothing is kept that answers this query: of these rows and groups there is only "
+            f"{known or 'which there are'}"
         )
 
     def _lookup(
-        self, query: CompiledQuery, length: int, state: State, at: Any, where: Mapping[str, Any] | None
+        self, query: CompiledQuery, length: int, state: State, at: Any, where: Where
     ) -> Lookup | None:
         """The window that is asked for; None while no row has come."""
         stream, clock = self.loop.source(query.query.stream), query.clock
@@ -110,18 +125,13 @@ class Lookups:
             if end is not None and moment < end:
                 raise SettingError("a lookup ends at the newest row or later: what was before is not kept")
             end = moment if end is not None else None
-        pattern = pattern_of(stream, where)
-        for column, _ in pattern:
-            if column not in query.key_columns:
-                raise SettingError(f"the query does not group by {column}: no group can match it")
+        pattern = pattern_on(query, where)
         return None if end is None else Lookup.over(query, length, end, pattern, at is not None)
 
     def _answered(self, lookup: Lookup, state: State) -> pa.Table:
         loop = self.loop
         if any(state.stores[key].far for key in lookup.stores):
-            answer = loop.far_stores.answered(lookup, state)
-            for key in lookup.stores:
-                loop.desk.note(key, is_hit=False)
+            answer = self._far(lookup, state)
         else:
             answer = answered(lookup, loop.desk.reader(lookup, state))
         try:
@@ -130,38 +140,46 @@ class Lookups:
             raise PageError(f"the lookup failed: {short_message(error)}") from error
         return shown(answer, results, lookup.is_complete(state))
 
+    def _far(self, lookup: Lookup, state: State) -> Answer:
+        for key in lookup.stores:
+            self.loop.desk.note(key, is_hit=False)
+        try:
+            return self.loop.far_stores.answered(lookup, state)
+        except Exception as error:
+            raise PageError(f"the lookup failed: {short_message(error)}") from error
+
     # --- queries that nobody registered ---
 
-    def _bound(self, sql: str) -> Query:
-        catalog = self.loop.catalog()
+    def _compiled(self, sql: str) -> CompiledQuery:
+        """A text, bound; it is remembered if it is over a declared stream, which no other text can change."""
+        loop, catalog = self.loop, self.loop.catalog()
         known = self._texts.get(sql)
-        if known is None or known[0] != catalog:
-            query = bind_all({"": sql}, catalog, self.loop.scalars, self.loop.known_queries())[""]
-            if isinstance(query, SQLError):
-                raise query
-            known = self._texts[sql] = catalog, query
+        if known is not None and known[0] == catalog:
+            self._texts.move_to_end(sql)
+            return known[1]
+        query = bind_all({"": sql}, catalog, loop.scalars, loop.known_queries())[""]
+        if isinstance(query, SQLError):
+            raise query
+        compiled = compile_query("", query, loop.registry.naive)
+        if query.stream in loop.streams:
+            self._texts[sql] = catalog, compiled
             while len(self._texts) > MOST_TEXTS:
                 self._texts.popitem(last=False)
-        return known[1]
+        return compiled
 
 
-def _kept(bound: Query, looking: Sequence[CompiledQuery]) -> int:
-    """How long the longest window is that is kept of the same tuples; 0: they are not."""
-    selection = compile_query("", bound).selection
-    return max((q.query.window.range for q in looking if q.selection == selection), default=0)
-
-
-def _readings(bound: Query, looking: Sequence[CompiledQuery], naive: bool) -> Iterator[CompiledQuery]:
+def _readings(query: CompiledQuery, kept: Gathering, registry: Registry) -> Iterator[CompiledQuery]:
     """The ways to read a query off what others keep; one that says USING is taken at its word."""
-    yield compile_query("", bound, naive)
+    bound = query.query
+    yield query
     if bound.demand != Demand():
         return
-    yield compile_query("", replace(bound, demand=Demand("naive")), naive)
+    yield compile_query("", replace(bound, demand=Demand("naive")), registry.naive)
     is_plain = not computed_texts(bound) and bound.kept is None
     if is_plain and all(call.function in _BOUNDED for call in bound.calls):
-        for demand in dict.fromkeys(query.query.demand for query in looking):
+        for demand in dict.fromkeys(registry.query(name).demand for name in kept.queries):
             if demand is not None and demand.structure == "timegram":
-                yield compile_query("", replace(bound, demand=demand), naive)
+                yield compile_query("", replace(bound, demand=demand), registry.naive)
 
 
 def length_of(query: Query, range: str | int | timedelta | None, rows: int | None) -> int | None:
@@ -176,6 +194,8 @@ def length_of(query: Query, range: str | int | timedelta | None, rows: int | Non
         raise SettingError(f"the query's window is one of {word}: say {word}=...")
     given = rows if range is None else range
     if query.clock.kind is ClockKind.TIME:
+        if isinstance(given, int):
+            raise SettingError(f"{given!r} has no unit; did you mean '{given} seconds'?")
         length = parse_duration(given)  # type: ignore[arg-type]
     elif isinstance(given, bool) or not isinstance(given, int):
         raise SettingError(f"not a number: {given!r}; the query's window counts in plain numbers")

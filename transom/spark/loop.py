@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from transom.control.bursts import NOTHING, Parted
 from transom.elements import Control, Drop, Prod, Punctuation, Register
 from transom.errors import StateError
+from transom.final.demanding import is_stored
 from transom.final.desk import Desk
 from transom.final.learning import Seen
 from transom.final.members import Strategy, is_kept, settle
@@ -127,6 +128,11 @@ class PageLoop(Ledger):
                 if compiled is not None and not is_kept(self.state, own, compiled):
                     raise StateError(
                         f"the columns of {name} have other types than when the checkpoint was made"
+                    )
+            for query in self.registry.demanding():
+                if not is_stored(self.state, query):
+                    raise StateError(
+                        f"the columns of {query.name} have other types than when the checkpoint was made"
                     )
             if begun is not None and begun.stream is not None and begun.stream not in self.streams:
                 raise StateError(f"page {begun.page} was begun for the stream {begun.stream}: declare it")
