@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -134,3 +136,35 @@ def test_a_restart_changes_no_answer(using: str) -> None:
             told += [engine.lookup("q1"), engine.lookup("q1", 2)]
         found.append(told)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.int64(), [2**63 - 1, 2**63 - 2]),
+        (pa.int64(), [2**60 + 1, 2**60 + 2, -(2**63)]),
+        (pa.decimal128(18, 0), [Decimal(10**18 - 1)]),
+        (pa.decimal128(38, 2), [Decimal("1e35"), Decimal("-0.01")]),
+        (pa.float64(), [1.7e308, 1.6e308, -1.7e308]),
+    ],
+)
+def test_the_one_number_that_stands_for_an_interval_lies_in_it(kind: pa.DataType, values: list[Any]) -> None:
+    text = "SELECT max(v) AS a, min(v) AS b, sum(v) AS c, avg(v) AS d FROM s [RANGE 9] USING timegram(1)"
+    engine = Pure({"q": text}, {"v": kind})
+    engine.page(list(enumerate(values)))
+    (row,) = engine.lookup("q")
+    for name in "abcd":
+        low, high = row[f"{name}_low"], row[f"{name}_high"]
+        if row[name] is None:  # no decimal of its type is in there
+            assert pa.types.is_decimal(kind) and min(abs(low), abs(high)) > 10**32
+        elif not math.isnan(high):
+            assert low <= row[name] <= high, (name, low, row[name], high)
+
+
+def test_a_pattern_finds_nan_null_and_any_of_several_values() -> None:
+    engine = Pure({"q": "SELECT g, count(*) AS n FROM s [RANGE 9] GROUP BY g"}, {"g": pa.float64()})
+    engine.page([(1, math.nan), (2, None), (3, 1.0), (4, 2.0), (5, -0.0)])
+    assert [row["n"] for row in engine.lookup("q", g=math.nan)] == [1]
+    assert [row["n"] for row in engine.lookup("q", g=None)] == [1]
+    assert [row["n"] for row in engine.lookup("q", g=0.0)] == [1]
+    assert [row["g"] for row in engine.lookup("q")][:3] == [0.0, 1.0, 2.0], "groups come in order"

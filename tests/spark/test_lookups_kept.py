@@ -210,3 +210,24 @@ def test_a_type_that_changed_is_told_when_the_engine_is_opened_again(
     again.feed("s", "ts bigint, v int", time="ts")
     with pytest.raises(StateError, match="the columns of total have other types"):
         again.step()
+
+
+@pytest.mark.parametrize("overload", [None, "sideline", "shed"])
+def test_a_lookup_ends_at_the_newest_row_that_was_processed(
+    overload: str | None, spark: SparkSession, tmp_path: Path
+) -> None:
+    options = {} if overload is None else {"overload": overload, "budget": 8}
+    engine, feed = traffic(spark, tmp_path, **options)
+    query = engine.register("SELECT count(*) AS n, max(ts) AS newest FROM s [RANGE 10]")
+    feed.push([(0, 1, 1, 1), *((7500 + i, 1, 1, 1) for i in range(30))])
+    engine._loop.open()
+    engine._runner.page()
+    newest = 7529 if overload is None else 7506
+    assert [row[1:] for row in looked_up(query.lookup(), "n", "newest")] == [
+        (newest + 1, min(10, newest - 7499), newest)
+    ]
+    engine.drain()
+    stream = engine.progress().streams["s"]
+    assert stream.late == 0 and stream.counted == (8 if overload == "shed" else 31)
+    if overload != "shed":
+        assert looked_up(query.lookup(), "n", "newest") == [(7520, 7530, 10, 7529)]

@@ -26,15 +26,17 @@ def middle(low: pa.Array, high: pa.Array, kind: pa.DataType) -> pa.Array:
     else:
         with np.errstate(invalid="ignore"):
             halves = ends[0] / 2 + ends[1] / 2
+            halves[np.isinf(ends[0]) & (ends[0] == -ends[1])] = 0.0
             halves = np.where(ends[0] == ends[1], ends[0], np.clip(halves, *ends))
     return pa.array(halves, mask=~valid).cast(kind, safe=False)
 
 
 def _decimal(low: float, high: float, kind: pa.DataType) -> Decimal | None:
-    """The middle as a decimal of some digits; None if there is no such number."""
+    """The middle as a decimal of some digits, or what comes near it; None if no such number is inside."""
     if not (np.isfinite(low) and np.isfinite(high)):
         return None
     half = _EXACT.divide(_EXACT.add(Decimal(low), Decimal(high)), Decimal(2))
     rounded = half.quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
     most = _EXACT.scaleb(Decimal(10**kind.precision - 1), -kind.scale)
-    return max(most.copy_negate(), min(rounded, most))
+    nearest = max(most.copy_negate(), min(rounded, most))
+    return nearest if low <= nearest <= high else None
