@@ -23,6 +23,7 @@ from transom.structures.exact import Raw, exact
 from transom.structures.runs import Recipe
 from transom.structures.staircase import Staircase
 from transom.structures.timegram import BUCKETS, TimeGram
+from transom.structures.values import Values
 
 NEWEST = Staircase(Extreme(pa.int64(), "max"))  # over the times themselves: one entry a group
 
@@ -97,8 +98,8 @@ def needs_of(query: CompiledQuery) -> Needs:
 
 
 def _store(accumulator: Accumulator, recipe: Recipe) -> Recipe:
-    """How the store under a recipe is kept; all but staircases are alike."""
-    return recipe if isinstance(recipe, Staircase) else Raw(accumulator)
+    """How the store under a recipe is kept; all that keep values are alike."""
+    return Raw(accumulator) if isinstance(recipe, Values) else recipe
 
 
 def _bounded(query: CompiledQuery, demand: Demand) -> Iterable[Glance]:

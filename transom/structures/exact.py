@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,10 @@ from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extre
 from transom.aggregates.numeric import added_up
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.structures.finding import joined, running_totals, stretches, view
-from transom.structures.runs import Batch, Found, Numbers, Recipe, Run
+from transom.structures.runs import Found, Numbers, Recipe, Run
 from transom.structures.staircase import Staircase
 from transom.structures.tree import Tree
-from transom.structures.weaving import aligned, raw, without_nulls, woven
+from transom.structures.values import Values
 
 SKETCHED = 128  # entries a block: a sketch of fewer takes as much room as they do
 
@@ -35,16 +35,8 @@ def exact(accumulator: Accumulator) -> Recipe:
 
 
 @dataclass(frozen=True)
-class Raw(Recipe):
+class Raw(Values):
     """Tuples as they are (column `value`, without nulls); a lookup reads all of its window."""
-
-    accumulator: Accumulator
-
-    def run(self, batch: Batch) -> Run:
-        return raw(_relevant(self.accumulator, batch))
-
-    def merged(self, runs: Sequence[Run], floor: int) -> Run:
-        return merged_raw(runs, floor)
 
     def lookup(self, runs: Sequence[Run], since: int) -> Found:
         seen = view(runs, since)
@@ -59,7 +51,7 @@ class Raw(Recipe):
 
 
 @dataclass(frozen=True)
-class PrefixSums(Recipe):
+class PrefixSums(Values):
     """Counts and sums of whole numbers: what is in a window is one difference in each run.
 
     A count is a difference of places. Sums are read off running totals over all of a run, groups or not,
@@ -68,12 +60,6 @@ class PrefixSums(Recipe):
     """
 
     accumulator: CountRows | Count | Sum
-
-    def run(self, batch: Batch) -> Run:
-        return raw(_relevant(self.accumulator, batch))
-
-    def merged(self, runs: Sequence[Run], floor: int) -> Run:
-        return merged_raw(runs, floor)
 
     def lookup(self, runs: Sequence[Run], since: int) -> Found:
         seen = view(runs, since)
@@ -87,16 +73,3 @@ class PrefixSums(Recipe):
             return stops - starts
         upto = running_totals(run, "value")
         return upto[stops - 1] - np.where(starts > 0, upto[starts - 1], 0)
-
-
-def _relevant(accumulator: Accumulator, batch: Batch) -> Batch:
-    """The tuples that count."""
-    if isinstance(accumulator, CountRows):
-        return replace(batch, values=None)
-    return without_nulls(batch)
-
-
-def merged_raw(runs: Sequence[Run], floor: int) -> Run:
-    """Entries of several runs as they are."""
-    groups = aligned([run.keys for run in runs], sum(run.groups for run in runs))
-    return woven(runs, groups, floor).run

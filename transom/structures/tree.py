@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transom.aggregates.accumulators import Accumulator, States
+from transom.aggregates.accumulators import States
 from transom.aggregates.numeric import added_up
 from transom.structures.finding import combined, joined, stretches, view
-from transom.structures.runs import Batch, Found, Numbers, Recipe, Run
-from transom.structures.weaving import aligned, raw, without_nulls, woven
+from transom.structures.runs import Found, Numbers, Run
+from transom.structures.values import Values
 
 BLOCK = 32  # measured: with 16 there are more levels to visit, with 64 groups have longer rests
 
@@ -26,7 +26,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Tree(Recipe):
+class Tree(Values):
     """Values at the bottom (column `value`), above them states of blocks of entries, of blocks of blocks, ...
 
     All windows reach to the end of a run, so blocks are counted from the end of each group, and a window is
@@ -34,15 +34,7 @@ class Tree(Recipe):
     run but derived from it at its first lookup.
     """
 
-    accumulator: Accumulator
     block: int = BLOCK
-
-    def run(self, batch: Batch) -> Run:
-        return raw(without_nulls(batch))
-
-    def merged(self, runs: Sequence[Run], floor: int) -> Run:
-        groups = aligned([run.keys for run in runs], sum(run.groups for run in runs))
-        return woven(runs, groups, floor).run
 
     def lookup(self, runs: Sequence[Run], since: int) -> Found:
         seen = view(runs, since)
