@@ -191,7 +191,8 @@ queries:
         assert [(row["query"], row["site"], row["top"]) for row in rows] == [
             (name, site, top) for name in ("q1", "q2") for site, top in ((1, 14.0), (2, 27.0), (3, None))
         ]
-        assert rows[0].keys() == {"query", "window_start", "window_end", "site", "top"}
+        assert rows[0].keys() == {"query", "window_start", "window_end", "site", "top", "complete"}
+        assert all(row["complete"] for row in rows)
         assert rows[4]["top_low"] == rows[4]["top_high"] == 27.0
 
     def test_a_pipeline_looks_its_on_demand_queries_up_and_explains_them(self, tmp_path: Path) -> None:
@@ -203,9 +204,8 @@ queries:
         done = CliRunner().invoke(app, ["run", str(file), "--drain", "--no-progress", "--format", "csv"])
         assert done.exit_code == OK, done.stderr
         head, row = done.stdout.splitlines()
-        assert (
-            head == "query,window_start,window_end,top" and row.startswith("top,") and row.endswith(",27.0")
-        )
+        assert head == "query,window_start,window_end,top,complete,made"
+        assert row.startswith("top,") and ",27.0,true,20" in row
         done = CliRunner().invoke(app, ["explain", str(file)])
         assert done.exit_code == OK, done.stderr
         assert "query top: the last 2 minutes of ts, exact: max(price) by staircase of store 2" in done.stdout
@@ -219,7 +219,8 @@ queries:
         )
         done = CliRunner().invoke(app, ["explain", str(file)])
         assert done.exit_code == USAGE
-        assert "query top: sink 0: top has no SLIDE: nothing is pushed" in done.stderr
+        assert "query top: sink 0: a query without SLIDE pushes no results" in done.stderr
+        assert "lookup()" not in done.stderr
 
     def test_a_table_may_have_options_of_its_own(self, tmp_path: Path) -> None:
         (tmp_path / "sites.txt").write_text("1;Portland\n2;Boston\n")

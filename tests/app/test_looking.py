@@ -57,20 +57,36 @@ def looking(engine: Any, form: Format | None = None) -> tuple[Looking, StringIO,
     return found, out, errors
 
 
-@pytest.mark.parametrize(("full", "columns"), [(False, ["top"]), (True, ["top", "complete", "page", "made"])])
+@pytest.mark.parametrize(
+    ("full", "form", "columns"),
+    [
+        (False, Format.TABLE, ["top"]),
+        (False, Format.JSON, ["top", "complete"]),
+        (True, Format.TABLE, ["top", "complete", "page", "made"]),
+    ],
+)
 def test_an_on_demand_query_is_looked_up_and_others_tell_their_results(
-    full: bool, columns: list[str]
+    full: bool, form: Format, columns: list[str]
 ) -> None:
     windows = ["window_start", "window_end"]
-    assert answer(Query(), full).column_names == windows + columns  # type: ignore[arg-type]
-    assert answer(Query(on_demand=False), False).column_names == [*windows, "n"]  # type: ignore[arg-type]
+    assert answer(Query(), full, form).column_names == windows + columns  # type: ignore[arg-type]
+    pushed: Any = Query(on_demand=False)
+    assert answer(pushed, False, form).column_names == [*windows, "n"]
+    assert answer(pushed, True, form).column_names == RESULTS.column_names
 
 
 def test_lookups_are_printed_at_the_end_each_with_its_query() -> None:
     found, out, _ = looking(Engine(top=Query(), pushed=Query(on_demand=False)))
     with found.meanwhile(None):
         assert out.getvalue() == ""
-    assert json.loads(out.getvalue()) == {"query": "top", "window_start": 1, "window_end": 11, "top": 9.0}
+    told = {"complete": True, "made": 5}
+    assert json.loads(out.getvalue()) == {
+        "query": "top",
+        "window_start": 1,
+        "window_end": 11,
+        "top": 9.0,
+        **told,
+    }
 
 
 def test_and_meanwhile_as_often_as_asked_for() -> None:
@@ -86,8 +102,22 @@ def test_tables_are_apart_from_each_other() -> None:
     found, out, _ = looking(Engine(top=Query()), Format.CSV)
     found.look()
     found.look()
-    once = "query,window_start,window_end,top\ntop,1,11,9.0\n"
+    once = "query,window_start,window_end,top,complete,made\ntop,1,11,9.0,true,5\n"
     assert out.getvalue() == f"{once}\n{once}"
+
+
+def test_a_table_warns_of_an_answer_that_is_not_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, out, _ = looking(Engine(top=Query()), Format.TABLE)
+    found.look()
+    assert "complete" not in out.getvalue() and "made" in out.getvalue()
+    in_part = LOOKUP.set_column(3, "complete", pa.array([False]))
+    monkeypatch.setattr(Query, "lookup", lambda self: in_part)
+    found.look()
+    assert out.getvalue().splitlines()[-3:] == [
+        "window_start  window_end  top  complete  made",
+        "------------  ----------  ---  --------  ----",
+        "           1          11  9.0  false        5",
+    ]
 
 
 def test_a_query_that_can_t_be_answered_is_told_and_hinders_no_other() -> None:

@@ -148,3 +148,32 @@ def test_a_stream_with_a_replay_is_replayed() -> None:
     pipeline = read_pipeline({"streams": {"bids": entry}, "queries": {"q": "SELECT 1"}}, Path("/data"))
     declare(Engine(), pipeline)  # type: ignore[arg-type]
     assert declared[0] == ("replay", ("bids", "/data/b.json"), {"time": "ts", "slack": "1 s", "speed": 60})
+
+
+def test_queries_of_the_checkpoint_that_left_and_that_changed_are_told_apart(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dropped = []
+
+    class Known:
+        def __init__(self, name: str, text: str):
+            self.name, self.text = name, text
+
+        def drop(self) -> None:
+            dropped.append(self.name)
+
+    class Engine:
+        def queries(self) -> dict[str, Known]:
+            return {name: Known(name, "SELECT 1") for name in ("same", "changed", "gone")}
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args, **options: {}
+
+    queries = {"same": "SELECT 1", "changed": "SELECT 2", "new": "SELECT 3"}
+    entry = {"path": "b.json", "time": "ts"}
+    declare(Engine(), read_pipeline({"streams": {"bids": entry}, "queries": queries}, Path("/data")))  # type: ignore[arg-type]
+    assert dropped == ["changed", "gone"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "query changed has another text than in the checkpoint: it begins anew",
+        "query gone of the checkpoint is not in the pipeline any more: dropped",
+    ]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from transom.app.adhoc import read_replay
 from transom.app.cli import OK, USAGE, app
-from transom.app.output import LOOKUP_COLUMNS, Format
+from transom.app.output import Format
 from transom.app.replaying import Printer, named_queries
 from transom.errors import SettingError
 
@@ -55,11 +55,21 @@ def test_results_are_printed_as_they_come(form: Format, several: bool, text: str
     assert out.getvalue() == header + text + text
 
 
-@pytest.mark.parametrize(("full", "more"), [(False, ""), (True, "  complete true  page 1  made null")])
-def test_lookups_are_marked_so(full: bool, more: str) -> None:
+@pytest.mark.parametrize(
+    ("full", "complete", "more"),
+    [
+        (False, True, ""),
+        (False, False, "  complete false"),
+        (True, True, "  complete true  page 1  made null"),
+    ],
+)
+def test_lookups_are_marked_so_and_tell_if_they_are_not_complete(
+    full: bool, complete: bool, more: str
+) -> None:
     out = StringIO()
     printer = Printer(Format.TABLE, full=full, several=False, out=out)
-    printer.add("q", RESULTS.drop_columns(["kind", "rows", "latency"]).slice(0, 1), LOOKUP_COLUMNS)
+    found = RESULTS.drop_columns(["kind", "rows", "latency"]).slice(0, 1)
+    printer.add("q", found.set_column(3, "complete", pa.array([complete])), on_demand=True)
     assert out.getvalue() == f"lookup  a  b  n 3{more}\n"
 
 

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("transom")
 
+UNSENT = (
+    "a query without SLIDE pushes no results that could be written: take its sinks away, or give it a SLIDE; "
+    "`transom run` prints its lookups (--lookup-every '10 seconds')"
+)
+
 
 def open_engine(settings: Settings) -> Engine:
     """An engine on the master that the settings name; Spark is imported and started here, not before."""
@@ -49,6 +54,8 @@ def declare(engine: Engine, pipeline: Pipeline) -> None:
     for name, entry in pipeline.queries.items():
         for at, sink in enumerate(entry.sinks):
             with _place(f"query {name}: sink {at}:"):
+                if queries[name].on_demand:
+                    raise SettingError(UNSENT)
                 queries[name].sink(**_with_options(sink))
     for at, sink in enumerate(pipeline.sinks):
         with _place(f"sink {at}:"):
@@ -69,8 +76,11 @@ def _register(engine: Engine, pipeline: Pipeline) -> dict[str, QueryHandle]:
     Queries of the checkpoint that the file no longer has, or has with another text, leave first.
     """
     for name, known in engine.queries().items():
-        if name not in pipeline.queries or pipeline.queries[name].sql != known.text:
+        if name not in pipeline.queries:
             log.warning("query %s of the checkpoint is not in the pipeline any more: dropped", name)
+            known.drop()
+        elif pipeline.queries[name].sql != known.text:
+            log.warning("query %s has another text than in the checkpoint: it begins anew", name)
             known.drop()
     queries: dict[str, QueryHandle] = {}
     for partial in (False, True):

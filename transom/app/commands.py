@@ -20,6 +20,7 @@ from transom.app.build import building
 from transom.app.looking import Looking, answer, default_format
 from transom.app.output import Format, PlanFormat, write
 from transom.app.pipeline import Pipeline
+from transom.final.explain.words import counted
 
 if TYPE_CHECKING:
     from transom.spark.engine import Engine
@@ -38,7 +39,7 @@ def query(pipeline: Pipeline, form: Format | None, out: Path | None, full: bool,
         queries = {name: engine.query(name) for name in pipeline.queries}
         with console.status("running ..."):
             engine.drain()
-        results = {name: answer(each, full) for name, each in queries.items()}
+        results = {name: answer(each, full, form) for name, each in queries.items()}
         if out is None:
             write(results, form, sys.stdout)
             sys.stdout.flush()
@@ -62,7 +63,7 @@ def summary(console: Console, engine: Engine, seconds: float) -> None:
     progress = engine.progress()
     for name, stream in progress.streams.items():
         console.print(
-            f"{name}: {stream.rows:,} rows in {seconds:.1f} s, "
+            f"{name}: {counted(stream.rows, 'row')} in {seconds:.1f} s, "
             f"{stream.late:,} late, {stream.rejected:,} rejected"
             + (f", {stream.shed:,} shed" if stream.shed else ""),
             style="yellow" if stream.late or stream.rejected or stream.shed else "dim",

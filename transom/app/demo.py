@@ -21,6 +21,7 @@ from transom.app.flights import LOOKUPS, SCHEMA, data_file, demo_queries, flight
 from transom.app.output import LOOKUP_COLUMNS, SYSTEM_COLUMNS, plain
 from transom.durations import format_instant
 from transom.errors import SettingError
+from transom.final.explain.words import counted, queries_text
 
 if TYPE_CHECKING:
     from transom.spark.engine import Engine
@@ -74,7 +75,7 @@ class Replay:
         seconds = monotonic() - self.started
         mark = "none" if stream.watermark is None else format_instant(stream.watermark)
         return (
-            f"page {self.done}, {stream.rows:,} flights, {self.queries} queries, "
+            f"page {self.done}, {counted(stream.rows, 'flight')}, {queries_text(self.queries)}, "
             f"{self.tally.windows:,} windows closed, {stream.late:,} late, watermark {mark}, "
             f"{stream.rows / seconds:,.0f} rows/s"
         )
@@ -99,7 +100,7 @@ class Replay:
             table.add_row(name, f"{start:%b %d %H:%M} - {end:%H:%M}", answer)
         hidden = self.queries - min(self.queries, SHOWN)
         table.caption = (
-            f"and {hidden} more queries over the same stream, in the same pass" if hidden else None
+            f"and {queries_text(hidden)} more over the same stream, in the same pass" if hidden else None
         )
         return table
 
@@ -122,7 +123,7 @@ def run_demo(count: int, days: int, keep_running: bool, master: str | None) -> N
         stream = list(pages(table, PAGE, days))
         engine = open_engine({} if master is None else {"master": master})
     try:
-        with console.status(f"Registering {count} queries ..."):
+        with console.status(f"Registering {queries_text(count)} ..."):
             replay = declare(engine, count, None if keep_running else len(stream))
         try:
             show(console, replay, pages(table, PAGE, None) if keep_running else stream)

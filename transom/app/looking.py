@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 import pyarrow as pa
 from rich.console import Console
 
-from transom.app.output import LOOKUP_COLUMNS, Format, arranged, write
+from transom.app.output import Format, arranged, of_lookup, without_system_columns, write
 from transom.durations import parse_duration
 from transom.errors import SettingError, TransomError
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from transom.spark.handles import QueryHandle
 
 
-def answer(query: QueryHandle, full: bool) -> pa.Table:
+def answer(query: QueryHandle, full: bool, form: Format) -> pa.Table:
     """What a query has to tell at the end: all its results, or if it is on demand the answer now."""
     if query.on_demand:
-        return arranged(query.lookup(), full, LOOKUP_COLUMNS)
-    return arranged(query.results(), full)
+        return arranged(query.lookup() if full else of_lookup(query.lookup(), form))
+    return arranged(query.results() if full else without_system_columns(query.results()))
 
 
 def default_format(form: Format | None, out: TextIO) -> Format:
@@ -49,7 +49,7 @@ class Looking:
         found = {}
         for name, query in self.queries().items():
             try:
-                found[name] = answer(query, full=False)
+                found[name] = arranged(of_lookup(query.lookup(), self.form, when=True))
             except TransomError as error:
                 self.console.print(f"{name}: {error}", style="red", highlight=False, markup=False)
         if self._looked and self.form is not Format.JSON:

@@ -43,9 +43,23 @@ class Paper(StrEnum):
     ORDERED_SHARING = "ordered-sharing"
 
 
-def arranged(results: pa.Table, full: bool, about: int = SYSTEM_COLUMNS) -> pa.Table:
-    """Results in window order, with or without the last columns, which are about the result itself."""
-    shown = results if full else results.select(range(results.num_columns - about))
+def without_system_columns(results: pa.Table) -> pa.Table:
+    """Results without the last columns, which are about the result itself."""
+    return results.select(range(results.num_columns - SYSTEM_COLUMNS))
+
+
+def of_lookup(found: pa.Table, form: Format, when: bool = False) -> pa.Table:
+    """An answer with what must be known of it: whether it is complete, and with `when`, the time it was made.
+
+    People are told only of an answer that is not complete; programs have the same columns every time.
+    """
+    complete, _, made = range(found.num_columns - LOOKUP_COLUMNS, found.num_columns)
+    told = form is not Format.TABLE or not all(found.column(complete).to_pylist())
+    return found.select([*range(complete), *[complete] * told, *[made] * when])
+
+
+def arranged(shown: pa.Table) -> pa.Table:
+    """Results in window order."""
     first = [name for name in ("window_end", "window_start") if name in shown.column_names]
     rest = [
         field.name for field in shown.schema if field.name not in first and not kinds.is_nested(field.type)

@@ -20,7 +20,7 @@ from transom.app.adhoc import split_statements
 from transom.app.build import open_engine
 from transom.app.commands import LOOK_EVERY, summary
 from transom.app.looking import default_format
-from transom.app.output import LOOKUP_COLUMNS, SYSTEM_COLUMNS, Format, plain, write
+from transom.app.output import SYSTEM_COLUMNS, Format, of_lookup, plain, without_system_columns, write
 from transom.errors import SettingError
 
 BARE = ("query", "kind", "window_start", "window_end")  # for people, values that need no name
@@ -84,7 +84,7 @@ def replay(
             progress.update(task, completed=recording.delivered)
         for own, handle in handles.items():
             if handle.on_demand:
-                printer.add(own, handle.lookup(), LOOKUP_COLUMNS)
+                printer.add(own, handle.lookup(), on_demand=True)
         printer.check()
         summary(console, engine, monotonic() - started)
     finally:
@@ -104,10 +104,10 @@ class Printer:
         self._started = False
         self._error: OSError | None = None
 
-    def add(self, name: str, results: pa.Table, about: int = SYSTEM_COLUMNS) -> None:
+    def add(self, name: str, results: pa.Table, on_demand: bool = False) -> None:
         """Print a page's results of a query; called by the engine, which would only log an error."""
         try:
-            self._print(name, results, about)
+            self._print(name, results, on_demand)
             self.out.flush()
         except OSError as error:
             self._error = error
@@ -117,14 +117,15 @@ class Printer:
         if self._error is not None:
             raise self._error
 
-    def _print(self, name: str, results: pa.Table, about: int) -> None:
-        own = results.num_columns - about
-        shown = results if self.full else results.select(range(own))
-        if about == LOOKUP_COLUMNS:
+    def _print(self, name: str, results: pa.Table, on_demand: bool) -> None:
+        shown = results
+        if on_demand:
             kinds = pa.chunked_array([pa.repeat("lookup", results.num_rows)])
+            shown = results if self.full else of_lookup(results, self.form)
             shown = shown.add_column(0, "kind", kinds)
         elif not self.full:
-            shown = shown.add_column(0, "kind", results.column(own))
+            kinds = results.column(results.num_columns - SYSTEM_COLUMNS)
+            shown = without_system_columns(results).add_column(0, "kind", kinds)
         if self.several:
             shown = shown.add_column(0, "query", pa.chunked_array([pa.repeat(name, results.num_rows)]))
         if self.form is Format.TABLE:

@@ -182,18 +182,14 @@ class FirstHalf:
 
 
 def with_reason(rows: DataFrame | pa.Table | None, page: Page) -> DataFrame | pa.Table | None:
-    """Late rows that say why they are: before the watermark, or closed by something else."""
+    """Late rows that say why they are: before the watermark, closed by something else, too old to be kept."""
     if rows is None:
         return None
     clock = page.rules.clock
     mark = page.before.clock(clock).closed.watermark()
     shown = format_instant(mark or 0) if clock.kind is ClockKind.TIME else str(mark)
-    older = " or is shorter than its age" if page.looking else ""
-    passed = f"every window that asked for it was closed{older}: watermark {shown}"
-    said = (
-        f"every window that asked for it was closed by a punctuation{older}, "
-        "or as the stream fell idle or ended"
-    )
+    passed = _reason(f"closed: watermark {shown}", page)
+    said = _reason("closed by a punctuation, or as the stream fell idle or ended", page)
     if isinstance(rows, DataFrame):
         time = F.expr(micros(f"`{clock.attribute}`", page.columns[clock.attribute]))
         is_passed = F.lit(False) if mark is None else time < F.lit(mark)
@@ -202,3 +198,10 @@ def with_reason(rows: DataFrame | pa.Table | None, page: Page) -> DataFrame | pa
     times = times.cast(pa.timestamp("us", times.type.tz) if pa.types.is_timestamp(times.type) else pa.int64())
     before = [mark is not None and t < mark for t in times.cast(pa.int64()).to_pylist()]
     return rows.append_column("reason", pa.array([passed if b else said for b in before], pa.string()))
+
+
+def _reason(closed: str, page: Page) -> str:
+    """Why a row is late for all who ask: windows that are pushed were closed, lookups keep nothing so old."""
+    pushed = f"every window that asked for it was {closed}"
+    kept = "it is older than all that is kept for lookups"
+    return " and ".join([pushed] * bool(page.queries or not page.looking) + [kept] * bool(page.looking))

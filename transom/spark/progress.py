@@ -214,7 +214,8 @@ class Progress:
         spent = ", ".join(f"{name.replace('_', ' ')} {seconds:.3f}" for name, seconds in self.spent.items())
         first = (
             f"page {self.page}, {self.page_seconds:.3f} s{f' ({spent})' if spent else ''}, "
-            f"{self.queries:,} queries ({len(self.suspended)} suspended), state {self.state_bytes:,} bytes"
+            f"{queries_text(self.queries)} ({len(self.suspended)} suspended), "
+            f"state {self.state_bytes:,} bytes"
         )
         if self.far_rows:
             first += f", with the executors {self.far_rows:,} rows, {self.far_bytes:,} bytes"
