@@ -89,7 +89,8 @@ class Answers:
             whole = query.window.range
             for length in {whole, max(1, whole // 2)} if query.demand is not None else ():
                 word = "rows" if query.clock.kind is ClockKind.ROWS else "range"
-                self.found.append((name, presented(handle.lookup(**{word: length}))))
+                said = f"{length} microseconds" if query.clock.kind is ClockKind.TIME else length
+                self.found.append((name, presented(handle.lookup(**{word: said}))))
                 page.lookups.append((name, length))
 
     def compare(self) -> None:

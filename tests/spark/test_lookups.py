@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,18 @@ def test_texts_over_results_are_not_remembered(spark: SparkSession, tmp_path: Pa
         for query in (reader, other, inner):
             query.drop()
         engine.step()
+
+
+def test_a_length_of_time_has_a_unit(spark: SparkSession, tmp_path: Path) -> None:
+    engine = transom.Engine(spark, str(tmp_path))
+    feed = engine.feed("s", "ts timestamp, v int", time="ts")
+    query = engine.register("SELECT sum(v) AS x FROM s [RANGE 1 hour]")
+    feed.push([(f"2026-01-01 00:{minute:02}:00", 1) for minute in range(10)])
+    engine.step()
+    for length in ("2 minutes", timedelta(minutes=2)):
+        assert query.lookup(range=length)["x"].to_pylist() == [2]
+    with pytest.raises(SettingError, match="60 has no unit; did you mean '60 seconds'"):
+        query.lookup(range=60)
 
 
 def test_a_window_longer_than_all_of_time(spark: SparkSession, tmp_path: Path) -> None:
