@@ -26,8 +26,7 @@ from tests.differential.comparing import alike, oracle_answer, same_as_oracle
 from tests.differential.engine import SCALARS, PureEngine, Row, bound, presented
 from transom.final.demanding import end_of
 from transom.final.desk import Desk
-from transom.final.lookup import Answer, Lookup, answered, shown
-from transom.final.results import Moment, finish
+from transom.final.lookup import Answer, Lookup, answered, finished
 from transom.partial.demands import fetched_runs
 from transom.partial.kernel import Outcome
 from transom.plan.demands import Glance
@@ -114,9 +113,7 @@ class LookingEngine(PureEngine):
         if end is None:
             return []
         lookup = Lookup(asked, end - length, end)
-        answer = self._answered(lookup)
-        results = finish([answer.lowered], Moment(self.state.page), SCALARS)
-        return presented(shown(answer, results, lookup.is_complete(self.state)))
+        return presented(finished(self._answered(lookup), self.state, SCALARS))
 
     def _answered(self, lookup: Lookup) -> Answer:
         if not any(self.state.stores[key].far for key in lookup.stores):

@@ -13,10 +13,9 @@ from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.final.demanding import end_of, opened
 from transom.final.desk import Desk
 from transom.final.inprocess import advance, folded
-from transom.final.lookup import Lookup, answered, shown
+from transom.final.lookup import Lookup, answered, finished
 from transom.final.members import Strategy, admit, release
 from transom.final.planning import Planner
-from transom.final.results import Moment, finish
 from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery, compile_query
@@ -123,8 +122,7 @@ class Pure:
         pattern = tuple((query.key_columns[column], (value,)) for column, value in where.items())
         asked = Lookup.over(query, length or query.query.window.range, end, pattern, at is not None)
         answer = answered(asked, self.desk.reader(asked, self.state))
-        results = finish([answer.lowered], Moment(self.state.page), SCALARS)
-        return shown(answer, results, asked.is_complete(self.state)).to_pylist()
+        return finished(answer, self.state, SCALARS).to_pylist()
 
     def prod(self, until: int | None = None, exactly: bool = False, **where: Any) -> Prod:
         return Prod(self.clock, until, exactly, tuple(where.items()))

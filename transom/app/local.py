@@ -15,11 +15,11 @@ from transom.errors import SettingError, SQLError
 from transom.final.demanding import end_of, opened
 from transom.final.desk import Desk
 from transom.final.inprocess import advance, folded
-from transom.final.lookup import Lookup, answered, lookup_schema, pattern_on, shown
+from transom.final.lookup import Lookup, answered, finished, lookup_schema, pattern_on
 from transom.final.members import Strategy, admit
 from transom.final.page import PageOutput
 from transom.final.planning import Planner
-from transom.final.results import Moment, finish, result_schema
+from transom.final.results import result_schema
 from transom.final.streams import PageInput
 from transom.oracle import PythonScalars
 from transom.partial.kernel import Outcome
@@ -159,8 +159,7 @@ class LocalEngine:
             raise SettingError(f"{name} has a window of {most}: it can't be looked up for {length}")
         asked = Lookup.over(query, reach, end, pattern_on(query, where))
         answer = answered(asked, self.desk.reader(asked, self.state))
-        results = finish([answer.lowered], Moment(self.state.page), self.scalars)
-        return shown(answer, results, asked.is_complete(self.state))
+        return finished(answer, self.state, self.scalars)
 
     def results(self, name: str) -> pa.Table:
         """All results of a query so far, in the order in which they were made."""

@@ -19,9 +19,10 @@ from transom.algorithms.grouping import group
 from transom.algorithms.intervals import LOWEST, IntervalSet
 from transom.errors import SettingError, near_miss
 from transom.final.middling import middle
-from transom.final.results import Lowered, Results, result_schema
+from transom.final.results import Lowered, Moment, Results, finish, result_schema
 from transom.plan.compiled import CompiledQuery
 from transom.plan.demands import Glance, Needs, needs_of, store_key
+from transom.sql.catalog import Scalars
 from transom.sql.query import Call, Query, free_name
 from transom.state.state import State
 from transom.structures.runs import Found
@@ -246,8 +247,13 @@ def _bound_fields(query: Query) -> list[pa.Field]:
     return found
 
 
-def shown(answer: Answer, results: Results, is_complete: bool) -> pa.Table:
-    """The result of a lookup, from that of its SELECT list."""
+def finished(answer: Answer, state: State, scalars: Scalars, made: int = 0) -> pa.Table:
+    """The result of a lookup: its SELECT list applied, and whether all of its window was seen."""
+    results = finish([answer.lowered], Moment(state.page, made=made), scalars)
+    return _shown(answer, results, answer.lookup.is_complete(state))
+
+
+def _shown(answer: Answer, results: Results, is_complete: bool) -> pa.Table:
     query = answer.lookup.query
     schema = lookup_schema(query.query)
     if query.name not in results:

@@ -14,8 +14,8 @@ from transom.durations import format_duration, parse_duration
 from transom.elements import Clock, ClockKind, Demand
 from transom.errors import PageError, SettingError, SQLError, StateError
 from transom.final.demanding import end_of
-from transom.final.lookup import Answer, Lookup, Where, answered, lookup_schema, pattern_on, shown
-from transom.final.results import Moment, computed_texts, finish
+from transom.final.lookup import Answer, Lookup, Where, answered, finished, lookup_schema, pattern_on
+from transom.final.results import computed_texts
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.demands import Gathering
 from transom.spark.loop import PageLoop
@@ -135,10 +135,9 @@ class Lookups:
         else:
             answer = answered(lookup, loop.desk.reader(lookup, state))
         try:
-            results = finish([answer.lowered], Moment(state.page, made=loop.clock()), loop.scalars)
+            return finished(answer, state, loop.scalars, loop.clock())
         except Exception as error:
             raise PageError(f"the lookup failed: {short_message(error)}") from error
-        return shown(answer, results, lookup.is_complete(state))
 
     def _far(self, lookup: Lookup, state: State) -> Answer:
         for key in lookup.stores:

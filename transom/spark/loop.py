@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from transom.control.bursts import NOTHING, Parted
@@ -30,28 +29,26 @@ from transom.final.rehoming import rehomed
 from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery
+from transom.spark.archive import Archive
 from transom.spark.far import Far
 from transom.spark.farstores import FarStores
 from transom.spark.firsthalf import FirstHalf
 from transom.spark.joining import joined_and_left
-from transom.spark.ledger import Ledger, Waiting
+from transom.spark.ledger import Waiting
 from transom.spark.log import Begun, PageLog
 from transom.spark.outputs import Outputs, results_of
 from transom.spark.progress import progress_of
-from transom.spark.registry import Registry, identity
+from transom.spark.registry import Registry
 from transom.spark.report import PageReport, Watch
 from transom.spark.secondhalf import SecondHalf
-from transom.spark.sources import TIME_TEXT
 from transom.spark.store import Store
 from transom.spark.streams import Carried, Stream, rows_as_prods
-from transom.spark.types import to_arrow
-from transom.sql.query import Query
 from transom.state.state import State
 
 log = logging.getLogger("transom")
 
 
-class PageLoop(Ledger):
+class PageLoop(Archive):
     """Runs pages and owns what they change: the state, the registry, the waiting control."""
 
     def __init__(
@@ -88,7 +85,7 @@ class PageLoop(Ledger):
         self.registry = Registry(extra.get("queries", ()), naive)
         self.heard: dict[str, bool] = extra.get("heard", {})  # by stream: closed since the last data
         self.progress: dict[str, Any] = extra.get("sources", {})
-        self.result_pages: list[tuple[int, int]] = [(p, at) for p, at in extra.get("results", ())]
+        self.result_pages = [(p, at) for p, at in extra.get("results", ())]
         self.state_bytes = 0
         self.page_thread: threading.Thread | None = None  # who is processing a page
         self.report: PageReport | None = None
@@ -152,32 +149,6 @@ class PageLoop(Ledger):
                 continue  # there is something to do still
             self.end([stream.name])
             stream.idle_closed = True
-
-    # --- what came out ---
-
-    def results(self, name: str, query: Query, since: int) -> pa.Table:
-        """A query's results, from the page it joined with."""
-        pages = [page for page, _ in self.result_pages if page >= since]
-        return self.outputs.read_results(identity(name, since), query, pages, since)
-
-    def drop_results(self, is_old: Callable[[int, int], bool]) -> None:
-        """Forget the results of old pages, told by their number and their reading of the clock."""
-        with self.lock:
-            for page, at in self.result_pages:
-                if is_old(page, at):
-                    self.outputs.clear_results(page)
-            self.result_pages = [(page, at) for page, at in self.result_pages if not is_old(page, at)]
-            self.outputs.drop_told(is_old)
-
-    def apart(self, kind: str, stream: Stream) -> pa.Table:
-        """A stream's late or rejected rows."""
-        columns = dict(stream.columns)
-        if kind == "rejected":  # with what could not be read
-            read = to_arrow(stream.source.schema())
-            text = {TIME_TEXT: pa.string()} if read[stream.rules.clock.attribute] == pa.string() else {}
-            columns = read | columns | text
-        schema = pa.schema([*columns.items(), ("reason", pa.string())])
-        return self.outputs.read_apart(kind, stream.name, self.state.page, schema)
 
     # --- running pages ---
 
