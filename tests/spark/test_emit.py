@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 import transom
 from tests.spark.engine_helpers import MINUTE, SettableClock, at, bids, bids_engine
+from tests.spark.fault_helpers import Crash, Fault
 from tests.spark.prod_helpers import early, final, told, traffic
-from tests.spark.test_faults import STEPS, Crash, Fault
+from tests.spark.test_faults import STEPS
 
 SUM = "SELECT sum(volume) AS v FROM s [RANGE 50 SLIDE 50]"
 STEPS_OF_A_PAGE = {

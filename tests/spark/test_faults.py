@@ -24,6 +24,7 @@ from tests.spark.engine_helpers import (
     bids_files,
     bids_frame,
 )
+from tests.spark.fault_helpers import Crash, Fault
 from transom.spark import firsthalf
 from transom.spark import secondhalf as secondhalf_module
 from transom.spark.log import PageLog
@@ -38,30 +39,6 @@ PAGES = [
 ]
 TEXTS = {"per_site": PER_SITE, "rows": "SELECT sum(price) AS p FROM bids [ROWS 3 SLIDE 2]"}
 SLACK = "1 minute"
-
-
-class Crash(Exception):
-    """What a test makes happen."""
-
-
-class Fault:
-    """Makes one function fail once: at its nth call, before or after it has done its work."""
-
-    def __init__(
-        self, patch: pytest.MonkeyPatch, owner: Any, name: str, when: Callable[..., bool], after: bool
-    ):
-        self.fired = False
-        real = getattr(owner, name)
-
-        def wrapped(*args: Any, **options: Any) -> Any:
-            if self.fired or not when(*args, **options):
-                return real(*args, **options)
-            self.fired = True
-            if after:
-                real(*args, **options)
-            raise Crash(name)
-
-        patch.setattr(owner, name, wrapped)
 
 
 def writes(part: str) -> Callable[..., bool]:

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import transom
+from tests.spark.fault_helpers import Crash, Fault
 from tests.spark.prod_helpers import traffic
-from tests.spark.test_faults import Crash, Fault
 from tests.spark.test_lookups import ALL, FIRST, SECOND, looked_up
 from transom.errors import StateError
 from transom.spark.farstores import FarStores

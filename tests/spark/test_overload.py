@@ -22,7 +22,7 @@ from tests.spark.engine_helpers import (
     bids_files,
     short,
 )
-from tests.spark.test_faults import Crash, Fault
+from tests.spark.fault_helpers import Crash, Fault
 from transom.spark import firsthalf
 from transom.spark.log import PageLog
 from transom.spark.outputs import Outputs
