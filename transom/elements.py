@@ -137,6 +137,53 @@ class Demand:
 
 
 @dataclass(frozen=True)
+class Summary:
+    """What CREATE SUMMARY asks for: how tuples of a stream are kept and summarized by one column.
+
+    Granularities cover `granularity`, `rate` times that, and so on to the `depth`-th; older tuples are let
+    go. `structure` is how each is divided: `none` (T1 of the paper), by `time` only (T2), into `cells` of
+    time and value (T3), into cells whose time zones adjust themselves (`adjusting`, T4), or as `auto` finds
+    best. `kind` is the summary of a cell, a `countsketch` of `rows` by `width` counters or an exact
+    `histogram`. Values are dealt out to `buckets` by a hash, or evenly `between` two numbers.
+    """
+
+    name: str
+    stream: str
+    column: str
+    granularity: int
+    rate: int = 4
+    depth: int = 3
+    structure: str = "auto"
+    kind: str = "countsketch"
+    rows: int = 5
+    width: int = 16
+    buckets: int = 256
+    between: tuple[float, float] | None = None
+
+    @property
+    def reach(self) -> int:
+        """How far back tuples are kept: the granularities together."""
+        return sum(self.granularity * self.rate**i for i in range(self.depth))
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Where a query wants its budget spent: on tuples of most promise (`desc`), of least (`asc`), or on all
+    in proportion to it (`weighted`).
+
+    The promise of tuples in granularity i is lessened by `fade` to the power of i - 1. Tuples are looked at
+    while they are within `window` of each other, or of the newest (None: while they are kept). A page may
+    cost so many `probes`, or so much `time` in microseconds; neither: as many as it takes.
+    """
+
+    order: str
+    fade: float = 1.0
+    window: int | None = None
+    probes: int | None = None
+    time: int | None = None
+
+
+@dataclass(frozen=True)
 class Register:
     """A query joins."""
 
@@ -152,4 +199,19 @@ class Drop:
     name: str
 
 
-Control = Punctuation | Prod | Register | Drop
+@dataclass(frozen=True)
+class Summarize:
+    """A summary is created; `text` is its CREATE SUMMARY."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Forget:
+    """A summary is dropped."""
+
+    name: str
+
+
+Control = Punctuation | Prod | Register | Drop | Summarize | Forget

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.elements import Control, Drop, Prod, Punctuation, Register
+from transom.elements import Control, Drop, Forget, Prod, Punctuation, Register, Summarize
 from transom.errors import StateError
 from transom.spark.runfiles import RunFiles
 from transom.spark.store import Store
@@ -100,6 +100,10 @@ def _control_out(element: Control) -> dict[str, Any]:
             return {"register": name, "text": text, "partial": partial}
         case Drop(name):
             return {"drop": name}
+        case Summarize(name, text):
+            return {"summarize": name, "text": text}
+        case Forget(name):
+            return {"forget": name}
         case Punctuation(clock, until, since, where):
             pattern = [[column, snapshot.value_out(value)] for column, value in where]
             return {"punctuate": snapshot.clock_out(clock), "until": until, "since": since, "where": pattern}
@@ -115,6 +119,10 @@ def _control_in(stored: dict[str, Any]) -> Control:
             return Register(name, stored["text"], stored["partial"])
         case {"drop": name}:
             return Drop(name)
+        case {"summarize": name}:
+            return Summarize(name, stored["text"])
+        case {"forget": name}:
+            return Forget(name)
     pattern = tuple((column, snapshot.value_in(value)) for column, value in stored["where"])
     if "prod" in stored:
         queries = None if stored["queries"] is None else tuple(stored["queries"])

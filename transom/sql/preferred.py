@@ -1,0 +1,58 @@
+"""A bound query with a preference: what the SQL front hands on of WITH PREFERENCE queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from transom.elements import Preference
+from transom.sql.promise import Promise
+from transom.sql.query import Predicate, Scalar
+
+
+@dataclass(frozen=True)
+class Side:
+    """A stream of a preferred query: its summary, the conditions on its tuples alone, what is kept of them.
+
+    `guide` is the part of `where` that reads nothing but the summarized column, which the summary can be
+    asked about. `columns` are the stream's own columns that the query needs beside that and the time.
+    """
+
+    stream: str
+    summary: str
+    where: Predicate | None = None
+    guide: Predicate | None = None
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of the result: Spark SQL over the sides' columns, named `` `0.item` ``, `` `1.ts` ``."""
+
+    name: str
+    sql: str
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An aggregate over the selected tuples: count, sum, avg, min, max or median of a scalar of side 0."""
+
+    name: str
+    function: str
+    argument: Scalar | None
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class Preferred:
+    """One side: a selection, or aggregates (`figures`) over one. Two sides: a window join on their summaries'
+    columns; `rest` is what else is to hold for a pair, over the columns that `outputs` are over."""
+
+    sides: tuple[Side, ...]
+    preference: Preference
+    promise: Promise
+    outputs: tuple[Output, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    rest: str | None = None
