@@ -1,0 +1,102 @@
+"""What tuples come to before they are inserted: the summaries of their steps, made in parts and added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from transom.elements import Summary
+from transom.estimates import packing
+from transom.promising.adt import Ints, Keys, Summaries
+from transom.promising.summaries import concatenated, empty, unpacked
+from transom.promising.zoning import Reach, buckets_of, step_of
+
+
+@dataclass(frozen=True, eq=False)
+class Arrived:
+    """The summaries of some tuples by step and bucket, row by row; steps ascend.
+
+    What is too old for the first granularity is summarized under the first step of a block of them.
+    """
+
+    steps: Ints
+    summaries: Summaries
+
+    @property
+    def buckets(self) -> int:
+        return self.summaries.cells // max(len(self.steps), 1)
+
+    @property
+    def counts(self) -> Ints:
+        """Of each step and bucket, the tuples."""
+        return self.summaries.counts.reshape(len(self.steps), -1)
+
+    @property
+    def nbytes(self) -> int:
+        return self.steps.nbytes + self.summaries.nbytes
+
+    def packed(self) -> bytes:
+        whole = np.frombuffer(self.summaries.packed(), np.uint8)
+        return packing.packed({}, {"steps": self.steps, "summaries": whole})
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> Arrived:
+        _, parts = packing.unpacked(data)
+        return cls(parts["steps"], unpacked(parts["summaries"].tobytes()))
+
+
+def kind_of(shape: Summary) -> str:
+    """What cells are summarized by: nothing, where nothing is divided."""
+    return "none" if shape.structure == "none" else shape.kind
+
+
+def nothing(shape: Summary, steps: int = 1) -> Summaries:
+    """The cells of some steps without tuples."""
+    return empty(kind_of(shape), steps * buckets_of(shape), shape.rows, shape.width)
+
+
+def arrived(shape: Summary, times: Ints, keys: Keys, buckets: Ints) -> Arrived:
+    """What tuples come to; those that are below the floor once the newest of them is there are left out.
+
+    >>> shape = Summary("s", "stream", "column", granularity=16, structure="cells", buckets=2)
+    >>> arrived(shape, np.array([5, 7, 5]), np.zeros(3, np.uint64), np.array([0, 1, 0])).counts.tolist()
+    [[2, 0], [0, 1]]
+    """
+    if not len(times):
+        return Arrived(np.zeros(0, np.int64), nothing(shape, 0))
+    steps = times // step_of(shape)
+    reach = Reach.of(shape, int(steps.max()) + 1)
+    if int(steps.min()) < reach.blocks:
+        kept = steps >= reach.floor
+        steps, keys, buckets = reach.rounded(steps[kept]), keys[kept], buckets[kept]
+    found, place = _distinct(steps)
+    cells = nothing(shape, len(found))
+    return Arrived(found, cells.summarize(place * buckets_of(shape) + buckets, keys))
+
+
+def _distinct(steps: Ints) -> tuple[Ints, Ints]:
+    """The different steps, and the place of each among them."""
+    low = int(steps.min())
+    if int(steps.max()) - low > 2 * len(steps) + 1000:
+        return np.unique(steps, return_inverse=True)
+    there = np.bincount(steps - low) > 0  # no need to sort them
+    return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[steps - low]
+
+
+def together(parts: Sequence[Arrived]) -> Arrived:
+    """What the tuples of all the parts come to."""
+    filled = [part for part in parts if len(part.steps)]
+    if len(filled) < 2:
+        return (filled or list(parts))[0]
+    steps = np.unique(np.concatenate([part.steps for part in filled]))
+    buckets = filled[0].buckets
+    group = np.concatenate(
+        [
+            (np.searchsorted(steps, part.steps)[:, None] * buckets + np.arange(buckets)).reshape(-1)
+            for part in filled
+        ]
+    )
+    every = concatenated([part.summaries for part in filled])
+    return Arrived(steps, every.gathered(group, len(steps) * buckets))

@@ -1,0 +1,99 @@
+"""The multi-resolution index over a granularity: pairs of zones, pairs of pairs, up to the top (3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from transom.promising.adt import Floats, Ints, Keys, Summaries
+
+LIKELY = 0.5  # a value that is estimated to occur less often is taken not to occur
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """The zones below added up: what two nodes of a finer level, or a zone (no children), come to."""
+
+    number: int
+    summaries: Summaries
+    below: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Pyramid:
+    """The nodes of every level, finest first; the last has one, or none if there are no zones."""
+
+    levels: tuple[tuple[Node, ...], ...] = ()
+
+    def over(self, zones: Mapping[int, Summaries]) -> Pyramid:
+        """This one, kept up: over numbered zones, with the nodes whose zones are the same as they were.
+
+        Node k of a level is made of 2k and 2k + 1 of the one below, so that zones come and go at the ends
+        without moving the others.
+        """
+        old = self.levels[0] if self.levels else ()
+        level = _leaves(zones, {node.number: node for node in old})
+        levels = [level]
+        while len(level) > 1:
+            old = self.levels[len(levels)] if len(levels) < len(self.levels) else ()
+            level = _above(level, {node.number: node for node in old})
+            levels.append(level)
+        return Pyramid(tuple(levels))
+
+    def estimate(self, keys: Keys, buckets: Ints) -> dict[int, Floats]:
+        """By zone, how often each key is estimated to occur; 0 where a coarser level finds it unlikely."""
+        found: dict[int, Floats] = {}
+        if self.levels:
+            for root in self.levels[-1]:
+                _descend(root, np.arange(len(keys)), keys, buckets, found)
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """Of what is not the zones' own."""
+        return sum(node.summaries.nbytes for level in self.levels for node in level if len(node.below) > 1)
+
+
+def _leaves(zones: Mapping[int, Summaries], old: Mapping[int, Node]) -> tuple[Node, ...]:
+    return tuple(
+        old[number]
+        if number in old and old[number].summaries is zones[number]
+        else Node(number, zones[number])
+        for number in sorted(zones)
+    )
+
+
+def _above(level: tuple[Node, ...], old: Mapping[int, Node]) -> tuple[Node, ...]:
+    pairs: dict[int, tuple[Node, ...]] = {}
+    for node in level:
+        pairs[node.number // 2] = (*pairs.get(node.number // 2, ()), node)
+    made = []
+    for number, below in pairs.items():
+        before = old.get(number)
+        if before and len(before.below) == len(below) and all(map(_same, before.below, below)):
+            made.append(before)
+        else:
+            summaries = below[0].summaries if len(below) == 1 else below[0].summaries.add(below[1].summaries)
+            made.append(Node(number, summaries, below))
+    return tuple(made)
+
+
+def _same(one: Node, other: Node) -> bool:
+    return one is other
+
+
+def _descend(node: Node, rows: Ints, keys: Keys, buckets: Ints, found: dict[int, Floats]) -> None:
+    """Estimates of the keys that are still likely, in the zones below a node."""
+    if len(node.below) == 1:
+        return _descend(node.below[0], rows, keys, buckets, found)
+    estimates = node.summaries.estimate(buckets[rows], keys[rows])
+    if not node.below:
+        found[node.number] = np.zeros(len(keys))
+        found[node.number][rows] = np.clip(estimates, 0, node.summaries.counts[buckets[rows]])
+        return None
+    likely = rows[estimates >= LIKELY]
+    for below in node.below:
+        _descend(below, likely, keys, buckets, found)
+    return None

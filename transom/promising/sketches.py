@@ -1,0 +1,146 @@
+"""Count-sketches of many cells as one array of counters (Charikar, Chen and Farach-Colton, 2002)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transom.algorithms.hashing import mixed
+from transom.estimates import packing
+from transom.promising.adt import Floats, Ints, Keys, Summaries, likeness, trust
+
+_HALF = np.uint64(32)
+
+
+@dataclass(frozen=True, eq=False)
+class CountSketches(Summaries):
+    """In every row a key has a counter and a sign; its count is estimated as the median over the rows.
+
+    >>> one = CountSketches.empty(1, rows=5, width=16)
+    >>> one = one.summarize(np.array([0, 0, 0]), np.array([7, 7, 9], np.uint64))
+    >>> one.estimate(np.array([0]), np.array([7, 9, 11], np.uint64)).tolist()
+    [2.0, 1.0, 0.0]
+    """
+
+    counts: Ints
+    counters: Ints  # cells x rows x width
+
+    @classmethod
+    def empty(cls, cells: int, rows: int, width: int) -> Self:
+        return cls(np.zeros(cells, np.int64), np.zeros((cells, rows, width), np.int64))
+
+    def summarize(self, cell: Ints, key: Keys, count: Ints | None = None) -> Self:
+        cells, rows, width = self.counters.shape
+        base, words = cell * (2 * width), mixed(key)
+        counters = np.empty_like(self.counters)
+        for row in range(rows):
+            # A counter's tuples of both signs are counted side by side: twice as fast as adding up signs.
+            both = _totals(base + _slots(words, row, width), cells * width * 2, count).reshape(
+                cells, width, 2
+            )
+            np.subtract(both[:, :, 0], both[:, :, 1], out=counters[:, row])
+        counters += self.counters
+        return type(self)(self.counts + _totals(cell, cells, count), counters)
+
+    def estimate(self, cell: Ints, key: Keys) -> Floats:
+        _, rows, width = self.counters.shape
+        words, flat = mixed(np.asarray(key)), self.counters.reshape(-1)
+        found: list[NDArray] = []
+        for row in range(rows):
+            slots = _slots(words, row, width)
+            found.append(flat[cell * (rows * width) + (row * width + (slots >> 1))] * (1 - 2 * (slots & 1)))
+        return _median(found)
+
+    def confidence(self, recent: Self | None = None) -> Floats:
+        _, rows, width = self.counters.shape
+        if recent is None:
+            return trust(self._product(self), self.counts, width, rows)
+        own, theirs = self._product(self), recent._product(recent)
+        blur = 2 / (rows * width)
+        return likeness(own, theirs, self._product(recent), self.counts, recent.counts, blur)
+
+    def _product(self, other: Self) -> Floats:
+        """Of each cell, the estimated sum of the products of the values' counts: the mean over the rows."""
+        rows = self.counters.shape[1]
+        return np.einsum("crw,crw->c", self.counters, other.counters).astype(np.float64) / rows
+
+    def add(self, other: Self) -> Self:
+        return type(self)(self.counts + other.counts, self.counters + other.counters)
+
+    def subtract(self, other: Self) -> Self:
+        return type(self)(self.counts - other.counts, self.counters - other.counters)
+
+    def taken(self, cells: Ints) -> Self:
+        return type(self)(self.counts[cells], self.counters[cells])
+
+    def part(self, since: int, until: int) -> Self:
+        return type(self)(self.counts[since:until], self.counters[since:until])
+
+    def gathered(self, group: Ints, groups: int) -> Self:
+        order = np.argsort(group, kind="stable")
+        firsts = np.flatnonzero(np.diff(group[order], prepend=-1))
+        counts = np.zeros(groups, np.int64)
+        counters = np.zeros((groups, *self.counters.shape[1:]), np.int64)
+        if len(firsts):
+            filled = group[order[firsts]]
+            counts[filled] = np.add.reduceat(self.counts[order], firsts)
+            counters[filled] = np.add.reduceat(self.counters[order], firsts)
+        return type(self)(counts, counters)
+
+    def joined(self, others: Sequence[Self]) -> Self:
+        every = [self, *others]
+        return type(self)(
+            np.concatenate([one.counts for one in every]), np.concatenate([one.counters for one in every])
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return self.counts.nbytes + self.counters.nbytes
+
+    def packed(self) -> bytes:
+        filled = np.flatnonzero(self.counters.any((1, 2)))
+        shape = {"kind": "countsketch", "shape": self.counters.shape}
+        return packing.packed(
+            shape, {"counts": self.counts, "filled": filled, "counters": _narrowed(self.counters[filled])}
+        )
+
+    @classmethod
+    def unpacked(cls, meta: dict, parts: dict) -> Self:
+        counters = np.zeros(meta["shape"], np.int64)
+        counters[parts["filled"]] = parts["counters"]
+        return cls(parts["counts"], counters)
+
+
+def _slots(words: Keys, row: int, width: int) -> Ints:
+    """Which of a row's 2 x width slots each mixed key has: its counter's number, then a bit for its sign."""
+    factor = mixed(np.array([0x5EED + row], np.uint64)) | np.uint64(1)
+    return (((words * factor) >> _HALF) * np.uint64(2 * width) >> _HALF).view(np.int64)
+
+
+def _totals(place: Ints, places: int, count: Ints | None) -> Ints:
+    if count is None:
+        return np.bincount(place, minlength=places)
+    return np.rint(np.bincount(place, weights=count, minlength=places)).astype(np.int64)
+
+
+def _median(rows: list[NDArray]) -> Floats:
+    """Elementwise: rows are sorted by exchanging neighbours; for a few rows that beats sorting each place."""
+    for end in range(len(rows) - 1, 0, -1):
+        for i in range(end):
+            rows[i], rows[i + 1] = np.minimum(rows[i], rows[i + 1]), np.maximum(rows[i], rows[i + 1])
+    middle = len(rows) // 2
+    if len(rows) % 2:
+        return np.asarray(rows[middle], np.float64)
+    return (rows[middle - 1] + rows[middle]) / 2
+
+
+def _narrowed(numbers: Ints) -> NDArray:
+    """In as few bytes each as hold them all."""
+    most = int(np.abs(numbers).max(initial=0))
+    return numbers.astype(
+        next(type for type in (np.int8, np.int16, np.int32, np.int64) if most <= np.iinfo(type).max)
+    )
