@@ -1,0 +1,177 @@
+"""What the promising way is compared with: symmetric hash join and simple selection under the same budget,
+and the exact answer (sections 5.2 and 5.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transom.promising.regions import Bools
+from transom.promising.tuples import Ints, Keys, Runs, spread
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A whole stream in order of arrival: the page, time, key and value bucket of each tuple."""
+
+    page: Ints
+    time: Ints
+    key: Keys
+    bucket: Ints
+
+    def __len__(self) -> int:
+        return len(self.page)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs that a join found, as rows of the streams, with their pages; what each page cost in probes."""
+
+    left: Ints
+    right: Ints
+    page: Ints
+    probes: dict[int, int]
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    @property
+    def cost(self) -> int:
+        """The probes of all pages."""
+        return sum(self.probes.values())
+
+
+Budget = Callable[[int], int | None]
+
+
+@dataclass(frozen=True)
+class _Scans:
+    """Of each tuple of one stream, the part of its bucket's list in the other stream that it is to scan."""
+
+    order: Ints  # the other stream's rows by bucket, page and arrival
+    start: Ints
+    stop: Ints
+
+    @staticmethod
+    def of(own: Stream, other: Stream, window: int | None) -> _Scans:
+        """From the oldest tuple in the window to the last one of an earlier page."""
+        order = np.lexsort((other.page, other.bucket))
+        bucket, page, time = other.bucket[order], other.page[order], other.time[order]
+        stop = _searched((bucket, page), (own.bucket, own.page))
+        if window is None:
+            return _Scans(order, np.searchsorted(bucket, own.bucket), stop)
+        latest = np.zeros_like(time)  # so far in the bucket: the first tuple in the window raises it
+        edges = np.flatnonzero(np.diff(bucket, prepend=-1))
+        for since, until in zip(edges, np.append(edges[1:], len(bucket)), strict=True):
+            latest[since:until] = np.maximum.accumulate(time[since:until])
+        start = _searched((bucket, latest), (own.bucket, own.time - window))
+        return _Scans(order, np.minimum(start, stop), stop)
+
+
+def _searched(within: tuple[Ints, Ints], wanted: tuple[Ints, Ints]) -> Ints:
+    """np.searchsorted for pairs of numbers."""
+    if not len(within[1]):
+        return np.zeros(len(wanted[0]), np.int64)
+    first, last = int(within[1].min()), int(within[1].max())
+    span = last - first + 2
+    return np.searchsorted(
+        within[0] * span + within[1] - first, wanted[0] * span + np.clip(wanted[1] - first, 0, span - 1)
+    )
+
+
+@dataclass(frozen=True)
+class SymmetricHashJoin:
+    """The symmetric hash join of [33]: an arriving tuple scans the other stream's tuples in its bucket.
+
+    A page's budget is divided among its tuples in order of arrival; each scans its bucket's list from the
+    oldest tuple in the window on, until its share is used up: the time-out when the next tuple arrives. What
+    one doesn't need the next ones may use. Nothing is resumed.
+    """
+
+    streams: tuple[Stream, Stream]
+    window: int | None
+
+    @cached_property
+    def scans(self) -> tuple[_Scans, _Scans]:
+        one, two = self.streams
+        return _Scans.of(one, two, self.window), _Scans.of(two, one, self.window)
+
+    @cached_property
+    def needs(self) -> dict[int, int]:
+        """What each page costs with no budget: the hundred per cent of budgets."""
+        found: dict[int, int] = {}
+        for stream, scans in zip(self.streams, self.scans, strict=True):
+            pages, number = np.unique(stream.page, return_inverse=True)
+            needed = np.bincount(number, scans.stop - scans.start, len(pages)).astype(np.int64)
+            found.update(zip(pages.tolist(), needed.tolist(), strict=True))
+        return found
+
+    def run(self, budget: Budget = lambda page: None) -> Pairs:
+        """The pairs found when each page has its budget."""
+        one = self._found(0, budget)
+        two = self._found(1, budget)
+        return Pairs(
+            np.concatenate([one[0], two[1]]),
+            np.concatenate([one[1], two[0]]),
+            np.concatenate([one[2], two[2]]),
+            one[3] | two[3],
+        )
+
+    def _found(self, side: int, budget: Budget) -> tuple[Ints, Ints, Ints, dict[int, int]]:
+        """What the tuples of one stream find in the other one."""
+        own, other, scans = self.streams[side], self.streams[1 - side], self.scans[side]
+        need = scans.stop - scans.start
+        used = need.copy()
+        edges = np.flatnonzero(np.diff(own.page, prepend=-1))
+        for since, until in zip(edges.tolist(), [*edges[1:].tolist(), len(own)], strict=True):
+            allowed = budget(int(own.page[since]))
+            if allowed is not None:
+                used[since:until] = shared_out(need[since:until], allowed)
+        cost = np.add.reduceat(used, edges) if len(own) else used
+        probes = dict(zip(own.page[edges].tolist(), cost.tolist(), strict=True))
+        runs = Runs.of(other.key[scans.order])
+        begin, end = runs.between(own.key, scans.start, scans.start + used)
+        mine, place = spread(end - begin)
+        theirs = scans.order[runs.rows[begin[mine] + place]]
+        if self.window is not None:
+            match = np.abs(own.time[mine] - other.time[theirs]) <= self.window
+            mine, theirs = mine[match], theirs[match]
+        return mine, theirs, own.page[mine], probes
+
+
+def shared_out(need: Ints, budget: int) -> Ints:
+    """A budget in equal shares to some in turn, what one leaves over of it to those that come after.
+
+    >>> shared_out(np.array([1, 9, 9]), 9).tolist()
+    [1, 5, 3]
+    """
+    allowed = budget * np.arange(1, len(need) + 1) // max(len(need), 1)
+    total = np.cumsum(need)
+    spent = total + np.minimum(np.minimum.accumulate(allowed - total), 0)
+    return np.diff(spent, prepend=0)
+
+
+def exact_join(streams: tuple[Stream, Stream], window: int | None) -> Pairs:
+    """All pairs, and what symmetric hash join needs to find them."""
+    return SymmetricHashJoin(streams, window).run()
+
+
+def simple_selection(rows: int, queries: int, budget: int) -> NDArray[np.int64]:
+    """How many of a page's tuples each query looks at when tuples are dealt out in order of arrival.
+
+    The queries take turns with every tuple until the budget ends; the rest of the page is lost to them.
+
+    >>> simple_selection(rows=10, queries=3, budget=8).tolist()
+    [3, 3, 2]
+    """
+    whole, rest = divmod(min(budget, rows * queries), max(queries, 1))
+    return whole + (np.arange(queries) < rest).astype(np.int64)
+
+
+def selected(matches: Bools, looked: int) -> Ints:
+    """The rows a query selects when it looks at the first ones only."""
+    return np.flatnonzero(matches[:looked])

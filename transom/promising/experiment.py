@@ -1,0 +1,143 @@
+"""A preferred join of two streams run page by page, without an engine: for experiments and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from transom.elements import Preference, Summary
+from transom.promising.baselines import Budget, Pairs, Stream
+from transom.promising.joins import join_regions, probed, values_of
+from transom.promising.regions import Regions, chosen
+from transom.promising.representation import Representation, arrived, bucket_of
+from transom.promising.tuples import Ints, Tuples
+from transom.sql.promise import Arithmetic, Count, Promise
+
+
+def dealt(times: tuple[Ints, Ints], length: int) -> tuple[Ints, Ints]:
+    """The pages of two streams' tuples, `length` of time each: even ones are the first stream's."""
+    return 2 * (times[0] // length), 2 * (times[1] // length) + 1
+
+
+def stream_of(times: Ints, values: Ints, page: Ints, buckets: int) -> Stream:
+    """A stream of whole numbers, with the buckets of a hash join."""
+    shape = Summary("", "", "", granularity=1, structure="cells", buckets=buckets)
+    key = values.astype(np.uint64)
+    return Stream(page, times, key, bucket_of(shape, key, values.astype(np.float64)))
+
+
+def share_of(needs: dict[int, int], share: float) -> Budget:
+    """A share of what each page needs; nothing for a page that is not there."""
+    return lambda page: int(needs.get(page, 0) * share)
+
+
+def product_of_counts(shapes: tuple[Summary, Summary]) -> Promise:
+    """The promise of the paper's examples: Count of one stream times Count of the other."""
+    one, two = (Count(shape.stream, shape.column) for shape in shapes)
+    return Arithmetic("*", one, two)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What there is of one stream: its summaries, its tuples, the regions that wait to be probed for them."""
+
+    kept: Representation
+    tuples: Tuples
+    pending: Regions
+
+    @staticmethod
+    def new(shape: Summary) -> _Side:
+        nothing = np.zeros(0, np.int64)
+        none = Tuples.made(nothing.astype(np.uint64), nothing, nothing, 0, row=pa.array(nothing))
+        return _Side(Representation.new(shape), none, Regions.none())
+
+    def inserted(self, stream: Stream, rows: Ints, page: int) -> _Side:
+        """With a page's tuples."""
+        shape = self.kept.shape
+        time, key = stream.time[rows], stream.key[rows]
+        bucket = bucket_of(shape, key, key.astype(np.float64))
+        high = int(time.max()) if not len(self.tuples) else max(int(time.max()), self.kept.high)
+        kept = self.kept.inserted(arrived(shape, time, key, bucket), high)
+        more = Tuples.made(key, bucket, time, page, row=pa.array(rows))
+        return replace(self, kept=kept, tuples=Tuples.merged([self.tuples, more]).since(kept.floor))
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A preferred join over two streams.
+
+    Regions that a page's budget doesn't reach wait. With `resumed` they compete with those of later pages,
+    as in the priority queue of section 4.1.2; without, only pages in which nothing arrives go back to them.
+    """
+
+    streams: tuple[Stream, Stream]
+    shapes: tuple[Summary, Summary]
+    preference: Preference
+    promise: Promise
+    resumed: bool = True
+
+    def run(self, budget: Budget = lambda page: None, idle: Sequence[int] = ()) -> Pairs:
+        """The pairs found when each page has its budget; `idle` are the numbers of pages that are empty."""
+        sides = [_Side.new(shape) for shape in self.shapes]
+        found: list[tuple[Ints, Ints, Ints]] = []
+        probes: dict[int, int] = {}
+        pages = [_rows_of(stream) for stream in self.streams]
+        for page in sorted({*pages[0], *pages[1], *idle}):
+            fresh = [Regions.none(), Regions.none()]
+            for own in (0, 1):
+                if page in pages[own]:
+                    sides[own] = sides[own].inserted(self.streams[own], pages[own][page], page)
+                    fresh[own] = self._planned(sides[own], sides[1 - own], page)
+            waiting = self._waiting(sides)
+            competing = self.resumed or page in idle
+            queue = [Regions.concatenated([fresh[s], waiting[s]]) if competing else fresh[s] for s in (0, 1)]
+            both = Regions.concatenated(queue)
+            taken = chosen(both, self.preference.order, budget(page))
+            probes[page] = int(taken.sum())
+            parts = np.split(taken, [len(queue[0])])
+            for own in (0, 1):
+                mine, theirs = probed(
+                    queue[own], parts[own], sides[own].tuples, sides[1 - own].tuples, self.preference.window
+                )
+                rows = _row(sides[own].tuples)[mine], _row(sides[1 - own].tuples)[theirs]
+                found.append((rows[own], rows[1 - own], np.full(len(mine), page)))
+                left = queue[own].after(parts[own])
+                pending = left if competing else Regions.concatenated([waiting[own], left])
+                sides[own] = replace(sides[own], pending=pending)
+        left, right, at = (
+            np.concatenate([part[i] for part in found] or [np.zeros(0, int)]) for i in range(3)
+        )
+        return Pairs(left, right, at, probes)
+
+    def _planned(self, own: _Side, other: _Side, page: int) -> Regions:
+        """The regions of a page's tuples."""
+        if not len(other.tuples):
+            return Regions.none()
+        values = values_of(own.tuples.in_page(page))
+        return join_regions(values, page, own.kept, other.kept, self.preference, self.promise)
+
+    def _waiting(self, sides: list[_Side]) -> list[Regions]:
+        """The pending regions that are still within reach, of either side."""
+        window = self.preference.window
+        highs = [side.kept.high for side in sides if len(side.tuples)]
+        since = None if window is None or not highs else max(highs) - window
+        return [
+            own.pending.reachable(other.kept.floor, own.kept.floor, since)
+            for own, other in (sides, reversed(sides))
+        ]
+
+
+def _rows_of(stream: Stream) -> dict[int, Ints]:
+    """The rows of each page."""
+    edges = np.flatnonzero(np.diff(stream.page, prepend=-1))
+    return {
+        int(stream.page[part[0]]): part for part in np.split(np.arange(len(stream)), edges[1:]) if len(part)
+    }
+
+
+def _row(tuples: Tuples) -> Ints:
+    """The stream's rows of kept tuples."""
+    return tuples.table.column("row").to_numpy()

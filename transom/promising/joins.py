@@ -1,0 +1,254 @@
+"""Window join of two streams by promise (section 4.1): the regions of a page, and the pairs in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from transom.elements import Preference
+from transom.promising.regions import Floats, Regions
+from transom.promising.representation import Representation, Zones, bucket_of
+from transom.promising.tuples import Ints, Keys, Tuples, spread
+from transom.sql.promise import Column, Count, Promise, promised
+
+# A value whose estimated count is less than that is probably not there.
+LIKELY = 0.5
+
+
+@dataclass(frozen=True)
+class Values:
+    """The distinct values of a page: how many tuples have each, from when to when.
+
+    `number` are the values themselves, where they are numbers and a promise reads them.
+    """
+
+    key: Keys
+    bucket: Ints
+    count: Ints
+    low: Ints
+    high: Ints
+    number: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+def values_of(tuples: Tuples, number: Floats | None = None) -> Values:
+    """The distinct values of some tuples, by key; `number` has the value of each tuple.
+
+    >>> few = Tuples.made(np.array([5, 7, 5], np.uint64), np.zeros(3, int), np.array([10, 11, 12]), 0)
+    >>> values_of(few).count.tolist(), values_of(few).high.tolist()
+    ([2, 1], [12, 11])
+    """
+    runs = tuples.by_key
+    count = np.bincount(runs.codes // max(len(tuples), 1), minlength=len(runs.keys))
+    first = np.cumsum(count) - count
+    if not len(first):
+        return Values(runs.keys, count, count, count, count, number)
+    time, rows = tuples.time[runs.rows], runs.rows[first]
+    return Values(
+        runs.keys,
+        tuples.bucket[rows],
+        count,
+        np.minimum.reduceat(time, first),
+        np.maximum.reduceat(time, first),
+        None if number is None else number[rows],
+    )
+
+
+def join_regions(
+    values: Values,
+    page: int,
+    own: Representation,
+    other: Representation,
+    preference: Preference,
+    promise: Promise,
+) -> Regions:
+    """The regions in which a page's values may find partners, in what was kept before the page.
+
+    There is one for every value and cell that the window reaches and that has tuples; those of neighbouring
+    zones of a granularity in which a value is not likely are one. `own` has the page's tuples in it.
+    """
+    zones = other.zones()
+    # The streams' summaries may be of different shapes.
+    bucket = bucket_of(other.shape, values.key, values.number)
+    cells = zones.counts[:, bucket].T
+    reached = cells > 0
+    if preference.window is not None:
+        reached &= zones.until > (values.low - preference.window)[:, None]
+        reached &= zones.since <= (values.high + preference.window)[:, None]
+    estimate = np.clip(other.estimate(values.key, bucket), 0, cells)
+    inside = estimate * _overlap(values, zones, other.high, preference.window)
+    value, zone = np.nonzero(reached)
+    counts = {
+        own.shape.stream: _own_counts(values, own, preference)[value],
+        other.shape.stream: _other_counts(values.key, bucket, other, inside, preference)[value, zone],
+    }
+    faded = preference.fade ** (zones.granularity[zone] - 1.0)
+    worth = _promised(promise, counts, None if values.number is None else values.number[value], len(value))
+    found = Regions(
+        key=values.key[value],
+        bucket=bucket[value],
+        page=np.full(len(value), page),
+        since=zones.since[zone],
+        until=zones.until[zone],
+        low=values.low[value],
+        arriving=values.count[value],
+        cell=cells[value, zone],
+        done=np.zeros(len(value), np.int64),
+        # To fade is to come later, in either order.
+        promise=worth / faded if preference.order == "asc" else worth * faded,
+        expected=values.count[value] * inside[value, zone],
+        likely=estimate[value, zone] >= LIKELY,
+    )
+    return _joined(found, zones.granularity[zone])
+
+
+def _overlap(values: Values, zones: Zones, high: int, window: int | None) -> Floats:
+    """Which share of a zone's time is within the window of a value's tuples."""
+    if window is None:
+        return np.ones((len(values), len(zones.since)))
+    middle = ((values.low + values.high) // 2)[:, None]
+    until = np.maximum(np.minimum(zones.until, high + 1), zones.since + 1)
+    inside = np.minimum(until, middle + window + 1) - np.maximum(zones.since, middle - window)
+    return np.clip(inside / (until - zones.since), 0, 1)
+
+
+def _own_counts(values: Values, own: Representation, preference: Preference) -> Floats:
+    """Count of the arriving values' own stream: how many arrive, where the output is to be in the ratio of
+    promises; else how frequent they are in the window."""
+    if preference.order == "weighted":
+        return values.count.astype(np.float64)
+    since = None if preference.window is None else own.high - preference.window
+    return np.maximum(own.total(values.key, values.bucket, since), values.count)
+
+
+def _other_counts(
+    key: Keys, bucket: Ints, other: Representation, inside: Floats, preference: Preference
+) -> Floats:
+    """Count of the other stream: in the cell where the output is to be in the ratio of promises; per
+    length of the newest granularity for the highest promise, so that a zone isn't more promising for being
+    longer; in the whole window for the lowest, as a frequent value isn't rare for being rare in one zone."""
+    if preference.order == "weighted":
+        return inside
+    if preference.order == "asc":
+        since = None if preference.window is None else other.high - preference.window
+        return np.repeat(other.total(key, bucket, since)[:, None], inside.shape[1], axis=1)
+    zones = other.zones()
+    length = np.maximum(np.minimum(zones.until, other.high + 1) - zones.since, 1)
+    return inside * (other.shape.granularity / length)
+
+
+def _promised(promise: Promise, counts: dict[str, Floats], number: Floats | None, size: int) -> Floats:
+    """The promise of some regions; the columns in it are the summarized ones, which a join makes equal."""
+
+    def known(leaf: Count | Column) -> Floats:
+        if isinstance(leaf, Count):
+            return counts[leaf.stream]
+        if number is None:
+            raise ValueError(f"the promise reads {leaf.column}, and its values are not given")
+        return number
+
+    return np.broadcast_to(promised(promise, known), size).astype(np.float64)
+
+
+def _joined(regions: Regions, granularity: Ints) -> Regions:
+    """Neighbouring unlikely regions of a value and granularity made one: the tuples of their cells are in
+    order of time, so that positions in the longer line are as well defined."""
+    if not len(regions):
+        return regions
+    apart = np.ones(len(regions), bool)
+    apart[1:] = (
+        regions.likely[1:]
+        | regions.likely[:-1]
+        | (regions.key[1:] != regions.key[:-1])
+        | (granularity[1:] != granularity[:-1])
+        | (regions.until[1:] > regions.since[:-1])
+    )
+    first = np.flatnonzero(apart)
+    last = np.append(first[1:], len(apart)) - 1
+    made = regions.where(first)
+    return Regions(
+        **{
+            **vars(made),
+            "since": regions.since[last],  # zones are listed newest first
+            "cell": np.add.reduceat(regions.cell, first),
+            "expected": np.add.reduceat(regions.expected, first),
+        }
+    )
+
+
+def probed(
+    regions: Regions, taken: Ints, own: Tuples, other: Tuples, window: int | None
+) -> tuple[Ints, Ints]:
+    """The pairs that the next `taken` probes of the regions find, as rows of `own` and of `other`.
+
+    A probe that has no chance to match costs as much as one that does, but no work is done for it: matches
+    are looked up, and those are kept that lie in the portion of the region's line. Both sides may hold more
+    than the regions need, but not less.
+    """
+    found = [
+        _probed_page(regions.where(some), taken[some], own, other, window)
+        for page in np.unique(regions.page[taken > 0]).tolist()
+        for some in [np.flatnonzero((regions.page == page) & (taken > 0))]
+    ]
+    if not found:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return np.concatenate([mine for mine, _ in found]), np.concatenate([theirs for _, theirs in found])
+
+
+def _probed_page(
+    regions: Regions, taken: Ints, own: Tuples, other: Tuples, window: int | None
+) -> tuple[Ints, Ints]:
+    """The pairs of one page's regions."""
+    page = int(regions.page[0])
+    # Positions are among the tuples of earlier pages; `earlier` has their rows.
+    earlier = np.flatnonzero(other.page < page)
+    start = np.searchsorted(earlier, other.places.at(regions.bucket, regions.since))
+    stop = np.searchsorted(earlier, other.places.at(regions.bucket, regions.until))
+    arrived = np.flatnonzero(own.page == page)
+    arrived = arrived[np.argsort(own.key[arrived], kind="stable")]
+    first = np.searchsorted(own.key[arrived], regions.key)
+    count = np.searchsorted(own.key[arrived], regions.key, side="right") - first
+    if (stop - start != regions.cell).any() or (count != regions.arriving).any():
+        raise ValueError(f"tuples of a region of page {page} are no longer, or not yet, all there")
+    begin, end = other.by_key.between(regions.key, earlier[start], earlier[stop - 1] + 1)
+    some = np.flatnonzero(end > begin)  # most of the unlikely ones end here
+    if not len(some):
+        return some, some
+    strip, low, high = _strips(regions.done[some], taken[some], regions.cell[some])
+    region = some[strip.region]
+    begin, end = begin[region], end[region]
+    cut = np.flatnonzero((low > 0) | (high < regions.cell[region]))
+    at = start[region[cut]]
+    begin[cut], end[cut] = other.by_key.between(
+        regions.key[region[cut]], earlier[at + low[cut]], earlier[at + high[cut] - 1] + 1
+    )
+    pair, place = spread(end - begin)
+    theirs = other.by_key.rows[begin[pair] + place]
+    mine = arrived[(first[region] + strip.index)[pair]]
+    match = other.page[theirs] < page
+    if window is not None:
+        match &= np.abs(own.time[mine] - other.time[theirs]) <= window
+    return mine[match], theirs[match]
+
+
+@dataclass(frozen=True)
+class _Strip:
+    """Parts of regions' lines that are of one arriving tuple each: whose, and which tuple."""
+
+    region: Ints
+    index: Ints
+
+
+def _strips(done: Ints, taken: Ints, cell: Ints) -> tuple[_Strip, Ints, Ints]:
+    """Portions of lines cut up by arriving tuple, with the positions in the cell that each goes over."""
+    first = done // cell
+    last = (done + taken - 1) // cell
+    region, place = spread(last - first + 1)
+    index = first[region] + place
+    passed = index * cell[region]
+    low = np.maximum(done[region] - passed, 0)
+    high = np.minimum((done + taken)[region] - passed, cell[region])
+    return _Strip(region, index), low, high

@@ -1,0 +1,195 @@
+"""Promising regions: the priority queue of section 4.1.2, and how a budget is spent on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.promising.tuples import Ints, Keys
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+# What a share may lack of a whole number by rounding.
+TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Some regions side by side, each a line of `arriving` times `cell` probes of which `done` are made.
+
+    For a join: the `arriving` tuples of value `key` in `page`, the earliest of them at `low`, by time; each
+    with the `cell` tuples of the other stream in `bucket` from `since` to before `until` that came in earlier
+    pages. For a selection: the page's own tuples there, `arriving` is 1. A region is told by its times, so
+    it outlives the zone it was made from.
+    """
+
+    key: Keys
+    bucket: Ints
+    page: Ints
+    since: Ints
+    until: Ints
+    low: Ints
+    arriving: Ints
+    cell: Ints
+    done: Ints
+    promise: Floats
+    expected: Floats
+    likely: Bools
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    @staticmethod
+    def none() -> Regions:
+        return Regions(**{name: np.zeros(0, dtype) for name, dtype in DTYPES.items()})
+
+    @property
+    def probes(self) -> Ints:
+        """How long each region's line is."""
+        return self.arriving * self.cell
+
+    @property
+    def left(self) -> Ints:
+        """The probes that are still to be made."""
+        return self.probes - self.done
+
+    @property
+    def awaited(self) -> Floats:
+        """The output that is expected of what is left."""
+        return self.expected * self.left / np.maximum(self.probes, 1)
+
+    def where(self, mask: Bools | Ints) -> Regions:
+        """The regions that a mask or numbers take."""
+        return Regions(**{name: getattr(self, name)[mask] for name in DTYPES})
+
+    def after(self, taken: Ints) -> Regions:
+        """What is pending when so many more probes of each were made."""
+        return replace(self, done=self.done + taken).where(self.left > taken)
+
+    def reachable(
+        self, floor: int | None = None, own_floor: int | None = None, since: int | None = None
+    ) -> Regions:
+        """Those whose tuples are all kept (none of the cell before `floor`, none of the arriving ones before
+        `own_floor`), and not all before `since`, where the query's window begins now."""
+        kept = np.ones(len(self), bool)
+        if floor is not None:
+            kept &= self.since >= floor
+        if own_floor is not None:
+            kept &= self.low >= own_floor
+        if since is not None:
+            kept &= self.until > since
+        return self if kept.all() else self.where(kept)
+
+    def table(self) -> pa.Table:
+        """The regions as a table, for checkpoints."""
+        return pa.table({name: getattr(self, name) for name in DTYPES})
+
+    @staticmethod
+    def of_table(table: pa.Table) -> Regions:
+        """The inverse of `table`."""
+        return Regions(
+            **{name: table.column(name).combine_chunks().to_numpy(zero_copy_only=False) for name in DTYPES}
+        )
+
+    @staticmethod
+    def concatenated(parts: Iterable[Regions]) -> Regions:
+        """The regions of all parts."""
+        some = [part for part in parts if len(part)]
+        if not some:
+            return Regions.none()
+        return Regions(**{name: np.concatenate([getattr(part, name) for part in some]) for name in DTYPES})
+
+
+DTYPES: dict[str, type] = {field.name: np.int64 for field in fields(Regions)} | {
+    "key": np.uint64,
+    "promise": np.float64,
+    "expected": np.float64,
+    "likely": np.bool_,
+}
+
+
+def chosen(regions: Regions, order: str, budget: int | None) -> Ints:
+    """How many probes of each region to make now: the next ones of its line.
+
+    All of the budget is spent, as long as something is left: `sum(chosen) == min(budget, sum(left))`. The
+    order is one of the regions alone, not of how they are listed. Regions of which nothing is expected
+    (not `likely`) come last in every order.
+    """
+    left = regions.left
+    if budget is None or budget >= left.sum():
+        return left
+    if order == "weighted":
+        return _weighted(regions, budget)
+    rank = regions.promise if order == "asc" else -regions.promise
+    return _filled(left, _order(regions, rank), budget)
+
+
+def _order(regions: Regions, rank: Floats) -> Ints:
+    """The regions by rank, the unlikely last; what is alike in that by age, value and time."""
+    return np.lexsort((regions.since, regions.key, regions.page, rank, ~regions.likely))
+
+
+def _filled(left: Ints, order: Ints, budget: int) -> Ints:
+    """Each in turn gets all that is left of it, until the budget is spent."""
+    needs = left[order]
+    before = np.cumsum(needs) - needs
+    taken = np.zeros_like(left)
+    taken[order] = np.clip(budget - before, 0, needs)
+    return taken
+
+
+def _weighted(regions: Regions, budget: int) -> Ints:
+    """The budget divided so that the regions' output is in the ratio of their promises.
+
+    A region that is to give t * promise tuples takes t * promise * probes / expected probes, those that were
+    made before included, and at most its whole line: one t for all, such that the budget is spent. What
+    whole regions leave over goes to those of which nothing is expected.
+    """
+    left = regions.left
+    sure = regions.likely & (regions.promise > 0) & (regions.expected > 0) & (left > 0)
+    order = _order(regions, np.zeros(len(regions)))
+    if budget >= left[sure].sum():
+        rest = np.where(sure, 0, left)
+        return np.where(sure, left, _filled(rest, order, budget - int(left[sure].sum())))
+    order = order[sure[order]]
+    some = regions.where(order)
+    taken = np.zeros_like(left)
+    taken[order] = _whole(_shares(some, budget), some.left, budget)
+    return taken
+
+
+def _shares(regions: Regions, budget: int) -> Floats:
+    """The parts of a budget that water-filling gives: clip(t * rate - done, 0, left), summing up to it."""
+    rate = regions.promise * regions.probes / regions.expected
+    rate /= rate.max()
+    start, stop = regions.done / rate, regions.probes / rate
+    times = np.concatenate([start, stop])
+    by_time = np.argsort(times, kind="stable")
+    slope = np.cumsum(np.concatenate([rate, -rate])[by_time])
+    times = times[by_time]
+    spent = np.concatenate([[0.0], np.cumsum(slope[:-1] * np.diff(times))])
+    last = max(int(np.searchsorted(spent, budget, side="right")) - 1, 0)
+    t = times[last] + (budget - spent[last]) / max(slope[last], TINY)
+    return np.clip(t * rate - regions.done, 0, regions.left)
+
+
+def _whole(shares: Floats, left: Ints, budget: int) -> Ints:
+    """Shares made whole numbers that sum up to the budget.
+
+    What remains of them is handed on from region to region, and who makes it a whole gets a probe. The
+    largest remainders would give nothing to small shares on every page, and rare values would vanish.
+    """
+    taken = np.minimum(np.floor(shares + TINY).astype(np.int64), left)
+    remainder = np.where(taken < left, np.maximum(shares - taken, 0), 0)
+    whole = np.floor(np.cumsum(remainder) + 0.5).astype(np.int64)
+    taken += np.diff(whole, prepend=0)
+    missing = budget - int(taken.sum())  # by rounding only
+    numbers = np.arange(len(left))
+    if missing > 0:
+        return taken + _filled(left - taken, numbers, missing)
+    return taken - _filled(taken, numbers[::-1], -missing)

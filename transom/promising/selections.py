@@ -1,0 +1,156 @@
+"""Selection guided by summaries (section 4.2), and aggregates over one (section 4.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from transom.elements import Preference
+from transom.promising.joins import LIKELY, Values
+from transom.promising.regions import Bools, Floats, Regions
+from transom.promising.representation import Arrived, Representation, Zones, step_of
+from transom.promising.tuples import Ints, Tuples, spread
+from transom.sql.promise import Column, Count, Promise, promised
+
+
+@dataclass(frozen=True)
+class PageCells:
+    """A page's tuples by cell, and what the summaries say of its values there: the same for all queries.
+
+    `estimate` has a row for each distinct value and a column for each zone the page has tuples in; it is
+    of the page's own tuples, taken to be like the others of their cell. `total` is of the whole window.
+    """
+
+    page: int
+    values: Values
+    zones: Zones
+    counts: Ints  # [zones, buckets], of the page alone
+    estimate: Floats
+    total: Floats
+    low: int
+
+    def regions(self, matching: Bools, preference: Preference, promise: Promise) -> Regions:
+        """The regions of a query whose guide the `matching` values satisfy.
+
+        What a cell promises is what its matching values do together: per tuple that is to be looked at where
+        the highest comes first, so that rich cells precede large ones; as it is for weighted; on average over
+        the tuples expected there where the lowest comes first.
+        """
+        zone, bucket = np.nonzero(self.counts)
+        cell = self.counts[zone, bucket]
+        expected = np.clip(self._summed(self.estimate, matching)[zone, bucket], 0, cell)
+        faded = preference.fade ** (self.zones.granularity[zone] - 1.0)
+        if preference.order == "asc":
+            worth = self._promised(promise, np.broadcast_to(self.total[:, None], self.estimate.shape))
+            together = self._summed(worth * self.estimate, matching)[zone, bucket]
+            worth = together / np.maximum(expected, LIKELY) / faded
+        else:
+            worth = self._summed(self._promised(promise, self.estimate), matching)[zone, bucket] * faded
+            if preference.order == "desc":
+                worth = worth / cell
+        return Regions(
+            key=np.zeros(len(cell), np.uint64),
+            bucket=bucket,
+            page=np.full(len(cell), self.page),
+            since=self.zones.since[zone],
+            until=self.zones.until[zone],
+            low=np.full(len(cell), self.low),
+            arriving=np.ones(len(cell), np.int64),
+            cell=cell,
+            done=np.zeros(len(cell), np.int64),
+            promise=worth,
+            expected=expected,
+            likely=expected >= LIKELY,
+        )
+
+    def _summed(self, amounts: Floats, matching: Bools) -> Floats:
+        """Amounts of values in zones added up over the matching values of each bucket: [zones, buckets]."""
+        zones, buckets = self.counts.shape
+        some = np.flatnonzero(matching)
+        flat = np.arange(zones) * buckets + self.values.bucket[some, None]
+        return np.bincount(flat.ravel(), amounts[some].ravel(), zones * buckets).reshape(zones, buckets)
+
+    def _promised(self, promise: Promise, counts: Floats) -> Floats:
+        """The promise of each value in each zone."""
+
+        def known(leaf: Count | Column) -> Floats:
+            if isinstance(leaf, Count):
+                return counts
+            if self.values.number is None:
+                raise ValueError(f"the promise reads {leaf.column}, and its values are not given")
+            return np.broadcast_to(self.values.number[:, None], counts.shape)
+
+        return np.broadcast_to(promised(promise, known), counts.shape)
+
+
+def page_cells(
+    values: Values, page: int, own: Representation, counts: Ints, window: int | None = None
+) -> PageCells:
+    """The cells of a page whose tuples are in `own`; `counts` says how many are in each zone and bucket."""
+    zones = own.zones()
+    here = np.flatnonzero(counts.any(axis=1))
+    some = Zones(zones.granularity[here], zones.since[here], zones.until[here], zones.counts[here])
+    share = counts[here] / np.maximum(some.counts, 1)
+    estimate = own.estimate(values.key, values.bucket)[:, here] * share[:, values.bucket].T
+    since = None if window is None else own.high - window
+    return PageCells(
+        page,
+        values,
+        some,
+        counts[here],
+        np.clip(estimate, 0, counts[here][:, values.bucket].T),
+        np.maximum(own.total(values.key, values.bucket, since), 0),
+        int(values.low.min()) if len(values) else 0,
+    )
+
+
+def counts_of(more: Arrived, own: Representation) -> Ints:
+    """How many tuples of a page are in each zone and bucket of the representation it was inserted in."""
+    zones = own.zones()
+    by_time = np.argsort(zones.since)
+    times = more.steps * step_of(own.shape)
+    zone = np.searchsorted(zones.since[by_time], times, side="right") - 1
+    kept = zone >= 0
+    kept[kept] = times[kept] < zones.until[by_time][zone[kept]]
+    counts = np.zeros_like(zones.counts)
+    np.add.at(counts, by_time[zone[kept]], more.counts[kept])
+    return counts
+
+
+def looked_at(regions: Regions, taken: Ints, tuples: Tuples) -> tuple[Ints, Ints]:
+    """The rows that the next `taken` probes of the regions look at, and the region of each.
+
+    Whether they satisfy the query is for the caller to see: the summary knows nothing but its column.
+    """
+    found = [
+        _looked_at_page(regions, some, taken[some], tuples)
+        for page in np.unique(regions.page[taken > 0]).tolist()
+        for some in [np.flatnonzero((regions.page == page) & (taken > 0))]
+    ]
+    if not found:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return np.concatenate([rows for rows, _ in found]), np.concatenate([whose for _, whose in found])
+
+
+def _looked_at_page(regions: Regions, some: Ints, taken: Ints, tuples: Tuples) -> tuple[Ints, Ints]:
+    """The rows of one page's regions."""
+    page = int(regions.page[some[0]])
+    here = np.flatnonzero(tuples.page == page)
+    bucket = regions.bucket[some]
+    start = np.searchsorted(here, tuples.places.at(bucket, regions.since[some]))
+    stop = np.searchsorted(here, tuples.places.at(bucket, regions.until[some]))
+    if (stop - start != regions.cell[some]).any():
+        raise ValueError(f"tuples of a region of page {page} are no longer, or not yet, all there")
+    which, place = spread(taken)
+    return here[(start + regions.done[some])[which] + place], some[which]
+
+
+def scale(regions: Regions, taken: Ints, region: Ints) -> Floats:
+    """How many tuples each looked-at one stands for, if those of its region are alike.
+
+    With weighted, all stand for about as many; SUM and COUNT over what was looked at are estimates of the
+    whole when multiplied with it.
+    """
+    made = np.maximum(regions.done + taken, 1)
+    return (regions.probes / made)[region]

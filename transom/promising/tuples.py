@@ -1,0 +1,161 @@
+"""The tuples of a stream that are kept, in the order in which cells list them (section 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Keys = NDArray[np.uint64]
+Ints = NDArray[np.int64]
+
+FIELDS = (
+    pa.field("key", pa.uint64()),
+    pa.field("bucket", pa.int32()),
+    pa.field("time", pa.int64()),
+    pa.field("page", pa.int64()),
+)
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """Kept tuples by bucket, time, page and arrival: those of a cell and time lie side by side.
+
+    The table has `key`, `bucket`, `time` and `page`, then whatever columns of the stream are needed.
+
+    >>> made = Tuples.made(np.array([7, 5], np.uint64), np.array([1, 0]), np.array([10, 20]), page=3)
+    >>> made.key.tolist(), made.page.tolist()
+    ([5, 7], [3, 3])
+    """
+
+    table: pa.Table
+
+    @staticmethod
+    def of(table: pa.Table) -> Tuples:
+        """Those of a table, put in order; rows that are alike in all of it stay as they arrived."""
+        table = table.combine_chunks()
+        columns = [table.column(name).to_numpy() for name in ("page", "time", "bucket")]
+        order = np.lexsort(columns)
+        if np.array_equal(order, np.arange(len(order))):
+            return Tuples(table)
+        return Tuples(table.take(pa.array(order)))
+
+    @staticmethod
+    def made(key: Keys, bucket: Ints, time: Ints, page: int | Ints, **columns: pa.Array) -> Tuples:
+        """Tuples of plain arrays, in order of arrival."""
+        pages = np.broadcast_to(np.asarray(page, np.int64), len(key))
+        given = zip((key, bucket, time, pages), FIELDS, strict=True)
+        plain = [pa.array(np.asarray(array), field.type) for array, field in given]
+        names = [field.name for field in FIELDS] + list(columns)
+        return Tuples.of(pa.table([*plain, *columns.values()], names=names))
+
+    @staticmethod
+    def merged(parts: Iterable[Tuples]) -> Tuples:
+        """All tuples of some; what earlier parts hold counts as having arrived earlier."""
+        return Tuples.of(pa.concat_tables([part.table for part in parts]))
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def since(self, floor: int | None) -> Tuples:
+        """Without the tuples before a time, which are let go."""
+        return self if floor is None else self.where(self.time >= floor)
+
+    def in_page(self, page: int) -> Tuples:
+        """The tuples that came in a page."""
+        return self.where(self.page == page)
+
+    def where(self, mask: NDArray[np.bool_]) -> Tuples:
+        """The tuples that a mask takes."""
+        return self if mask.all() else Tuples(self.table.filter(pa.array(mask)).combine_chunks())
+
+    @cached_property
+    def key(self) -> Keys:
+        return self.table.column("key").to_numpy()
+
+    @cached_property
+    def bucket(self) -> Ints:
+        return self.table.column("bucket").to_numpy().astype(np.int64)
+
+    @cached_property
+    def time(self) -> Ints:
+        return self.table.column("time").to_numpy()
+
+    @cached_property
+    def page(self) -> Ints:
+        return self.table.column("page").to_numpy()
+
+    @cached_property
+    def by_key(self) -> Runs:
+        """Where the tuples of each key are; found once, for all queries of a page."""
+        return Runs.of(self.key)
+
+    @cached_property
+    def places(self) -> Places:
+        """Where the tuples of each bucket and time are."""
+        return Places.of(self.bucket, self.time)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Rows by key: `keys` are the distinct ones, `codes` the pairs (number of the key, row) in order."""
+
+    keys: Keys
+    rows: Ints
+    codes: Ints
+
+    @staticmethod
+    def of(key: Keys) -> Runs:
+        rows = np.argsort(key, kind="stable")
+        ordered = key[rows]
+        first = np.ones(len(key), bool)
+        first[1:] = ordered[1:] != ordered[:-1]
+        number = np.cumsum(first) - 1
+        return Runs(ordered[first], rows, number * len(key) + rows)
+
+    def between(self, key: Keys, since: Ints, until: Ints) -> tuple[Ints, Ints]:
+        """For each key, which entries of `rows` are its rows from `since` to before `until`."""
+        if not len(self.keys):
+            nothing = np.zeros(len(key), np.int64)
+            return nothing, nothing
+        number = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
+        base = number * len(self.rows)
+        start = np.searchsorted(self.codes, base + since)
+        stop = np.searchsorted(self.codes, base + until)
+        return start, np.where(self.keys[number] == key, np.maximum(stop, start), start)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Rows by bucket and time, in one number: bucket * span + time - first.
+
+    It fits in 64 bits as long as buckets times kept microseconds do: ten years of 10,000 buckets.
+    """
+
+    codes: Ints
+    first: int
+    span: int
+
+    @staticmethod
+    def of(bucket: Ints, time: Ints) -> Places:
+        first = int(time.min()) if len(time) else 0
+        span = int(time.max()) - first + 2 if len(time) else 2
+        return Places(bucket * span + (time - first), first, span)
+
+    def at(self, bucket: Ints, time: Ints) -> Ints:
+        """The first row of a bucket at or after a time."""
+        return np.searchsorted(self.codes, bucket * self.span + np.clip(time - self.first, 0, self.span - 1))
+
+
+def spread(counts: Ints) -> tuple[Ints, Ints]:
+    """For runs of so many items: of each item the run it is of, and its place there.
+
+    >>> [a.tolist() for a in spread(np.array([2, 0, 1]))]
+    [[0, 0, 2], [0, 1, 0]]
+    """
+    run = np.repeat(np.arange(len(counts)), counts)
+    return run, np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)
