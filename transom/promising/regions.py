@@ -165,8 +165,8 @@ def _weighted(regions: Regions, budget: int) -> Ints:
 
 def _shares(regions: Regions, budget: int) -> Floats:
     """The parts of a budget that water-filling gives: clip(t * rate - done, 0, left), summing up to it."""
-    rate = regions.promise * regions.probes / regions.expected
-    rate /= rate.max()
+    rate = regions.promise / regions.promise.max() * regions.probes / np.maximum(regions.expected, TINY)
+    rate = np.maximum(rate / rate.max(), TINY)  # who has next to no promise waits long, but not forever
     start, stop = regions.done / rate, regions.probes / rate
     times = np.concatenate([start, stop])
     by_time = np.argsort(times, kind="stable")
@@ -186,7 +186,7 @@ def _whole(shares: Floats, left: Ints, budget: int) -> Ints:
     """
     taken = np.minimum(np.floor(shares + TINY).astype(np.int64), left)
     remainder = np.where(taken < left, np.maximum(shares - taken, 0), 0)
-    whole = np.floor(np.cumsum(remainder) + 0.5).astype(np.int64)
+    whole = np.floor(np.cumsum(remainder) + 0.5 + TINY).astype(np.int64)
     taken += np.diff(whole, prepend=0)
     missing = budget - int(taken.sum())  # by rounding only
     numbers = np.arange(len(left))

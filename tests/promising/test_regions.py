@@ -1,0 +1,158 @@
+"""What is left of regions, and how a budget is spent on them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transom.promising.regions import DTYPES, Regions, chosen
+
+
+def regions(size: int, **columns: Any) -> Regions:
+    """Regions of one arriving tuple each, of which only some columns matter."""
+    plain: dict[str, Any] = {
+        "key": np.arange(size),
+        "until": np.ones(size),
+        "arriving": np.ones(size),
+        "cell": np.full(size, 10),
+        "expected": np.ones(size),
+        "promise": np.ones(size),
+        "likely": np.ones(size),
+    }
+    given = plain | columns
+    return Regions(**{n: np.asarray(given.get(n, np.zeros(size))).astype(t) for n, t in DTYPES.items()})
+
+
+@st.composite
+def some_regions(draw: st.DrawFn) -> Regions:
+    size = draw(st.integers(0, 12))
+    column = lambda of: draw(st.lists(of, min_size=size, max_size=size))  # noqa: E731
+    made = regions(
+        size,
+        page=column(st.integers(0, 3)),
+        arriving=column(st.integers(1, 5)),
+        cell=column(st.integers(1, 1000)),
+        promise=column(st.floats(-10, 1e6)),
+        expected=column(st.floats(0, 100)),
+        likely=column(st.booleans()),
+    )
+    done = [draw(st.integers(0, int(probes))) for probes in made.probes]
+    return replace(made, done=np.array(done, np.int64))
+
+
+ORDERS = ("desc", "asc", "weighted")
+
+
+@given(some_regions(), st.sampled_from(ORDERS), st.integers(0, 10_000))
+def test_a_budget_is_spent_to_the_last_probe_and_never_more_than_is_left(
+    some: Regions, order: str, budget: int
+) -> None:
+    taken = chosen(some, order, budget)
+    assert (taken >= 0).all() and (taken <= some.left).all()
+    assert taken.sum() == min(budget, some.left.sum())
+
+
+@given(some_regions(), st.sampled_from(ORDERS), st.integers(0, 10_000), st.randoms(use_true_random=False))
+def test_what_is_chosen_does_not_depend_on_how_regions_are_listed(
+    some: Regions, order: str, budget: int, random: Any
+) -> None:
+    shuffled = np.arange(len(some))
+    random.shuffle(shuffled)
+    assert (chosen(some.where(shuffled), order, budget) == chosen(some, order, budget)[shuffled]).all()
+
+
+@given(some_regions(), st.sampled_from(ORDERS), st.lists(st.integers(0, 3000), max_size=6))
+def test_budgets_one_after_the_other_make_every_probe_once(
+    some: Regions, order: str, budgets: list[int]
+) -> None:
+    pending, spent = some, 0
+    for budget in budgets:
+        taken = chosen(pending, order, budget)
+        spent += int(taken.sum())
+        pending = pending.after(taken)
+        assert (pending.left > 0).all()
+    assert spent + pending.left.sum() == some.left.sum()
+
+
+@given(some_regions(), st.sampled_from(ORDERS))
+def test_no_budget_takes_all_that_is_left(some: Regions, order: str) -> None:
+    assert (chosen(some, order, None) == some.left).all()
+
+
+def test_the_highest_promise_comes_first_with_desc() -> None:
+    assert chosen(regions(3, promise=[1, 3, 2]), "desc", 15).tolist() == [0, 10, 5]
+
+
+def test_the_lowest_promise_comes_first_with_asc() -> None:
+    assert chosen(regions(3, promise=[1, 3, 2]), "asc", 15).tolist() == [10, 0, 5]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_is_not_likely_comes_last(order: str) -> None:
+    some = regions(3, promise=[1, 0.1, 9], likely=[True, False, False])
+    assert chosen(some, order, 10).tolist() == [10, 0, 0]
+
+
+def test_promises_that_are_alike_are_kept_in_the_order_of_pages_and_values() -> None:
+    assert chosen(regions(3, page=[5, 4, 4], key=[1, 9, 2]), "desc", 12).tolist() == [0, 2, 10]
+
+
+def test_weighted_gives_output_in_the_ratio_of_promises() -> None:
+    """Twice the promise, half as many matches a probe: four times the probes."""
+    some = regions(2, cell=[1000, 1000], promise=[100, 200], expected=[100, 50])
+    assert chosen(some, "weighted", 500).tolist() == [100, 400]
+
+
+def test_weighted_gives_what_a_whole_region_leaves_over_to_the_others() -> None:
+    some = regions(3, cell=[10, 1000, 1000], promise=[50, 50, 50], expected=[1, 50, 50])
+    assert chosen(some, "weighted", 210).tolist() == [10, 100, 100]
+
+
+def test_weighted_takes_into_account_what_was_made_before() -> None:
+    some = regions(2, cell=[1000, 1000], promise=[50, 50], expected=[50, 50], done=[100, 0])
+    assert chosen(some, "weighted", 60).tolist() == [0, 60]
+    assert chosen(some, "weighted", 300).tolist() == [100, 200]
+
+
+def test_weighted_gives_small_shares_their_turn() -> None:
+    """A hundred regions that are to get a tenth of a probe each: every tenth gets one."""
+    taken = chosen(regions(100, cell=np.full(100, 10), expected=np.full(100, 2.0)), "weighted", 10)
+    assert np.diff(np.flatnonzero(taken)).tolist() == [10] * 9
+
+
+@given(some_regions(), st.integers(0, 10_000))
+def test_weighted_is_within_a_probe_of_one_water_level(some: Regions, budget: int) -> None:
+    some = replace(some, likely=np.ones(len(some), bool), promise=np.abs(some.promise) + 1)
+    some = replace(some, expected=some.expected + 1)
+    rate = some.promise * some.probes / some.expected
+    made = some.done + chosen(some, "weighted", budget)
+    taken = made > some.done
+    open_to_more = made < some.probes
+    if taken.any() and open_to_more.any():
+        level = ((made - 1.001) / rate)[taken].max()
+        assert level <= ((made + 1.001) / rate)[open_to_more].min() * (1 + 1e-6)
+
+
+def test_regions_whose_tuples_are_let_go_are_dropped() -> None:
+    some = regions(4, since=[5, 10, 10, 10], until=[20, 20, 20, 12], low=[30, 30, 25, 30])
+    assert some.reachable(floor=10, own_floor=30, since=12).key.tolist() == [1]
+    assert some.reachable() is some
+
+
+@given(some_regions())
+def test_regions_come_back_from_a_table(some: Regions) -> None:
+    back = Regions.of_table(some.table())
+    for name, dtype in DTYPES.items():
+        assert (getattr(back, name) == getattr(some, name)).all() and getattr(back, name).dtype == dtype
+
+
+@given(some_regions(), some_regions())
+def test_regions_are_put_together(one: Regions, two: Regions) -> None:
+    both = Regions.concatenated([one, Regions.none(), two])
+    assert both.left.tolist() == one.left.tolist() + two.left.tolist()
+    assert both.awaited.sum() == pytest.approx(one.awaited.sum() + two.awaited.sum())
