@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Hashable, Iterator, Mapping
 
 import pyarrow as pa
@@ -15,19 +16,22 @@ from transom.errors import SQLError
 from transom.sql.calls import Draft, result_type
 from transom.sql.canonical import bare
 from transom.sql.catalog import Catalog, Scalars
-from transom.sql.dialect import EndClause, Parsed, parse, parse_end
+from transom.sql.demand import DemandClause
+from transom.sql.dialect import EndClause, parse, parse_end
 from transom.sql.emit import EmitClause
 from transom.sql.joins import join
-from transom.sql.lookups import check_clause, check_structure
+from transom.sql.lookups import check_clause, check_structure, refuse_preference
 from transom.sql.predicates import both, lower
-from transom.sql.query import Call, Item, Key, Predicate, Query, Scalar
+from transom.sql.preference import OverloadClause
+from transom.sql.promises import bound_overload
+from transom.sql.query import Call, Item, Key, Overloaded, Predicate, Query, Scalar
 from transom.sql.select import WINDOW_STRUCT, Selection
 from transom.sql.templates import Cut, Template, cut
-from transom.sql.types import Steps, Typer, TypeTable
+from transom.sql.types import Steps, Typed, Typer, TypeTable
 
 MAX_ALIKE = 8  # templates of one text without its constants; more would hardly be used again
 MAX_TEMPLATES = 1_000
-MAX_ENDS = 1_000  # different clauses at the end (EMIT EARLY, USING, WITHIN) of one template
+MAX_ENDS = 1_000  # different clauses at the end (EMIT EARLY, USING and so on) of one template
 MAX_TYPES = 100_000  # remembered; queries that come and go must not fill the memory
 
 
@@ -107,29 +111,16 @@ class Binding:
         return (yield from reader.steps(text, whole))
 
 
-class _Typed:
-    """Expressions with their types, over a row or over a result."""
+@dataclass(frozen=True)
+class _Ends:
+    """What the clauses at the end of a query say."""
 
-    def __init__(self, parsed: Parsed, utc: bool):
-        self.parsed, self.utc = parsed, utc
-
-    def scalar(self, node: exp.Expr) -> Scalar | None:
-        """The scalar that a node is, once its type is known."""
-        raise NotImplementedError
-
-    def truth(self, node: exp.Expr) -> Scalar:
-        """A condition that Spark evaluates."""
-        scalar = self.scalar(node)
-        if scalar is None:
-            return Scalar("", pa.bool_())  # not known yet: this build is thrown away
-        if pa.types.is_boolean(scalar.type):
-            return scalar
-        if not pa.types.is_null(scalar.type):
-            self.parsed.fail(f"expected a condition, and this is {scalar.type}", node)
-        return Scalar(scalar.sql, pa.bool_(), scalar.column)
+    emit: Emit | None
+    demand: Demand | None
+    overload: Overloaded | None
 
 
-class _Reader(_Typed):
+class _Reader(Typed):
     """A query that is read once and bound in steps, for its own constants or for those of others like it.
 
     Between two steps the types that it asked for are found out, and other queries may put their constants in.
@@ -137,6 +128,7 @@ class _Reader(_Typed):
 
     def __init__(self, text: str, whole: Cut, catalog: Catalog, table: TypeTable):
         super().__init__(parse(text), catalog.utc)
+        refuse_preference(self.parsed)
         self.table = table
         self.selection = Selection(self.parsed, catalog)
         self.scope = self.selection.scope
@@ -149,18 +141,20 @@ class _Reader(_Typed):
         self.row = Typer(self.parsed, inputs)
         self.template = Template(whole, self.parsed, self.selection, self.joined)
         self._qualities = catalog.qualities
-        self._none = table.shared(Demand()) if self.selection.windowing.on_demand else None
-        self._ends: dict[str, Emit | Demand | None] = {"": self._none}  # by the clause's text
-        if self.parsed.end is not None:
-            self._ends[self.template.end_text(whole)] = self._known(text, self.parsed.end)
+        demand = table.shared(Demand()) if self.selection.windowing.on_demand else None
+        self._none = _Ends(None, demand, None)
+        self._ends = {"": self._none}  # by the text of the clauses
+        if self.parsed.end_start is not None:
+            clauses = self.parsed.overload, self.parsed.end
+            self._ends[self.template.end_text(whole)] = self._known(text, *clauses)
         self.is_typed = False
 
     def steps(self, text: str, whole: Cut) -> Steps[Query]:
         """Bind a query that fits the template."""
         where, keys, calls = yield from self.row.until_known(lambda: self._rows(whole))
         end = self._end(whole)
-        if isinstance(end, Demand):
-            check_structure(self.parsed, self.selection, end, calls)
+        if end.demand is not None:
+            check_structure(self.parsed, self.selection, end.demand, calls)
         columns = self._result_columns(keys, calls)
         signature = tuple((name, str(kind)) for name, kind in columns.items())
         results = Typer(self.parsed, self.table.over(signature, lambda: columns))
@@ -182,23 +176,29 @@ class _Reader(_Typed):
             having=self.selection.having_text(),
             kept=kept,
             functions=self.table.shared(frozenset(self.selection.called())),
-            emit=end if isinstance(end, Emit) else None,
-            demand=end if isinstance(end, Demand) else None,
+            emit=end.emit,
+            demand=end.demand,
+            overload=end.overload,
         )
 
-    def _end(self, whole: Cut) -> Emit | Demand | None:
-        """What the clause at the end says; few clauses are written by many queries."""
+    def _end(self, whole: Cut) -> _Ends:
+        """What the clauses at the end say; few are written by many queries."""
         text = self.template.end_text(whole)
         if text not in self._ends:
             if len(self._ends) >= MAX_ENDS:
                 self._ends = {"": self._none}
-            self._ends[text] = self._known(text, parse_end(text))
+            self._ends[text] = self._known(text, *parse_end(text))
         return self._ends[text]
 
-    def _known(self, text: str, clause: EndClause) -> Emit | Demand:
+    def _known(self, text: str, overload: OverloadClause | None, clause: EndClause | None) -> _Ends:
+        preferred = None if overload is None else bound_overload(self.parsed, self.scope, overload)
+        ends = replace(self._none, overload=self.table.shared(preferred))
         if isinstance(clause, EmitClause):
-            return self.table.shared(clause.known(text, self._qualities))
-        return self.table.shared(clause.known(text, self.selection.windowing.clock.kind))
+            return replace(ends, emit=self.table.shared(clause.known(text, self._qualities)))
+        if isinstance(clause, DemandClause):
+            kind = self.selection.windowing.clock.kind
+            return replace(ends, demand=self.table.shared(clause.known(text, kind)))
+        return ends
 
     def scalar(self, node: exp.Expr) -> Scalar | None:
         node = bare(node)
@@ -247,7 +247,7 @@ class _Reader(_Typed):
         return columns | {"window_start": kind, "window_end": kind}
 
 
-class _Result(_Typed):
+class _Result(Typed):
     """What is computed for a result: the columns of the SELECT list, and whether HAVING keeps it."""
 
     def __init__(self, reader: _Reader, typer: Typer, columns: Mapping[str, pa.DataType]):

@@ -7,6 +7,7 @@ from typing import Mapping, Protocol, Sequence
 
 import pyarrow as pa
 
+from transom.elements import Summary
 from transom.errors import SQLError
 
 
@@ -43,3 +44,4 @@ class Catalog:
     utc: bool = True  # whether a time written without a zone is in UTC; else only Spark knows what it means
     qualities: frozenset[str] = frozenset()  # functions that compare an early value with the final one
     queries: frozenset[str] = frozenset()  # names that may have been meant when one is unknown
+    summaries: Mapping[str, Summary] = field(default_factory=dict)  # of streams, by their names

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import NoReturn
@@ -34,6 +35,8 @@ ENDS = {
 }
 EARLIER = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.L_BRACKET, TokenType.JOIN}
 INTEGER = re.compile(r"[+-]?\d+")
+_NAME = re.compile(r"[^\W\d]\w*")
+SIGNS = {TokenType.DASH: -1.0, TokenType.PLUS: 1.0}
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING, TokenType.RAW_STRING}
 
 
@@ -117,6 +120,50 @@ class Clause:
             self.fail(f"{word} needs a percentage; write {part.normalize():f}%", number)
         self.at += 1
         return float(value / 100) * (-1 if negative else 1)
+
+    def is_number(self, ahead: int = 0) -> bool:
+        """Whether a number is next, with its sign if it has one."""
+        token = self.token(ahead)
+        if token is not None and token.token_type in SIGNS:
+            token = self.token(ahead + 1)
+        return token is not None and token.token_type == TokenType.NUMBER
+
+    def number(self, word: str, what: str = "a number") -> float:
+        """Read a number."""
+        first, token = self.at, self.token()
+        if token is None or not self.is_number():
+            found = "" if token is None else f", found {self.written(token)}"
+            self.fail(f"{word} needs {what}{found}", token or self.tokens[-1])
+        sign = SIGNS.get(token.token_type)
+        self.at += 1 if sign is None else 2
+        value = (sign or 1.0) * float(self.tokens[self.at - 1].text)
+        if not math.isfinite(value):
+            self.outside("this is above the largest double", first)
+        return value
+
+    def whole(self, word: str, what: str, low: int, high: int) -> int:
+        """Read a whole number between two others."""
+        first = self.at
+        number = self.number(word)
+        if number != int(number) or not low <= number <= high:
+            self.outside(f"{what} is a whole number, {low:,} to {high:,}", first)
+        return int(number)
+
+    def duration(self, word: Token, example: str, ends: Collection[str]) -> int:
+        """Read a positive duration, up to one of some words or the end."""
+        first, name = self.at, word_of(word)
+        while (token := self.token()) is not None and word_of(token) not in ends:
+            self.at += 1
+        if first == self.at:
+            self.fail(f"{name} needs a duration like {example}", word)
+        return length_of(self.text, Piece.of(self.text, self.tokens[first : self.at]), ClockKind.TIME, name)
+
+    def is_name(self) -> bool:
+        """Whether a name is next: a word, or anything in backticks."""
+        token = self.token()
+        if token is None:
+            return False
+        return token.token_type == TokenType.IDENTIFIER or _NAME.fullmatch(self.written(token)) is not None
 
     def outside(self, message: str, first: int) -> NoReturn:
         """Refuse what was read since a token."""

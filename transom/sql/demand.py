@@ -5,7 +5,6 @@ The structures are those of "Aggregate Sharing in Stream Databases", sections 2,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -14,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.elements import ClockKind, Demand
 from transom.errors import near_miss
-from transom.sql.clause import EARLIER, ENDS, Clause, Piece, is_after_from, length_of, word_of
+from transom.sql.clause import EARLIER, ENDS, SIGNS, Clause, Piece, is_after_from, length_of, word_of
 
 DEFAULT_BUCKETS = 64
 MAX_BUCKETS = 65_536
@@ -22,7 +21,6 @@ STRUCTURES = ("exact", "naive", "ordered_sharing", "timegram")
 _ARGUMENTS = ("BOUNDS", "BETWEEN", "SLICE")
 _FORMS = "a number of buckets like 64, BETWEEN low AND high, BOUNDS low, ..., high or SLICE '1 second'"
 _JOINS = {TokenType.JOIN, TokenType.ON, TokenType.USING, *EARLIER}
-_SIGNS = {TokenType.DASH: -1.0, TokenType.PLUS: 1.0}
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def opens_demand(tokens: Sequence[Token], at: int) -> bool:
     if after in (TokenType.NUMBER, TokenType.STRING):
         return True
     named = after == TokenType.VAR and word_of(tokens[at + 1]) not in ("EMIT", "WITHIN")
-    return ended and (named or after in _SIGNS)
+    return ended and (named or after in SIGNS)
 
 
 def _is_of_join(tokens: Sequence[Token], at: int) -> bool:
@@ -169,7 +167,7 @@ class _Clause(Clause):
         if word == "SLICE":
             self._read_slice()
             return
-        if word not in ("BOUNDS", "BETWEEN") and not self._is_number():
+        if word not in ("BOUNDS", "BETWEEN") and not self.is_number():
             hint = near_miss(token.text, _ARGUMENTS)
             self.fail(f"timegram takes {_FORMS}, found {self.written(token)}{hint}", token)
         if self.buckets is not None:
@@ -181,9 +179,9 @@ class _Clause(Clause):
         self.buckets = first, self.at - 1
 
     def _read_buckets(self) -> None:
-        if self._is_number():
+        if self.is_number():
             first = self.at
-            number = self._number("timegram")
+            number = self.number("timegram")
             if number != int(number):
                 self.outside("a timegram has a whole number of buckets", first)
             if not 1 <= number <= MAX_BUCKETS:
@@ -192,9 +190,9 @@ class _Clause(Clause):
         if self.word() == "BETWEEN":
             self.at += 1
             first = self.at
-            low = self._number("BETWEEN")
+            low = self.number("BETWEEN")
             self.expect("AND")
-            high = self._number("BETWEEN")
+            high = self.number("BETWEEN")
             if low >= high:
                 self.outside("BETWEEN takes the smaller value first, and two that differ", first)
             self.values["between"] = (low, high)
@@ -202,11 +200,11 @@ class _Clause(Clause):
     def _read_bounds(self) -> None:
         self.at += 1
         first = self.at
-        bounds = [self._number("BOUNDS")]
-        while self.is_next(TokenType.COMMA) and self._is_number(1):
+        bounds = [self.number("BOUNDS")]
+        while self.is_next(TokenType.COMMA) and self.is_number(1):
             self.at += 1
             latest = self.at
-            bounds.append(self._number("BOUNDS"))
+            bounds.append(self.number("BOUNDS"))
             if bounds[-1] <= bounds[-2]:
                 self.outside("BOUNDS ascend, and this one is not above the one before", latest)
         if len(bounds) < 2:
@@ -227,21 +225,3 @@ class _Clause(Clause):
         if first == self.at:
             self.fail("SLICE needs a length like '1 second'", word)
         self.slice = Piece.of(self.text, self.tokens[first : self.at])
-
-    def _is_number(self, ahead: int = 0) -> bool:
-        token = self.token(ahead)
-        if token is not None and token.token_type in _SIGNS:
-            token = self.token(ahead + 1)
-        return token is not None and token.token_type == TokenType.NUMBER
-
-    def _number(self, word: str) -> float:
-        first, token = self.at, self.token()
-        if token is None or not self._is_number():
-            found = "" if token is None else f", found {self.written(token)}"
-            self.fail(f"{word} needs a number{found}", token or self.tokens[-1])
-        sign = _SIGNS.get(token.token_type)
-        self.at += 1 if sign is None else 2
-        value = (sign or 1.0) * float(self.tokens[self.at - 1].text)
-        if not math.isfinite(value):
-            self.outside("this is above the largest double", first)
-        return value

@@ -1,13 +1,14 @@
 """Text to syntax tree: Spark's grammar by sqlglot, with the papers' window brackets.
 
-The bracket and the clause at the end (EMIT EARLY; USING, WITHIN) are cut out of the token stream before
-sqlglot parses the rest, so that every position still points into the user's text. Functions stay as they
-were written: sqlglot knows many of them and would rewrite some, and here only Spark itself is to say what
-they mean.
+The bracket and the clauses at the end (EMIT EARLY; USING, WITHIN; WITH PREFERENCE; ON OVERLOAD) are cut out
+of the token stream before sqlglot parses the rest, so that every position still points into the user's text.
+Functions stay as they were written: sqlglot knows many of them and would rewrite some, and here only Spark
+itself is to say what they mean.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
@@ -21,6 +22,15 @@ from transom.errors import SQLError, near_miss
 from transom.sql.clause import Piece
 from transom.sql.demand import DemandClause, opens_demand, read_demand
 from transom.sql.emit import EmitClause, opens_emit, read_emit
+from transom.sql.preference import (
+    OverloadClause,
+    PreferenceClause,
+    near_preference,
+    opens_overload,
+    opens_preference,
+    read_overload,
+    read_preference,
+)
 
 
 class _Located(ParseError):
@@ -78,17 +88,24 @@ class Bracket:
     origin: Piece | None = None
 
 
-EndClause = EmitClause | DemandClause
+EndClause = EmitClause | DemandClause | PreferenceClause
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """A query's text, its syntax tree, and the bracket and the clause that were cut out of it."""
+    """A query's text, its syntax tree, and the bracket and the clauses that were cut out of it."""
 
     text: str
     select: exp.Select
     bracket: Bracket | None
     end: EndClause | None = None
+    overload: OverloadClause | None = None
+
+    @property
+    def end_start(self) -> int | None:
+        """Where the clauses at the end begin."""
+        first = self.overload or self.end
+        return None if first is None else first.start
 
     def fail(self, message: str, node: exp.Expr | None = None) -> NoReturn:
         """Raise an error that points at a node."""
@@ -114,12 +131,13 @@ _REFUSED = {
 _REFUSED_JOINS = {TokenType.RIGHT, TokenType.FULL, TokenType.SEMI, TokenType.ANTI}
 _CONSTRUCTORS = {TokenType.ARRAY, TokenType.MAP, TokenType.STRUCT}
 _BRACKET_WORDS = ("RANGE", "ROWS", "SLIDE", "WATTR", "ORIGIN")
+_PREFERENCE = re.compile(r"\bpreference\b", re.IGNORECASE)
 _END_OF_FROM = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING}
 
 
 def parse(text: str) -> Parsed:
     """The syntax tree of one query, or an error that points at the place."""
-    tokens = _tokens(text)
+    tokens = tokens_of(text)
     if not tokens:
         raise SQLError("the query is empty", text)
     pieces = _Tokens(text, tokens).split()
@@ -132,16 +150,36 @@ def parse(text: str) -> Parsed:
         raise SQLError(str(error).split("\n")[0], text) from None
     if not isinstance(tree, exp.Select):
         raise SQLError("expected SELECT", text, tokens[0].start, tokens[0].end + 1)
-    return Parsed(text, tree, pieces.bracket, pieces.end)
+    return Parsed(text, tree, pieces.bracket, pieces.end, pieces.overload)
 
 
-def parse_end(text: str) -> EndClause:
-    """EMIT EARLY, or USING and WITHIN, alone, as they stand at the end of a query."""
-    tokens = _tokens(text)
-    return (read_emit if tokens[0].text.upper() == "EMIT" else read_demand)(text, tokens, 0)
+def parse_end(text: str) -> tuple[OverloadClause | None, EndClause | None]:
+    """ON OVERLOAD and EMIT EARLY, or USING and WITHIN, alone, as they stand at the end of a query."""
+    tokens, at, overload = tokens_of(text), 0, None
+    if tokens[0].token_type == TokenType.ON:
+        overload, at = read_overload(text, tokens, 0)
+    if at == len(tokens):
+        return overload, None
+    read = read_emit if tokens[at].text.upper() == "EMIT" else read_demand
+    return overload, read(text, tokens, at)
 
 
-def _tokens(text: str) -> list[Token]:
+def is_preferred(text: str) -> bool:
+    """Whether a query has a preference, told without parsing it.
+
+    >>> is_preferred("SELECT a FROM s WITH PREFERENCE desc a"), is_preferred("SELECT a AS preference FROM s")
+    (True, False)
+    """
+    if _PREFERENCE.search(text) is None:  # almost all of thousands
+        return False
+    try:
+        tokens = tokens_of(text)
+    except SQLError:
+        return False
+    return any(opens_preference(tokens, at) for at in range(len(tokens)))
+
+
+def tokens_of(text: str) -> list[Token]:
     """The tokens of a text up to the semicolons at its end."""
     try:
         tokens: list[Token] = _DIALECT.tokenize(text)
@@ -168,6 +206,7 @@ class _Tokens:
         self.kept: list[Token] = []
         self.bracket: Bracket | None = None
         self.end: EndClause | None = None
+        self.overload: OverloadClause | None = None
 
     def split(self) -> _Tokens:
         at, in_from, after_on, selects = 0, False, False, 0
@@ -183,6 +222,12 @@ class _Tokens:
             if kind in (TokenType.USING, TokenType.VAR) and opens_demand(self.tokens, at):
                 self.end = read_demand(self.text, self.tokens, at)
                 break
+            if kind == TokenType.WITH and opens_preference(self.tokens, at):
+                self.end = read_preference(self.text, self.tokens, at)
+                break
+            if kind == TokenType.ON and self.overload is None and opens_overload(self.tokens, at):
+                self.overload, at = read_overload(self.text, self.tokens, at)
+                continue
             if kind == TokenType.FROM:
                 in_from = True
             elif kind in _END_OF_FROM:
@@ -205,7 +250,8 @@ class _Tokens:
     def _check(self, at: int, selects: int) -> None:
         token, kind = self.tokens[at], self.tokens[at].token_type
         if kind in _REFUSED and self._kind(at - 1) != TokenType.DOT:
-            self._fail(_REFUSED[kind], token)
+            hint = near_preference(self.tokens, at) if kind == TokenType.WITH else ""
+            self._fail(f"WITH is not supported here{hint}" if hint else _REFUSED[kind], token)
         if kind in _REFUSED_JOINS and self._kind(at + 1) in (TokenType.JOIN, TokenType.OUTER):
             self._fail(f"{token.text.upper()} JOIN is not supported; use INNER JOIN or LEFT JOIN", token)
         if kind == TokenType.SELECT and selects > 1:

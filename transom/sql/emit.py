@@ -99,7 +99,8 @@ class _Clause(Clause):
             case "WITH":
                 self._read_accuracy()
             case "ON":
-                self.expect("DEMAND")
+                overload = self.word() == "OVERLOAD"
+                self.expect("DEMAND", "ON OVERLOAD PREFER comes before EMIT EARLY" if overload else "")
             case "CONFIDENCE":
                 self._read_confidence()
             case "QUALITY":
@@ -155,7 +156,8 @@ class _Clause(Clause):
         self.values["at"] = tuple(sorted(points))
 
     def _read_accuracy(self) -> None:
-        self.expect("ACCURACY")
+        preferred = self.word() == "PREFERENCE"
+        self.expect("ACCURACY", "a query WITH PREFERENCE has no early results" if preferred else "")
         first = self.at
         accuracy = self.percentage("ACCURACY")
         if not 0 < accuracy < 1:

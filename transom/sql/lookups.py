@@ -14,6 +14,7 @@ from transom.sql.calls import is_number
 from transom.sql.demand import DemandClause
 from transom.sql.dialect import Parsed
 from transom.sql.emit import EmitClause
+from transom.sql.preference import PreferenceClause
 from transom.sql.query import Call
 from transom.sql.select import Selection
 
@@ -36,6 +37,17 @@ def check_clause(parsed: Parsed, selection: Selection) -> None:
     if isinstance(clause, EmitClause) and on_demand:
         message = "EMIT EARLY needs SLIDE: a query without it is looked up, and reports nothing by itself"
         raise SQLError(message, parsed.text, clause.start, clause.start + len("EMIT"))
+
+    if parsed.overload is not None and on_demand:
+        message = "ON OVERLOAD PREFER needs SLIDE: a query without it is looked up, and keeps all rows"
+        raise SQLError(message, parsed.text, parsed.overload.start, parsed.overload.end)
+
+
+def refuse_preference(parsed: Parsed) -> None:
+    """Refuse WITH PREFERENCE, where window queries are read."""
+    if isinstance(parsed.end, PreferenceClause):
+        message = "a query WITH PREFERENCE is no window query, and can't be used here"
+        raise SQLError(message, parsed.text, parsed.end.start, parsed.end.end)
 
 
 def check_structure(parsed: Parsed, selection: Selection, demand: Demand, calls: Sequence[Call]) -> None:

@@ -16,7 +16,8 @@ class Side:
     """A stream of a preferred query: its summary, the conditions on its tuples alone, what is kept of them.
 
     `guide` is the part of `where` that reads nothing but the summarized column, which the summary can be
-    asked about. `columns` are the stream's own columns that the query needs beside that and the time.
+    asked about. Both are over the stream's own columns, `` `item` ``. `columns` are those of them that
+    conditions, outputs, figures and the promise read.
     """
 
     stream: str
@@ -37,7 +38,10 @@ class Output:
 
 @dataclass(frozen=True)
 class Figure:
-    """An aggregate over the selected tuples: count, sum, avg, min, max or median of a scalar of side 0."""
+    """An aggregate over the selected tuples: count, sum, avg, min, max or median of a scalar.
+
+    The scalar is over the stream's own columns, as `Side.where` is; without one, tuples are counted.
+    """
 
     name: str
     function: str
@@ -56,3 +60,4 @@ class Preferred:
     outputs: tuple[Output, ...] = ()
     figures: tuple[Figure, ...] = ()
     rest: str | None = None
+    functions: frozenset[str] = frozenset()  # user-defined functions it calls

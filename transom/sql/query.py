@@ -15,6 +15,7 @@ from typing import Any, Collection, Iterator
 import pyarrow as pa
 
 from transom.elements import Clock, Demand, Emit, WindowSpec
+from transom.sql.promise import Promise
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,14 @@ class Item:
 
 
 @dataclass(frozen=True)
+class Overloaded:
+    """ON OVERLOAD PREFER: which rows to take when there is not time for all, as of a preference."""
+
+    order: str
+    promise: Promise
+
+
+@dataclass(frozen=True)
 class Query:
     """A window-aggregate query, bound to a stream."""
 
@@ -192,6 +201,7 @@ class Query:
     functions: frozenset[str] = field(default_factory=frozenset)  # user-defined functions it calls
     emit: Emit | None = None  # EMIT EARLY: when windows are reported before they close
     demand: Demand | None = None  # without SLIDE: looked up, not reported; its windows end at every tick
+    overload: Overloaded | None = None  # ON OVERLOAD PREFER
 
     @property
     def estimated(self) -> tuple[Item, ...]:

@@ -15,6 +15,8 @@ from transom.sql.canonical import quote
 from transom.sql.catalog import Catalog, Relation
 from transom.sql.dialect import Parsed, span
 
+_WITHOUT_PARENTHESES = {"current_timestamp", "current_date"}
+
 
 @dataclass
 class Source:
@@ -83,13 +85,18 @@ class Scope:
         if extra:
             self.parsed.fail("expected the plain name of a stream or a table", node)
         relation, table = self._relation(node)
-        if table is False and any(not source.table for source in self.sources):
-            self.parsed.fail("joins of two streams are not supported", node)
+        self._admit(node, relation, table)
         source = Source(node.alias or node.name, relation, node, table)
         if any(source.alias.casefold() == other.alias.casefold() for other in self.sources):
             self.parsed.fail(f"{source.alias} is there twice; give one an alias", node)
         self.sources.append(source)
         return source
+
+    def _admit(self, node: exp.Table, relation: Relation, table: bool) -> None:
+        """Refuse a relation that can't stand beside those before it."""
+        if table is False and any(not source.table for source in self.sources):
+            message = "joins of two streams are not supported in window queries; WITH PREFERENCE joins two"
+            self.parsed.fail(message, node)
 
     def _relation(self, node: exp.Table) -> tuple[Relation, bool]:
         name = node.name.casefold()
@@ -114,6 +121,12 @@ class Scope:
             self._unknown(node)
         if column.source.table:
             column.source.used.add(column.name)
+        return column
+
+    def once(self, node: exp.Column) -> Column:
+        """The same for a node that the scope may outlive: another could get its id."""
+        column = self.column(node)
+        self._found.pop(id(node), None)
         return column
 
     def find(self, node: exp.Column) -> Column | None:
@@ -182,6 +195,12 @@ class Scope:
         whole = (before[0] if before else "") + (after[0] if after else "")
         match = next((name for name in known if name.casefold() == whole.casefold()), None)
         return f"; a name with a hyphen needs backticks: `{match}`" if match and "-" in match else ""
+
+    def without_parentheses(self, node: exp.Column) -> str | None:
+        """The call that a name is that looks like a column: `current_date`, unless there is such a column."""
+        name = node.name.lower()
+        known = len(node.parts) > 1 or name not in _WITHOUT_PARENTHESES or self.find(node)
+        return None if known else f"{name}()"
 
     def reads(self, node: exp.Expr) -> set[int]:
         """The positions of the relations whose columns an expression reads."""

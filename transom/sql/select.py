@@ -17,7 +17,6 @@ from transom.sql.functions import AGGREGATES
 from transom.sql.scope import Scope
 from transom.sql.windows import Windowing, check_place, is_window, windowing
 
-_WITHOUT_PARENTHESES = {"current_timestamp", "current_date"}
 WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
 _WINDOW_PARTS = {"start": "`window_start`", "end": "`window_end`"}
 _OWN_WINDOW = {"window_start": "window.start", "window_end": "window.end"}
@@ -202,18 +201,13 @@ class Selection:
 
     def _row_leaf(self, node: exp.Expr) -> str | None:
         if isinstance(node, exp.Column):
-            return self._without_parentheses(node) or self.scope.column(node).sql
+            return self.scope.without_parentheses(node) or self.scope.column(node).sql
         if isinstance(node, (exp.Anonymous, exp.Filter)):
             if self.is_aggregate(node):
                 self.parsed.fail(f"an aggregate can't stand in {self._place}", node)
             if is_window(node):
                 self.parsed.fail("window() belongs in GROUP BY", node)
         return None
-
-    def _without_parentheses(self, node: exp.Column) -> str | None:
-        name = node.name.lower()
-        known = len(node.parts) > 1 or name not in _WITHOUT_PARENTHESES or self.scope.find(node)
-        return None if known else f"{name}()"
 
     def _result_leaf(self, node: exp.Expr) -> str | None:
         if isinstance(node, exp.Column):
@@ -259,7 +253,7 @@ class Selection:
             own = _OWN_WINDOW.get(name.lower())
             hint = f"; write {own} for this query's own window" if own else ""
             self.parsed.fail(f"{name} is neither in GROUP BY nor inside an aggregate{hint}", node)
-        if (function := self._without_parentheses(node)) is not None:
+        if (function := self.scope.without_parentheses(node)) is not None:
             return function
         if self._in_having and len(node.parts) == 1 and (hint := near_miss(node.name, self._aliases)):
             self.parsed.fail(f"unknown column {node.name}{hint}", node)

@@ -3,7 +3,8 @@
 A text is cut at its constants. Texts that are the same but for those have the same syntax tree with
 other literals in it, unless the parser looks into a literal. Where a literal decides what is read from
 the tree (GROUP BY 1, a join's condition, a column that is called after it) it belongs to the template;
-everywhere else it is a hole. The clause at the end (EMIT EARLY, USING, WITHIN) is read by itself.
+everywhere else it is a hole. The clauses at the end (ON OVERLOAD, EMIT EARLY, USING, WITHIN) are read by
+themselves.
 """
 
 from __future__ import annotations
@@ -81,13 +82,14 @@ class _End(NamedTuple):
     @classmethod
     def of(cls, whole: Cut, parsed: Parsed) -> _End:
         """The end of a query; without the clause no constant is in it."""
-        if parsed.end is None:
+        start = parsed.end_start
+        if start is None:
             return cls(len(whole.constants), len(whole.rest[-1]))
         place = first = 0
-        while place + len(whole.rest[first]) <= parsed.end.start:
+        while place + len(whole.rest[first]) <= start:
             place += len(whole.rest[first]) + len(whole.constants[first])
             first += 1
-        return cls(first, parsed.end.start - place)
+        return cls(first, start - place)
 
     def filled(self, whole: Cut) -> str:
         made = whole.rest[self.first][self.behind :]

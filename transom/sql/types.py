@@ -12,6 +12,7 @@ from sqlglot import exp
 from transom.errors import SQLError
 from transom.sql.catalog import Scalars
 from transom.sql.dialect import Parsed
+from transom.sql.query import Scalar
 
 Result = TypeVar("Result")
 Steps = Generator[None, None, Result]
@@ -137,3 +138,25 @@ class Typer:
             if not self.missing:
                 return result
             yield
+
+
+class Typed:
+    """Expressions with their types, over a row or over a result."""
+
+    def __init__(self, parsed: Parsed, utc: bool):
+        self.parsed, self.utc = parsed, utc
+
+    def scalar(self, node: exp.Expr) -> Scalar | None:
+        """The scalar that a node is, once its type is known."""
+        raise NotImplementedError
+
+    def truth(self, node: exp.Expr) -> Scalar:
+        """A condition that Spark evaluates."""
+        scalar = self.scalar(node)
+        if scalar is None:
+            return Scalar("", pa.bool_())  # not known yet: this build is thrown away
+        if pa.types.is_boolean(scalar.type):
+            return scalar
+        if not pa.types.is_null(scalar.type):
+            self.parsed.fail(f"expected a condition, and this is {scalar.type}", node)
+        return Scalar(scalar.sql, pa.bool_(), scalar.column)
