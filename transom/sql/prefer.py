@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import NoReturn
 
 import pyarrow as pa
@@ -23,20 +23,49 @@ from transom.sql.preferred import Figure, Output, Preferred, Side
 from transom.sql.promises import bound_promise, leaves_of, stream_column
 from transom.sql.query import Scalar
 from transom.sql.scope import Column, Scope
-from transom.sql.types import Typed, Typer, TypeTable
+from transom.sql.types import Steps, Typed, Typer, TypeTable
 
 
 def bind_preferred(
     text: str, catalog: Catalog, scalars: Scalars, summaries: Mapping[str, Summary]
 ) -> Preferred:
     """Bind a query WITH PREFERENCE to streams and their summaries, or raise what is wrong with it."""
-    try:
-        parsed = parse(text)
-        if not isinstance(parsed.end, PreferenceClause):
-            raise SQLError("expected WITH PREFERENCE at the end of the query", text, len(text.rstrip()) - 1)
-        return _Reader(parsed, parsed.end, catalog, TypeTable(scalars), summaries).bound()
-    except RecursionError:
-        raise SQLError("the query is nested too deeply", text) from None
+    bound = bind_all_preferred({"": text}, catalog, scalars, summaries)[""]
+    if isinstance(bound, SQLError):
+        raise bound
+    return bound
+
+
+def bind_all_preferred(
+    texts: Mapping[str, str], catalog: Catalog, scalars: Scalars, summaries: Mapping[str, Summary]
+) -> dict[str, Preferred | SQLError]:
+    """Bind named queries WITH PREFERENCE, asking for all their types at once; each may have its own error."""
+    table = TypeTable(scalars)
+    outcome: dict[str, Preferred | SQLError] = {}
+    running = {name: _steps(text, catalog, table, summaries) for name, text in texts.items()}
+    while running:
+        for name, steps in list(running.items()):
+            try:
+                next(steps)
+                continue
+            except StopIteration as done:
+                outcome[name] = done.value
+            except SQLError as error:
+                outcome[name] = error
+            except RecursionError:
+                outcome[name] = SQLError("the query is nested too deeply", texts[name])
+            del running[name]
+        table.ask()
+    return {name: outcome[name] for name in texts}
+
+
+def _steps(
+    text: str, catalog: Catalog, table: TypeTable, summaries: Mapping[str, Summary]
+) -> Steps[Preferred]:
+    parsed = parse(text)
+    if not isinstance(parsed.end, PreferenceClause):
+        raise SQLError("expected WITH PREFERENCE at the end of the query", text, len(text.rstrip()) - 1)
+    return (yield from _Reader(parsed, parsed.end, catalog, table, summaries).steps())
 
 
 class _Streams(Scope):
@@ -61,10 +90,10 @@ class _Streams(Scope):
 class _Over(Typed):
     """Expressions over one side's own columns, or over the columns of all sides, named by their side."""
 
-    def __init__(self, reader: _Reader, columns: Mapping[str, pa.DataType], key: object, numbered: bool):
+    def __init__(self, reader: _Reader, columns: Mapping[str, pa.DataType], key: Hashable, numbered: bool):
         super().__init__(reader.parsed, reader.catalog.utc)
         self.scope, self.place, self.numbered = reader.scope, "SELECT", numbered
-        self.typer = Typer(self.parsed, reader.table.over(str(key), lambda: columns))
+        self.typer = Typer(self.parsed, reader.table.over(key, lambda: columns))
         self.functions = {name.casefold() for name in reader.catalog.functions}
         self.printer = Printer(self.parsed, reader.catalog.functions, self._leaf)
 
@@ -107,17 +136,20 @@ class _Reader:
         self.conditions = self._read_from()
         self._check_names()
         columns = [source.relation.columns for source in self.scope.sources]
-        self.own = [_Over(self, known, at, numbered=False) for at, known in enumerate(columns)]
+        streams = tuple(source.relation.name for source in self.scope.sources)
+        self.own = [
+            _Over(self, known, stream, numbered=False) for stream, known in zip(streams, columns, strict=True)
+        ]
         both_sides = {
             f"{at}.{name}": kind for at, known in enumerate(columns) for name, kind in known.items()
         }
-        self.pairs = _Over(self, both_sides, "pairs", numbered=True)
+        self.pairs = _Over(self, both_sides, streams, numbered=True)
         self.led: Led = lead(parsed, self.scope, clause, self.conditions, summaries)
         self.promise = bound_promise(clause.promise, self.led.known)
         self._check_window()
 
-    def bound(self) -> Preferred:
-        """Build the query, asking for types in between."""
+    def steps(self) -> Steps[Preferred]:
+        """Build the query again after each round of questions, until nothing had to be asked."""
         views = [*self.own, self.pairs]
         while True:
             for view in views:
@@ -125,7 +157,7 @@ class _Reader:
             made = self._build()
             if not any(view.typer.missing for view in views):
                 return made
-            self.table.ask()
+            yield
 
     # --- what is there -------------------------------------------------------------------------
 
@@ -284,13 +316,14 @@ class _Reader:
 
     def _auto_name(self, node: exp.Expr) -> str:
         """How a column of the result is called without an alias: its own name, or its text."""
-        names = Printer(self.parsed, self.catalog.functions, self._name_leaf)
-        return names.root(node)
+        if isinstance(node, exp.Column) and (column := self.scope.find(node)) is not None:
+            return [column.name, *column.fields][-1]
+        return Printer(self.parsed, self.catalog.functions, self._name_leaf).root(node)
 
     def _name_leaf(self, node: exp.Expr) -> str | None:
         if isinstance(node, exp.Column):
             column = self.scope.find(node)
-            return node.name.lower() if column is None else [column.name, *column.fields][-1]
+            return node.name.lower() if column is None else ".".join([column.name, *column.fields])
         if isinstance(node, exp.Star):
             return "*"
         if is_aggregate(node, self.pairs.functions) and isinstance(node, exp.Anonymous):
