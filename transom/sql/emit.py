@@ -18,6 +18,10 @@ _SOURCES = {"EVERY": "EVERY", "AT": "AT", "WITH": "WITH ACCURACY", "ON": "ON DEM
 _PARTS = (*_SOURCES.values(), "CONFIDENCE", "QUALITY")
 _STARTS = {*_SOURCES, "CONFIDENCE", "QUALITY", "EMIT"}
 _OTHERS = ("USING", "WITHIN")  # the clause of queries without SLIDE
+_ELSEWHERE = {
+    ("WITH", "PREFERENCE"): "a query WITH PREFERENCE has no early results",
+    ("ON", "OVERLOAD"): "ON OVERLOAD PREFER comes before EMIT EARLY",
+}
 _NAME = re.compile(r"[^\W\d]\w*")
 _FORMS = "EVERY '1 second', AT 75% OF SLIDE, WITH ACCURACY 95% or ON DEMAND"
 
@@ -77,7 +81,7 @@ class _Clause(Clause):
         while self.token() is not None:
             first = self.take()
             word = word_of(first)
-            if word not in _STARTS or word == "EMIT":
+            if word not in _STARTS or word == "EMIT" or (word, self.word()) in _ELSEWHERE:
                 self._misplaced(first)
             if word in given:
                 self.fail(f"{_SOURCES.get(word, word)} is given twice", first)
@@ -99,8 +103,7 @@ class _Clause(Clause):
             case "WITH":
                 self._read_accuracy()
             case "ON":
-                overload = self.word() == "OVERLOAD"
-                self.expect("DEMAND", "ON OVERLOAD PREFER comes before EMIT EARLY" if overload else "")
+                self.expect("DEMAND")
             case "CONFIDENCE":
                 self._read_confidence()
             case "QUALITY":
@@ -110,6 +113,8 @@ class _Clause(Clause):
         word = word_of(token)
         if word == "EMIT":
             self.fail("EMIT EARLY is given twice", token)
+        if (message := _ELSEWHERE.get((word, self.word()))) is not None:
+            self.fail(message, token, self.token())
         if word in _OTHERS:
             self.fail(f"EMIT EARLY is for queries with SLIDE, and {word} for those without", token)
         if token.token_type in EARLIER:
@@ -156,8 +161,7 @@ class _Clause(Clause):
         self.values["at"] = tuple(sorted(points))
 
     def _read_accuracy(self) -> None:
-        preferred = self.word() == "PREFERENCE"
-        self.expect("ACCURACY", "a query WITH PREFERENCE has no early results" if preferred else "")
+        self.expect("ACCURACY")
         first = self.at
         accuracy = self.percentage("ACCURACY")
         if not 0 < accuracy < 1:

@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.elements import Preference
 from transom.errors import near_miss
-from transom.sql.clause import EARLIER, Clause, is_after_from, word_of
+from transom.sql.clause import EARLIER, Clause, Piece, is_after_from, word_of
 from transom.sql.promise import Number
 
 ORDERS = ("desc", "asc", "weighted")
@@ -258,6 +258,8 @@ class _Preference(_Promising):
             word = word_of(token)
             if word in _OTHERS:
                 self.fail(f"{word} is for window queries; a query WITH PREFERENCE takes WINDOW", token)
+            if word == "WITH":
+                self.fail("WITH PREFERENCE is given twice", token)
             if word not in _PARTS:
                 self.misplaced(token, promise, _FORMS)
             if word in given:
@@ -289,21 +291,28 @@ class _Preference(_Promising):
             self.fail("WINDOW takes a duration like '1 minute' here, and no bracket", self.take())
 
     def _read_budget(self, word: Token) -> None:
-        token, following = self.token(), self.token(1)
-        unit = "" if following is None else word_of(following)
-        if self.is_number() and unit in ("PROBES", "PROBE"):
-            first = self.at
-            probes = self.number("BUDGET")
-            if probes != int(probes) or not 1 <= probes < 2**53:
-                self.outside("a BUDGET is a whole number of probes, at least 1", first)
-            self.at += 1
-            self.values["probes"] = int(probes)
-            return
-        alone = token is not None and token.token_type == TokenType.NUMBER
-        if token is not None and alone and (following is None or unit in _PARTS):
-            message = f"a BUDGET has a unit: write {token.text} PROBES, or '{token.text} ms'"
-            self.fail(message, token)
-        self.values["time"] = self.duration(word, "'200 ms', or 50000 PROBES", (*_PARTS, *_OTHERS))
+        first, ends = self.at, (*_PARTS, *_OTHERS)
+        if self.is_number():
+            number = self.number("BUDGET")
+            written = Piece.of(self.text, self.tokens[first : self.at]).text
+            unit = self.token()
+            if unit is None or word_of(unit) in ends:
+                self.outside(f"a BUDGET has a unit: write {written} PROBES, or '{written} ms'", first)
+            if word_of(unit) in ("PROBES", "PROBE"):
+                self._read_probes(number, first)
+                return
+            if hint := near_miss(unit.text, ["PROBES"]):
+                self.fail(
+                    f"a BUDGET is in probes or a duration, and this is {self.written(unit)}{hint}", unit
+                )
+            self.at = first
+        self.values["time"] = self.duration(word, "'200 ms', or 50000 PROBES", ends)
+
+    def _read_probes(self, number: float, first: int) -> None:
+        if number != int(number) or not 1 <= number < 2**53:
+            self.outside("a BUDGET is a whole number of probes, at least 1", first)
+        self.at += 1
+        self.values["probes"] = int(number)
 
 
 class _Overload(_Promising):
