@@ -9,9 +9,23 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.sql.stores import CATALOG as STORES
+from tests.sql.stores import ITEMS, SUMMARIES, preferred
 from tests.sql.trading import CATALOG, Rules
-from transom.sql import Catalog, Query, Relation, bind_all, bind_one, relation_of
+from transom.elements import Forget
+from transom.sql import (
+    Catalog,
+    Query,
+    Relation,
+    bind_all,
+    bind_drop,
+    bind_one,
+    bind_summary,
+    relation_of,
+    summary,
+)
 from transom.sql.demand import MAX_BUCKETS, STRUCTURES
+from transom.sql.figures import FIGURES
 from transom.sql.functions import AGGREGATES, ALLOWED
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -101,3 +115,50 @@ def test_the_queries_of_the_guide_to_early_results_can_be_registered() -> None:
     assert len(named) >= 6
     for query in bind_all(named, catalog, Rules(), {}).values():
         assert isinstance(query, Query), str(query)
+
+
+@pytest.mark.parametrize("option", re.findall(r"^\| `(.*?)`", section("Summaries"), re.MULTILINE))
+def test_every_option_of_a_summary_can_be_written(option: str) -> None:
+    granularity = "" if option.startswith("GRANULARITY") else " AND GRANULARITY 1 s"
+    text = f"CREATE SUMMARY items ON store1(item) WITH {option}{granularity}"
+    assert bind_summary(text, STORES).column == "item"
+
+
+def test_the_options_and_limits_of_a_summary_are_those_of_the_reference() -> None:
+    text = " ".join(section("Summaries").split())
+    assert set(re.findall(r"\| `([A-Z]+)", text)) == set(summary.OPTIONS)
+    assert set(re.findall(r"`STRUCTURE (\w+)`", text)) == set(summary.CHOICES)
+    assert set(re.findall(r"`(T\d)`", text)) == set(summary.STRUCTURES)
+    (rates, depths, buckets, rows, widths) = (
+        f"{low:,} to {high:,}"
+        for low, high in (summary.RATES, summary.DEPTHS, summary.BUCKETS, summary.ROWS, summary.WIDTHS)
+    )
+    assert f"A rate is {rates} and a depth {depths}; buckets are {buckets};" in text
+    assert f"an odd number of rows, {rows}, and {widths} counters" in text
+
+
+def test_the_statements_of_the_reference_can_be_run() -> None:
+    create, drop = re.findall(r"`((?:CREATE|DROP) SUMMARY [a-z].*?)`", section("Summaries"))
+    assert bind_summary(create, STORES) == ITEMS
+    assert bind_drop(drop, SUMMARIES) == Forget("items")
+
+
+@pytest.mark.parametrize("clause", re.findall(r"^\| `(.*?)`", section("WITH PREFERENCE"), re.MULTILINE))
+def test_every_form_of_a_preference_can_be_written(clause: str) -> None:
+    assert preferred(f"SELECT item FROM store1 WHERE price > 5 {clause}").sides[0].summary == "items"
+
+
+def test_the_queries_with_a_preference_can_be_registered() -> None:
+    texts = re.findall(r"^- `(SELECT .*?)`", section("WITH PREFERENCE"), re.MULTILINE)
+    bound = [preferred(text) for text in texts]
+    assert [(len(one.sides), bool(one.figures)) for one in bound] == [(1, False), (1, True), (2, False)]
+
+
+def test_the_aggregates_of_a_preference_are_those_of_the_reference() -> None:
+    (listed,) = re.findall(r"or aggregates: (.*?) \(double", " ".join(section("WITH PREFERENCE").split()))
+    assert tuple(re.findall(r"`(\w+)`", listed)) == FIGURES
+
+
+def test_the_query_with_a_preference_on_overload_can_be_registered() -> None:
+    (text,) = re.findall(r"`(SELECT .*?)`", section("ON OVERLOAD PREFER"))
+    assert bind_one(text, replace(STORES, summaries=SUMMARIES), Rules()).overload is not None

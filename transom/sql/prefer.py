@@ -168,9 +168,6 @@ class _Reader:
             length = parsed.bracket.range.text if parsed.bracket.range is not None else "1 minute"
             message = f"a query WITH PREFERENCE has no bracket; write WINDOW '{length}' at its end"
             raise SQLError(message, parsed.text, parsed.bracket.start, parsed.bracket.end)
-        if parsed.overload is not None:
-            message = "ON OVERLOAD PREFER is for window queries; WITH PREFERENCE says it already"
-            raise SQLError(message, parsed.text, parsed.overload.start, parsed.overload.end)
         for kind, what in (("group", "GROUP BY"), ("having", "HAVING")):
             if (node := select.args.get(kind)) is not None:
                 parsed.fail(f"{what} is not supported WITH PREFERENCE", node)
@@ -188,7 +185,9 @@ class _Reader:
             self.scope.add(node.this)
             found += self._using(node) if node.args.get("using") else conjuncts(node.args.get("on"))
         where = select.args.get("where")
-        return [*found, *conjuncts(None if where is None else where.this)]
+        found += conjuncts(None if where is None else where.this)
+        # A JOIN without a condition comes with TRUE for one.
+        return [node for node in found if not (isinstance(node, exp.Boolean) and node.this)]
 
     def _using(self, node: exp.Expr) -> Iterator[exp.Expr]:
         first, second = self.scope.sources[0], self.scope.sources[-1]

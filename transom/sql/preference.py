@@ -234,7 +234,7 @@ class _Promising(Clause):
             written = promise.column.name
             if hint := near_miss(written, ORDERS):
                 self.fail(f"expected desc, asc or weighted, found {written}{hint}", self.tokens[self.at - 1])
-        hint = near_miss(token.text, forms)
+        hint = near_miss(token.text, [form.split()[0] for form in forms])
         self.fail(f"expected + - * /, {', '.join(forms)} or the end of the query, found {found}{hint}", token)
 
 
@@ -328,10 +328,17 @@ class _Overload(_Promising):
         order, promise = self.order(), self.promise()
         token = self.token()
         if token is not None and word_of(token) != "EMIT":
-            if word_of(token) in _PARTS:
-                message = (
-                    f"{word_of(token)} belongs to WITH PREFERENCE; ON OVERLOAD PREFER takes an order only"
-                )
-                self.fail(message, token)
-            self.misplaced(token, promise, ("EMIT EARLY",))
+            self._refuse_after(token, promise)
         return OverloadClause(order, promise, opening.start, self.tokens[self.at - 1].end + 1)
+
+    def _refuse_after(self, token: Token, promise: Written) -> NoReturn:
+        word = word_of(token)
+        if word in _PARTS:
+            self.fail(f"{word} belongs to WITH PREFERENCE; ON OVERLOAD PREFER takes an order only", token)
+        if word == "WITH":
+            self.fail("ON OVERLOAD PREFER is for window queries, and WITH PREFERENCE for others", token)
+        if word in _OTHERS:
+            self.fail(f"ON OVERLOAD PREFER is for queries with SLIDE, and {word} for those without", token)
+        if word == "ON":
+            self.fail("ON OVERLOAD PREFER is given twice", token)
+        self.misplaced(token, promise, ("EMIT EARLY",))

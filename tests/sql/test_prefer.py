@@ -1,0 +1,288 @@
+"""Queries WITH PREFERENCE bound to streams and summaries: selections, aggregates and joins."""
+
+# ruff: noqa: E501 -- a case of a table is a line
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tests.sql.stores import CATALOG, COUNT, MINUTE, SECOND, SUMMARIES, preferred
+from tests.sql.trading import UTC, Rules
+from transom.elements import Preference, Summary
+from transom.errors import SQLError
+from transom.sql import Preferred, bind_all_preferred, bind_preferred
+from transom.sql.preferred import Figure, Output, Side
+from transom.sql.promise import Arithmetic, Column, Count
+from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Scalar, Truth
+
+ITEM = Scalar("`item`", pa.int64(), "item")
+PRICE = Scalar("`price`", pa.float64(), "price")
+WANT = f"WITH PREFERENCE desc {COUNT}(item)"
+BOTH = f"WITH PREFERENCE desc {COUNT}(a.item) * {COUNT}(b.item)"
+
+
+def test_a_selection_has_one_side_with_a_guide() -> None:
+    text = f"SELECT item, price AS p FROM store1 WHERE item BETWEEN 100 AND 200 AND price > 3 {WANT} BUDGET '200 ms'"
+    low, high = Comparison(ITEM, ">=", 100), Comparison(ITEM, "<=", 200)
+    where = And((low, high, Comparison(PRICE, ">", 3.0)))
+    side = Side("store1", "items", where, And((low, high)), ("item", "price"))
+    outputs = Output("item", "`0.item`", pa.int64()), Output("p", "`0.price`", pa.float64())
+    wanted = Preference("desc", time=200_000)
+    assert preferred(text) == Preferred((side,), wanted, Count("store1", "item"), outputs)
+
+
+def test_a_join_has_two_sides_and_the_equality_is_their_summaries() -> None:
+    text = f"SELECT a.item, a.ts AS here, b.ts AS there FROM store1 a, store2 b WHERE a.item = b.item {BOTH} FADE FACTOR 0.8 WINDOW '1 minute' BUDGET 50000 PROBES"
+    sides = Side("store1", "items", columns=("item", "ts")), Side("Store2", "items2", columns=("item", "ts"))
+    outputs = (
+        Output("item", "`0.item`", pa.int64()),
+        Output("here", "`0.ts`", UTC),
+        Output("there", "`1.ts`", UTC),
+    )
+    promise = Arithmetic("*", Count("store1", "item"), Count("Store2", "item"))
+    assert preferred(text) == Preferred(
+        sides, Preference("desc", 0.8, MINUTE, probes=50_000), promise, outputs
+    )
+
+
+def test_aggregates_are_figures_over_one_side() -> None:
+    items = "avg(price) AS p, count(*) AS n, count(price), sum(till) AS s, min(ts), max(name) AS m, median(price) AS d"
+    bound = preferred(f"SELECT {items} FROM store1 WHERE item < 900 {WANT}")
+    till, name, ts = (
+        Scalar("`till`", pa.int32(), "till"),
+        Scalar("`name`", pa.string(), "name"),
+        Scalar("`ts`", UTC, "ts"),
+    )
+    assert bound.outputs == ()
+    assert bound.figures == (
+        Figure("p", "avg", PRICE, pa.float64()),
+        Figure("n", "count", None, pa.int64()),
+        Figure("count(price)", "count", PRICE, pa.int64()),
+        Figure("s", "sum", till, pa.int64()),
+        Figure("min(ts)", "min", ts, UTC),
+        Figure("m", "max", name, pa.string()),
+        Figure("d", "median", PRICE, pa.float64()),
+    )
+    assert bound.sides[0].columns == ("item", "price", "name", "till", "ts")
+    assert bound.sides[0].guide == bound.sides[0].where == Comparison(ITEM, "<", 900)
+
+
+@pytest.mark.parametrize("call", ["median(price + 1)", "percentile_approx(price + 1, 0.5)", "approx_percentile(price + 1, 0.5, 100)"])  # fmt: skip
+def test_the_median_is_written_in_several_ways(call: str) -> None:
+    figure = Figure(call, "median", Scalar("`price` + 1", pa.float64()), pa.float64())
+    assert preferred(f"SELECT {call} FROM store1 {WANT}").figures == (figure,)
+
+
+def test_mean_is_avg_and_a_constant_is_counted_like_a_row() -> None:
+    figures = preferred(f"SELECT mean(price) AS m, count(1) AS n FROM store1 {WANT}").figures
+    assert [(figure.function, figure.argument) for figure in figures] == [("avg", PRICE), ("count", None)]
+
+
+GUIDES = {
+    "item = 5": Comparison(ITEM, "=", 5),
+    "item IN (1, 2) AND name = 'x'": Member(ITEM, (1, 2)),
+    "NOT item = 5": Not(Comparison(ITEM, "=", 5)),
+    "item IS NULL AND till > 1": IsNull(ITEM),
+    "item = 1 OR item = 2": Or((Comparison(ITEM, "=", 1), Comparison(ITEM, "=", 2))),
+    "item = 1 OR price = 2": None,
+    "item > till": None,
+    "item % 2 = 0": Comparison(Scalar("`item` % 2", pa.float64()), "=", 0.0),
+    "(item > 1 AND item < 9) AND price > 2": And((Comparison(ITEM, ">", 1), Comparison(ITEM, "<", 9))),
+    "price > 2": None,
+    "1 = 1": None,
+}
+
+
+@pytest.mark.parametrize("where", GUIDES)
+def test_the_guide_is_what_reads_the_summarized_column_only(where: str) -> None:
+    side = preferred(f"SELECT price FROM store1 WHERE {where} {WANT}").sides[0]
+    assert side.guide == GUIDES[where]
+    assert side.where is not None
+
+
+RESTS = {
+    "a.price > b.price": "`0.price` > `1.price`",
+    "a.price > b.price AND a.till = b.till": "`0.price` > `1.price` AND `0.till` = `1.till`",
+    "(a.till = 1 OR b.till = 2)": "`0.till` = 1 OR `1.till` = 2",
+    "(a.till = 1 OR b.till = 2) AND a.name != b.name": "(`0.till` = 1 OR `1.till` = 2) AND `0.name` != `1.name`",
+    "a.spot.floor < b.spot.floor": "`0.spot`.`floor` < `1.spot`.`floor`",
+    "a.price > 3 AND b.price < 5": None,
+}
+
+
+@pytest.mark.parametrize("condition", RESTS)
+def test_what_reads_both_sides_is_left_for_the_pairs(condition: str) -> None:
+    text = f"SELECT a.item FROM store1 a, store2 b WHERE a.item = b.item AND {condition} {BOTH}"
+    assert preferred(text).rest == RESTS[condition]
+
+
+def test_conditions_on_one_side_alone_are_that_sides() -> None:
+    text = f"SELECT a.item FROM store1 a, store2 b WHERE a.item = b.item AND a.item > 3 AND b.name LIKE 'x%' AND 1 = 1 {BOTH}"
+    first, second = preferred(text).sides
+    assert first.where == And((Comparison(ITEM, ">", 3), Truth(Scalar("1 = 1", pa.bool_()))))
+    assert first.guide == Comparison(ITEM, ">", 3)
+    assert second.where == Truth(Scalar("`name` LIKE 'x%'", pa.bool_()))
+    assert second.guide is None
+    assert second.columns == ("item", "name")
+
+
+JOINS = [
+    "store1 a, store2 b WHERE a.item = b.item",
+    "store1 a, store2 b WHERE b.item = (a.item)",
+    "store1 a JOIN store2 b ON a.item = b.item",
+    "store1 AS a INNER JOIN Store2 AS b ON b.ITEM = a.Item",
+    "store1 a JOIN store2 b WHERE a.item = b.item",
+    "store1 a JOIN store2 b USING (item)",
+]
+
+
+@pytest.mark.parametrize("source", JOINS)
+def test_every_way_to_write_a_join_is_the_same(source: str) -> None:
+    bound = preferred(f"SELECT a.item, a.price AS x, b.price AS y FROM {source} {BOTH}")
+    assert bound == preferred(f"SELECT a.item, a.price AS x, b.price AS y FROM {JOINS[0]} {BOTH}")
+    assert [side.columns for side in bound.sides] == [("item", "price"), ("item", "price")]
+
+
+def test_using_merges_the_column() -> None:
+    bound = preferred(f"SELECT item, Code FROM store1 JOIN store2 USING (item) WITH PREFERENCE {COUNT}(item)")
+    assert [output.sql for output in bound.outputs] == ["`0.item`", "`1.Code`"]
+    assert bound.promise == Count("store1", "item")
+    assert bound.sides[1].columns == ("Code",)
+
+
+def test_of_two_equalities_the_promise_chooses_and_the_other_is_for_pairs() -> None:
+    source = "FROM store1 a, store2 b WHERE a.item = b.item AND a.name = b.name"
+    bound = preferred(f"SELECT a.ts FROM {source[5:]} WITH PREFERENCE asc {COUNT}(b.name)")
+    assert [side.summary for side in bound.sides] == ["names", "names2"]
+    assert bound.rest == "`0.item` = `1.item`"
+
+
+def test_an_equality_without_summaries_is_for_pairs() -> None:
+    text = f"SELECT a.ts FROM store1 a, store2 b WHERE a.price = b.price AND a.item = b.item {BOTH}"
+    assert preferred(text).rest == "`0.price` = `1.price`"
+
+
+def test_a_joins_promise_may_be_of_its_values() -> None:
+    text = "SELECT a.ts FROM store1 a, store2 b WHERE a.item = b.item WITH PREFERENCE weighted"
+    assert preferred(f"{text} b.item * 2").promise == Arithmetic("*", Column("Store2", "item"), preferred(f"{text} 2").promise)  # fmt: skip
+
+
+def test_a_promise_that_counts_nothing_goes_by_the_streams_one_summary() -> None:
+    bound = preferred("SELECT item FROM store3 WITH PREFERENCE desc price * till")
+    assert bound.sides == (Side("store3", "prices", columns=("item", "price", "till")),)
+
+
+def test_of_several_summaries_of_a_column_the_first_that_keeps_the_window_leads() -> None:
+    summaries = SUMMARIES | {"longer": Summary("longer", "store1", "item", 60 * SECOND, buckets=64)}
+    text = f"SELECT item FROM store1 {WANT} WINDOW"
+    for window, name in (("1 minute", "items"), ("10 minutes", "longer")):
+        assert bind_preferred(f"{text} {window}", CATALOG, Rules(), summaries).sides[0].summary == name
+    joined = f"SELECT a.ts FROM store1 a, store2 b WHERE a.item = b.item {BOTH} WINDOW"
+    alike = summaries | {"longer2": Summary("longer2", "Store2", "item", 60 * SECOND, buckets=64)}
+    for window, names in (("1 minute", ["items", "items2"]), ("10 minutes", ["longer", "longer2"])):
+        bound = bind_preferred(f"{joined} {window}", CATALOG, Rules(), alike)
+        assert [side.summary for side in bound.sides] == names
+
+
+def test_outputs_are_expressions_over_both_sides_and_functions_are_remembered() -> None:
+    text = f"SELECT concat(a.name, b.name) AS x, a.price - b.price AS d, score(a.item), current_date AS t, a.spot.floor FROM store1 a, store2 b WHERE a.item = b.item AND score(b.price) > 2 {BOTH}"
+    bound = preferred(text)
+    assert [(output.name, output.sql) for output in bound.outputs] == [
+        ("x", "concat(`0.name`, `1.name`)"),
+        ("d", "`0.price` - `1.price`"),
+        ("`Score`(item)", "`Score`(`0.item`)"),
+        ("t", "current_date()"),
+        ("floor", "`0.spot`.`floor`"),
+    ]
+    assert bound.outputs[0].type == pa.string()
+    assert bound.functions == {"Score"}
+    assert bound.sides[0].columns == ("item", "price", "name", "spot")
+
+
+def test_many_queries_ask_for_their_types_together() -> None:
+    rules = Rules()
+    texts = {f"q{i}": f"SELECT price + {i} AS p FROM store1 WHERE item * {i} > 5 {WANT}" for i in range(100)}
+    texts["wrong"] = f"SELECT prise FROM store1 {WANT}"
+    bound = bind_all_preferred(texts, CATALOG, rules, SUMMARIES)
+    assert list(bound) == list(texts)
+    assert bound["q7"] == preferred(texts["q7"])
+    assert isinstance(bound["wrong"], SQLError)
+    assert len(rules.calls) <= 4
+
+
+def test_a_query_that_is_nested_too_deeply_is_refused() -> None:
+    deep = "(" * 20_000 + f"{COUNT}(item)" + ")" * 20_000
+    with pytest.raises(SQLError, match="the query is nested too deeply"):
+        preferred(f"SELECT item FROM store1 WITH PREFERENCE desc {deep}")
+
+
+JOIN = "FROM store1 a, store2 b WHERE a.item = b.item"
+MAKE = "WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "place"),
+    [
+        (f"SELECT * FROM store1 {WANT}", "SELECT * is not supported; name the columns", "*"),
+        (f"SELECT a.* FROM store1 a {WANT}", "SELECT * is not supported; name the columns", "a.*"),
+        (f"SELECT prise FROM store1 {WANT}", "unknown column prise; did you mean price?", "prise"),
+        (f"SELECT item FROM store1 WHERE itm > 5 {WANT}", "unknown column itm; did you mean item?", "itm"),
+        (f"SELECT item FROM stor1 {WANT}", "unknown stream, table or query stor1; did you mean store1?", "stor1"),
+        (f"SELECT item, till AS ITEM FROM store1 {WANT}", "two columns of the result are called ITEM; give one another alias", "till AS ITEM"),
+        (f"SELECT a.ts, b.ts {JOIN} {BOTH}", "two columns of the result are called ts; give one another alias", "b.ts"),
+        (f"SELECT item {JOIN} {BOTH}", "item is ambiguous: a.item or b.item", "item"),
+        (f"SELECT item FROM store1 GROUP BY item {WANT}", "GROUP BY is not supported WITH PREFERENCE", "item"),
+        (f"SELECT item FROM store1 HAVING item > 5 {WANT}", "HAVING is not supported WITH PREFERENCE", "item > 5"),
+        (f"SELECT item FROM store1 [RANGE 5 minutes SLIDE 1 minute] {WANT}", "a query WITH PREFERENCE has no bracket; write WINDOW '5 minutes' at its end", "[RANGE 5 minutes SLIDE 1 minute]"),
+        (f"SELECT item FROM store1 [ROWS 5] {WANT}", "a query WITH PREFERENCE has no bracket; write WINDOW '1 minute' at its end", "[ROWS 5]"),
+        (f"SELECT item FROM store1 ON OVERLOAD PREFER item {WANT}", "ON OVERLOAD PREFER is for window queries, and WITH PREFERENCE for others", "WITH"),
+        (f"SELECT item FROM store1, goods {WANT}", "a query WITH PREFERENCE reads streams, and goods is a static table", "goods"),
+        (f"SELECT item FROM per_item {WANT}", "a query WITH PREFERENCE reads streams, and per_item is a query", "per_item"),
+        (f"SELECT a.item FROM store1 a, store1 b WHERE a.item = b.item {BOTH}", "store1 can't be joined with itself WITH PREFERENCE", "store1 b"),
+        (f"SELECT a.item FROM store1 a, store2 b, store3 c WHERE a.item = b.item {BOTH}", "a query WITH PREFERENCE reads one stream or joins two", "store3 c"),
+        (f"SELECT a.item FROM store1 a LEFT JOIN store2 b ON a.item = b.item {BOTH}", "LEFT JOIN is not supported WITH PREFERENCE", "store2 b"),
+        (f"SELECT a.item FROM store1 a, store2 b {BOTH}", "no equality links b to a; a join WITH PREFERENCE has one between columns", "store2 b"),
+        (f"SELECT a.item FROM store1 a, store2 b WHERE a.item = b.item + 1 {BOTH}", "no equality links b to a", "store2 b"),
+        (f"SELECT a.item FROM store1 a, store2 b WHERE a.item = b.code {BOTH}", "the columns of the equality are of one type, and a.item is int64 and b.Code is int32", "a.item = b.code"),
+        (f"SELECT a.item FROM store1 a, store2 b WHERE a.till = b.till WITH PREFERENCE {COUNT}(a.till)", "the summaries of a join have the same buckets, and tills has BUCKETS 256 and tills2 has BUCKETS 64 BETWEEN 0 AND 100", "a.till = b.till"),
+        (f"SELECT a.item FROM store1 a, store3 b WHERE a.item = b.item {BOTH}", f"item of store3 has no summary; make one with CREATE SUMMARY store3_item ON store3(item) {MAKE}", "a.item = b.item"),
+        (f"SELECT a.item FROM store1 a, `my-store` b WHERE a.item = b.`an item` WITH PREFERENCE {COUNT}(a.item)", f"CREATE SUMMARY my_store_an_item ON `my-store`(`an item`) {MAKE}", "a.item = b.`an item`"),
+        (f"SELECT a.item {JOIN} AND a.name = b.name WITH PREFERENCE desc 1", "two equalities are of summarized columns; say which leads with SUMMARY.Estimate.Count in the promise", "a.name = b.name"),
+        (f"SELECT a.item {JOIN} AND a.name = b.name WITH PREFERENCE {COUNT}(a.name) * {COUNT}(b.item)", "two equalities are of summarized columns", "a.name = b.name"),
+        (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(a.name)", "a join's promise is of the columns it is over: a.item and b.item", "a.name"),
+        (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(a.price)", "price of store1 has no summary", "a.price"),
+        (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(a.item) * b.price", "a join's promise is of the columns it is over: a.item and b.item", "b.price"),
+        (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(item)", "item is ambiguous: a.item or b.item", "item"),
+        (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(c.item)", "unknown name c in c.item", "c.item"),
+        (f"SELECT a.item {JOIN} {BOTH} WINDOW 5 minutes", "WINDOW is 5 minutes, and the summary items keeps 3 minutes 30 seconds", "5 minutes"),
+        (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(price)", f"price of store1 has no summary; make one with CREATE SUMMARY store1_price ON store1(price) {MAKE}", "price"),
+        (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(itm)", "unknown column itm; did you mean item?", "itm"),
+        (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(item) * {COUNT}(till)", "a selection is led by one column, and item is counted already", "till"),
+        ("SELECT item FROM store1 WITH PREFERENCE desc price", "store1 has summaries of item, name, till: say which with SUMMARY.Estimate.Count(column) in the promise", "store1"),
+        ("SELECT `an item` FROM `my-store` WITH PREFERENCE desc `an item`", "an item of my-store has no summary", "`my-store`"),
+        (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(item) * name", "a promise is a number, and name is string", "name"),
+        (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(item) * spot.floor", "a promise is made of whole columns, not of fields of a struct", "spot.floor"),
+        (f"SELECT item, sum(price) FROM store1 {WANT}", "select either columns or aggregates: GROUP BY is not supported WITH PREFERENCE", "sum(price)"),
+        (f"SELECT sum(price) / count(*) FROM store1 {WANT}", "an aggregate stands alone WITH PREFERENCE", "sum(price) / count(*)"),
+        (f"SELECT item FROM store1 WHERE sum(price) > 5 {WANT}", "an aggregate can't stand in WHERE", "sum(price)"),
+        (f"SELECT sum(max(price)) FROM store1 {WANT}", "an aggregate can't stand in another aggregate", "max(price)"),
+        (f"SELECT sum(a.price) {JOIN} {BOTH}", "aggregates are not supported over a join WITH PREFERENCE", "sum(a.price)"),
+        (f"SELECT sum(price) FILTER (WHERE till = 1) AS s FROM store1 {WANT}", "FILTER is not supported WITH PREFERENCE; put the condition in WHERE", "sum(price) FILTER (WHERE till = 1)"),
+        (f"SELECT stddev(price) FROM store1 {WANT}", "the aggregates of a query WITH PREFERENCE are count, sum, avg, min, max and median, not stddev", "stddev(price)"),
+        (f"SELECT percentile_approx(price, 0.9) FROM store1 {WANT}", "of percentiles only the median is supported WITH PREFERENCE: 0.5", "percentile_approx(price, 0.9)"),
+        (f"SELECT median(name) FROM store1 {WANT}", "median needs a number, and this is string", "name"),
+        (f"SELECT median(*) FROM store1 {WANT}", "median takes 1 argument", "median(*)"),
+        (f"SELECT sum(name) FROM store1 {WANT}", "sum needs a number, and this is string", "name"),
+        (f"SELECT count(item, price) FROM store1 {WANT}", "count takes 1 argument WITH PREFERENCE, found 2", "count(item, price)"),
+        (f"SELECT item FROM store1 WHERE price + 1 {WANT}", "expected a condition, and this is double", "price + 1"),
+        (f"SELECT item FROM store1 ORDER BY item {WANT}", "ORDER BY is not supported", "ORDER BY"),
+        (f"SELECT to_number(item) FROM store1 {WANT}", "to_number takes two arguments", "to_number(item)"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_is_pointed_at(text: str, said: str, place: str) -> None:
+    with pytest.raises(SQLError) as refused:
+        preferred(text)
+    error = refused.value
+    assert said in error.message
+    assert error.text[error.start : error.end] == place
