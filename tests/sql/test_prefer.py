@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.sql.stores import CATALOG, COUNT, MINUTE, SECOND, SUMMARIES, preferred
 from tests.sql.trading import UTC, Rules
@@ -224,6 +226,7 @@ MAKE = "WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
 @pytest.mark.parametrize(
     ("text", "said", "place"),
     [
+        (f"SELECT FROM store1 {WANT}", "SELECT needs something to select", "SELECT"),
         (f"SELECT * FROM store1 {WANT}", "SELECT * is not supported; name the columns", "*"),
         (f"SELECT a.* FROM store1 a {WANT}", "SELECT * is not supported; name the columns", "a.*"),
         (f"SELECT prise FROM store1 {WANT}", "unknown column prise; did you mean price?", "prise"),
@@ -286,3 +289,18 @@ def test_what_can_not_be_is_pointed_at(text: str, said: str, place: str) -> None
     error = refused.value
     assert said in error.message
     assert error.text[error.start : error.end] == place
+
+
+WORDS = f"SELECT a.item , median(price) FROM store1 a JOIN store2 b ON a.item = b.item WHERE a.price > 3 {BOTH} FADE FACTOR 0.8 WINDOW '1 minute' BUDGET 50 PROBES".split()
+
+
+@given(st.data())
+def test_any_words_are_a_query_or_an_error(data: st.DataObject) -> None:
+    words = list(WORDS)
+    for _ in range(3):
+        at, other = (data.draw(st.integers(0, len(words) - 1)) for _ in range(2))
+        words[at : at + data.draw(st.integers(0, 2))] = [words[other]]
+    try:
+        assert preferred(" ".join(words)).sides
+    except SQLError as error:
+        assert str(error)

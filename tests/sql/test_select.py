@@ -223,6 +223,7 @@ def test_what_is_wrong_is_pointed_at(select: str, rest: str, said: str, place: s
         ("SELECT count(*) FROM (Trades) [RANGE 5 min SLIDE 1 min]", ""),
         ("SELECT count(*) FROM VALUES (1) [RANGE 5 min SLIDE 1 min]", ""),
         ("WITH x AS (SELECT 1) SELECT count(*) FROM x", "WITH is not supported"),
+        ("SELECT FROM Trades [RANGE 5 s SLIDE 1 s]", "SELECT needs something to select"),
     ],
 )
 def test_what_is_no_query_is_said(text: str, said: str) -> None:

@@ -150,6 +150,8 @@ def parse(text: str) -> Parsed:
         raise SQLError(str(error).split("\n")[0], text) from None
     if not isinstance(tree, exp.Select):
         raise SQLError("expected SELECT", text, tokens[0].start, tokens[0].end + 1)
+    if not tree.expressions:
+        raise SQLError("SELECT needs something to select", text, tokens[0].start, tokens[0].end + 1)
     return Parsed(text, tree, pieces.bracket, pieces.end, pieces.overload)
 
 
