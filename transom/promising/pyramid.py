@@ -23,7 +23,7 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Pyramid:
-    """The nodes of every level, finest first; the last has one, or none if there are no zones."""
+    """The nodes of every level, finest first; the last has one or two (none if there are no zones)."""
 
     levels: tuple[tuple[Node, ...], ...] = ()
 
@@ -36,7 +36,7 @@ class Pyramid:
         old = self.levels[0] if self.levels else ()
         level = _leaves(zones, {node.number: node for node in old})
         levels = [level]
-        while len(level) > 1:
+        while len(levels) <= len(zones).bit_length() and len(level) > 1:  # 7 and 8 meet only at level 4
             old = self.levels[len(levels)] if len(levels) < len(self.levels) else ()
             level = _above(level, {node.number: node for node in old})
             levels.append(level)

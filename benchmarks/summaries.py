@@ -1,0 +1,63 @@
+"""What summaries cost: tuples inserted a second by each structure (T1 to T4), on one core; prints a table.
+
+python -m benchmarks.summaries [--rows 1000000] [--page 100000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transom.elements import Summary
+from transom.promising.representation import Representation, arrived, bucket_of
+
+SECOND = 1_000_000
+STRUCTURES = {"T1": "none", "T2": "time", "T3": "cells", "T4": "adjusting"}
+
+
+def stream(rows: int, values: int = 10_000, zipf: float = 1.0, seed: int = 17) -> tuple[NDArray, NDArray]:
+    """Times and keys: Zipf values, exponential interarrival times of a minute's stream in all."""
+    rng = np.random.default_rng(seed)
+    weights = np.arange(1, values + 1) ** -zipf
+    keys = rng.choice(values, rows, p=weights / weights.sum()).astype(np.uint64)
+    return np.cumsum(rng.exponential(60 * SECOND / rows, rows)).astype(np.int64), keys
+
+
+def inserted(shape: Summary, times: NDArray, keys: NDArray, page: int) -> tuple[Representation, float]:
+    """The representation of a stream, and the seconds that it took."""
+    kept, began = Representation.new(shape), time.perf_counter()
+    for at in range(0, len(times), page):
+        some, of = times[at : at + page], keys[at : at + page]
+        kept = kept.inserted(arrived(shape, some, of, bucket_of(shape, of)), int(some[-1]))
+    return kept, time.perf_counter() - began
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--page", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args(arguments)
+    times, keys = stream(options.rows)
+    print(f"{'structure':<16}{'page':>9}{'tuples/s':>14}{'kept MB':>9}{'zones':>7}{'lookups/s':>14}")
+    for name, structure in STRUCTURES.items():
+        for page in options.page:
+            shape = Summary("items", "store", "item", 10 * SECOND, structure=structure)
+            rounds = [inserted(shape, times, keys, page) for _ in range(options.rounds)]
+            kept, took = rounds[0][0], min(seconds for _, seconds in rounds)
+            asked = np.unique(keys)
+            began = time.perf_counter()
+            cells = kept.estimate(asked, bucket_of(shape, asked)).size
+            lookups = cells / (time.perf_counter() - began)
+            print(
+                f"{name + ' ' + structure:<16}{page:>9,}{len(times) / took:>14,.0f}{kept.nbytes / 1e6:>9.1f}"
+                f"{len(kept.every):>7}{lookups:>14,.0f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
