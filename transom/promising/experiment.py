@@ -59,8 +59,7 @@ class _Side:
         shape = self.kept.shape
         time, key = stream.time[rows], stream.key[rows]
         bucket = bucket_of(shape, key, key.astype(np.float64))
-        high = int(time.max()) if not len(self.tuples) else max(int(time.max()), self.kept.high)
-        kept = self.kept.inserted(arrived(shape, time, key, bucket), high)
+        kept = self.kept.inserted(arrived(shape, time, key, bucket), int(time.max()))
         more = Tuples.made(key, bucket, time, page, row=pa.array(rows))
         return replace(self, kept=kept, tuples=Tuples.merged([self.tuples, more]).since(kept.floor))
 
@@ -122,11 +121,11 @@ class Simulation:
     def _waiting(self, sides: list[_Side]) -> list[Regions]:
         """The pending regions that are still within reach, of either side."""
         window = self.preference.window
-        highs = [side.kept.high for side in sides if len(side.tuples)]
+        highs = [side.kept.high for side in sides if side.kept.high is not None]
         since = None if window is None or not highs else max(highs) - window
         return [
             own.pending.reachable(other.kept.floor, own.kept.floor, since)
-            for own, other in (sides, reversed(sides))
+            for own, other in (sides, sides[::-1])
         ]
 
 
