@@ -139,12 +139,10 @@ class Representation:
         if meta["high"] is None:
             return new
         whole = unpacked(parts["summaries"].tobytes())
-        rows = zip(
-            *(parts[name].tolist() for name in ("granularity", "number", "since", "until")), strict=True
-        )
+        spans = (parts[name].tolist() for name in ("granularity", "number", "since", "until"))
         every = tuple(
-            Zone(*row, _known(shape, whole.part(i * buckets, (i + 1) * buckets)))
-            for i, row in enumerate(rows)
+            Zone(i, number, since, until, _known(shape, whole.part(row * buckets, (row + 1) * buckets)))
+            for row, (i, number, since, until) in enumerate(zip(*spans, strict=True))
         )
         same = replace(new, every=every, high=meta["high"])
         return same.inserted(arrived(shape, *(np.zeros(0, np.int64),) * 3), meta["high"])  # type: ignore[arg-type]
