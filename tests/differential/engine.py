@@ -26,7 +26,8 @@ from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.demands import Gathering
 from transom.sql import Catalog, Query, Relation, bind
 from transom.state import snapshot
-from transom.state.state import ShardRef, State
+from transom.state.shards import ShardRef
+from transom.state.state import State
 
 SCALARS = oracle.PythonScalars()
 CATALOG = Catalog({"s": Relation("s", COLUMNS, "ts")})

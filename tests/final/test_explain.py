@@ -17,7 +17,8 @@ from transom.final.explain import Explained, Explanation, gather, query_text, te
 from transom.final.members import Strategy
 from transom.plan.compiled import CompiledQuery
 from transom.plan.families import Fragments
-from transom.state.state import ClockState, ShardRef, State, StreamState, Work
+from transom.state.shards import ShardRef
+from transom.state.state import ClockState, State, StreamState, Work
 
 NOON = 1_357_041_600_000_000
 MINUTE = 60_000_000

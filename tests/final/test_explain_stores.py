@@ -20,7 +20,8 @@ from transom.final.explain import Explained, Explanation, gather, mermaid, query
 from transom.final.explain.parts import StorePlan
 from transom.final.explain.stores import structure_text
 from transom.final.members import Place, Strategy
-from transom.state.state import ShardRef, State
+from transom.state.shards import ShardRef
+from transom.state.state import State
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "explain.md"
 COLUMNS = {"v": pa.float64(), "k": pa.string()}

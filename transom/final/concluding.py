@@ -27,14 +27,8 @@ from transom.partial.sheets import combine, without
 from transom.plan.compiled import CompiledQuery
 from transom.plan.demands import Gathering
 from transom.plan.layout import Layout
-from transom.state.state import (
-    QueryState,
-    SelectionState,
-    ShardRef,
-    State,
-    StreamState,
-    Work,
-)
+from transom.state.shards import ShardRef
+from transom.state.state import QueryState, SelectionState, State, StreamState, Work
 
 PAGES_OF_LIMIT = 4  # a page that brings this part of what is too much will do so again
 PAGES_APART = 64  # for so long selections stay out of signature families after one did not pay

@@ -14,7 +14,8 @@ from transom.partial.demands import Taking, put_run
 from transom.partial.shards import Shelf
 from transom.plan.compiled import CompiledQuery
 from transom.plan.demands import Gathering, Want, needs_of, store_key
-from transom.state.state import ShardRef, State, StoreState, StreamState
+from transom.state.shards import ShardRef
+from transom.state.state import State, StoreState, StreamState
 from transom.structures.kept import Kept
 from transom.structures.runs import Run
 

@@ -16,7 +16,7 @@ from transom.partial.shards import Shard, ShardStore
 from transom.partial.sheets import one_array, rows_of
 from transom.partial.views import split_by_view
 from transom.plan.compiled import CompiledQuery
-from transom.state.state import ShardRef
+from transom.state.shards import ShardRef
 
 Numbers = NDArray[np.int64]
 Held = tuple[Numbers, list[pa.Array]]  # the starts of slices, and the columns of their groups

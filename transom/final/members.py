@@ -26,7 +26,8 @@ from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.families import Fragments, Selection
 from transom.plan.layout import Layout, reshaped
 from transom.plan.serving import is_served, kept, known_slots, source, sources
-from transom.state.state import QueryState, SelectionState, ShardRef, State
+from transom.state.shards import ShardRef
+from transom.state.state import QueryState, SelectionState, State
 
 Numbers = NDArray[np.int64]
 

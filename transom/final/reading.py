@@ -18,7 +18,8 @@ from transom.final.shards import FarWork
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.serving import known_slots
-from transom.state.state import QueryState, SelectionState, ShardRef, StreamState
+from transom.state.shards import ShardRef
+from transom.state.state import QueryState, SelectionState, StreamState
 
 # What queries have in sheets besides others, by their names: to be put together before it is lowered.
 Scattered = dict[str, list[tuple[Layout, pa.Table, Places]]]

@@ -18,7 +18,7 @@ from transom.algorithms.intervals import IntervalSet, union
 from transom.elements import WindowSpec
 from transom.final.closing import Boundary, Reader
 from transom.plan.compiled import CompiledQuery
-from transom.state.state import ShardRef
+from transom.state.shards import ShardRef
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]

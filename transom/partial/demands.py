@@ -14,7 +14,7 @@ from transom.partial.rows import Rows
 from transom.partial.shards import ShardStore, Shelf
 from transom.partial.tuples import Mask, Numbers
 from transom.plan.demands import Gathering, Want
-from transom.state.state import ShardRef
+from transom.state.shards import ShardRef
 from transom.structures.runs import Batch, Run
 
 

@@ -31,7 +31,7 @@ from transom.plan.axis import Axis
 from transom.plan.families import Family
 from transom.plan.layout import Layout
 from transom.sql.query import Predicate, Scalar
-from transom.state.state import ShardRef
+from transom.state.shards import ShardRef
 
 Mask = NDArray[np.bool_]
 

@@ -28,7 +28,7 @@ from transom.partial.tuples import Ranges, Tuples
 from transom.plan.compiled import Slot
 from transom.plan.families import Family
 from transom.plan.layout import reshaped, state_columns
-from transom.state.state import ShardRef
+from transom.state.shards import ShardRef
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]

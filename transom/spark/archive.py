@@ -13,7 +13,6 @@ from transom.spark.registry import identity
 from transom.spark.sources import TIME_TEXT
 from transom.spark.streams import Stream
 from transom.spark.types import to_arrow
-from transom.sql.query import Query
 from transom.state.state import State
 
 
@@ -25,10 +24,10 @@ class Archive(Ledger):
     lock: threading.RLock
     result_pages: list[tuple[int, int]]  # pages that made results, with their readings of the clock
 
-    def results(self, name: str, query: Query, since: int) -> pa.Table:
+    def results(self, name: str, schema: pa.Schema, since: int) -> pa.Table:
         """A query's results, from the page it joined with."""
         pages = [page for page, _ in self.result_pages if page >= since]
-        return self.outputs.read_results(identity(name, since), query, pages, since)
+        return self.outputs.read_results(identity(name, since), schema, pages, since)
 
     def drop_results(self, is_old: Callable[[int, int], bool]) -> None:
         """Forget the results of old pages, told by their number and their reading of the clock."""

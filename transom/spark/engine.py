@@ -6,16 +6,17 @@ import logging
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from transom.durations import parse_duration
-from transom.elements import Drop, Punctuation, Register
+from transom.elements import Drop, Punctuation, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.estimates.monitor import Accuracy
 from transom.final.lookup import lookup_schema
+from transom.final.results import result_schema
 from transom.spark.declarations import Declarations
 from transom.spark.declare import sharing_strategy
 from transom.spark.delivery import Delivery
@@ -23,6 +24,7 @@ from transom.spark.explaining import explain
 from transom.spark.handles import QueryHandle
 from transom.spark.lookups import Lookups
 from transom.spark.loop import PageLoop
+from transom.spark.preferences import PreferredHandle, SummaryInfo, summaries_of
 from transom.spark.prodding import Prodding, clock_of, instant_of, pattern_of, prod_of
 from transom.spark.progress import Progress, progress_of
 from transom.spark.runner import Runner
@@ -32,9 +34,25 @@ from transom.spark.store import Store
 from transom.spark.streams import Stream
 from transom.spark.udf import user_functions
 from transom.sql.derived import bind_all
+from transom.sql.dialect import is_preferred
+from transom.sql.prefer import bind_all_preferred
 from transom.sql.query import Query
+from transom.sql.summary import bind_drop, bind_summary, read_statement
 
 log = logging.getLogger("transom")
+
+
+Bound = TypeVar("Bound")
+
+
+def _without_errors(outcome: Mapping[str, Bound | SQLError]) -> dict[str, Bound]:
+    """Queries that were bound; the first one that could not be is an error that names it."""
+    bound = {}
+    for name, query in outcome.items():
+        if isinstance(query, SQLError):
+            raise SQLError(f"{name}: {query.message}", query.text, query.start, query.end)
+        bound[name] = query
+    return bound
 
 
 class Engine(Declarations):
@@ -106,18 +124,47 @@ class Engine(Declarations):
         """Register many queries at once: all of them, or none if one is wrong."""
         loop = self._loop
         loop.functions |= {function.casefold() for function in user_functions(self.spark)}
-        bound = {}
-        known = loop.known_queries()
-        for name, query in bind_all(dict(queries), loop.catalog(), loop.scalars, known).items():
-            if isinstance(query, SQLError):
-                raise SQLError(f"{name}: {query.message}", query.text, query.start, query.end)
-            bound[name] = query
+        preferring = {name: text for name, text in queries.items() if is_preferred(text)}
+        plain = {name: text for name, text in queries.items() if name not in preferring}
+        catalog = loop.catalog()
+        preferred = _without_errors(bind_all_preferred(preferring, catalog, loop.scalars, catalog.summaries))
+        bound = _without_errors(bind_all(plain, catalog, loop.scalars, loop.known_queries()))
         with loop.control_lock:
             new = {name: text for name, text in queries.items() if not self._is_known(name, text)}
-            loop.bound |= {text: bound[name] for name, text in new.items()}
+            loop.bound |= {text: bound[name] for name, text in new.items() if name in bound}
+            loop.preferred |= {text: preferred[name] for name, text in new.items() if name in preferred}
             loop.say(Register(name, text, partial) for name, text in new.items())
         self._wake()
-        return {name: QueryHandle(self, name, text, bound[name]) for name, text in queries.items()}
+        return {
+            name: PreferredHandle(self, name, text, preferred[name])
+            if name in preferred
+            else QueryHandle(self, name, text, bound[name])
+            for name, text in queries.items()
+        }
+
+    def execute(self, statement: str) -> None:
+        """Run CREATE SUMMARY or DROP SUMMARY; it takes effect with the next page.
+
+        A summary that is there already with the same text, perhaps from an earlier run, stays as it is.
+        """
+        loop = self._loop
+        if (read := read_statement(statement)) is None:
+            raise SQLError("expected CREATE SUMMARY or DROP SUMMARY; queries are registered", statement)
+        with loop.control_lock:
+            catalog = loop.catalog()
+            if isinstance(read, Summary):
+                summary = bind_summary(statement, catalog)
+                if summary.name not in catalog.summaries:
+                    loop.say([Summarize(summary.name, statement)])
+            elif (dropped := bind_drop(statement, catalog.summaries)) is not None:
+                if users := loop.users(dropped.name):
+                    raise StateError(f"{dropped.name} is read by {', '.join(users[:3])}: drop that first")
+                loop.say([dropped])
+        self._wake()
+
+    def summaries(self) -> dict[str, SummaryInfo]:
+        """The summaries by name, and how they fare."""
+        return summaries_of(self._loop)
 
     def _is_known(self, name: str, text: str) -> bool:
         """Whether a query is registered already, perhaps by an earlier run of the program."""
@@ -138,11 +185,15 @@ class Engine(Declarations):
         texts = dict(self._loop.texts)
         if name not in texts:
             raise StateError(f"there is no query named {name}{near_miss(name, texts)}")
-        return QueryHandle(self, name, texts[name])
+        return self._handle(name, texts[name])
 
     def queries(self) -> dict[str, QueryHandle]:
         """All registered queries by name."""
-        return {name: QueryHandle(self, name, text) for name, text in dict(self._loop.texts).items()}
+        return {name: self._handle(name, text) for name, text in dict(self._loop.texts).items()}
+
+    def _handle(self, name: str, text: str) -> QueryHandle:
+        kind = PreferredHandle if is_preferred(text) else QueryHandle
+        return kind(self, name, text)
 
     def _drop(self, name: str) -> None:
         with self._loop.control_lock:
@@ -285,7 +336,7 @@ class Engine(Declarations):
         query, since = self._bound(handle)
         if query is None:
             raise StateError(f"there is no query named {handle.name}")
-        return self._loop.results(handle.name, query, since)
+        return self._loop.results(handle.name, result_schema(query), since)
 
     def _suspended(self, name: str) -> str | None:
         registry = self._loop.registry

@@ -40,8 +40,10 @@ from transom.spark.outputs import FIXED, own_rows
 from transom.spark.session import ansi_off
 from transom.spark.store import Store
 from transom.spark.types import spark_schema
+from transom.sql.preferred import Preferred
 from transom.sql.query import Query
-from transom.state.state import ShardRef, State
+from transom.state.shards import ShardRef
+from transom.state.state import State
 
 FAR_ROWS = 1_000_000  # selections over the same groups with more rows on the driver go far
 FAR_GROUPS = 50_000  # and those of which a task finds more groups than this in one go
@@ -259,7 +261,7 @@ class Far:
 
 
 def fixed_frame(
-    spark: SparkSession, results: Mapping[str, Stored], queries: Mapping[str, Query]
+    spark: SparkSession, results: Mapping[str, Stored], queries: Mapping[str, Query | Preferred]
 ) -> DataFrame:
     """Results that tasks wrote, of any queries, in the schema that fits all; they don't pass the driver."""
     far = {name: one for name, one in results.items() if isinstance(one, FarResults)}

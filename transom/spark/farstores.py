@@ -19,7 +19,8 @@ from transom.spark.far import Far, directory_of, frame_of, places_of, smaller
 from transom.spark.fartasks import FileShards, Task, numbers_in, packed_value
 from transom.spark.tasks import Batches
 from transom.spark.types import plain_table
-from transom.state.state import ShardRef, State, StoreState
+from transom.state.shards import ShardRef
+from transom.state.state import State, StoreState
 from transom.structures.runs import Found, Recipe
 
 MOST_REFS = 16  # of a store, before they are merged

@@ -25,8 +25,9 @@ from transom.spark.outputs import QUERY, fixed_rows, own_rows, with_names
 from transom.spark.store import Store
 from transom.spark.tasks import Batches, gathered
 from transom.spark.types import plain_table
+from transom.sql.preferred import Preferred
 from transom.sql.query import Query
-from transom.state.state import ShardRef
+from transom.state.shards import ShardRef
 
 Task = Callable[[Batches], Batches]
 
@@ -186,7 +187,7 @@ def read_task(store: Store, files: Sequence[str], identity: str, schema: pa.Sche
 
 
 def fixed_task(
-    store: Store, files: Sequence[str], names: Mapping[str, str], queries: Mapping[str, Query]
+    store: Store, files: Sequence[str], names: Mapping[str, str], queries: Mapping[str, Query | Preferred]
 ) -> Task:
     """A task that reads back the results of all queries from files, in the schema that fits all."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from transom.elements import ClockKind
 from transom.errors import PageError
 from transom.final.members import settle
 from transom.final.planning import Planner
+from transom.final.preferring import Arrival
 from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery
@@ -26,6 +27,7 @@ from transom.spark.outputs import Outputs
 from transom.spark.overload import Sideline
 from transom.spark.pages import Page, PageRun
 from transom.spark.projection import micros
+from transom.spark.promising import Promising
 from transom.spark.registry import Registry
 from transom.spark.scalars import short_message
 from transom.spark.shipping import Shipper
@@ -44,6 +46,17 @@ log = logging.getLogger("transom")
 NEAR_ROWS = 10_000  # pushed pages up to this size are aggregated on the driver, where they are
 
 
+@dataclass(frozen=True)
+class FirstDone:
+    """What the first half of a page came to: punctuations and prods that its rows carried, what came of the
+    others, what was put off, and what is new to the stream's summaries."""
+
+    carried: list[Carried]
+    outcome: Outcome
+    parted: Parted
+    arrivals: Mapping[str, Arrival]
+
+
 class FirstHalf:
     """Turns the rows of a page into an outcome, and sets late and rejected rows apart."""
 
@@ -56,19 +69,17 @@ class FirstHalf:
         planner: Planner,
         store: Store,
         max_failures: int,
+        promising: Promising,
     ):
         self.spark, self.tables, self.outputs, self.far = spark, tables, outputs, far
-        self.planner, self.max_failures = planner, max_failures
+        self.planner, self.max_failures, self.promising = planner, max_failures, promising
         self.shipper = Shipper(spark)
         self.sideline = Sideline(spark, store, tables, self.shipper)
 
     def process(
         self, begun: Begun, stream: Stream, df: DataFrame | None, registry: Registry, state: State
-    ) -> tuple[list[Carried], Outcome, Parted]:
-        """The punctuations and prods that the page carries, what came of its rows, and what was put off.
-
-        Without rows of its own, it consists of such that were put off before.
-        """
+    ) -> FirstDone:
+        """What came of a page's rows. Without own ones, it consists of such that were put off before."""
         carried: list[Carried] = []
         if df is None:
             df = self.sideline.rows(begun, stream, state)
@@ -80,7 +91,7 @@ class FirstHalf:
             while True:
                 self.far.begin(begun.page)
                 try:
-                    outcome = self._run(begun.page, stream.name, page)
+                    outcome, arrivals = self._run(begun, page, registry)
                     break
                 except Exception as error:
                     if not self._suspend_culprits(page, registry):
@@ -88,7 +99,8 @@ class FirstHalf:
                         raise PageError(f"page {begun.page} of {stream.name} failed: {reason}") from error
                     again = self._page(begun, stream, page.df, registry, state)
                     page = replace(again, near=page.near, limit=page.limit, is_judged=page.is_judged)
-        self.far.tidy([*outcome.refs, *(ref for _, ref, _ in outcome.run_refs)])
+        tuples = (arrival.far for arrival in arrivals.values() if arrival.far is not None)
+        self.far.tidy([*outcome.refs, *(ref for _, ref, _ in outcome.run_refs), *tuples])
         clock = stream.rules.clock
         beside = top_of((*parting.parted.aside, *parting.parted.shed), clock)
         seen = outcome.clocks[clock].top if clock in outcome.clocks else None
@@ -96,7 +108,7 @@ class FirstHalf:
         kept = believable(carried, stream.rules, max((top for top in tops if top is not None), default=None))
         if len(kept) < len(carried):
             log.warning("%d punctuations of %s are beyond its horizon", len(carried) - len(kept), stream.name)
-        return kept, outcome, parting.parted
+        return FirstDone(kept, outcome, parting.parted, arrivals)
 
     def results(
         self, begun: Begun, given: PageInput, rows: pa.Table, registry: Registry, state: State
@@ -137,12 +149,13 @@ class FirstHalf:
             gatherings=self.planner.gatherings(stream.name, looking),
         )
 
-    def _run(self, number: int, stream: str, page: Page) -> Outcome:
+    def _run(self, begun: Begun, page: Page, registry: Registry) -> tuple[Outcome, dict[str, Arrival]]:
+        stream = page.rules.clock.stream
         with PageRun(page, self.tables, self.shipper) as run:
             done = run.process()
-            self.outputs.set_apart("late", stream, number, with_reason(done.late, page))
-            self.outputs.set_apart("rejected", stream, number, done.rejected)
-        return done.outcome
+            self.outputs.set_apart("late", stream, begun.page, with_reason(done.late, page))
+            self.outputs.set_apart("rejected", stream, begun.page, done.rejected)
+            return done.outcome, self.promising.arrive(run, done.limit, begun, registry)
 
     def _suspend_culprits(self, page: Page, registry: Registry) -> bool:
         """Find the queries whose own functions make a page fail, and suspend them."""

@@ -38,9 +38,13 @@ class QueryHandle:
     def drop(self) -> None:
         """Leave with the next page; results made so far can still be read from this handle."""
         with suppress(StateError):  # a query whose stream is gone can't be bound, but it can leave
-            self._query, self._since = self._engine._bound(self)
+            self._remember()
         self._engine._drop(self.name)
         self._has_left = True
+
+    def _remember(self) -> None:
+        """Know what the query was, when it has left."""
+        self._query, self._since = self._engine._bound(self)
 
     def results(self) -> pa.Table:
         """All results so far: window_start, window_end, the group columns, the select items, kind,

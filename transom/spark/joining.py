@@ -3,37 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
-from transom.elements import Drop, Register
+from transom.elements import Drop, Forget, Register, Summarize, Summary
 from transom.final.demanding import opened
 from transom.final.members import admit, release
 from transom.final.planning import Planner
+from transom.final.preferring import settled
 from transom.plan.compiled import CompiledQuery
 from transom.spark.log import Begun
 from transom.spark.registry import Registry
+from transom.sql.preferred import Preferred
 from transom.sql.query import Query
 from transom.state.state import State
+
+
+@dataclass(frozen=True)
+class Newcomers:
+    """What joins with a page, by its text."""
+
+    queries: Mapping[str, Query]
+    preferred: Mapping[str, Preferred]
+    summaries: Mapping[str, Summary]
 
 
 def joined_and_left(
     begun: Begun,
     registry: Registry,
-    bound: Mapping[str, Query],
+    new: Newcomers,
     state: State,
     planner: Planner,
     declared: Collection[str],
 ) -> State:
     """The state after the page's queries joined and left; the registry is changed.
 
-    `bound` are the queries that join, by their texts, and `declared` the streams that are there: all others
-    that queries read are results.
+    `declared` are the streams that are there: all others that queries read are results.
     """
     joining: dict[str, CompiledQuery] = {}
     leaving: dict[str, None] = {}
     for element in begun.control:
         match element:
+            case Summarize(_, text):
+                registry.summarize(element, new.summaries[text], begun.page)
+            case Forget(_):
+                registry.forget(element)
+            case Register(_, text) if text in new.preferred:
+                registry.prefer(element, new.preferred[text], begun.page)
             case Register(name, text):
-                joining[name] = registry.add(element, bound[text], begun.page)
+                joining[name] = registry.add(element, new.queries[text], begun.page)
             case Drop(name):
                 registry.remove(element)
                 if joining.pop(name, None) is None:
@@ -45,4 +62,5 @@ def joined_and_left(
     results = {query.query.stream for query in registry.everyone()} - set(declared)
     standing = [query for query in joining.values() if query.query.demand is None]
     state = admit(state, standing, living, strategy, partial, results)
-    return opened(state, planner.gathered(registry.demanding()), strategy.place, results)
+    state = opened(state, planner.gathered(registry.demanding()), strategy.place, results)
+    return replace(state, preferring=settled(state.preferring, *registry.newest()))

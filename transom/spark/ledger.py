@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
-from transom.elements import Control, Drop, Register
+from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.final.cascade import derived_rules
 from transom.final.learning import Quality
 from transom.plan.compiled import compile_query
+from transom.spark.joining import Newcomers
+from transom.spark.log import Begun
 from transom.spark.registry import Registry
 from transom.spark.scalars import SparkScalars
 from transom.spark.sources import ResultSource
@@ -21,7 +23,11 @@ from transom.spark.streams import Stream
 from transom.spark.tables import Tables
 from transom.sql.catalog import Catalog, Relation
 from transom.sql.derived import bind_all, relation_of, sources_of
+from transom.sql.dialect import is_preferred
+from transom.sql.prefer import bind_preferred
+from transom.sql.preferred import Preferred
 from transom.sql.query import Query
+from transom.sql.summary import bind_summary
 
 
 @dataclass
@@ -39,6 +45,7 @@ class Ledger:
     """The names that queries can use, the queries, and what was said and no page is bound to yet."""
 
     registry: Registry
+    begun: Begun | None  # the page that was begun and not committed
 
     def __init__(self, spark: SparkSession, store: Store, clock: Callable[[], int]):
         self.spark, self.store, self.clock = spark, store, clock
@@ -53,6 +60,7 @@ class Ledger:
         # Queries by name, as they will be when the waiting control took effect.
         self.texts: dict[str, str] = {}
         self.bound: dict[str, Query] = {}  # by text: queries that wait to join
+        self.preferred: dict[str, Preferred] = {}  # those WITH PREFERENCE, likewise
 
     def check_version(self, table: str, version: int) -> None:
         """Refuse a new version of a table in which a query's columns are not what they were."""
@@ -76,7 +84,31 @@ class Ledger:
         }
         tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
         utc = self.spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "GMT")
-        return Catalog(streams, tables, frozenset(self.functions), utc, frozenset(self.qualities))
+        known = Catalog(streams, tables, frozenset(self.functions), utc, frozenset(self.qualities))
+        return replace(known, summaries=self._summaries(known))
+
+    def _summaries(self, catalog: Catalog) -> dict[str, Summary]:
+        """The summaries by name, as they will be when the waiting control took effect."""
+        known = {
+            entry.name: entry.summary or bind_summary(entry.text, catalog)
+            for entry in self.registry.created.values()
+        }
+        with self.control_lock:
+            begun = self.begun.control if self.begun is not None else ()
+            for element in (*begun, *self.waiting.control):
+                if isinstance(element, Summarize):
+                    known[element.name] = bind_summary(element.text, catalog)
+                elif isinstance(element, Forget):
+                    known.pop(element.name, None)
+        return known
+
+    def users(self, summary: str) -> list[str]:
+        """The queries that read a summary, as they will be when the waiting control took effect."""
+        self.bind()
+        joined = {e.name: e.preferred for e in self.registry if e.preferred is not None}
+        waiting = {name: self.preferred[text] for name, text in self.texts.items() if text in self.preferred}
+        preferring = {name: own for name, own in (joined | waiting).items() if name in self.texts}
+        return [name for name, own in preferring.items() if summary in (side.summary for side in own.sides)]
 
     def bind(self) -> None:
         """Bind the queries of a checkpoint, before its first page."""
@@ -138,8 +170,19 @@ class Ledger:
             if word in text.casefold() and word in map(str.casefold, sources_of(text))
         ]
 
-    def bound_queries(self, joining: Iterable[Register], registry: Registry) -> dict[str, Query]:
-        """The bound queries of texts: mostly known since they were registered, else bound again."""
+    def newcomers(self, control: Iterable[Control], registry: Registry) -> Newcomers:
+        """What joins with a page: mostly known since it was registered, else bound again."""
+        catalog = self.catalog()
+        summaries = {e.text: bind_summary(e.text, catalog) for e in control if isinstance(e, Summarize)}
+        joining = [element for element in control if isinstance(element, Register)]
+        preferred = {}
+        for text in [element.text for element in joining if is_preferred(element.text)]:
+            known = self.preferred.pop(text, None)
+            preferred[text] = known or bind_preferred(text, catalog, self.scalars, catalog.summaries)
+        plain = [element for element in joining if element.text not in preferred]
+        return Newcomers(self._bound_queries(plain, registry), preferred, summaries)
+
+    def _bound_queries(self, joining: Iterable[Register], registry: Registry) -> dict[str, Query]:
         texts = {element.name: element.text for element in joining}
         missing = {name: text for name, text in texts.items() if text not in self.bound}
         if missing:

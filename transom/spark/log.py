@@ -39,6 +39,8 @@ class Begun:
     tables: Mapping[str, int] = field(default_factory=dict)  # versions
     budget: int | None = None  # rows that it may process at once; what is beyond is set aside, or shed
     aside: tuple[str, ...] = ()  # chunks of rows set aside that it takes in
+    probes: Mapping[str, int] = field(default_factory=dict)  # of queries whose budget is a time
+    resumes: bool = False  # whether it goes on with what budgets have put off
 
 
 class PageLog:

@@ -22,10 +22,12 @@ from transom.final.demanding import is_stored
 from transom.final.desk import Desk
 from transom.final.learning import Seen
 from transom.final.members import Strategy, is_kept, settle
-from transom.final.page import Said
+from transom.final.page import PageOutput, Said
 from transom.final.planning import Planner
+from transom.final.preferring import Arrival
 from transom.final.prodder import due_streams
 from transom.final.rehoming import rehomed
+from transom.final.results import Results
 from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery
@@ -38,6 +40,7 @@ from transom.spark.ledger import Waiting
 from transom.spark.log import Begun, PageLog
 from transom.spark.outputs import Outputs, results_of
 from transom.spark.progress import progress_of
+from transom.spark.promising import Pace, Promising
 from transom.spark.registry import Registry
 from transom.spark.report import PageReport, Watch
 from transom.spark.secondhalf import SecondHalf
@@ -65,8 +68,9 @@ class PageLoop(Archive):
         self.planner = Planner(strategy)
         self.far = Far(spark, store, strategy.place)
         self.far_stores = FarStores(self.far)
+        self.promising = Promising(spark, self.far, self.scalars)
         self.first_half = FirstHalf(
-            spark, self.tables, self.outputs, self.far, self.planner, store, max_failures
+            spark, self.tables, self.outputs, self.far, self.planner, store, max_failures, self.promising
         )
         self.sideline = self.first_half.sideline
         self.second_half = SecondHalf(self.scalars, self.outputs, self.far, self.first_half)
@@ -80,9 +84,10 @@ class PageLoop(Archive):
         self.far.sweep(self.state)
         store.delete("glances")  # of an engine that died
         self.sideline.resume(self.state, extra.get("paces", {}))
+        self.promising.pace = Pace.of(*extra.get("probing", ()))
         if extra.get("naive", naive) != naive:
             raise StateError("the checkpoint was made with the other strategy")
-        self.registry = Registry(extra.get("queries", ()), naive)
+        self.registry = Registry(extra.get("queries", ()), naive, extra.get("summaries", ()))
         self.heard: dict[str, bool] = extra.get("heard", {})  # by stream: closed since the last data
         self.progress: dict[str, Any] = extra.get("sources", {})
         self.result_pages = [(p, at) for p, at in extra.get("results", ())]
@@ -199,7 +204,25 @@ class PageLoop(Archive):
             self._run(self._begin(stream.name, {}, ()), None)
             return True
 
-    def _begin(self, stream: str | None, reference: Mapping[str, Any], control: tuple[Control, ...]) -> Begun:
+    def idle_page(self) -> bool:
+        """Run a page that goes on with what queries' budgets have put off, if there is something and nothing
+        else waits."""
+        with self.lock:
+            living = self.registry.preferring()
+            known = self.state.preferring.queries.items()
+            waits = any(name in living and any(map(len, own.pending)) for name, own in known)
+            if self.begun is not None or self.waiting or not waits:
+                return False
+            self._run(self._begin(None, {}, (), resumes=True), None)
+            return True
+
+    def _begin(
+        self,
+        stream: str | None,
+        reference: Mapping[str, Any],
+        control: tuple[Control, ...],
+        resumes: bool = False,
+    ) -> Begun:
         """Bind what waits to the next page, and write it ahead."""
         with self.control_lock:
             in_lull = stream is not None and not reference and stream not in self.waiting.ended
@@ -216,6 +239,8 @@ class PageLoop(Archive):
                 dict(self.versions),
                 bound.budget,
                 bound.aside,
+                self.promising.probes(self.registry),
+                resumes,
             )
             if self.log.begun(begun.page) is not None:
                 raise StateError(f"another engine works on this checkpoint: it has begun page {begun.page}")
@@ -240,22 +265,24 @@ class PageLoop(Archive):
         watch = Watch()
         registry = self.registry.copy()
         registry.bind(self.catalog(), self.scalars, _leaving(begun.control))
-        bound = self.bound_queries([e for e in begun.control if isinstance(e, Register)], registry)
-        state = joined_and_left(begun, registry, bound, self.state, self.planner, self.streams)
+        new = self.newcomers(begun.control, registry)
+        state = joined_and_left(begun, registry, new, self.state, self.planner, self.streams)
         if begun.stream is not None:
             state = settle(state, registry.compiled())
             state = rehomed(state, registry.reading(begun.stream), self.planner.strategy)
         watch.lap("planning")
         failed = self.first_half.failures(registry)
         outcome, parted = Outcome(), NOTHING
+        arrivals: Mapping[str, Arrival] = {}
         said = [element for element in begun.control if isinstance(element, Punctuation | Prod)]
         if begun.stream is not None and (df is not None or begun.aside):
             stream = self.streams[begun.stream]
             if stream.prods is not None and df is not None:
                 said += rows_as_prods(stream, df)
             else:
-                carried, outcome, parted = self.first_half.process(begun, stream, df, registry, state)
-                said += carried
+                done = self.first_half.process(begun, stream, df, registry, state)
+                outcome, parted, arrivals = done.outcome, done.parted, done.arrivals
+                said += done.carried
         watch.lap("first_half")
         state = settle(state, registry.compiled())
         inputs = self._inputs(begun, registry, state, outcome, parted, said)
@@ -263,11 +290,13 @@ class PageLoop(Archive):
         output = self.second_half.process(begun, state, inputs, registry, now)
         kept = self.planner.gathered(registry.demanding())
         output = replace(output, state=self.far_stores.rolled_up(output.state, kept))
+        output = self._preferred(begun, registry, output, arrivals, now.made)
         self.first_half.count_failures(registry, failed)
         self.outputs.write_results(
             results_of(begun.page), output.results, lambda name: registry[name].identity
         )
-        queries = {name: registry.query(name) for name in output.results}
+        preferring = registry.preferring()
+        queries = {name: preferring.get(name) or registry.query(name) for name in output.results}
         watch.lap("second_half")
         work = {name: own.work - self.state.stream(name).work for name, own in output.state.streams.items()}
         report = PageReport(
@@ -286,6 +315,21 @@ class PageLoop(Archive):
         self.report = replace(report, seconds=watch.seconds)
         self._say(self.report)
         self.idle.notify_all()
+
+    def _preferred(
+        self,
+        begun: Begun,
+        registry: Registry,
+        output: PageOutput,
+        arrivals: Mapping[str, Arrival],
+        made: int,
+    ) -> PageOutput:
+        """What the page came to, with what it came to for queries with a preference."""
+        if not arrivals and not begun.resumes:
+            return output
+        state, found = self.promising.process(begun, registry, output.state, arrivals, made)
+        results = Results([*output.results.batches, *found.batches], output.results.stored)
+        return replace(output, state=state, results=results)
 
     def _inputs(
         self,
@@ -356,11 +400,13 @@ class PageLoop(Archive):
         self.heard |= {name: stream.idle_closed for name, stream in self.streams.items()}
         extra = {
             "queries": registry.stored(),
+            "summaries": registry.stored_summaries(),
             "sources": sources,
             "results": pages,
             "heard": self.heard,
             "naive": registry.naive,
             "paces": self.sideline.paces,
+            "probing": self.promising.pace.stored(),
         }
         self.state_bytes = self.log.commit(state, extra)
         self.sideline.forget(self.state, state)

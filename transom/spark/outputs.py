@@ -19,9 +19,10 @@ from pyspark.sql import DataFrame
 
 from transom.durations import format_instant
 from transom.elements import ClockKind
-from transom.final.results import SYSTEM, ResultBatch, Results, result_schema
+from transom.final.results import SYSTEM, ResultBatch, Results
 from transom.spark.store import Store
-from transom.sql.query import Query
+from transom.sql.preferred import Preferred
+from transom.sql.query import Query, free_name
 
 QUERY = "transom_query"  # the column that tells queries of one schema apart
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -62,9 +63,8 @@ class Outputs:
         for i, tables in enumerate(alike.values()):
             self.store.write_table(f"{directory}/{i:04d}.arrow", pa.concat_tables(tables))
 
-    def read_results(self, identity: str, query: Query, pages: Sequence[int], since: int) -> pa.Table:
+    def read_results(self, identity: str, schema: pa.Schema, pages: Sequence[int], since: int) -> pa.Table:
         """All results of a query in some pages, and what prods were told since one, as they were made."""
-        schema = result_schema(query)
         found = [schema.empty_table()]
         told = {page: directories for page, directories in self.told().items() if page >= since}
         for page in sorted({*pages, *told}):
@@ -161,11 +161,14 @@ def _read_parquet(packed: bytes) -> pa.Table:
     return pq.read_table(pa.BufferReader(packed), coerce_int96_timestamp_unit="us")
 
 
-def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query]) -> pa.Table:
+def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | Preferred]) -> pa.Table:
     """Results of any queries in the one schema that fits all: keys and values as JSON objects."""
     rows: list[dict[str, Any]] = []
     for name, table in results.items():
         query = queries[name]
+        if isinstance(query, Preferred):
+            rows += _preferred_rows(name, query, table)
+            continue
         keys = [item.name for item in query.items if item.is_key]
         start, end, *columns = table.column_names
         columns, system = columns[: -len(SYSTEM)], columns[-len(SYSTEM) :]
@@ -199,6 +202,29 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query]) ->
     return pa.table(
         {name: column.cast(FIXED.field(name).type) for name, column in columns.items()}, schema=FIXED
     )
+
+
+def _preferred_rows(name: str, query: Preferred, table: pa.Table) -> list[dict[str, Any]]:
+    """Results of a query with a preference: of no window, and complete if nothing was passed over."""
+    values = [*(item.name for item in query.outputs), *(item.name for item in query.figures)]
+    system = {column: free_name(column, values) for column in ("page", "made", "share")}
+    made = table[system["made"]].cast(pa.int64()).to_pylist()
+    nothing = dict.fromkeys(
+        ("window_start", "window_end", "window_from", "window_to", "rows", "latency"), None
+    )
+    return [
+        nothing
+        | {
+            "query": name,
+            "kind": "final",
+            "complete": row[system["share"]] == 1.0,
+            "page": row[system["page"]],
+            "made": made[i],
+            "keys": "{}",
+            "values": as_json({value: row[value] for value in values}),
+        }
+        for i, row in enumerate(table.to_pylist())
+    ]
 
 
 def as_json(values: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The queries that live: their texts, what they compile to, and how they fare."""
+"""The queries and summaries that live: their texts, what they compile to, and how they fare."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transom.elements import Drop, Register
+from transom.elements import Drop, Forget, Register, Summarize, Summary
 from transom.errors import SQLError, StateError
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.sql.catalog import Catalog, Scalars
 from transom.sql.derived import bind_all
+from transom.sql.dialect import is_preferred
+from transom.sql.prefer import bind_all_preferred
+from transom.sql.preferred import Preferred
 from transom.sql.query import Query
+from transom.sql.summary import bind_summary
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,11 @@ class Entry:
     suspended: str | None = None
     failing: int = 0  # pages in a row in which a function of its own failed
     compiled: CompiledQuery | None = None
+    preferred: Preferred | None = None  # instead, if it says WITH PREFERENCE
+
+    @property
+    def is_bound(self) -> bool:
+        return self.compiled is not None or self.preferred is not None
 
     @property
     def identity(self) -> str:
@@ -43,13 +52,33 @@ def identity(name: str, since: int) -> str:
     return f"{name}@{since}"
 
 
+@dataclass(frozen=True)
+class SummaryEntry:
+    """A summary as created, with the page that it came with."""
+
+    name: str
+    text: str
+    since: int = 0
+    summary: Summary | None = None
+
+
+def _unreadable(what: str, error: SQLError) -> StateError:
+    return StateError(f"{what} of the checkpoint can't be read any more: {error}")
+
+
 class Registry:
     """All entries by name. Entries of a checkpoint are bound when the streams they read are known."""
 
-    def __init__(self, stored: Iterable[Mapping[str, Any]] = (), naive: bool = False):
+    def __init__(
+        self,
+        stored: Iterable[Mapping[str, Any]] = (),
+        naive: bool = False,
+        summaries: Iterable[tuple[str, str, int]] = (),
+    ):
         self.entries: dict[str, Entry] = {one["name"]: Entry(**one) for one in stored}
+        self.created = {name: SummaryEntry(name, text, since) for name, text, since in summaries}
         self.naive = naive
-        self.is_bound = not self.entries  # whether all entries are
+        self.is_bound = not self.entries and not self.created  # whether all entries are
 
     def __contains__(self, name: str) -> bool:
         return name in self.entries
@@ -66,16 +95,56 @@ class Registry:
     def stored(self) -> list[dict[str, Any]]:
         return [entry.stored() for entry in self]
 
+    def stored_summaries(self) -> list[tuple[str, str, int]]:
+        return [(entry.name, entry.text, entry.since) for entry in self.created.values()]
+
     def bind(self, catalog: Catalog, scalars: Scalars, leaving: Collection[str] = ()) -> None:
         """Compile the entries that came from a checkpoint, but for those that are about to leave."""
-        waiting = {e.name: e.text for e in self if e.compiled is None and e.name not in leaving}
-        for name, query in bind_all(waiting, catalog, scalars, self.queries()).items() if waiting else ():
+        if self.is_bound:
+            return
+        for name, created in self.created.items():
+            if created.summary is None:
+                try:
+                    self.created[name] = replace(created, summary=bind_summary(created.text, catalog))
+                except SQLError as error:
+                    raise _unreadable(f"the summary {name}", error) from error
+        catalog = replace(catalog, summaries=self.summaries())
+        unbound = {e.name: e.text for e in self if not e.is_bound and e.name not in leaving}
+        preferring = {name: text for name, text in unbound.items() if is_preferred(text)}
+        plain = {name: text for name, text in unbound.items() if name not in preferring}
+        for name, preferred in bind_all_preferred(preferring, catalog, scalars, self.summaries()).items():
+            if isinstance(preferred, SQLError):
+                raise _unreadable(f"the query {name}", preferred) from preferred
+            self.entries[name] = replace(self.entries[name], preferred=preferred)
+        for name, query in bind_all(plain, catalog, scalars, self.queries()).items() if plain else ():
             if isinstance(query, SQLError):
-                raise StateError(
-                    f"the query {name} of the checkpoint can't be read any more: {query}"
-                ) from query
+                raise _unreadable(f"the query {name}", query) from query
             self.entries[name] = replace(self.entries[name], compiled=compile_query(name, query, self.naive))
-        self.is_bound = all(entry.compiled is not None for entry in self)
+        self.is_bound = all(entry.is_bound for entry in self)
+
+    def prefer(self, control: Register, preferred: Preferred, page: int) -> None:
+        """A query with a preference joins."""
+        self.entries[control.name] = Entry(control.name, control.text, since=page, preferred=preferred)
+
+    def summarize(self, control: Summarize, summary: Summary, page: int) -> None:
+        """A summary is created."""
+        self.created[control.name] = SummaryEntry(control.name, control.text, page, summary)
+
+    def forget(self, control: Forget) -> None:
+        self.created.pop(control.name, None)
+
+    def summaries(self) -> dict[str, Summary]:
+        """All summaries that are bound, by name."""
+        return {entry.name: entry.summary for entry in self.created.values() if entry.summary is not None}
+
+    def newest(self) -> tuple[dict[str, tuple[Summary, int]], dict[str, tuple[Preferred, int]]]:
+        """Summaries and queries with a preference, each with the page that it came with."""
+        summaries = {e.name: (e.summary, e.since) for e in self.created.values() if e.summary is not None}
+        return summaries, {name: (query, self[name].since) for name, query in self.preferring().items()}
+
+    def preferring(self) -> dict[str, Preferred]:
+        """The queries with a preference that take part in pages, by name."""
+        return {e.name: e.preferred for e in self if e.preferred is not None and e.suspended is None}
 
     def add(self, control: Register, query: Query, page: int) -> CompiledQuery:
         compiled = compile_query(control.name, query, self.naive)
@@ -126,5 +195,5 @@ class Registry:
 
     def copy(self) -> Registry:
         other = Registry(naive=self.naive)
-        other.entries, other.is_bound = dict(self.entries), self.is_bound
+        other.entries, other.created, other.is_bound = dict(self.entries), dict(self.created), self.is_bound
         return other

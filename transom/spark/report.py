@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from transom.final.results import Results
 from transom.partial.kernel import Outcome
+from transom.sql.preferred import Preferred
 from transom.sql.query import Query
 from transom.state.state import Work
 
@@ -20,7 +21,7 @@ class PageReport:
     stream: str | None
     outcome: Outcome
     results: Results
-    queries: Mapping[str, Query]  # those with results
+    queries: Mapping[str, Query | Preferred]  # those with results
     seconds: float
     work: Mapping[str, Work] = field(default_factory=dict)  # of each stream
     spent: Mapping[str, float] = field(default_factory=dict)  # where the seconds went

@@ -1,4 +1,4 @@
-"""The runs of on-demand queries' stores as files beside the snapshots: each is written once.
+"""The runs of on-demand queries' stores and of summaries as files beside the snapshots: each is written once.
 
 A page writes one file with all the runs that it made. It is deleted when none of them is in use any more.
 """
@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from transom.spark.store import Store
+from transom.state.preferring import TupleRun
 from transom.state.state import State
 from transom.structures.runs import Run
 
@@ -23,7 +24,7 @@ class RunFiles:
 
     def __init__(self, store: Store):
         self.store = store
-        self._places: WeakKeyDictionary[Run, tuple[str, int]] = WeakKeyDictionary()
+        self._places: WeakKeyDictionary[Run | TupleRun, tuple[str, int]] = WeakKeyDictionary()
         self._read: dict[str, pa.ChunkedArray] = {}  # files that are being read
         self._files: set[str] | None = None  # that are there, once that is known
 
@@ -39,16 +40,23 @@ class RunFiles:
         if self._files is not None:
             self._files.add(name)
 
-    def place(self, run: Run) -> list[Any]:
+    def place(self, run: Run | TupleRun) -> list[Any]:
         return list(self._places[run])
 
     def run(self, place: list[Any]) -> Run:
-        name, number = place
+        found = Run.unpacked(self._packed(*place))
+        self._places[found] = place[0], place[1]
+        return found
+
+    def tuples(self, place: list[Any]) -> TupleRun:
+        found = TupleRun.unpacked(self._packed(*place))
+        self._places[found] = place[0], place[1]
+        return found
+
+    def _packed(self, name: str, number: int) -> bytes:
         if name not in self._read:
             self._read[name] = self.store.read_table(f"{DIRECTORY}/{name}")["run"]
-        found = Run.unpacked(self._read[name][number].as_py())
-        self._places[found] = name, number
-        return found
+        return self._read[name][number].as_py()
 
     def tidy(self, state: State) -> None:
         """Delete the files of which a state uses nothing."""
@@ -61,6 +69,7 @@ class RunFiles:
         self._files &= used
 
 
-def _runs(state: State) -> Iterator[Run]:
+def _runs(state: State) -> Iterator[Run | TupleRun]:
     for store in state.stores.values():
         yield from store.kept.runs
+    yield from state.preferring.runs

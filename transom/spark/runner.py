@@ -56,7 +56,7 @@ class Runner:
         try:
             while not self._stopping.is_set():
                 self._awake.clear()
-                if not self.page():
+                if not self.page() and not self._idle_page():
                     self._raise_spark_error()
                     self._awake.wait(self.poll_seconds)
         except BaseException as error:
@@ -103,7 +103,7 @@ class Runner:
         pages = 0
         while self.page():
             pages += 1
-        return pages
+        return pages or int(self.loop.idle_page())
 
     def drain(self, close: bool | None) -> None:
         was_running = self.running
@@ -151,6 +151,10 @@ class Runner:
                 return True
             loop.close_idle()
             return loop.control_page()
+
+    def _idle_page(self) -> bool:
+        """Go on with what budgets have put off, unless a page is on its way."""
+        return not self._arriving and self.loop.idle_page()
 
     def _source_page(self) -> bool:
         """A page of the next stream that has one, of new rows or of rows set aside; streams take turns."""

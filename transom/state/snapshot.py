@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Any, Protocol
@@ -18,15 +19,18 @@ from transom.algorithms.arrivals import Arrivals
 from transom.algorithms.intervals import IntervalSet
 from transom.control.bursts import Chunk
 from transom.control.closed import Closed
-from transom.elements import Clock, ClockKind
+from transom.elements import Clock, ClockKind, Summary
 from transom.errors import StateError
 from transom.estimates.learned import Learned
+from transom.promising.regions import Regions
+from transom.promising.representation import Representation
+from transom.state.preferring import Coverage, PreferredState, Preferring, SummaryState, TupleRun
+from transom.state.shards import ShardRef
 from transom.state.state import (
     ClockState,
     ProdderState,
     QueryState,
     SelectionState,
-    ShardRef,
     State,
     StoreState,
     StreamState,
@@ -36,7 +40,7 @@ from transom.state.state import (
 from transom.structures.kept import Kept
 from transom.structures.runs import Run
 
-VERSION = 4
+VERSION = 5
 
 Place = list[Any]  # where a run is kept, as JSON
 
@@ -44,12 +48,16 @@ Place = list[Any]  # where a run is kept, as JSON
 class RunShelf(Protocol):
     """Where runs are kept beside snapshots: written once, however many snapshots they are part of."""
 
-    def place(self, run: Run) -> Place:
+    def place(self, run: Run | TupleRun) -> Place:
         """Where a run is kept."""
         ...
 
     def run(self, place: Place) -> Run:
         """The run that is kept there."""
+        ...
+
+    def tuples(self, place: Place) -> TupleRun:
+        """The tuples of a summary that are kept there."""
         ...
 
 
@@ -59,13 +67,16 @@ class Inside:
     def __init__(self, parts: Mapping[str, bytes] | None = None):
         self.parts = dict(parts or {})
 
-    def place(self, run: Run) -> Place:
+    def place(self, run: Run | TupleRun) -> Place:
         name = f"run {len(self.parts)}"
         self.parts[name] = run.packed()
         return [name]
 
     def run(self, place: Place) -> Run:
         return Run.unpacked(self.parts[place[0]])
+
+    def tuples(self, place: Place) -> TupleRun:
+        return TupleRun.unpacked(self.parts[place[0]])
 
 
 def dumps(state: State, extra: Mapping[str, Any], shelf: RunShelf | None = None) -> bytes:
@@ -91,11 +102,13 @@ def dumps(state: State, extra: Mapping[str, Any], shelf: RunShelf | None = None)
         "numbered": state.numbered,
         "prodders": {name: list(vars(own).values()) for name, own in state.prodders.items()},
         "stores": {name: _store_out(store, kept) for name, store in state.stores.items()},
+        "preferring": _preferring_out(state.preferring, kept),
         "extra": dict(extra),
     }
     parts = {"state": json.dumps(meta).encode()} | inside.parts
     parts |= {f"sheet {name}": _table_out(sheet) for name, sheet in state.sheets.items()}
     parts |= {f"learned {name}": own.packed for name, own in state.learned.items()}
+    parts |= dict(_preferring_parts(state.preferring))
     table = pa.table(
         {"part": pa.array(parts, pa.string()), "packed": pa.array(parts.values(), pa.large_binary())}
     )
@@ -130,7 +143,7 @@ def loads(packed: bytes, shelf: RunShelf | None = None) -> tuple[State, dict[str
     found = State(
         meta["page"], streams, queries, selections, tables, shards, *counts, prodders, learned, stores
     )
-    return found, meta["extra"]
+    return replace(found, preferring=_preferring_in(meta["preferring"], parts, kept)), meta["extra"]
 
 
 def _store_out(store: StoreState, shelf: RunShelf) -> list[Any]:
@@ -143,6 +156,52 @@ def _store_in(stored: list[Any], shelf: RunShelf) -> StoreState:
     places, floor, unseen, tuples, far, refs = stored
     kept = Kept(tuple(shelf.run(place) for place in places))
     return StoreState(kept, floor, _intervals(unseen), tuples, far, tuple(_shard_in(*ref) for ref in refs))
+
+
+def _preferring_out(known: Preferring, shelf: RunShelf) -> dict[str, Any]:
+    summaries = {
+        name: [
+            vars(own.representation.shape),
+            [shelf.place(run) for run in own.near],
+            [_shard_out(ref) for ref in own.far],
+            [own.since, own.came, own.late, own.review],
+        ]
+        for name, own in known.summaries.items()
+    }
+    queries = {
+        name: [len(own.pending), own.since, list(vars(own.done).values()), own.lost]
+        for name, own in known.queries.items()
+    }
+    return {"summaries": summaries, "queries": queries}
+
+
+def _preferring_parts(known: Preferring) -> Iterator[tuple[str, bytes]]:
+    for name, summary in known.summaries.items():
+        yield f"summary {name}", summary.representation.packed()
+    for name, query in known.queries.items():
+        for side, regions in enumerate(query.pending):
+            yield f"pending {side} {name}", _table_out(regions.table())
+        if query.selected is not None:
+            yield f"selected {name}", _table_out(query.selected)
+
+
+def _preferring_in(stored: dict[str, Any], parts: Mapping[str, bytes], shelf: RunShelf) -> Preferring:
+    summaries = {}
+    for name, (shape, near, far, counts) in stored["summaries"].items():
+        between = shape["between"] and tuple(shape["between"])
+        known = Representation.unpacked(Summary(**shape | {"between": between}), parts[f"summary {name}"])
+        runs, refs = tuple(map(shelf.tuples, near)), tuple(_shard_in(*ref) for ref in far)
+        since, *counted = counts
+        summaries[name] = SummaryState(known, since, runs, refs, *counted)
+    queries = {}
+    for name, (sides, since, done, lost) in stored["queries"].items():
+        tables = (_table_in(parts[f"pending {side} {name}"]) for side in range(sides))
+        packed = parts.get(f"selected {name}")
+        selected = None if packed is None else _table_in(packed)
+        queries[name] = PreferredState(
+            tuple(map(Regions.of_table, tables)), since, Coverage(*done), lost, selected
+        )
+    return Preferring(summaries, queries)
 
 
 def _named(kind: str, parts: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:

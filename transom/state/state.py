@@ -14,6 +14,8 @@ from transom.control.bursts import Chunk, held_by
 from transom.control.closed import Closed
 from transom.elements import Clock, ClockKind
 from transom.estimates.learned import Learned
+from transom.state.preferring import Preferring
+from transom.state.shards import ShardRef
 from transom.structures.kept import Kept
 
 # How finely it is remembered where in time rows were accepted, to tell a joining query what it missed.
@@ -145,34 +147,6 @@ class SelectionState:
 
 
 @dataclass(frozen=True)
-class ShardRef:
-    """Files of cells, one for each partition of the groups that has any, and which slices they hold.
-
-    `parts` are the partitions with their rows and bytes, `held` the slices (start, stop) of each selection
-    that hold tuples and may still be needed.
-    """
-
-    name: str
-    parts: tuple[tuple[int, int, int], ...]
-    held: Mapping[int, tuple[tuple[int, int], ...]]
-
-    def file(self, partition: int) -> str:
-        return f"{self.name}-{partition:04d}.arrow"
-
-    @property
-    def files(self) -> list[str]:
-        return [self.file(partition) for partition, _, _ in self.parts]
-
-    @property
-    def rows(self) -> int:
-        return sum(rows for _, rows, _ in self.parts)
-
-    @property
-    def bytes(self) -> int:
-        return sum(size for _, _, size in self.parts)
-
-
-@dataclass(frozen=True)
 class StoreState:
     """A store of on-demand queries: what it keeps, and how many tuples it was ever given.
 
@@ -213,11 +187,13 @@ class State:
     prodders: Mapping[str, ProdderState] = field(default_factory=dict)  # of queries that EMIT EARLY
     learned: Mapping[str, Learned] = field(default_factory=dict)  # of the same
     stores: Mapping[str, StoreState] = field(default_factory=dict)  # of on-demand queries, by their names
+    preferring: Preferring = field(default_factory=Preferring)
 
     @property
     def refs(self) -> tuple[ShardRef, ...]:
-        """All that is kept in files: shards, and the runs of far stores."""
-        return (*self.shards, *(ref for store in self.stores.values() for ref in store.refs))
+        """All that is kept in files: shards, the runs of far stores, and tuples of summaries."""
+        stored = (ref for store in self.stores.values() for ref in store.refs)
+        return (*self.shards, *stored, *self.preferring.refs)
 
     @property
     def far(self) -> frozenset[int]:

@@ -1,0 +1,221 @@
+"""Tuples of summaries that are kept in files by partition of the value buckets: inserted and probed by tasks.
+
+Both streams of a join deal out their tuples by the same buckets, so that a task has all that the probes of
+its buckets need. A bucket is of partition `bucket modulo partitions`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from transom.elements import Summary
+from transom.final.preferring import (
+    NUMBER,
+    Arrival,
+    Ints,
+    Probe,
+    Wanted,
+    all_arrived,
+    arrival_of,
+    found,
+    in_one,
+    tuples_of,
+)
+from transom.promising.tuples import Tuples
+from transom.promising.zoning import buckets_of
+from transom.spark.far import Far, directory_of, frame_of, places_of, smaller
+from transom.spark.fartasks import FileShards, Task, numbers_in, packed_value
+from transom.spark.session import ansi_off
+from transom.spark.tasks import Batches
+from transom.spark.types import plain_table
+from transom.state.preferring import Preferring, SummaryState
+from transom.state.shards import ShardRef
+
+MOST_REFS = 16  # of a summary, before they are merged
+_FIRST, _SECOND = -4658895280553007687, -7723592293110705685  # the factors of SplitMix64, with a sign
+PACKED = pa.schema([("packed", pa.binary())])
+
+
+class FarTuples:
+    """Keeps tuples in files, and lets tasks work on them."""
+
+    def __init__(self, far: Far):
+        self.far = far
+
+    # --- insertion ---
+
+    def arrive(self, frame: DataFrame, shape: Summary, want: Wanted, page: int) -> Arrival | None:
+        """What the rows of a page come to; their tuples are written by partition."""
+        partitions = self.far.partitions
+        target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), {})
+        with ansi_off(frame.sparkSession):
+            dealt = frame.repartition(partitions, F.expr(f"({bucket_sql(shape)}) % {partitions}"))
+        packed = dealt.mapInArrow(
+            arrive_task(shape, want, page, partitions, target, self.far.shards), "packed binary"
+        ).toArrow()
+        found = [pickle.loads(one) for one in packed["packed"].to_pylist()]
+        if not found:
+            return None
+        arrival = all_arrived([part for _, part in found])
+        held = {0: ((arrival.low, arrival.high),)}
+        parts = tuple(sorted(place for place, _ in found))
+        return replace(arrival, far=replace(target, parts=parts, held=held))
+
+    # --- probing ---
+
+    def found(self, probes: Sequence[Probe], known: Preferring) -> Iterator[tuple[str, pa.Table]]:
+        """What probes find, by query."""
+        work = [probe.of(probe.taken > 0) for probe in probes]
+        buckets = [probe.regions.bucket for probe in work if len(probe.taken)]
+        if not buckets:
+            return
+        places = np.unique(np.concatenate(buckets) % self.far.partitions).tolist()
+        names = {side.summary for probe in work for side in probe.query.sides}
+        task = probe_task(
+            work,
+            {name: known.summaries[name] for name in names},
+            self.far.partitions,
+            self.far.shards,
+            places,
+        )
+        packed = frame_of(self.far.spark, len(places), task, PACKED).toArrow()
+        for one in packed["packed"].to_pylist():
+            yield from pickle.loads(one)
+
+    # --- rolling up ---
+
+    def rolled_up(self, known: Preferring, page: int) -> Preferring:
+        """With many small files of a summary made into few, without what it has let go."""
+        summaries = dict(known.summaries)
+        for name, own in summaries.items():
+            if len(own.far) > MOST_REFS:
+                summaries[name] = self._merged(own, page)
+        return replace(known, summaries=summaries) if summaries != known.summaries else known
+
+    def _merged(self, summary: SummaryState, page: int) -> SummaryState:
+        small = smaller(summary.far, MOST_REFS)
+        spans = [span for ref in small for span in ref.held[0]]
+        held = {0: ((min(low for low, _ in spans), max(high for _, high in spans)),)}
+        target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), held)
+        places = places_of(small)
+        task = merge_task(small, summary.representation.floor, target, self.far.shards, places)
+        packed = frame_of(self.far.spark, len(places), task, PACKED).toArrow()
+        parts = sorted(pickle.loads(one) for one in packed["packed"].to_pylist())
+        gone = {ref.name for ref in small}
+        kept = [ref for ref in summary.far if ref.name not in gone]
+        whole = [replace(target, parts=tuple(parts))] if parts else []
+        return replace(summary, far=(*kept, *whole))
+
+
+def arrive_task(
+    shape: Summary, want: Wanted, page: int, partitions: int, target: ShardRef, shards: FileShards
+) -> Task:
+    """A task that writes the tuples of its partitions, and sends on what they come to."""
+
+    def task(batches: Batches) -> Batches:
+        held = list(batches)
+        if not sum(batch.num_rows for batch in held):
+            return
+        tuples = tuples_of(plain_table(pa.Table.from_batches(held)), shape, want, page)
+        places = tuples.bucket % partitions
+        for place in np.unique(places).tolist():
+            own = tuples.where(places == place)
+            size = shards.put(target.file(place), own.table)
+            yield packed_value(((place, len(own), size), arrival_of(shape, own, want)))
+
+    return task
+
+
+def probe_task(
+    probes: Sequence[Probe],
+    summaries: Mapping[str, SummaryState],
+    partitions: int,
+    shards: FileShards,
+    places: Sequence[int],
+) -> Task:
+    """A task that makes the probes of its partition's regions: for each query what they found."""
+
+    def task(batches: Batches) -> Batches:
+        for number in numbers_in(batches):
+            place = places[number]
+            read = _Files(summaries, shards, place, partitions)
+            results = []
+            for probe in probes:
+                mine = probe.of(probe.regions.bucket % partitions == place)
+                if len(mine.taken):
+                    results.append((probe.name, found(mine, read)))
+            yield packed_value(results)
+
+    return task
+
+
+def merge_task(
+    refs: Sequence[ShardRef], floor: int | None, target: ShardRef, shards: FileShards, places: Sequence[int]
+) -> Task:
+    """A task that makes one file of its partition's many: its place, tuples and bytes."""
+
+    def task(batches: Batches) -> Batches:
+        for number in numbers_in(batches):
+            place = places[number]
+            whole = in_one(list(_fetched(shards, refs, place))).since(floor)
+            if len(whole):
+                yield packed_value((place, len(whole), shards.put(target.file(place), whole.table)))
+
+    return task
+
+
+class _Files:
+    """Reads a partition of the tuples of summaries, from files and from what the driver sent along."""
+
+    def __init__(
+        self, summaries: Mapping[str, SummaryState], shards: FileShards, place: int, partitions: int
+    ):
+        self.summaries, self.shards, self.place, self.partitions = summaries, shards, place, partitions
+        self._read: dict[str, Tuples] = {}
+
+    def pages(self, summary: str, pages: Ints) -> Tuples:
+        """Also of other partitions, if the two sides of a join have different buckets."""
+        kept = self._kept(summary)
+        return kept.where(np.isin(kept.page, pages))
+
+    def buckets(self, summary: str, buckets: Ints) -> Tuples:
+        return self._kept(summary)
+
+    def _kept(self, summary: str) -> Tuples:
+        if summary not in self._read:
+            own = self.summaries[summary]
+            near = [run.tuples for run in own.near]
+            near = [run.where(run.bucket % self.partitions == self.place) for run in near]
+            self._read[summary] = in_one([*near, *_fetched(self.shards, own.far, self.place)])
+        return self._read[summary]
+
+
+def _fetched(shards: FileShards, refs: Sequence[ShardRef], place: int) -> Iterator[Tuples]:
+    """The tuples that files hold of a partition."""
+    for ref in refs:
+        if any(place == other for other, _, _ in ref.parts):
+            yield Tuples(shards.get(ref.file(place)).combine_chunks())
+
+
+def bucket_sql(shape: Summary) -> str:
+    """`bucket_of` over the columns of a page's tuples, so that Spark deals them out."""
+    if buckets_of(shape) == 1:
+        return "0"
+    if shape.between is not None:
+        low, high = shape.between
+        place = f"(`{NUMBER}` - {low!r}D) / {high - low!r}D * {shape.buckets}D"
+        inside = f"CAST(least(greatest({place}, 0D), {shape.buckets - 1}D) AS BIGINT)"
+        return f"CASE WHEN isnan(`{NUMBER}`) OR `{NUMBER}` IS NULL THEN 0 ELSE {inside} END"
+    word = "`key`"
+    for shift, factor in ((30, _FIRST), (27, _SECOND)):
+        word = f"(({word}) ^ shiftrightunsigned({word}, {shift})) * {factor}L"
+    word = f"(({word}) ^ shiftrightunsigned({word}, 31))"
+    return f"shiftrightunsigned(shiftrightunsigned({word}, 32) * {shape.buckets}L, 32)"

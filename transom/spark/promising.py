@@ -1,0 +1,230 @@
+"""Queries with a preference on Spark: rows become tuples of summaries, and budgets are spent on them.
+
+A small page is inserted and probed on the driver. The rows of a large one go to partitions of the value
+buckets, where tasks summarize and keep them; the driver adds the summaries up, decides which regions the
+budget is spent on, and tasks make the probes where the tuples are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from transom.control.bursts import rows_within
+from transom.elements import Summary
+from transom.final.members import Place
+from transom.final.preferred import answer
+from transom.final.preferring import (
+    NUMBER,
+    Arrival,
+    Ints,
+    Planning,
+    Probe,
+    Wanted,
+    arrival_of,
+    concluded,
+    found,
+    in_one,
+    tidied,
+    tuples_of,
+    wanted,
+    with_arrival,
+)
+from transom.final.results import Moment, ResultBatch, Results
+from transom.promising.tuples import Tuples
+from transom.spark.far import Far
+from transom.spark.fartuples import FarTuples
+from transom.spark.log import Begun
+from transom.spark.pages import PageRun
+from transom.spark.projection import project, quoted
+from transom.spark.registry import Registry
+from transom.spark.scalars import SparkScalars, collect_small, short_message
+from transom.spark.session import ansi_off
+from transom.spark.suspending import suspend
+from transom.spark.types import to_table
+from transom.state.preferring import Preferring, TupleRun
+from transom.state.state import State
+
+PACES = 8  # pages by which the pace is judged
+FIRST_PROBES = 100_000  # of a budget of time, while no pace is known
+LEAST_TIME = 0.1  # the part of such a budget that probes get, however long it takes to insert
+
+
+@dataclass
+class Pace:
+    """How fast probes are made, and how long it took to insert a page, to turn a time into probes."""
+
+    probed: list[tuple[int, float]] = field(default_factory=list)
+    inserting: float = 0.0
+
+    def note(self, probes: int, seconds: float, inserting: float) -> None:
+        """Remember a page."""
+        if probes:
+            self.probed = [*self.probed, (probes, seconds)][-PACES:]
+        if inserting:
+            self.inserting = inserting
+
+    def probes(self, micros: int) -> int:
+        """How many probes fit a budget of time, of which inserting takes its part."""
+        left = max(micros - int(self.inserting * 1e6), int(micros * LEAST_TIME))
+        known = rows_within(left, self.probed)
+        return FIRST_PROBES if known is None else known
+
+    def stored(self) -> list[object]:
+        return [self.probed, self.inserting]
+
+    @classmethod
+    def of(cls, probed: Sequence[tuple[int, float]] = (), inserting: float = 0.0) -> Pace:
+        """The pace that a checkpoint kept."""
+        return cls([(probes, seconds) for probes, seconds in probed], inserting)
+
+
+class Promising:
+    """What a page loop does for summaries and the queries that they guide."""
+
+    def __init__(self, spark: SparkSession, far: Far, scalars: SparkScalars):
+        self.spark, self.far, self.scalars = spark, far, scalars
+        self.tuples, self.pace = FarTuples(far), Pace()
+        self._inserting = 0.0
+
+    # --- when a page begins ---
+
+    def probes(self, registry: Registry) -> dict[str, int]:
+        """What queries whose budget is a time may probe in the next page."""
+        timed = ((name, query.preference.time) for name, query in registry.preferring().items())
+        return {name: self.pace.probes(time) for name, time in timed if time is not None}
+
+    # --- rows become tuples ---
+
+    def arrive(self, run: PageRun, limit: int | None, begun: Begun, registry: Registry) -> dict[str, Arrival]:
+        """What a page's accepted rows come to for each summary of their stream."""
+        arrivals: dict[str, Arrival] = {}
+        stream = run.page.rules.clock.stream
+        started = time.perf_counter()
+        for name, known in run.page.state.preferring.summaries.items():
+            shape = known.representation.shape
+            if shape.stream != stream:
+                continue
+            want = wanted(shape, registry.preferring())
+            frame = tuple_frame(run, limit, shape, want)
+            if self._is_near(run):
+                table = collect_small(frame) if run.page.near else to_table(frame)
+                arrival = _near(table, shape, want, begun.page)
+            else:
+                arrival = self.tuples.arrive(frame, shape, want, begun.page)
+            if arrival is not None:
+                arrivals[name] = arrival
+        self._inserting = time.perf_counter() - started if arrivals else 0.0
+        return arrivals
+
+    def _is_near(self, run: PageRun) -> bool:
+        place = self.far.place
+        return run.page.near if place is Place.AUTO else place is Place.DRIVER
+
+    # --- budgets are spent ---
+
+    def process(
+        self, begun: Begun, registry: Registry, state: State, arrivals: Mapping[str, Arrival], made: int
+    ) -> tuple[State, Results]:
+        """The state after a page's tuples were inserted and its probes made, and what these found."""
+        known = state.preferring
+        summaries = {
+            name: with_arrival(own, arrivals[name]) if name in arrivals else own
+            for name, own in known.summaries.items()
+        }
+        known = replace(known, summaries=summaries)
+        started = time.perf_counter()
+        planning = Planning(known, arrivals, begun.page)
+        plans: dict[str, list[Probe]] = {}
+        for name, query in registry.preferring().items():
+            preference = query.preference
+            budget = begun.probes.get(name, preference.probes)
+            plan = planning.resumed if begun.resumes else planning.planned
+            plans[name] = plan(name, query, budget)
+        tables = self._found([probe for probes in plans.values() for probe in probes], known)
+        batches, queries = [], dict(known.queries)
+        for name, probes in plans.items():
+            if not probes:
+                continue
+            own, query = known.queries[name], registry.preferring()[name]
+            try:
+                done = answer(
+                    query, probes, tables.get(name), own, known, Moment(begun.page, made=made), self.scalars
+                )
+            except Exception as error:  # of an expression of its own
+                suspend(registry, name, f"its results can't be computed: {short_message(error)}")
+                continue
+            queries[name] = concluded(replace(own, selected=done.selected), query, probes, done.found, known)
+            if done.table.num_rows:
+                batches.append(ResultBatch([name], np.array([0, done.table.num_rows]), done.table))
+        probed = sum(int(probe.taken.sum()) for probes in plans.values() for probe in probes)
+        self.pace.note(probed, time.perf_counter() - started, self._inserting if arrivals else 0.0)
+        summaries = {name: tidied(own) for name, own in summaries.items()}
+        known = self.tuples.rolled_up(Preferring(summaries, queries), begun.page)
+        return replace(state, preferring=known), Results(batches)
+
+    def _found(self, probes: Sequence[Probe], known: Preferring) -> dict[str, pa.Table]:
+        """What the probes find, by query: on the driver, or by tasks where tuples are in files."""
+        tables: dict[str, list[pa.Table]] = {}
+        far = [p for p in probes if any(known.summaries[side.summary].far for side in p.query.sides)]
+        read = Near(known)
+        for probe in probes:
+            if probe.taken.any() and not any(probe is one for one in far):
+                tables.setdefault(probe.name, []).append(found(probe, read))
+        for name, table in self.tuples.found(far, known):
+            tables.setdefault(name, []).append(table)
+        return {name: pa.concat_tables(own) for name, own in tables.items()}
+
+
+class Near:
+    """Reads the tuples of summaries that are on the driver; what several queries ask for is read once."""
+
+    def __init__(self, known: Preferring):
+        self.known = known
+        self._read: dict[tuple[str, str, bytes], Tuples] = {}
+
+    def pages(self, summary: str, pages: Ints) -> Tuples:
+        return self._chosen(summary, "page", pages)
+
+    def buckets(self, summary: str, buckets: Ints) -> Tuples:
+        return self._chosen(summary, "bucket", buckets)
+
+    def _chosen(self, summary: str, what: str, numbers: Ints) -> Tuples:
+        key = summary, what, numbers.tobytes()
+        if key not in self._read:
+            runs = (run.tuples for run in self.known.summaries[summary].near)
+            self._read[key] = in_one([run.where(np.isin(getattr(run, what), numbers)) for run in runs])
+        return self._read[key]
+
+
+def _near(table: pa.Table, shape: Summary, want: Wanted, page: int) -> Arrival | None:
+    if not table.num_rows:
+        return None
+    tuples = tuples_of(table, shape, want, page)
+    return replace(arrival_of(shape, tuples, want), near=TupleRun(tuples))
+
+
+def tuple_frame(run: PageRun, limit: int | None, shape: Summary, want: Wanted) -> DataFrame:
+    """A page's accepted rows as tuples of a summary: key, bucket, time, and what queries read of them."""
+    kind = run.page.columns[shape.column]
+    scalars = {"key": key_sql(shape.column, kind), "time": run.time}
+    if shape.between is not None:
+        scalars[NUMBER] = f"CAST({quoted(shape.column)} AS DOUBLE)"
+    texts = [*map(quoted, want.columns), *want.computed]
+    scalars |= {f"x{i}": text for i, text in enumerate(texts)}
+    with ansi_off(run.page.df.sparkSession):
+        accepted = run.page.df.filter(run.accepted(limit))
+    return project(accepted, scalars, now=run.page.now)
+
+
+def key_sql(column: str, kind: pa.DataType) -> str:
+    """A value's key: Spark's 64-bit hash, the same for values that are equal."""
+    value = quoted(column)
+    if pa.types.is_floating(kind):
+        value = f"CASE WHEN {value} = 0 THEN {value} * 0 + 0 ELSE {value} END"  # -0.0 is 0.0
+    return f"xxhash64({value})"

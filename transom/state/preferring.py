@@ -1,0 +1,123 @@
+"""What an engine remembers for queries with a preference: summaries, their tuples, how far each came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from transom.promising.regions import Regions
+from transom.promising.representation import Representation
+from transom.promising.tuples import Tuples
+from transom.state.shards import ShardRef
+
+
+@dataclass(frozen=True, eq=False)
+class TupleRun:
+    """Tuples that are kept on the driver, and written once beside the snapshots."""
+
+    tuples: Tuples
+
+    @property
+    def rows(self) -> int:
+        return self.tuples.table.num_rows
+
+    def packed(self) -> bytes:
+        """The run as bytes: an Arrow file."""
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with pa.ipc.new_file(sink, self.tuples.table.schema, options=options) as writer:
+            writer.write_table(self.tuples.table)
+        return sink.getvalue().to_pybytes()
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> TupleRun:
+        """The run again."""
+        return cls(Tuples(pa.ipc.open_file(packed).read_all().combine_chunks()))
+
+
+@dataclass(frozen=True)
+class SummaryState:
+    """A summary: what its cells come to, and the tuples in them, on the driver or in files by partition.
+
+    It came with page `since`. `came` counts the tuples so far, `late` those that were older than all that is
+    kept. The structure is looked at again with page `review`, if it is the engine's to choose.
+    """
+
+    representation: Representation
+    since: int = 0
+    near: tuple[TupleRun, ...] = ()
+    far: tuple[ShardRef, ...] = ()
+    came: int = 0
+    late: int = 0
+    review: int = 0
+
+    @property
+    def kept(self) -> int:
+        """How many tuples are kept, as far as their files are still needed whole."""
+        return sum(run.rows for run in self.near) + sum(ref.rows for ref in self.far)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What became of a query's budget: probes made, tuples found, tuples that were probably passed over.
+
+    >>> Coverage(probes=100, produced=30, skipped=10.0).share
+    0.75
+    """
+
+    probes: int = 0
+    produced: int = 0
+    skipped: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """The share of the estimated output that was produced; 1 if nothing was passed over."""
+        whole = self.produced + self.skipped
+        return self.produced / whole if whole else 1.0
+
+    def __add__(self, other: Coverage) -> Coverage:
+        return Coverage(
+            self.probes + other.probes, self.produced + other.produced, self.skipped + other.skipped
+        )
+
+
+@dataclass(frozen=True)
+class PreferredState:
+    """A query with a preference: the regions that wait until there is time, and what came of those before.
+
+    It came with page `since`. Regions are `pending` by the side that their arriving tuples are of. `lost` is
+    what was passed over for good, because tuples have left the window. An aggregate keeps what it `selected`
+    while that is in its window.
+    """
+
+    pending: tuple[Regions, ...]
+    since: int = 0
+    done: Coverage = Coverage()
+    lost: float = 0.0
+    selected: pa.Table | None = None
+
+    @property
+    def coverage(self) -> Coverage:
+        """All that was done and passed over so far."""
+        waiting = sum(float(regions.awaited.sum()) for regions in self.pending)
+        return Coverage(self.done.probes, self.done.produced, self.lost + waiting)
+
+
+@dataclass(frozen=True)
+class Preferring:
+    """All summaries and preferred queries by name."""
+
+    summaries: Mapping[str, SummaryState] = field(default_factory=dict)
+    queries: Mapping[str, PreferredState] = field(default_factory=dict)
+
+    @property
+    def refs(self) -> tuple[ShardRef, ...]:
+        """The files that hold tuples."""
+        return tuple(ref for summary in self.summaries.values() for ref in summary.far)
+
+    @property
+    def runs(self) -> list[TupleRun]:
+        """The tuples on the driver."""
+        return [run for summary in self.summaries.values() for run in summary.near]
