@@ -34,9 +34,17 @@ class Summaries(ABC):
     def summarize(self, cell: Ints, key: Keys, count: Ints | None = None) -> Self:
         """With some more tuples; `count` is how many of each (None: one)."""
 
-    @abstractmethod
     def estimate(self, cell: Ints, key: Keys) -> Floats:
         """How many tuples of a cell have a key; the two arrays broadcast."""
+        return self.read(cell, self.places(key))
+
+    @abstractmethod
+    def places(self, key: Keys) -> NDArray:
+        """Where to look for keys, in all summaries of this shape; keys are the last dimensions."""
+
+    @abstractmethod
+    def read(self, cell: Ints, places: NDArray) -> Floats:
+        """The estimates that are found at the places of keys."""
 
     @abstractmethod
     def confidence(self, recent: Self | None = None) -> Floats:

@@ -56,8 +56,11 @@ class Histograms(Summaries):
             np.concatenate([self.count, more]),
         )
 
-    def estimate(self, cell: Ints, key: Keys) -> Floats:
-        cell, key = np.broadcast_arrays(cell, key)
+    def places(self, key: Keys) -> Keys:
+        return key
+
+    def read(self, cell: Ints, places: Keys) -> Floats:
+        cell, key = np.broadcast_arrays(cell, places)
         starts = np.searchsorted(self.cell, np.arange(self.cells + 1))
         low, end = starts[cell], starts[cell + 1]
         high, last = end, max(len(self.key) - 1, 0)
@@ -148,8 +151,11 @@ class Tallies(Summaries):
         more = np.bincount(cell, weights=count, minlength=self.cells)
         return type(self)(self.counts + np.rint(more).astype(np.int64))
 
-    def estimate(self, cell: Ints, key: Keys) -> Floats:
-        cell, _ = np.broadcast_arrays(cell, key)
+    def places(self, key: Keys) -> Keys:
+        return key
+
+    def read(self, cell: Ints, places: Keys) -> Floats:
+        cell, _ = np.broadcast_arrays(cell, places)
         return np.asarray(self.counts[cell], np.float64)
 
     def confidence(self, recent: Self | None = None) -> Floats:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from transom.promising.adt import Floats, Ints, Keys, Summaries
 
@@ -45,9 +46,9 @@ class Pyramid:
     def estimate(self, keys: Keys, buckets: Ints) -> dict[int, Floats]:
         """By zone, how often each key is estimated to occur; 0 where a coarser level finds it unlikely."""
         found: dict[int, Floats] = {}
-        if self.levels:
-            for root in self.levels[-1]:
-                _descend(root, np.arange(len(keys)), keys, buckets, found)
+        for root in self.levels[-1] if self.levels else ():
+            rows, places = np.arange(len(keys)), root.summaries.places(keys)
+            _descend(root, rows, places, buckets, found)
         return found
 
     @property
@@ -84,16 +85,18 @@ def _same(one: Node, other: Node) -> bool:
     return one is other
 
 
-def _descend(node: Node, rows: Ints, keys: Keys, buckets: Ints, found: dict[int, Floats]) -> None:
+def _descend(node: Node, rows: Ints, places: NDArray, buckets: Ints, found: dict[int, Floats]) -> None:
     """Estimates of the keys that are still likely, in the zones below a node."""
     if len(node.below) == 1:
-        return _descend(node.below[0], rows, keys, buckets, found)
-    estimates = node.summaries.estimate(buckets[rows], keys[rows])
+        return _descend(node.below[0], rows, places, buckets, found)
+    cells = buckets[rows]
+    some = places if len(rows) == len(buckets) else places[..., rows]
+    estimates = node.summaries.read(cells, some)
     if not node.below:
-        found[node.number] = np.zeros(len(keys))
-        found[node.number][rows] = np.clip(estimates, 0, node.summaries.counts[buckets[rows]])
+        found[node.number] = np.zeros(len(buckets))
+        found[node.number][rows] = np.clip(estimates, 0, node.summaries.counts[cells])
         return None
     likely = rows[estimates >= LIKELY]
     for below in node.below:
-        _descend(below, likely, keys, buckets, found)
+        _descend(below, likely, places, buckets, found)
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from transom.estimates import packing
 from transom.promising.adt import Floats, Ints, Keys, Summaries, likeness, trust
 
 _HALF = np.uint64(32)
+FEW = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +48,20 @@ class CountSketches(Summaries):
         counters += self.counters
         return type(self)(self.counts + _totals(cell, cells, count), counters)
 
-    def estimate(self, cell: Ints, key: Keys) -> Floats:
+    def places(self, key: Keys) -> Ints:
+        """Of every row and key: twice its counter's number in a cell, and one more if its sign is minus."""
         _, rows, width = self.counters.shape
-        words, flat = mixed(np.asarray(key)), self.counters.reshape(-1)
-        found: list[NDArray] = []
-        for row in range(rows):
-            slots = _slots(words, row, width)
-            found.append(flat[cell * (rows * width) + (row * width + (slots >> 1))] * (1 - 2 * (slots & 1)))
-        return _median(found)
+        words = mixed(np.asarray(key))
+        return np.stack([_slots(words, row, width) + 2 * row * width for row in range(rows)])
+
+    def read(self, cell: Ints, places: Ints) -> Floats:
+        _, rows, width = self.counters.shape
+        more = (1,) * max(np.ndim(cell) - (places.ndim - 1), 0)
+        places = places.reshape(
+            rows, *more, *places.shape[1:]
+        )  # rows stay first when keys are spread over cells
+        found = self.counters.reshape(-1)[cell * (rows * width) + (places >> 1)]
+        return _median(found * (1 - 2 * (places & 1)))
 
     def confidence(self, recent: Self | None = None) -> Floats:
         _, rows, width = self.counters.shape
@@ -117,8 +125,12 @@ class CountSketches(Summaries):
 
 def _slots(words: Keys, row: int, width: int) -> Ints:
     """Which of a row's 2 x width slots each mixed key has: its counter's number, then a bit for its sign."""
-    factor = mixed(np.array([0x5EED + row], np.uint64)) | np.uint64(1)
-    return (((words * factor) >> _HALF) * np.uint64(2 * width) >> _HALF).view(np.int64)
+    return (((words * _factor(row)) >> _HALF) * np.uint64(2 * width) >> _HALF).view(np.int64)
+
+
+@lru_cache(64)
+def _factor(row: int) -> np.uint64:
+    return np.uint64(mixed(np.array([0x5EED + row], np.uint64))[0] | np.uint64(1))
 
 
 def _totals(place: Ints, places: int, count: Ints | None) -> Ints:
@@ -127,9 +139,10 @@ def _totals(place: Ints, places: int, count: Ints | None) -> Ints:
     return np.rint(np.bincount(place, weights=count, minlength=places)).astype(np.int64)
 
 
-def _median(rows: list[NDArray]) -> Floats:
-    """Elementwise: rows are sorted by exchanging neighbours; for a few rows that beats sorting each place."""
-    for end in range(len(rows) - 1, 0, -1):
+def _median(found: NDArray) -> Floats:
+    """Over the rows; where there is much to sort, exchanging neighbouring rows beats sorting each column."""
+    rows = list(found) if found[0].size > FEW else list(np.sort(found, 0))
+    for end in range(len(rows) - 1, 0, -1) if found[0].size > FEW else ():
         for i in range(end):
             rows[i], rows[i + 1] = np.minimum(rows[i], rows[i + 1]), np.maximum(rows[i], rows[i + 1])
     middle = len(rows) // 2
