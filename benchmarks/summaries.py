@@ -36,6 +36,28 @@ def inserted(shape: Summary, times: NDArray, keys: NDArray, page: int) -> tuple[
     return kept, time.perf_counter() - began
 
 
+def probe(pairs: int = 1_000_000) -> float:
+    """Seconds of comparing one arriving tuple with one kept one, by value and by time."""
+    times, keys = stream(2000)
+    one, other = np.repeat(np.arange(1000), pairs // 1000), np.tile(np.arange(1000, 2000), pairs // 1000)
+    spent = []
+    for _ in range(5):
+        began = time.perf_counter()
+        np.flatnonzero((keys[one] == keys[other]) & (np.abs(times[one] - times[other]) <= SECOND))
+        spent.append(time.perf_counter() - began)
+    return min(spent) / pairs
+
+
+def estimated(kept: Representation, keys: NDArray) -> float:
+    """Seconds of estimating one value in one zone."""
+    asked, spent = np.unique(keys), []
+    for _ in range(3):
+        began = time.perf_counter()
+        cells = kept.estimate(asked, bucket_of(kept.shape, asked)).size
+        spent.append((time.perf_counter() - began) / cells)
+    return min(spent)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -43,19 +65,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args(arguments)
     times, keys = stream(options.rows)
-    print(f"{'structure':<16}{'page':>9}{'tuples/s':>14}{'kept MB':>9}{'zones':>7}{'lookups/s':>14}")
+    unit = probe()
+    print(f"a probe: {unit * 1e9:.1f} ns")
+    print(
+        f"{'structure':<16}{'page':>9}{'tuples/s':>14}{'probes':>8}{'an estimate':>13}{'zones':>7}{'MB':>6}"
+    )
     for name, structure in STRUCTURES.items():
         for page in options.page:
             shape = Summary("items", "store", "item", 10 * SECOND, structure=structure)
             rounds = [inserted(shape, times, keys, page) for _ in range(options.rounds)]
-            kept, took = rounds[0][0], min(seconds for _, seconds in rounds)
-            asked = np.unique(keys)
-            began = time.perf_counter()
-            cells = kept.estimate(asked, bucket_of(shape, asked)).size
-            lookups = cells / (time.perf_counter() - began)
+            kept, took = rounds[0][0], min(seconds for _, seconds in rounds) / len(times)
             print(
-                f"{name + ' ' + structure:<16}{page:>9,}{len(times) / took:>14,.0f}{kept.nbytes / 1e6:>9.1f}"
-                f"{len(kept.every):>7}{lookups:>14,.0f}"
+                f"{name + ' ' + structure:<16}{page:>9,}{1 / took:>14,.0f}{took / unit:>8.1f}"
+                f"{estimated(kept, keys) / unit:>13.1f}{len(kept.every):>7}{kept.nbytes / 1e6:>6.1f}"
             )
 
 

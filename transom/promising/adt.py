@@ -67,7 +67,7 @@ class Summaries(ABC):
 
     @abstractmethod
     def part(self, since: int, until: int) -> Self:
-        """The cells from `since` to before `until`; cheaper than taking them."""
+        """The cells from `since` to before `until`, as a copy that doesn't hold on to the others."""
 
     @abstractmethod
     def gathered(self, group: Ints, groups: int) -> Self:

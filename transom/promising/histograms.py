@@ -103,7 +103,10 @@ class Histograms(Summaries):
     def part(self, since: int, until: int) -> Self:
         start, end = np.searchsorted(self.cell, [since, until])
         return type(self)(
-            self.counts[since:until], self.cell[start:end] - since, self.key[start:end], self.count[start:end]
+            self.counts[since:until].copy(),
+            self.cell[start:end] - since,
+            self.key[start:end].copy(),
+            self.count[start:end].copy(),
         )
 
     def gathered(self, group: Ints, groups: int) -> Self:
@@ -171,7 +174,7 @@ class Tallies(Summaries):
         return type(self)(self.counts[cells])
 
     def part(self, since: int, until: int) -> Self:
-        return type(self)(self.counts[since:until])
+        return type(self)(self.counts[since:until].copy())
 
     def gathered(self, group: Ints, groups: int) -> Self:
         return type(self).empty(groups).summarize(group, group.view(np.uint64), self.counts)

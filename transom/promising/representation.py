@@ -132,6 +132,9 @@ class Representation:
             parts["summaries"] = np.frombuffer(whole, np.uint8)
         return packing.packed({"high": self.high}, parts)
 
+    def __reduce__(self) -> tuple:
+        return Representation.unpacked, (self.shape, self.packed())
+
     @classmethod
     def unpacked(cls, shape: Summary, data: bytes) -> Representation:
         meta, parts = packing.unpacked(data)

@@ -86,7 +86,7 @@ class CountSketches(Summaries):
         return type(self)(self.counts[cells], self.counters[cells])
 
     def part(self, since: int, until: int) -> Self:
-        return type(self)(self.counts[since:until], self.counters[since:until])
+        return type(self)(self.counts[since:until].copy(), self.counters[since:until].copy())
 
     def gathered(self, group: Ints, groups: int) -> Self:
         order = np.argsort(group, kind="stable")
@@ -116,11 +116,18 @@ class CountSketches(Summaries):
             shape, {"counts": self.counts, "filled": filled, "counters": _narrowed(self.counters[filled])}
         )
 
+    def __reduce__(self) -> tuple:
+        return _restored, (self.packed(),)  # few cells have tuples, and counters are small
+
     @classmethod
     def unpacked(cls, meta: dict, parts: dict) -> Self:
         counters = np.zeros(meta["shape"], np.int64)
         counters[parts["filled"]] = parts["counters"]
         return cls(parts["counts"], counters)
+
+
+def _restored(data: bytes) -> CountSketches:
+    return CountSketches.unpacked(*packing.unpacked(data))
 
 
 def _slots(words: Keys, row: int, width: int) -> Ints:
