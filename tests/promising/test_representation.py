@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from transom.promising.representation import (
     step_of,
     together,
 )
+from transom.promising.summaries import Summaries, concatenated, empty
 
 KEYS = np.arange(7, dtype=np.uint64)
 
@@ -53,6 +55,31 @@ def test_exact_summaries_estimate_exactly_whatever_came_in_whatever_order(
     assert plain.kept.total(KEYS, buckets, middle[0]).tolist() == [
         sum(row[: len(spans) // 2 + 1]) for row in counted
     ]
+
+
+@given(shapes, pages)
+def test_sketches_of_zones_and_of_what_is_above_them_are_those_of_their_tuples(
+    shape: Summary, pages: list[list[Tuple]]
+) -> None:
+    plain = Plain(replace(shape, kind="countsketch", structure="adjusting", rows=3, width=4))
+    for page in pages:
+        plain.page(page)
+    step, depth = step_of(shape), shape.depth
+    sums: dict[int, Summaries] = {}
+    for zone in plain.kept.every:
+        keys = [key for time, key in plain.tuples if zone.since * step <= time < zone.until * step]
+        there = np.array(keys, np.uint64)
+        fresh = empty("countsketch", shape.buckets, 3, 4).summarize(bucket_of(plain.shape, there), there)
+        assert zone.summaries.packed() == fresh.packed()
+        sums[zone.granularity] = fresh.add(sums[zone.granularity]) if zone.granularity in sums else fresh
+    for i in range(1, depth + 1):
+        roots = [node.summaries for node in plain.kept.pyramids[i - 1].levels[-1]]
+        assert (
+            concatenated(roots)
+            .gathered(np.tile(np.arange(shape.buckets), len(roots)), shape.buckets)
+            .packed()
+            == sums[i].packed()
+        )
 
 
 @given(shapes, pages)
@@ -214,6 +241,23 @@ def test_a_page_of_a_very_long_time_takes_little_memory() -> None:
     assert len(some.steps) < 80
     kept = Representation.new(shape).inserted(some, int(times[-1]))
     assert kept.zones().counts.sum() == (times >= kept.floor).sum()
+
+
+def test_a_zone_does_not_hold_on_to_the_page_that_it_came_in() -> None:
+    plain = Plain(shaped("adjusting", 160, buckets=4))
+    plain.page([(time, time) for time in range(160)])
+    assert sum(zone.summaries.counters.flags.owndata for zone in plain.kept.every) == len(plain.kept.every)
+
+
+def test_before_anything_came_nothing_is_known() -> None:
+    shape = shaped("adjusting", 160, buckets=4)
+    new, nothing = Representation.new(shape), np.zeros(0, np.int64)
+    assert new.floor is None and new.zones().counts.shape == (0, 4)
+    assert new.estimate(KEYS, bucket_of(shape, KEYS)).shape == (7, 0)
+    assert new.total(KEYS, bucket_of(shape, KEYS)).tolist() == [0.0] * 7
+    idle = new.inserted(arrived(shape, nothing, nothing.view(np.uint64), nothing), 1000)
+    assert idle.zones().counts.sum() == 0 and idle.floor <= 1000 - shape.reach
+    assert idle.estimate(KEYS[:0], nothing).shape == (0, len(idle.every))
 
 
 def test_the_pyramid_prunes_values_that_a_zone_alone_would_take_for_likely() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from transom.elements import Summary
 from transom.estimates import packing
 from transom.promising.adt import Ints, Keys, Summaries
-from transom.promising.summaries import concatenated, empty, unpacked
+from transom.promising.summaries import empty, unpacked
 from transom.promising.zoning import Reach, buckets_of, step_of
 
 
@@ -91,12 +91,15 @@ def together(parts: Sequence[Arrived]) -> Arrived:
     if len(filled) < 2:
         return (filled or list(parts))[0]
     steps = np.unique(np.concatenate([part.steps for part in filled]))
-    buckets = filled[0].buckets
-    group = np.concatenate(
-        [
-            (np.searchsorted(steps, part.steps)[:, None] * buckets + np.arange(buckets)).reshape(-1)
-            for part in filled
-        ]
-    )
-    every = concatenated([part.summaries for part in filled])
-    return Arrived(steps, every.gathered(group, len(steps) * buckets))
+    whole = _spread(filled[0], steps)
+    for part in filled[1:]:
+        whole = whole.add(_spread(part, steps))
+    return Arrived(steps, whole)
+
+
+def _spread(part: Arrived, steps: Ints) -> Summaries:
+    """The summaries of a part, for steps of which it may have only some."""
+    if len(part.steps) == len(steps):
+        return part.summaries
+    group = np.searchsorted(steps, part.steps)[:, None] * part.buckets + np.arange(part.buckets)
+    return part.summaries.gathered(group.reshape(-1), len(steps) * part.buckets)
