@@ -45,10 +45,9 @@ class Pyramid:
 
     def estimate(self, keys: Keys, buckets: Ints) -> dict[int, Floats]:
         """By zone, how often each key is estimated to occur; 0 where a coarser level finds it unlikely."""
-        found: dict[int, Floats] = {}
+        found = {node.number: np.zeros(len(keys)) for node in self.levels[0]} if self.levels else {}
         for root in self.levels[-1] if self.levels else ():
-            rows, places = np.arange(len(keys)), root.summaries.places(keys)
-            _descend(root, rows, places, buckets, found)
+            _descend(root, np.arange(len(keys)), buckets, root.summaries.places(keys), found)
         return found
 
     @property
@@ -85,18 +84,19 @@ def _same(one: Node, other: Node) -> bool:
     return one is other
 
 
-def _descend(node: Node, rows: Ints, places: NDArray, buckets: Ints, found: dict[int, Floats]) -> None:
-    """Estimates of the keys that are still likely, in the zones below a node."""
+def _descend(node: Node, rows: Ints, cells: Ints, places: NDArray, found: dict[int, Floats]) -> None:
+    """Finds the estimates of some rows' keys, which are still likely, in the zones below a node."""
     if len(node.below) == 1:
-        return _descend(node.below[0], rows, places, buckets, found)
-    cells = buckets[rows]
-    some = places if len(rows) == len(buckets) else places[..., rows]
-    estimates = node.summaries.read(cells, some)
+        return _descend(node.below[0], rows, cells, places, found)
+    if not len(rows) or not node.summaries.counts.any():
+        return None
+    estimates = node.summaries.read(cells, places)
     if not node.below:
-        found[node.number] = np.zeros(len(buckets))
         found[node.number][rows] = np.clip(estimates, 0, node.summaries.counts[cells])
         return None
-    likely = rows[estimates >= LIKELY]
+    likely = np.flatnonzero(estimates >= LIKELY)
+    if len(likely) < len(rows):
+        rows, cells, places = rows[likely], cells[likely], places.take(likely, -1)
     for below in node.below:
-        _descend(below, likely, places, buckets, found)
+        _descend(below, rows, cells, places, found)
     return None

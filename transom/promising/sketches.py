@@ -15,7 +15,6 @@ from transom.estimates import packing
 from transom.promising.adt import Floats, Ints, Keys, Summaries, likeness, trust
 
 _HALF = np.uint64(32)
-FEW = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +59,7 @@ class CountSketches(Summaries):
         places = places.reshape(
             rows, *more, *places.shape[1:]
         )  # rows stay first when keys are spread over cells
-        found = self.counters.reshape(-1)[cell * (rows * width) + (places >> 1)]
+        found = self.counters.reshape(-1).take(cell * (rows * width) + (places >> 1))
         return _median(found * (1 - 2 * (places & 1)))
 
     def confidence(self, recent: Self | None = None) -> Floats:
@@ -146,16 +145,14 @@ def _totals(place: Ints, places: int, count: Ints | None) -> Ints:
     return np.rint(np.bincount(place, weights=count, minlength=places)).astype(np.int64)
 
 
-def _median(found: NDArray) -> Floats:
-    """Over the rows; where there is much to sort, exchanging neighbouring rows beats sorting each column."""
-    rows = list(found) if found[0].size > FEW else list(np.sort(found, 0))
-    for end in range(len(rows) - 1, 0, -1) if found[0].size > FEW else ():
-        for i in range(end):
-            rows[i], rows[i + 1] = np.minimum(rows[i], rows[i + 1]), np.maximum(rows[i], rows[i + 1])
-    middle = len(rows) // 2
-    if len(rows) % 2:
-        return np.asarray(rows[middle], np.float64)
-    return (rows[middle - 1] + rows[middle]) / 2
+def _median(rows: NDArray) -> Floats:
+    """Over the rows; five, the usual number, need no sorting."""
+    if len(rows) != 5:
+        return np.median(rows, 0)
+    a, b, c, d, e = rows
+    low = np.maximum(np.minimum(a, b), np.minimum(c, d))
+    high = np.minimum(np.maximum(a, b), np.maximum(c, d))  # the median of five is that of low, high and e
+    return np.maximum(np.minimum(low, high), np.minimum(e, np.maximum(low, high))).astype(np.float64)
 
 
 def _narrowed(numbers: Ints) -> NDArray:
