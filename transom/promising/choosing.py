@@ -31,7 +31,7 @@ class Costs:
         default_factory=lambda: {"none": 2.0, "time": 4.5, "cells": 7.0, "adjusting": 8.5}
     )
     planning: Mapping[str, float] = field(
-        default_factory=lambda: {"none": 1.0, "time": 4.0, "cells": 6.0, "adjusting": 6.5}
+        default_factory=lambda: {"none": 1.0, "time": 2.5, "cells": 3.5, "adjusting": 4.0}
     )
 
     @classmethod
