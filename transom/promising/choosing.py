@@ -14,6 +14,7 @@ import numpy as np
 
 from transom.elements import Summary
 from transom.promising.adt import Floats, Ints, Keys
+from transom.promising.arriving import nothing
 from transom.promising.representation import Representation, Zones, arrived, bucket_of
 
 STRUCTURES = ("none", "time", "cells", "adjusting")  # T1 to T4; the cheaper to insert into, the earlier
@@ -123,7 +124,8 @@ def trial(
 
     `tuples` are times and keys of the other stream within the window, `arriving` are distinct keys and how
     many tuples each has; `values` of both, where buckets lie between two numbers. Every structure looks where
-    it estimates a value to be most frequent, until a `share` of the cost of comparing everything is used.
+    the product of both estimated counts is largest, until a `share` of the cost of comparing all is used. Of
+    a hundred tuples a trial is off by a quarter; the mean of a few is not.
 
     >>> keys = np.arange(1000, dtype=np.uint64) % np.uint64(50)
     >>> shape = Summary("items", "store", "item", 160)
@@ -156,9 +158,11 @@ def _tried(
     kept = Representation.new(shape).inserted(arrived(shape, times, others, buckets), high)
     zones = kept.zones()
     # Regions that promise the same are taken together: which of them comes first is chance.
-    estimates, place = np.unique(-kept.estimate(keys, bucket), return_inverse=True)
-    cost = _by(place, counts[:, None] * zones.counts.T[bucket], len(estimates))
-    truth = _by(place, counts[:, None] * _counted(zones, times, others, keys), len(estimates))
+    own = nothing(shape).summarize(bucket, keys, counts).estimate(bucket, keys)
+    promise = np.maximum(own, counts)[:, None] * kept.estimate(keys, bucket)
+    promises, place = np.unique(-promise, return_inverse=True)
+    cost = _by(place, counts[:, None] * zones.counts.T[bucket], len(promises))
+    truth = _by(place, counts[:, None] * _counted(zones, times, others, keys), len(promises))
     before = np.cumsum(cost) - cost
     taken = np.clip((budget - before) / np.maximum(cost, 1), 0, 1)
     found, probes = float((taken * truth).sum()), float((taken * cost).sum())
