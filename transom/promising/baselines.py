@@ -66,7 +66,7 @@ class _Scans:
             return _Scans(order, np.searchsorted(bucket, own.bucket), stop)
         latest = np.zeros_like(time)  # so far in the bucket: the first tuple in the window raises it
         edges = np.flatnonzero(np.diff(bucket, prepend=-1))
-        for since, until in zip(edges, np.append(edges[1:], len(bucket)), strict=True):
+        for since, until in zip(edges, np.append(edges, len(bucket))[1:], strict=True):
             latest[since:until] = np.maximum.accumulate(time[since:until])
         start = _searched((bucket, latest), (own.bucket, own.time - window))
         return _Scans(order, np.minimum(start, stop), stop)
@@ -127,7 +127,7 @@ class SymmetricHashJoin:
         need = scans.stop - scans.start
         used = need.copy()
         edges = np.flatnonzero(np.diff(own.page, prepend=-1))
-        for since, until in zip(edges.tolist(), [*edges[1:].tolist(), len(own)], strict=True):
+        for since, until in zip(edges.tolist(), np.append(edges, len(own))[1:].tolist(), strict=True):
             allowed = budget(int(own.page[since]))
             if allowed is not None:
                 used[since:until] = shared_out(need[since:until], allowed)

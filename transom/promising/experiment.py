@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.elements import Preference, Summary
 from transom.promising.baselines import Budget, Pairs, Stream
 from transom.promising.joins import join_regions, probed, values_of
-from transom.promising.regions import Regions, chosen
+from transom.promising.regions import Regions, spent
 from transom.promising.representation import Representation, arrived, bucket_of
 from transom.promising.tuples import Ints, Tuples
 from transom.sql.promise import Arithmetic, Count, Promise
@@ -66,17 +66,12 @@ class _Side:
 
 @dataclass(frozen=True)
 class Simulation:
-    """A preferred join over two streams.
-
-    Regions that a page's budget doesn't reach wait. With `resumed` they compete with those of later pages,
-    as in the priority queue of section 4.1.2; without, only pages in which nothing arrives go back to them.
-    """
+    """A preferred join over two streams; regions that a page's budget doesn't reach wait for better times."""
 
     streams: tuple[Stream, Stream]
     shapes: tuple[Summary, Summary]
     preference: Preference
     promise: Promise
-    resumed: bool = True
 
     def run(self, budget: Budget = lambda page: None, idle: Sequence[int] = ()) -> Pairs:
         """The pairs found when each page has its budget; `idle` are the numbers of pages that are empty."""
@@ -91,21 +86,23 @@ class Simulation:
                     sides[own] = sides[own].inserted(self.streams[own], pages[own][page], page)
                     fresh[own] = self._planned(sides[own], sides[1 - own], page)
             waiting = self._waiting(sides)
-            competing = self.resumed or page in idle
-            queue = [Regions.concatenated([fresh[s], waiting[s]]) if competing else fresh[s] for s in (0, 1)]
-            both = Regions.concatenated(queue)
-            taken = chosen(both, self.preference.order, budget(page))
-            probes[page] = int(taken.sum())
-            parts = np.split(taken, [len(queue[0])])
+            now, later = spent(
+                Regions.concatenated(fresh),
+                Regions.concatenated(waiting),
+                self.preference.order,
+                budget(page),
+            )
+            probes[page] = int(now.sum() + later.sum())
+            parts = np.split(now, [len(fresh[0])]), np.split(later, [len(waiting[0])])
             for own in (0, 1):
+                queue = Regions.concatenated([fresh[own], waiting[own]])
+                taken = np.concatenate([parts[0][own], parts[1][own]])
                 mine, theirs = probed(
-                    queue[own], parts[own], sides[own].tuples, sides[1 - own].tuples, self.preference.window
+                    queue, taken, sides[own].tuples, sides[1 - own].tuples, self.preference.window
                 )
                 rows = _row(sides[own].tuples)[mine], _row(sides[1 - own].tuples)[theirs]
                 found.append((rows[own], rows[1 - own], np.full(len(mine), page)))
-                left = queue[own].after(parts[own])
-                pending = left if competing else Regions.concatenated([waiting[own], left])
-                sides[own] = replace(sides[own], pending=pending)
+                sides[own] = replace(sides[own], pending=queue.after(taken))
         left, right, at = (
             np.concatenate([part[i] for part in found] or [np.zeros(0, int)]) for i in range(3)
         )

@@ -129,6 +129,17 @@ def chosen(regions: Regions, order: str, budget: int | None) -> Ints:
     return _filled(left, _order(regions, rank), budget)
 
 
+def spent(fresh: Regions, waiting: Regions, order: str, budget: int | None) -> tuple[Ints, Ints]:
+    """What is chosen of a page's own regions, and, of what they leave over of the budget, of those that wait.
+
+    So a query goes back to what it skipped when it is idle (section 4.1.2), in pages without tuples above
+    all. Were both to compete on every page, weighted would round the small shares of waiting regions up again
+    and again: its output is no even sample then, and desc finds hardly more.
+    """
+    now = chosen(fresh, order, budget)
+    return now, chosen(waiting, order, None if budget is None else budget - int(now.sum()))
+
+
 def _order(regions: Regions, rank: Floats) -> Ints:
     """The regions by rank, the unlikely last; what is alike in that by age, value and time."""
     return np.lexsort((regions.since, regions.key, regions.page, rank, ~regions.likely))
