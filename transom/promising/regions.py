@@ -130,12 +130,16 @@ def chosen(regions: Regions, order: str, budget: int | None) -> Ints:
 
 
 def spent(fresh: Regions, waiting: Regions, order: str, budget: int | None) -> tuple[Ints, Ints]:
-    """What is chosen of a page's own regions, and, of what they leave over of the budget, of those that wait.
+    """What is chosen of a page's own regions, and of those that wait since earlier pages.
 
-    So a query goes back to what it skipped when it is idle (section 4.1.2), in pages without tuples above
-    all. Were both to compete on every page, weighted would round the small shares of waiting regions up again
-    and again: its output is no even sample then, and desc finds hardly more.
+    With asc they compete: few tuples are rare, and a page without any should go back to those of others.
+    With desc and weighted those that wait get what the page leaves over, as when a query is idle (section
+    4.1.2): desc would find hardly more, and weighted would round their small shares up on every page again
+    until its output is no even sample.
     """
+    if order == "asc":
+        taken = chosen(Regions.concatenated([fresh, waiting]), order, budget)
+        return taken[: len(fresh)], taken[len(fresh) :]
     now = chosen(fresh, order, budget)
     return now, chosen(waiting, order, None if budget is None else budget - int(now.sum()))
 
