@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from transom.elements import Preference, Summary
 from transom.promising.baselines import Pairs, Stream, SymmetricHashJoin, exact_join
 from transom.promising.experiment import Simulation, product_of_counts, stream_of
+from transom.promising.representation import Representation, arrived
 
 STRUCTURES = ("none", "time", "cells", "adjusting")
 ORDERS = ("desc", "asc", "weighted")
@@ -45,8 +46,8 @@ def pairs(found: Pairs) -> Counter[tuple[int, int]]:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
-    """Streams with times in any order in any pages, all of it within what is kept."""
+def cases(draw: st.DrawFn, depth: int = 9) -> Case:
+    """Streams with times in any order in any pages; with nine granularities all of it is kept."""
     size = draw(st.integers(0, 40))
     numbers = st.integers(0, draw(st.sampled_from((30, 300, 3000))))
     times = np.array(draw(st.lists(numbers, min_size=size, max_size=size)), np.int64)
@@ -64,7 +65,7 @@ def cases(draw: st.DrawFn) -> Case:
             "item",
             granularity=draw(st.sampled_from((16, 100, 320))),
             rate=draw(st.integers(2, 4)),
-            depth=9,
+            depth=depth,
             structure=draw(st.sampled_from(STRUCTURES)),
             kind=draw(st.sampled_from(("countsketch", "histogram"))),
             buckets=draw(st.integers(1, 5)),
@@ -85,12 +86,34 @@ def test_with_no_budget_the_output_is_the_exact_answer(case: Case) -> None:
 
 
 @settings(max_examples=50)
-@given(cases(), st.integers(0, 60))
+@given(st.integers(1, 9).flatmap(cases), st.integers(0, 60))
 def test_with_a_budget_no_pair_is_wrong_or_found_twice_and_no_probe_too_many(case: Case, budget: int) -> None:
     found = case.simulation.run(lambda page: budget)
     exact = nested_loops(*case.streams, case.window)
     assert pairs(found) <= exact
     assert all(probes <= budget for probes in found.probes.values())
+
+
+@settings(max_examples=50)
+@given(st.integers(1, 3).flatmap(cases))
+def test_of_tuples_that_are_let_go_only_their_pairs_are_missing(case: Case) -> None:
+    """With no budget, what is missing is of tuples that were late, or gone when their partners came."""
+    found, exact = pairs(case.simulation.run()), nested_loops(*case.streams, case.window)
+    assert found <= exact
+    for missing in exact - found:
+        ages = [age(case, side, missing) for side in (0, 1)]
+        assert max(ages) > 0
+
+
+def age(case: Case, side: int, pair: tuple[int, int]) -> int:
+    """How far the tuple of a side was below the floor when the later of a pair had come."""
+    stream, shape = case.streams[side], case.simulation.shapes[side]
+    page = max(int(case.streams[s].page[pair[s]]) for s in (0, 1))
+    high = int(stream.time[stream.page <= page].max())
+    nothing = arrived(shape, np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
+    floor = Representation.new(shape).inserted(nothing, high).floor
+    assert floor is not None
+    return floor - int(stream.time[pair[side]])
 
 
 @settings(max_examples=25)

@@ -8,7 +8,7 @@ import numpy as np
 
 from transom.elements import Preference
 from transom.promising.regions import Floats, Regions
-from transom.promising.representation import Representation, Zones, bucket_of
+from transom.promising.representation import Representation, bucket_of
 from transom.promising.tuples import Ints, Keys, Tuples, spread
 from transom.sql.promise import Column, Count, Promise, promised
 
@@ -70,6 +70,8 @@ def join_regions(
     There is one for every value and cell that the window reaches and that has tuples; those of neighbouring
     zones of a granularity in which a value is not likely are one. `own` has the page's tuples in it.
     """
+    if other.high is None:
+        return Regions.none()
     zones = other.zones()
     # The streams' summaries may be of different shapes.
     bucket = bucket_of(other.shape, values.key, values.number)
@@ -78,12 +80,15 @@ def join_regions(
     if preference.window is not None:
         reached &= zones.until > (values.low - preference.window)[:, None]
         reached &= zones.since <= (values.high + preference.window)[:, None]
-    estimate = np.clip(other.estimate(values.key, bucket), 0, cells)
-    inside = estimate * _overlap(values, zones, other.high, preference.window)
+    estimate: Floats = np.clip(other.estimate(values.key, bucket), 0, cells)
+    until = np.maximum(np.minimum(zones.until, other.high + 1), zones.since + 1)  # of the newest: so far
+    inside: Floats = estimate * _overlap(values, zones.since, until, preference.window)
     value, zone = np.nonzero(reached)
     counts = {
         own.shape.stream: _own_counts(values, own, preference)[value],
-        other.shape.stream: _other_counts(values.key, bucket, other, inside, preference)[value, zone],
+        other.shape.stream: _other_counts(values.key, bucket, other, inside, until - zones.since, preference)[
+            value, zone
+        ],
     }
     faded = preference.fade ** (zones.granularity[zone] - 1.0)
     worth = _promised(promise, counts, None if values.number is None else values.number[value], len(value))
@@ -105,14 +110,18 @@ def join_regions(
     return _joined(found, zones.granularity[zone])
 
 
-def _overlap(values: Values, zones: Zones, high: int, window: int | None) -> Floats:
+def window_start(kept: Representation, window: int | None) -> int | None:
+    """Where the window that ends with a stream's newest tuple begins; None: with the oldest one."""
+    return None if window is None or kept.high is None else kept.high - window
+
+
+def _overlap(values: Values, since: Ints, until: Ints, window: int | None) -> Floats:
     """Which share of a zone's time is within the window of a value's tuples."""
     if window is None:
-        return np.ones((len(values), len(zones.since)))
+        return np.ones((len(values), len(since)))
     middle = ((values.low + values.high) // 2)[:, None]
-    until = np.maximum(np.minimum(zones.until, high + 1), zones.since + 1)
-    inside = np.minimum(until, middle + window + 1) - np.maximum(zones.since, middle - window)
-    return np.clip(inside / (until - zones.since), 0, 1)
+    inside = np.minimum(until, middle + window + 1) - np.maximum(since, middle - window)
+    return np.clip(inside / (until - since), 0, 1)
 
 
 def _own_counts(values: Values, own: Representation, preference: Preference) -> Floats:
@@ -120,12 +129,12 @@ def _own_counts(values: Values, own: Representation, preference: Preference) -> 
     promises; else how frequent they are in the window."""
     if preference.order == "weighted":
         return values.count.astype(np.float64)
-    since = None if preference.window is None else own.high - preference.window
-    return np.maximum(own.total(values.key, values.bucket, since), values.count)
+    total = own.total(values.key, values.bucket, window_start(own, preference.window))
+    return np.maximum(total, values.count)
 
 
 def _other_counts(
-    key: Keys, bucket: Ints, other: Representation, inside: Floats, preference: Preference
+    key: Keys, bucket: Ints, other: Representation, inside: Floats, length: Ints, preference: Preference
 ) -> Floats:
     """Count of the other stream: in the cell where the output is to be in the ratio of promises; per
     length of the newest granularity for the highest promise, so that a zone isn't more promising for being
@@ -133,10 +142,8 @@ def _other_counts(
     if preference.order == "weighted":
         return inside
     if preference.order == "asc":
-        since = None if preference.window is None else other.high - preference.window
-        return np.repeat(other.total(key, bucket, since)[:, None], inside.shape[1], axis=1)
-    zones = other.zones()
-    length = np.maximum(np.minimum(zones.until, other.high + 1) - zones.since, 1)
+        total = other.total(key, bucket, window_start(other, preference.window))
+        return np.repeat(total[:, None], inside.shape[1], axis=1)
     return inside * (other.shape.granularity / length)
 
 

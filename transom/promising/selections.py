@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from transom.elements import Preference
-from transom.promising.joins import LIKELY, Values
+from transom.promising.joins import LIKELY, Values, window_start
 from transom.promising.regions import Bools, Floats, Regions
 from transom.promising.representation import Arrived, Representation, Zones, step_of
 from transom.promising.tuples import Ints, Tuples, spread
@@ -69,7 +69,8 @@ class PageCells:
         zones, buckets = self.counts.shape
         some = np.flatnonzero(matching)
         flat = np.arange(zones) * buckets + self.values.bucket[some, None]
-        return np.bincount(flat.ravel(), amounts[some].ravel(), zones * buckets).reshape(zones, buckets)
+        summed = np.bincount(flat.ravel(), amounts[some].ravel(), zones * buckets)
+        return summed.reshape(zones, buckets).astype(np.float64)
 
     def _promised(self, promise: Promise, counts: Floats) -> Floats:
         """The promise of each value in each zone."""
@@ -93,14 +94,13 @@ def page_cells(
     some = Zones(zones.granularity[here], zones.since[here], zones.until[here], zones.counts[here])
     share = counts[here] / np.maximum(some.counts, 1)
     estimate = own.estimate(values.key, values.bucket)[:, here] * share[:, values.bucket].T
-    since = None if window is None else own.high - window
     return PageCells(
         page,
         values,
         some,
         counts[here],
         np.clip(estimate, 0, counts[here][:, values.bucket].T),
-        np.maximum(own.total(values.key, values.bucket, since), 0),
+        np.maximum(own.total(values.key, values.bucket, window_start(own, window)), 0),
         int(values.low.min()) if len(values) else 0,
     )
 

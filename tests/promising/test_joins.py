@@ -1,0 +1,141 @@
+"""The regions of a page's values, and the pairs that portions of their lines find."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from transom.elements import Preference, Summary
+from transom.promising.joins import join_regions, probed, values_of
+from transom.promising.regions import Regions
+from transom.promising.representation import Representation, arrived, bucket_of
+from transom.promising.tuples import Tuples
+from transom.sql.promise import Arithmetic, Column, Count, Promise
+
+ONE, TWO = Count("one", "item"), Count("two", "item")
+BOTH = Arithmetic("*", ONE, TWO)
+
+
+def shape(stream: str, structure: str = "cells") -> Summary:
+    """Granularities of 160 and 640 in zones of 40 and 160."""
+    return Summary(stream, stream, "item", 160, 4, 2, structure, "histogram", buckets=4)
+
+
+def side(stream: str, page: int, *tuples: tuple[int, int]) -> tuple[Representation, Tuples]:
+    """A stream that came in one page, of times and items."""
+    times, items = np.array(tuples, np.int64).T
+    key = items.astype(np.uint64)
+    bucket = bucket_of(shape(stream), key)
+    kept = Representation.new(shape(stream)).inserted(arrived(shape(stream), times, key, bucket), times.max())
+    return kept, Tuples.made(key, bucket, times, page)
+
+
+def planned(
+    own: tuple[Representation, Tuples],
+    other: tuple[Representation, Tuples],
+    preference: Preference,
+    promise: Promise = BOTH,
+) -> Regions:
+    values = values_of(own[1], own[1].key.astype(np.float64))
+    return join_regions(values, 1, own[0], other[0], preference, promise)
+
+
+OTHER = side("two", 0, *[(700, 7)] * 3, *[(650, 7)] * 2, (330, 7), (655, 9))
+OWN = side("one", 1, (701, 7), (702, 7), (703, 9))
+
+
+def by_zone(regions: Regions, key: int) -> list[tuple[int, int, float]]:
+    """Since, until and promise of a value's likely regions, newest first."""
+    some = regions.where((regions.key == key) & regions.likely)
+    order = np.argsort(-some.since)
+    return [(int(some.since[i]), int(some.until[i]), float(some.promise[i])) for i in order]
+
+
+def test_a_region_is_a_value_in_a_cell_that_the_window_reaches() -> None:
+    regions = planned(OWN, OTHER, Preference("weighted", window=60))
+    assert [s for s, _, _ in by_zone(regions, 7)] == [680, 640]
+    assert [s for s, _, _ in by_zone(regions, 9)] == [640]
+    # 641 to 680 is in the window of what arrives at about 701, all but a fortieth of the zone.
+    assert regions.expected[(regions.key == 7) & regions.likely].tolist() == pytest.approx([6, 4 * 39 / 40])
+
+
+def test_with_no_window_all_that_is_kept_is_reached() -> None:
+    assert [s for s, _, _ in by_zone(planned(OWN, OTHER, Preference("weighted")), 7)] == [680, 640, 320]
+
+
+def test_weighted_promises_are_of_the_tuples_that_arrive_and_those_of_the_cell() -> None:
+    assert [p for _, _, p in by_zone(planned(OWN, OTHER, Preference("weighted")), 7)] == [6, 4, 2]
+
+
+def test_a_zone_is_not_more_promising_for_being_longer() -> None:
+    """Per granularity of 160: 3 in the 21 that the zone has so far, 2 in 40, 1 in 160."""
+    promises = [p for _, _, p in by_zone(planned(OWN, OTHER, Preference("desc")), 7)]
+    assert promises == pytest.approx([2 * 3 * 160 / 21, 2 * 2 * 160 / 40, 2 * 1])
+
+
+def test_lowest_promises_are_of_the_whole_window() -> None:
+    regions = planned(OWN, OTHER, Preference("asc"))
+    assert [p for _, _, p in by_zone(regions, 7)] == [12, 12, 12]
+    assert [p for _, _, p in by_zone(regions, 9)] == [1]
+
+
+def test_promises_fade_with_the_granularity_and_come_later_for_it_in_either_order() -> None:
+    faded = by_zone(planned(OWN, OTHER, Preference("weighted", fade=0.5)), 7)
+    assert [p for _, _, p in faded] == [6, 4, 1]
+    assert [p for _, _, p in by_zone(planned(OWN, OTHER, Preference("asc", fade=0.5)), 7)] == [12, 12, 24]
+
+
+def test_a_promise_may_read_the_values_and_be_a_number() -> None:
+    valued = planned(OWN, OTHER, Preference("weighted"), Arithmetic("*", TWO, Column("one", "item")))
+    assert [p for _, _, p in by_zone(valued, 7)] == [21, 14, 7]
+
+
+def test_unlikely_zones_in_a_row_are_one_region() -> None:
+    """Items that share a bucket with 7 and were never seen in the other stream."""
+    key = np.arange(100, 200).astype(np.uint64)
+    there = bucket_of(shape("one"), np.array([7], np.uint64))[0]
+    item = int(key[bucket_of(shape("one"), key) == there][0])
+    regions = planned(side("one", 1, (701, item)), OTHER, Preference("desc"))
+    assert not regions.likely.any()
+    assert regions.since.max() == 640 and regions.until.max() > 680
+    assert regions.cell.sum() == (OTHER[1].bucket == there).sum()
+
+
+def test_portions_of_a_line_find_what_the_whole_does() -> None:
+    regions = planned(OWN, OTHER, Preference("desc", window=60))
+    whole = sorted(zip(*probed(regions, regions.left, OWN[1], OTHER[1], 60), strict=True))
+    assert len(whole) == 11
+    found, pending = [], regions
+    while len(pending):
+        taken = np.minimum(pending.left, 1)
+        found += list(zip(*probed(pending, taken, OWN[1], OTHER[1], 60), strict=True))
+        pending = pending.after(taken)
+    assert sorted(found) == whole
+
+
+def test_tuples_that_came_later_into_the_cell_are_another_pages_matter() -> None:
+    later = Tuples.made(
+        np.array([7], np.uint64), bucket_of(shape("two"), np.array([7], np.uint64)), np.array([651]), 2
+    )
+    both = Tuples.merged([OTHER[1], later])
+    regions = planned(OWN, OTHER, Preference("desc", window=60))
+    mine, theirs = probed(regions, regions.left, OWN[1], both, 60)
+    assert len(mine) == 11 and (both.page[theirs] == 0).all()
+
+
+def test_regions_whose_tuples_are_gone_are_refused() -> None:
+    regions = planned(OWN, OTHER, Preference("desc"))
+    with pytest.raises(ValueError, match="no longer"):
+        probed(regions, regions.left, OWN[1], OTHER[1].since(660), None)
+    with pytest.raises(ValueError, match="no longer"):
+        probed(regions, regions.left, OWN[1].since(702), OTHER[1], None)
+
+
+def test_nothing_taken_finds_nothing() -> None:
+    regions = planned(OWN, OTHER, Preference("desc"))
+    assert [len(rows) for rows in probed(regions, regions.done, OWN[1], OTHER[1], None)] == [0, 0]
+
+
+def test_a_promise_over_values_that_are_not_given_is_refused() -> None:
+    with pytest.raises(ValueError, match="the promise reads item"):
+        join_regions(values_of(OWN[1]), 1, OWN[0], OTHER[0], Preference("desc"), Column("one", "item"))
