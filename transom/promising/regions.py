@@ -180,7 +180,8 @@ def _weighted(regions: Regions, budget: int) -> Ints:
 
 def _shares(regions: Regions, budget: int) -> Floats:
     """The parts of a budget that water-filling gives: clip(t * rate - done, 0, left), summing up to it."""
-    rate = regions.promise / regions.promise.max() * regions.probes / np.maximum(regions.expected, TINY)
+    promise = np.nan_to_num(regions.promise)
+    rate = promise / promise.max() * regions.probes / np.maximum(regions.expected, TINY)
     rate = np.maximum(rate / rate.max(), TINY)  # who has next to no promise waits long, but not forever
     start, stop = regions.done / rate, regions.probes / rate
     times = np.concatenate([start, stop])
