@@ -54,7 +54,6 @@ def answer(
     query: Preferred,
     probes: Sequence[Probe],
     table: pa.Table | None,
-    own: PreferredState,
     known: Preferring,
     moment: Moment,
     scalars: Scalars,
@@ -64,8 +63,9 @@ def answer(
         keep = scalars.project(table, {"keep": query.rest})["keep"]
         table = table.filter(keep.cast(pa.bool_()).fill_null(False))
     rows = 0 if table is None else table.num_rows
-    coverage = Coverage(produced=rows, skipped=sum(probe.awaited for probe in probes))
+    coverage = Coverage(produced=rows, skipped=sum(probe.skipped for probe in probes))
     if query.figures:
+        own = known.queries[probes[0].name]
         selected = _selected(query, table, own, known.summaries[query.sides[0].summary].representation)
         return Answered(_aggregated(query, selected, moment, coverage), rows, selected)
     if table is None or not rows:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from transom.elements import Summary
 from transom.partial.predicates import evaluate
 from transom.promising.joins import Values, join_regions, probed, values_of
-from transom.promising.regions import Regions, chosen
+from transom.promising.regions import Regions, spent
 from transom.promising.representation import Arrived, Representation, arrived, bucket_of, together
 from transom.promising.selections import PageCells, counts_of, looked_at, page_cells
 from transom.promising.tuples import Tuples
@@ -34,7 +34,7 @@ Mask = NDArray[np.bool_]
 
 NUMBER = "number"  # the column with the summarized value as a number, where buckets go by that
 MOST_RUNS = 8  # of about one size, before they are merged
-MOST_PENDING = 200_000  # regions of a query that wait; the others are given up, unlikely ones first
+MOST_PENDING = 100_000  # regions of a query that wait; the others are given up, unlikely ones first
 
 
 # --- who is there -----------------------------------------------------------------------------
@@ -72,12 +72,14 @@ def settled(
 class Wanted:
     """What is kept of a summary's tuples: columns of the stream, and scalars that Spark computes.
 
-    `numbers` are the columns whose means a promise reads.
+    `numbers` are the columns whose means a promise reads, `guides` the scalars that are computed of the
+    summarized column alone.
     """
 
     columns: tuple[str, ...]
     computed: tuple[str, ...]
     numbers: tuple[str, ...]
+    guides: tuple[str, ...]
 
     @property
     def names(self) -> list[str]:
@@ -87,16 +89,18 @@ class Wanted:
 
 def wanted(shape: Summary, queries: Mapping[str, Preferred]) -> Wanted:
     """What the queries that read a summary need of its tuples."""
-    columns, computed, numbers = {shape.column: None}, dict[str, None](), dict[str, None]()
+    columns, computed = {shape.column: None}, dict[str, None]()
+    numbers, guides = dict[str, None](), dict[str, None]()
     for query in queries.values():
         for side in (side for side in query.sides if side.summary == shape.name):
             columns |= dict.fromkeys(side.columns)
+            guides |= {scalar.sql: None for scalar in scalars_of(side.guide) if scalar.column is None}
             for scalar in _scalars(query, side):
                 (columns if scalar.column is not None else computed)[scalar.column or scalar.sql] = None
         if len(query.sides) == 1 and query.sides[0].summary == shape.name:
             read = (leaf.column for leaf in leaves(query.promise) if isinstance(leaf, Column))
             numbers |= dict.fromkeys(column for column in read if column != shape.column)
-    return Wanted(tuple(columns), tuple(computed), tuple(numbers))
+    return Wanted(tuple(columns), tuple(computed), tuple(numbers), tuple(guides))
 
 
 def _scalars(query: Preferred, side: Side) -> list[Scalar]:
@@ -117,7 +121,8 @@ class Arrival:
     """What rows of a page came to for one summary; those of the partitions of a page add up.
 
     For each of the distinct `values`, which are numbers where they can be, there is the summarized column's
-    value and the means of other columns. Tuples are on the driver (`near`) or in files (`far`).
+    value, whatever guides compute of it, and the means of other columns. The tuples themselves are on the
+    driver (`near`) or in files (`far`).
     """
 
     arrived: Arrived
@@ -126,6 +131,7 @@ class Arrival:
     rows: int
     low: int
     high: int
+    guides: Mapping[str, pa.Array] = field(default_factory=dict)
     means: Mapping[str, Floats] = field(default_factory=dict)
     near: TupleRun | None = None
     far: ShardRef | None = None
@@ -152,11 +158,9 @@ def arrival_of(shape: Summary, tuples: Tuples, want: Wanted) -> Arrival:
     """What tuples come to."""
     runs = tuples.by_key
     counts = np.bincount(runs.codes // len(tuples), minlength=len(runs.keys))
-    column = (
-        tuples.table[f".{shape.column}"]
-        .combine_chunks()
-        .take(pa.array(runs.rows[np.cumsum(counts) - counts]))
-    )
+    first = pa.array(runs.rows[np.cumsum(counts) - counts])  # a tuple of each value
+    column = tuples.table[f".{shape.column}"].combine_chunks().take(first)
+    guides = {text: tuples.table[f"={text}"].combine_chunks().take(first) for text in want.guides}
     which = np.repeat(np.arange(len(counts)), counts)
     means = {
         name: np.bincount(which, weights=numbers_of(tuples.table[f".{name}"])[runs.rows]) / counts
@@ -165,7 +169,7 @@ def arrival_of(shape: Summary, tuples: Tuples, want: Wanted) -> Arrival:
     made = arrived(shape, tuples.time, tuples.key, tuples.bucket)
     values = values_of(tuples, numbers_of(tuples.table[NUMBER if shape.between else f".{shape.column}"]))
     low, high = int(tuples.time.min()), int(tuples.time.max())
-    return Arrival(made, values, column, len(tuples), low, high, means)
+    return Arrival(made, values, column, len(tuples), low, high, guides, means)
 
 
 def all_arrived(parts: Sequence[Arrival]) -> Arrival:
@@ -183,6 +187,7 @@ def all_arrived(parts: Sequence[Arrival]) -> Arrival:
         sum(part.rows for part in parts),
         min(part.low for part in parts),
         max(part.high for part in parts),
+        {text: pa.concat_arrays([part.guides[text] for part in parts]) for text in parts[0].guides},
         {name: np.concatenate([part.means[name] for part in parts]) for name in parts[0].means},
     )
 
@@ -232,13 +237,17 @@ def in_one(parts: Sequence[Tuples]) -> Tuples:
 
 @dataclass(frozen=True)
 class Probe:
-    """Probes to be made for a query: `taken` of each of some regions with arriving tuples of one side."""
+    """Probes to be made for a query: `taken` of each of some regions with arriving tuples of one side.
+
+    The first `fresh` regions are of the page's own tuples, the others wait since earlier pages.
+    """
 
     name: str
     query: Preferred
     side: int
     regions: Regions
     taken: Ints
+    fresh: int
     since: int  # the query sees tuples that came with this page or later
     keys: tuple[str, ...]  # the summarized columns of the sides
 
@@ -247,9 +256,11 @@ class Probe:
         return replace(self, regions=self.regions.where(mask), taken=self.taken[mask])
 
     @property
-    def awaited(self) -> float:
-        """The output that is expected of the probes that are not made."""
-        return float(self.regions.after(self.taken).awaited.sum())
+    def skipped(self) -> float:
+        """The output that is expected of the probes that are not made: of the page, if it has brought any."""
+        some = slice(self.fresh or None)
+        left = self.regions.left[some] - self.taken[some]
+        return float((self.regions.expected[some] * left / np.maximum(self.regions.probes[some], 1)).sum())
 
 
 class Planning:
@@ -260,29 +271,46 @@ class Planning:
         self._cells: dict[tuple[str, int | None], PageCells] = {}  # what selections have in common
 
     def planned(self, name: str, query: Preferred, budget: int | None) -> list[Probe]:
-        """What a query probes of what arrived with the page."""
-        for number, side in enumerate(query.sides):
-            if side.summary in self.arrivals:
-                regions = self._regions(query, number)
-                taken = chosen(regions, query.preference.order, budget)
-                return [self._probe(name, query, number, regions, taken)]
-        return []
-
-    def resumed(self, name: str, query: Preferred, budget: int | None) -> list[Probe]:
-        """What a query probes of what it has put off."""
-        pending = self.known.queries[name].pending
-        taken = chosen(Regions.concatenated(pending), query.preference.order, budget)
-        parts = np.split(taken, np.cumsum([len(regions) for regions in pending])[:-1])
-        return [
-            self._probe(name, query, side, regions, part)
-            for side, (regions, part) in enumerate(zip(pending, parts, strict=True))
-            if len(regions)
+        """What a query probes of what arrived with the page, and of what it has put off."""
+        fresh = [
+            self._regions(query, number) if side.summary in self.arrivals else Regions.none()
+            for number, side in enumerate(query.sides)
         ]
+        waiting = self.waiting(name, query)
+        now, later = spent(
+            Regions.concatenated(fresh), Regions.concatenated(waiting), query.preference.order, budget
+        )
+        parts = _split(now, fresh), _split(later, waiting)
+        shapes = [self.known.summaries[side.summary].representation.shape for side in query.sides]
+        keys, since = tuple(shape.column for shape in shapes), self.known.queries[name].since
+        probes = []
+        for side, (new, old) in enumerate(zip(fresh, waiting, strict=True)):
+            taken = np.concatenate([parts[0][side], parts[1][side]])
+            both = Regions.concatenated([new, old])
+            probes.append(Probe(name, query, side, both, taken, len(new), since, keys))
+        return probes
 
-    def _probe(self, name: str, query: Preferred, side: int, regions: Regions, taken: Ints) -> Probe:
-        shapes = (self.known.summaries[one.summary].representation.shape for one in query.sides)
-        since = self.known.queries[name].since
-        return Probe(name, query, side, regions, taken, since, tuple(shape.column for shape in shapes))
+    def waiting(self, name: str, query: Preferred) -> list[Regions]:
+        """What a query has put off, as far as its tuples are all kept and may be in the window still."""
+        found = []
+        for side, regions in enumerate(self.known.queries[name].pending):
+            states = [self.known.summaries[one.summary].representation for one in query.sides]
+            own, other = states[side], states[len(states) - 1 - side]
+            window = query.preference.window
+            now = max((one.high for one in states if one.high is not None), default=None)
+            since = None if window is None or now is None else now - window
+            found.append(regions.reachable(other.floor, own.floor, since))
+        return found
+
+    def concluded(self, name: str, query: Preferred, probes: Sequence[Probe], rows: int) -> PreferredState:
+        """A query's state after its probes were made and so many rows came of them."""
+        own = self.known.queries[name]
+        left = [probe.regions.after(probe.taken) for probe in probes]
+        kept = [_most(regions) for regions in left]
+        lost = _awaited(own.pending) - _awaited(self.waiting(name, query)) + _awaited(left) - _awaited(kept)
+        made = sum(int(probe.taken.sum()) for probe in probes)
+        done = Coverage(own.done.probes + made, own.done.produced + rows)
+        return replace(own, pending=tuple(kept), done=done, lost=own.lost + lost)
 
     def _regions(self, query: Preferred, number: int) -> Regions:
         """The regions of what arrived on a side of a query, with their promises."""
@@ -305,7 +333,9 @@ class Planning:
         if (summary, window) not in self._cells:
             arrival, own = self.arrivals[summary], self.known.summaries[summary].representation
             counts = counts_of(arrival.arrived, own)
-            self._cells[summary, window] = page_cells(arrival.values, self.page, own, counts, window)
+            self._cells[summary, window] = page_cells(
+                arrival.values, self.page, own, counts, window, arrival.means
+            )
         return self._cells[summary, window]
 
 
@@ -313,7 +343,12 @@ def _matching(side: Side, arrival: Arrival) -> Mask:
     """Which of the values that arrived may match a side's conditions, as far as the summary can tell."""
     if side.guide is None:
         return np.ones(len(arrival.column), bool)
-    return _truth(evaluate(side.guide, lambda scalar: arrival.column))
+    return _truth(
+        evaluate(
+            side.guide,
+            lambda scalar: arrival.column if scalar.column is not None else arrival.guides[scalar.sql],
+        )
+    )
 
 
 def numbers_of(column: pa.Array | pa.ChunkedArray) -> Floats:
@@ -364,7 +399,10 @@ def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
             keep &= _truth(evaluate(side.where, _columns(table)))
     if len(tables) == 2:  # different values hardly ever have one key
         one, other = (table[f".{key}"] for table, key in zip(tables, probe.keys, strict=True))
-        keep &= _truth(pc.equal(one, other))
+        equal = _truth(pc.equal(one, other))
+        if pa.types.is_floating(one.type):  # to Spark, NaN is equal to itself
+            equal |= _truth(pc.is_nan(one)) & _truth(pc.is_nan(other))
+        keep &= equal
     mask = pa.array(keep)
     columns: dict[str, pa.ChunkedArray] = {}
     for number, (side, table) in enumerate(zip(probe.query.sides, tables, strict=True)):
@@ -388,37 +426,17 @@ def _truth(values: pa.Array | pa.ChunkedArray) -> Mask:
     return values.fill_null(False).to_numpy(zero_copy_only=False).astype(bool)
 
 
-# --- what is left -----------------------------------------------------------------------------
+def _split(taken: Ints, parts: Sequence[Regions]) -> list[Ints]:
+    return np.split(taken, np.cumsum([len(part) for part in parts])[:-1])
 
 
-def concluded(
-    own: PreferredState, query: Preferred, probes: Sequence[Probe], rows: int, known: Preferring
-) -> PreferredState:
-    """A query's state after its probes were made and so many rows came of them."""
-    pending = list(own.pending)
-    for probe in probes:
-        left = probe.regions.after(probe.taken)
-        fresh = [left] if probe.regions is own.pending[probe.side] else [own.pending[probe.side], left]
-        pending[probe.side] = Regions.concatenated(fresh)
-    before = sum(float(regions.awaited.sum()) for regions in pending)
-    kept = tuple(_most(_within(regions, query, side, known)) for side, regions in enumerate(pending))
-    after = sum(float(regions.awaited.sum()) for regions in kept)
-    made = sum(int(probe.taken.sum()) for probe in probes)
-    done = Coverage(own.done.probes + made, own.done.produced + rows)
-    return replace(own, pending=kept, done=done, lost=own.lost + before - after)
-
-
-def _within(regions: Regions, query: Preferred, side: int, known: Preferring) -> Regions:
-    """Regions whose tuples are all kept and may be in the window still."""
-    states = [known.summaries[one.summary].representation for one in query.sides]
-    own, other = states[side], states[len(states) - 1 - side]
-    window = query.preference.window
-    now = max((one.high for one in states if one.high is not None), default=None)
-    since = None if window is None or now is None else now - window
-    return regions.reachable(other.floor, own.floor, since)
+def _awaited(parts: Sequence[Regions]) -> float:
+    """The output that is expected of what is left of some regions."""
+    return sum(float(part.awaited.sum()) for part in parts)
 
 
 def _most(regions: Regions) -> Regions:
+    """As many regions as may wait."""
     if len(regions) <= MOST_PENDING:
         return regions
     order = np.lexsort((-regions.awaited, ~regions.likely))

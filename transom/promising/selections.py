@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,6 +21,7 @@ class PageCells:
 
     `estimate` has a row for each distinct value and a column for each zone the page has tuples in; it is
     of the page's own tuples, taken to be like the others of their cell. `total` is of the whole window.
+    `means` are the values' means of columns that are not summarized and that promises read.
     """
 
     page: int
@@ -29,6 +31,7 @@ class PageCells:
     estimate: Floats
     total: Floats
     low: int
+    means: Mapping[str, Floats] = field(default_factory=dict)
 
     def regions(self, matching: Bools, preference: Preference, promise: Promise) -> Regions:
         """The regions of a query whose guide the `matching` values satisfy.
@@ -78,15 +81,21 @@ class PageCells:
         def known(leaf: Count | Column) -> Floats:
             if isinstance(leaf, Count):
                 return counts
-            if self.values.number is None:
+            number = self.means.get(leaf.column, self.values.number)
+            if number is None:
                 raise ValueError(f"the promise reads {leaf.column}, and its values are not given")
-            return np.broadcast_to(self.values.number[:, None], counts.shape)
+            return np.broadcast_to(number[:, None], counts.shape)
 
         return np.broadcast_to(promised(promise, known), counts.shape)
 
 
 def page_cells(
-    values: Values, page: int, own: Representation, counts: Ints, window: int | None = None
+    values: Values,
+    page: int,
+    own: Representation,
+    counts: Ints,
+    window: int | None = None,
+    means: Mapping[str, Floats] | None = None,
 ) -> PageCells:
     """The cells of a page whose tuples are in `own`; `counts` says how many are in each zone and bucket."""
     zones = own.zones()
@@ -102,6 +111,7 @@ def page_cells(
         np.clip(estimate, 0, counts[here][:, values.bucket].T),
         np.maximum(own.total(values.key, values.bucket, window_start(own, window)), 0),
         int(values.low.min()) if len(values) else 0,
+        means or {},
     )
 
 

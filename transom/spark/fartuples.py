@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from transom.elements import Summary
+from transom.final.members import Place
 from transom.final.preferring import (
     NUMBER,
     Arrival,
@@ -39,6 +40,7 @@ from transom.spark.types import plain_table
 from transom.state.preferring import Preferring, SummaryState
 from transom.state.shards import ShardRef
 
+NEAR_TUPLES = 1_000_000  # of a summary, on the driver
 MOST_REFS = 16  # of a summary, before they are merged
 _FIRST, _SECOND = -4658895280553007687, -7723592293110705685  # the factors of SplitMix64, with a sign
 PACKED = pa.schema([("packed", pa.binary())])
@@ -79,13 +81,8 @@ class FarTuples:
             return
         places = np.unique(np.concatenate(buckets) % self.far.partitions).tolist()
         names = {side.summary for probe in work for side in probe.query.sides}
-        task = probe_task(
-            work,
-            {name: known.summaries[name] for name in names},
-            self.far.partitions,
-            self.far.shards,
-            places,
-        )
+        held = {name: _Held.of(known.summaries[name]) for name in names}
+        task = probe_task(work, held, self.far.partitions, self.far.shards, places)
         packed = frame_of(self.far.spark, len(places), task, PACKED).toArrow()
         for one in packed["packed"].to_pylist():
             yield from pickle.loads(one)
@@ -96,9 +93,23 @@ class FarTuples:
         """With many small files of a summary made into few, without what it has let go."""
         summaries = dict(known.summaries)
         for name, own in summaries.items():
+            if sum(run.rows for run in own.near) > NEAR_TUPLES and self.far.place is Place.AUTO:
+                own = summaries[name] = self._put_away(own, page)
             if len(own.far) > MOST_REFS:
                 summaries[name] = self._merged(own, page)
         return replace(known, summaries=summaries) if summaries != known.summaries else known
+
+    def _put_away(self, summary: SummaryState, page: int) -> SummaryState:
+        """A summary whose tuples were too many for the driver."""
+        tuples = in_one([run.tuples for run in summary.near]).since(summary.representation.floor)
+        target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), {})
+        places, parts = tuples.bucket % self.far.partitions, []
+        for place in np.unique(places).tolist():
+            own = tuples.where(places == place)
+            parts.append((place, len(own), self.far.shards.put(target.file(place), own.table)))
+        held = {0: ((int(tuples.time.min()), int(tuples.time.max())),)}
+        ref = replace(target, parts=tuple(parts), held=held)
+        return replace(summary, near=(), far=(*summary.far, ref))
 
     def _merged(self, summary: SummaryState, page: int) -> SummaryState:
         small = smaller(summary.far, MOST_REFS)
@@ -136,7 +147,7 @@ def arrive_task(
 
 def probe_task(
     probes: Sequence[Probe],
-    summaries: Mapping[str, SummaryState],
+    held: Mapping[str, _Held],
     partitions: int,
     shards: FileShards,
     places: Sequence[int],
@@ -146,7 +157,7 @@ def probe_task(
     def task(batches: Batches) -> Batches:
         for number in numbers_in(batches):
             place = places[number]
-            read = _Files(summaries, shards, place, partitions)
+            read = _Files(held, shards, place, partitions)
             results = []
             for probe in probes:
                 mine = probe.of(probe.regions.bucket % partitions == place)
@@ -172,30 +183,46 @@ def merge_task(
     return task
 
 
+@dataclass(frozen=True)
+class _Held:
+    """The tuples of a summary as a task is told of them: those on the driver are sent along."""
+
+    near: list[pa.Table]
+    far: tuple[ShardRef, ...]
+    buckets: int
+
+    @classmethod
+    def of(cls, summary: SummaryState) -> _Held:
+        near = [run.tuples.table for run in summary.near]
+        return cls(near, summary.far, buckets_of(summary.representation.shape))
+
+
 class _Files:
     """Reads a partition of the tuples of summaries, from files and from what the driver sent along."""
 
-    def __init__(
-        self, summaries: Mapping[str, SummaryState], shards: FileShards, place: int, partitions: int
-    ):
-        self.summaries, self.shards, self.place, self.partitions = summaries, shards, place, partitions
-        self._read: dict[str, Tuples] = {}
+    def __init__(self, held: Mapping[str, _Held], shards: FileShards, place: int, partitions: int):
+        self.held, self.shards, self.place, self.partitions = held, shards, place, partitions
+        # Summaries with different buckets have a value in different partitions.
+        self.is_mixed = len({own.buckets for own in held.values()}) > 1
+        self._read: dict[tuple[str, bool], Tuples] = {}
 
     def pages(self, summary: str, pages: Ints) -> Tuples:
-        """Also of other partitions, if the two sides of a join have different buckets."""
-        kept = self._kept(summary)
+        kept = self._kept(summary, everywhere=self.is_mixed)
         return kept.where(np.isin(kept.page, pages))
 
     def buckets(self, summary: str, buckets: Ints) -> Tuples:
         return self._kept(summary)
 
-    def _kept(self, summary: str) -> Tuples:
-        if summary not in self._read:
-            own = self.summaries[summary]
-            near = [run.tuples for run in own.near]
-            near = [run.where(run.bucket % self.partitions == self.place) for run in near]
-            self._read[summary] = in_one([*near, *_fetched(self.shards, own.far, self.place)])
-        return self._read[summary]
+    def _kept(self, summary: str, everywhere: bool = False) -> Tuples:
+        if (summary, everywhere) not in self._read:
+            own = self.held[summary]
+            runs = [Tuples(table) for table in own.near]
+            if not everywhere:
+                runs = [run.where(run.bucket % self.partitions == self.place) for run in runs]
+            places = places_of(own.far) if everywhere else [self.place]
+            runs += [run for place in places for run in _fetched(self.shards, own.far, place)]
+            self._read[summary, everywhere] = in_one(runs)
+        return self._read[summary, everywhere]
 
 
 def _fetched(shards: FileShards, refs: Sequence[ShardRef], place: int) -> Iterator[Tuples]:

@@ -179,19 +179,19 @@ class FirstHalf:
 
     def failures(self, registry: Registry) -> dict[str, int]:
         """How often each user-defined function of the queries has failed so far."""
-        used = {name for query in registry.everyone() for name in query.query.functions}
+        used = {name for functions in registry.functions().values() for name in functions}
         return {name: failures(self.spark, name) for name in used}
 
     def count_failures(self, registry: Registry, before: Mapping[str, int]) -> None:
         """Suspend the queries whose functions failed in too many pages in a row."""
         after = self.failures(registry)
-        for query in registry.everyone():
-            has_failed = any(after[name] > before.get(name, 0) for name in query.query.functions)
-            failing = registry[query.name].failing + 1 if has_failed else 0
+        for query, functions in registry.functions().items():
+            has_failed = any(after[name] > before.get(name, 0) for name in functions)
+            failing = registry[query].failing + 1 if has_failed else 0
             if failing >= self.max_failures:
-                suspend(registry, query.name, f"its function failed in {failing} pages in a row")
-            elif failing != registry[query.name].failing:
-                registry.update(query.name, failing=failing)
+                suspend(registry, query, f"its function failed in {failing} pages in a row")
+            elif failing != registry[query].failing:
+                registry.update(query, failing=failing)
 
 
 def with_reason(rows: DataFrame | pa.Table | None, page: Page) -> DataFrame | pa.Table | None:

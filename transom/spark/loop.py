@@ -295,8 +295,7 @@ class PageLoop(Archive):
         self.outputs.write_results(
             results_of(begun.page), output.results, lambda name: registry[name].identity
         )
-        preferring = registry.preferring()
-        queries = {name: preferring.get(name) or registry.query(name) for name in output.results}
+        queries = {name: registry[name].preferred or registry.query(name) for name in output.results}
         watch.lap("second_half")
         work = {name: own.work - self.state.stream(name).work for name, own in output.state.streams.items()}
         report = PageReport(

@@ -27,7 +27,6 @@ from transom.final.preferring import (
     Probe,
     Wanted,
     arrival_of,
-    concluded,
     found,
     in_one,
     tidied,
@@ -36,6 +35,7 @@ from transom.final.preferring import (
     with_arrival,
 )
 from transom.final.results import Moment, ResultBatch, Results
+from transom.final.reviewing import Review, reviewed
 from transom.promising.tuples import Tuples
 from transom.spark.far import Far
 from transom.spark.fartuples import FarTuples
@@ -50,6 +50,7 @@ from transom.spark.types import to_table
 from transom.state.preferring import Preferring, TupleRun
 from transom.state.state import State
 
+FEW_ROWS = 2_000  # up to here rows are fetched faster without a job
 PACES = 8  # pages by which the pace is judged
 FIRST_PROBES = 100_000  # of a budget of time, while no pace is known
 LEAST_TIME = 0.1  # the part of such a budget that probes get, however long it takes to insert
@@ -113,7 +114,8 @@ class Promising:
             want = wanted(shape, registry.preferring())
             frame = tuple_frame(run, limit, shape, want)
             if self._is_near(run):
-                table = collect_small(frame) if run.page.near else to_table(frame)
+                is_small = begun.reference.get("rows", FEW_ROWS + 1) <= FEW_ROWS
+                table = collect_small(frame) if is_small else to_table(frame)
                 arrival = _near(table, shape, want, begun.page)
             else:
                 arrival = self.tuples.arrive(frame, shape, want, begun.page)
@@ -132,41 +134,40 @@ class Promising:
         self, begun: Begun, registry: Registry, state: State, arrivals: Mapping[str, Arrival], made: int
     ) -> tuple[State, Results]:
         """The state after a page's tuples were inserted and its probes made, and what these found."""
-        known = state.preferring
         summaries = {
             name: with_arrival(own, arrivals[name]) if name in arrivals else own
-            for name, own in known.summaries.items()
+            for name, own in state.preferring.summaries.items()
         }
-        known = replace(known, summaries=summaries)
+        known = replace(state.preferring, summaries=summaries)
         started = time.perf_counter()
+        living = registry.preferring()
+        budgets = {name: begun.probes.get(name, query.preference.probes) for name, query in living.items()}
         planning = Planning(known, arrivals, begun.page)
-        plans: dict[str, list[Probe]] = {}
-        for name, query in registry.preferring().items():
-            preference = query.preference
-            budget = begun.probes.get(name, preference.probes)
-            plan = planning.resumed if begun.resumes else planning.planned
-            plans[name] = plan(name, query, budget)
+        plans = {
+            name: planning.planned(name, query, budgets[name])
+            for name, query in living.items()
+            if begun.resumes or any(side.summary in arrivals for side in query.sides)
+        }
         tables = self._found([probe for probes in plans.values() for probe in probes], known)
         batches, queries = [], dict(known.queries)
         for name, probes in plans.items():
-            if not probes:
-                continue
-            own, query = known.queries[name], registry.preferring()[name]
+            if not arrivals and not any(len(probe.taken) for probe in probes):
+                continue  # it has nothing to go on with
+            moment = Moment(begun.page, made=made)
             try:
-                done = answer(
-                    query, probes, tables.get(name), own, known, Moment(begun.page, made=made), self.scalars
-                )
+                done = answer(living[name], probes, tables.get(name), known, moment, self.scalars)
             except Exception as error:  # of an expression of its own
                 suspend(registry, name, f"its results can't be computed: {short_message(error)}")
                 continue
-            queries[name] = concluded(replace(own, selected=done.selected), query, probes, done.found, known)
+            after = planning.concluded(name, living[name], probes, done.found)
+            queries[name] = replace(after, selected=done.selected)
             if done.table.num_rows:
                 batches.append(ResultBatch([name], np.array([0, done.table.num_rows]), done.table))
         probed = sum(int(probe.taken.sum()) for probes in plans.values() for probe in probes)
         self.pace.note(probed, time.perf_counter() - started, self._inserting if arrivals else 0.0)
-        summaries = {name: tidied(own) for name, own in summaries.items()}
-        known = self.tuples.rolled_up(Preferring(summaries, queries), begun.page)
-        return replace(state, preferring=known), Results(batches)
+        known = Preferring({name: tidied(own) for name, own in summaries.items()}, queries)
+        known = reviewed(known, registry.summaries(), Review(begun.page, arrivals, living, budgets))
+        return replace(state, preferring=self.tuples.rolled_up(known, begun.page)), Results(batches)
 
     def _found(self, probes: Sequence[Probe], known: Preferring) -> dict[str, pa.Table]:
         """What the probes find, by query: on the driver, or by tasks where tuples are in files."""

@@ -173,6 +173,11 @@ class Registry:
         """The queries that take part in pages, standing or on demand."""
         return [e.compiled for e in self if e.compiled is not None and e.suspended is None]
 
+    def functions(self) -> dict[str, Collection[str]]:
+        """The user-defined functions of all queries that take part in pages, by their names."""
+        own: dict[str, Collection[str]] = {query.name: query.query.functions for query in self.everyone()}
+        return own | {name: query.functions for name, query in self.preferring().items()}
+
     def living(self) -> list[CompiledQuery]:
         """The standing queries that take part in pages."""
         return [query for query in self.everyone() if query.query.demand is None]

@@ -1,0 +1,346 @@
+"""Queries WITH PREFERENCE: right with enough budget, a part of that with less, nothing twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+import transom
+from tests.spark.fault_helpers import Crash, Fault
+from tests.spark.preference_helpers import JOIN, joined, pairs, sale, sales, stores
+from transom.errors import SettingError, SQLError, StateError
+from transom.spark.store import Store
+
+PAGES = 6
+
+
+@pytest.mark.parametrize("structure", ["T1", "T2", "T3", "T4", "auto"])
+@pytest.mark.parametrize("state", ["driver", "executors"])
+def test_without_a_budget_a_join_is_exact(
+    structure: str, state: str, spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    engine, feeds = stores(spark, tmp_path, f"AND STRUCTURE {structure} AND BUCKETS 8", state=state)
+    query = engine.register(JOIN.format("desc"), "all")
+    sold = run(engine, feeds, seed, PAGES if state == "driver" else 3)
+    assert pairs(query) == joined(sold[1], sold[2])
+    assert set(query.results()["share"].to_pylist()) == {1.0}
+    assert query.coverage().share == 1.0
+    engine.stop()
+
+
+def run(engine: transom.Engine, feeds: dict[int, Any], seed: int, pages: int = PAGES) -> dict[int, list[Any]]:
+    """Push sales in turns, a page each; what was sold by each store."""
+    rng, sold = np.random.default_rng(seed), {1: list[Any](), 2: list[Any]()}
+    for page in range(pages):
+        for number, feed in feeds.items():
+            rows = sales(rng, 10.0 * page)
+            sold[number] += rows
+            feed.push(rows)
+            engine.step()
+    return sold
+
+
+@pytest.mark.parametrize("order", ["desc", "asc", "weighted"])
+def test_a_budget_finds_a_part_and_idle_steps_find_the_rest(
+    order: str, spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    engine, feeds = stores(spark, tmp_path)
+    cut = engine.register(f"{JOIN.format(order)} BUDGET 150 PROBES", "cut")
+    sold = run(engine, feeds, seed, 4)
+    exact, found = joined(sold[1], sold[2]), pairs(cut)
+    assert not found - exact and 0 < found.total() < exact.total()
+    assert cut.coverage().probes <= 8 * 150
+    last = cut.results().to_pylist()[-1]
+    assert last["share"] < 1 and last["skipped"] > 0
+    while engine.step():
+        pass
+    assert pairs(cut) == exact, "nothing has left the window, so all of it is found in the end"
+    assert cut.coverage().share == 1.0
+    engine.stop()
+
+
+def test_desc_prefers_what_sells_best_and_asc_what_sells_least(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feeds = stores(spark, tmp_path)
+    most, least = (
+        engine.register(f"{JOIN.format(order)} BUDGET {probes} PROBES", order)
+        for order, probes in (("desc", 64), ("asc", 2))
+    )
+    for number, feed in feeds.items():
+        frequent = [sale(1, number + i) for i in range(8)]
+        feed.push([*frequent, sale(2, number), sale(3, number)])
+        engine.step()
+    assert Counter(most.results()["item"].to_pylist()) == {1: 64}
+    assert Counter(least.results()["item"].to_pylist()) == {2: 1, 3: 1}
+    engine.stop()
+
+
+def test_a_restart_at_every_page_changes_nothing(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    text = f"{JOIN.format('desc')} BUDGET 150 PROBES"
+    found = {}
+    for kind in ("whole", "restarted"):
+        engine, feeds = stores(spark, tmp_path / kind)
+        engine.register(text, "cut")
+        rng = np.random.default_rng(seed)
+        for page in range(6):
+            feeds[page % 2 + 1].push(sales(rng, 10.0 * page))
+            engine.step()
+            if kind == "restarted":
+                engine.stop()
+                engine, feeds = stores(spark, tmp_path / kind)
+        engine.step()
+        found[kind] = pairs(engine.query("cut")), engine.query("cut").coverage()  # type: ignore[attr-defined]
+        assert engine.summaries()["items1"].came == 120
+        engine.stop()
+    assert found["whole"] == found["restarted"]
+
+
+@pytest.mark.parametrize("state", ["driver", "executors"])
+@pytest.mark.parametrize("part", ["log/", "results/", "runs/", "state/"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_page_that_fails_is_made_once(
+    part: str,
+    after: bool,
+    state: str,
+    spark: SparkSession,
+    tmp_path: Path,
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if part == "runs/" and state == "executors":
+        pytest.skip("tuples are in files of tasks")
+    engine, feeds = stores(spark, tmp_path, "AND BUCKETS 4", state=state)
+    engine.register(f"{JOIN.format('desc')} BUDGET 300 PROBES", "cut")
+    rng = np.random.default_rng(seed)
+    rows = [sales(rng, 0.0), sales(rng, 5.0)]
+    feeds[1].push(rows[0])
+    engine.step()
+    feeds[2].push(rows[1])
+    with monkeypatch.context() as patch:
+        Fault(patch, Store, "write", lambda store, name, *rest: name.startswith(part), after)
+        with pytest.raises(Crash):
+            engine.step()
+    engine.stop()
+    again, feeds = stores(spark, tmp_path, "AND BUCKETS 4", state=state)
+    if part == "log/" and not after:
+        feeds[2].push(rows[1])  # no page was bound to it
+    while again.step():
+        pass
+    assert pairs(again.query("cut")) == joined(*rows)
+    again.stop()
+
+
+def test_rows_out_of_order_and_values_without_an_equal(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feeds = stores(spark, tmp_path)
+    query = engine.register(JOIN.format("desc"), "all")
+    first = [sale(1, 30), sale(None, 31), sale(2, 5)]
+    feeds[1].push(first)
+    engine.step()
+    second = [sale(1, 90), sale(1, 91), sale(None, 31), sale(2, 7), sale(2, 66)]
+    feeds[2].push(second)
+    engine.step()
+    late = [sale(1, 32), sale(2, 6)]
+    feeds[1].push(late)
+    engine.step()
+    assert pairs(query) == joined([*first, *late], second)
+    engine.stop()
+
+
+def test_floats_join_by_value(spark: SparkSession, tmp_path: Path) -> None:
+    engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
+    feeds = [engine.feed(name, "x double, ts timestamp", time="ts") for name in ("a", "b")]
+    for name in ("a", "b"):
+        engine.execute(f"CREATE SUMMARY {name}s ON {name}(x) WITH GRANULARITY '1 minute' AND COLLAPSE(2, 2)")
+    query = engine.register(
+        "SELECT a.x, b.x AS y FROM a JOIN b ON a.x = b.x WITH PREFERENCE desc SUMMARY.Estimate.Count(a.x)"
+    )
+    when = sale(0, 0)[2]
+    for feed, values in zip(feeds, ([0.0, 1.5, float("nan")], [-0.0, 1.5, 2.5, float("nan")]), strict=True):
+        feed.push([(value, when) for value in values])
+        engine.step()
+    found = sorted(str(abs(row["x"])) for row in query.results().to_pylist())
+    assert found == ["0.0", "1.5", "nan"], "NaN is equal to itself, as everywhere in Spark"
+    engine.stop()
+
+
+def test_conditions_and_expressions_of_a_join(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    engine, feeds = stores(spark, tmp_path)
+    query = engine.register(
+        "SELECT a.item * 10 AS tenfold, a.price + b.price AS both FROM store1 a JOIN store2 b "
+        "ON a.item = b.item WHERE a.price > 20 AND upper(concat('x', b.item)) <> 'X3' AND a.price < b.price "
+        "WITH PREFERENCE desc SUMMARY.Estimate.Count(a.item) WINDOW '1 minute'"
+    )
+    sold = run(engine, feeds, seed, 2)
+    expected = sorted(
+        (item * 10, one + other)
+        for item, one, here in sold[1]
+        for same, other, there in sold[2]
+        if item == same and one > 20 and item != 3 and one < other
+    )
+    assert sorted((row["tenfold"], row["both"]) for row in query.results().to_pylist()) == expected
+    engine.stop()
+
+
+@pytest.mark.parametrize("state", ["driver", "executors"])
+def test_selections_by_the_hundred_remember_where_they_stopped(
+    state: str, spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    engine, feeds = stores(spark, tmp_path, state=state)
+    texts = {
+        f"q{i}": "SELECT item, price, ts FROM store1 "
+        f"WHERE item BETWEEN {i % 7} AND {i % 7 + 3} AND price > {i} "
+        "WITH PREFERENCE desc SUMMARY.Estimate.Count(item) BUDGET 15 PROBES"
+        for i in range(100 if state == "driver" else 5)
+    }
+    queries = engine.register_all(texts)
+    sold = run(engine, {1: feeds[1]}, seed, 3)[1]
+    exact = {
+        f"q{i}": Counter((s[0], s[1], s[2]) for s in sold if i % 7 <= s[0] <= i % 7 + 3 and s[1] > i)
+        for i in range(len(texts))
+    }
+    first = {name: Counter(rows_of(query)) for name, query in queries.items()}
+    assert all(not first[name] - exact[name] for name in texts)
+    assert sum(found.total() for found in first.values()) > sum(own.total() for own in exact.values()) * 0.4
+    while engine.step():
+        pass
+    assert {name: Counter(rows_of(query)) for name, query in queries.items()} == exact
+    engine.stop()
+
+
+def rows_of(query: Any) -> list[Any]:
+    return [(row["item"], row["price"], row["ts"]) for row in query.results().to_pylist()]
+
+
+def test_aggregates_over_a_selection(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feeds = stores(spark, tmp_path)
+    query = engine.register(
+        "SELECT count(*) AS n, sum(price) AS s, avg(price) AS a, min(item) AS low, max(price * 2) AS top, "
+        "median(price) AS m FROM store1 WHERE item < 10 "
+        "WITH PREFERENCE weighted SUMMARY.Estimate.Count(item) WINDOW '1 minute'"
+    )
+    feeds[1].push([sale(1, 0, 3.0), sale(2, 10, 5.0), sale(50, 11, 99.0), sale(3, 20, 10.0)])
+    engine.step()
+    feeds[1].push([sale(4, 65, 7.0)])
+    engine.step()
+    shown = [
+        tuple(row[name] for name in ("n", "s", "a", "low", "top", "m", "rows", "share"))
+        for row in query.results().to_pylist()
+    ]
+    assert shown == [
+        (3, 18.0, 6.0, 1, 20.0, 5.0, 3, 1.0),
+        (3, 22.0, 22.0 / 3, 2, 20.0, 7.0, 3, 1.0),
+    ], "the first sale has left the window"
+    engine.stop()
+
+
+def test_a_query_sees_what_came_since_it_joined(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feeds = stores(spark, tmp_path)
+    feeds[1].push([sale(1, 0)])
+    engine.step()
+    query = engine.register(JOIN.format("desc"), "late comer")
+    feeds[1].push([sale(1, 1)])
+    engine.step()
+    feeds[2].push([sale(1, 2)])
+    engine.step()
+    assert pairs(query) == joined([sale(1, 1)], [sale(1, 2)])
+    query.drop()
+    feeds[2].push([sale(1, 3)])
+    engine.step()
+    assert pairs(query).total() == 1, "it has left"
+    again = engine.register(JOIN.format("desc"), "late comer")
+    engine.step()
+    assert again.results().num_rows == 0
+    engine.stop()
+
+
+def test_tuples_are_let_go_behind_the_last_granularity(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feeds = stores(spark, tmp_path)
+    query = engine.register(
+        "SELECT a.item, a.ts AS here, b.ts AS there FROM store1 a, store2 b WHERE a.item = b.item "
+        "WITH PREFERENCE desc SUMMARY.Estimate.Count(a.item)"
+    )
+    feeds[1].push([sale(1, 0), sale(1, 100)])
+    engine.step()
+    feeds[1].push([sale(2, 400)])
+    engine.step()
+    assert engine.summaries()["items1"].tuples == 1
+    feeds[1].push([sale(1, 5)])
+    engine.step()
+    assert engine.summaries()["items1"].late == 1
+    feeds[2].push([sale(1, 400), sale(2, 400)])
+    engine.step()
+    assert pairs(query) == joined([sale(2, 400)], [sale(2, 400)])
+    engine.stop()
+
+
+def test_a_budget_of_time_becomes_probes_when_a_page_begins(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    engine, feeds = stores(spark, tmp_path)
+    query = engine.register(f"{JOIN.format('desc')} BUDGET '200 ms'", "timed")
+    sold = run(engine, feeds, seed, 2)
+    assert pairs(query) == joined(sold[1], sold[2]), "small pages are within it"
+    begun = engine._loop.log.begun(engine.progress().page)
+    assert begun is not None and begun.probes["timed"] >= 1024
+    engine.stop()
+
+
+def test_statements_are_refused_when_they_make_no_sense(spark: SparkSession, tmp_path: Path) -> None:
+    engine, _ = stores(spark, tmp_path)
+    engine.execute("CREATE SUMMARY items1 ON store1(item) WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)")
+    with pytest.raises(SQLError, match="there is a summary items1 already"):
+        engine.execute("CREATE SUMMARY items1 ON store1(price) WITH GRANULARITY '1 s' AND COLLAPSE(4, 3)")
+    with pytest.raises(SQLError, match="CREATE SUMMARY or DROP SUMMARY"):
+        engine.execute("SELECT 1")
+    query = engine.register(JOIN.format("desc"), "all")
+    with pytest.raises(StateError, match="items1 is read by all"):
+        engine.execute("DROP SUMMARY items1")
+    with pytest.raises(SettingError, match="WITH PREFERENCE"):
+        query.prod()
+    with pytest.raises(SettingError, match="WITH PREFERENCE"):
+        query.lookup()
+    query.drop()
+    engine.execute("DROP SUMMARY items1")
+    engine.step()
+    assert list(engine.summaries()) == ["items2"]
+    with pytest.raises(SQLError, match="CREATE SUMMARY"):
+        engine.register(JOIN.format("desc"))
+    engine.stop()
+
+
+def test_results_reach_subscribers_and_sinks(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feeds = stores(spark, tmp_path)
+    query = engine.register(JOIN.format("desc"), "all")
+    told: list[Any] = []
+    query.subscribe(lambda table: told.extend(table["item"].to_pylist()))
+    query.sink("parquet", str(tmp_path / "own"))
+    engine.sink("json", str(tmp_path / "every"))
+    feeds[1].push([sale(7, 0)])
+    feeds[2].push([sale(7, 1)])
+    engine.step()
+    assert told == [7]
+    assert [row.item for row in spark.read.parquet(str(tmp_path / "own")).collect()] == [7]
+    [row] = spark.read.json(str(tmp_path / "every")).collect()
+    assert (row.query, row.complete) == ("all", True) and '"item": 7' in row["values"]
+    engine.stop()
+
+
+def test_a_function_that_keeps_failing_suspends_its_query_only(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feeds = stores(spark, tmp_path, max_failures=2)
+    engine.udf("picky", lambda price: 1 / 0, "double")
+    bad = engine.register(
+        "SELECT picky(price) AS p FROM store1 WITH PREFERENCE desc SUMMARY.Estimate.Count(item)", "bad"
+    )
+    good = engine.register(
+        "SELECT price FROM store1 WITH PREFERENCE desc SUMMARY.Estimate.Count(item)", "good"
+    )
+    for page in range(3):
+        feeds[1].push([sale(1, page)])
+        engine.step()
+    assert bad.suspended is not None and good.suspended is None
+    assert good.results().num_rows == 3
+    engine.stop()
