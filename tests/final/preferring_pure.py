@@ -11,20 +11,18 @@ import pyarrow as pa
 
 from transom.algorithms.hashing import hashed
 from transom.elements import Preference, Summary
-from transom.final.preferring import (
+from transom.final.arrivals import (
     Arrival,
-    Ints,
-    Planning,
     all_arrived,
     arrival_of,
-    found,
     in_one,
-    settled,
     tidied,
     tuples_of,
     wanted,
     with_arrival,
 )
+from transom.final.preferring import Planning, settled
+from transom.final.probing import Ints, found
 from transom.promising.tuples import Tuples
 from transom.sql.preferred import Preferred, Side
 from transom.sql.promise import Arithmetic, Count

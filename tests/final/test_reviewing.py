@@ -9,7 +9,7 @@ import pytest
 
 from tests.final.preferring_pure import SECOND, PureStores, join_of, rows_of, shape_of
 from transom.elements import Preference
-from transom.final.preferring import arrival_of, tuples_of, wanted
+from transom.final.arrivals import arrival_of, tuples_of, wanted
 from transom.final.reviewing import FIRST_REVIEW, MOST_PAGES, Review, rebuilt, reviewed
 from transom.promising.choosing import STRUCTURES
 from transom.state.preferring import Preferring

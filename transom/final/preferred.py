@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.final.preferring import Probe, kept_as
+from transom.final.arrivals import kept_as
+from transom.final.probing import Probe
 from transom.final.results import Moment
 from transom.promising.representation import Representation
 from transom.sql.catalog import Scalars

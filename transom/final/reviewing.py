@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from transom.elements import Summary
-from transom.final.preferring import NUMBER, Arrival, in_one, numbers_of
+from transom.final.arrivals import NUMBER, Arrival, in_one, numbers_of
 from transom.promising.choosing import Costs, best_structure, corrected, trial
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation, arrived, bucket_of

@@ -17,19 +17,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from transom.elements import Summary
+from transom.final.arrivals import NUMBER, Arrival, Wanted, all_arrived, arrival_of, in_one, tuples_of
 from transom.final.members import Place
-from transom.final.preferring import (
-    NUMBER,
-    Arrival,
-    Ints,
-    Probe,
-    Wanted,
-    all_arrived,
-    arrival_of,
-    found,
-    in_one,
-    tuples_of,
-)
+from transom.final.probing import Ints, Probe, found
 from transom.promising.tuples import Tuples
 from transom.promising.zoning import buckets_of
 from transom.spark.far import Far, directory_of, frame_of, places_of, smaller

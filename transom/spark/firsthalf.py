@@ -15,9 +15,9 @@ from transom.control.bursts import Parted, top_of
 from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.errors import PageError
+from transom.final.arrivals import Arrival
 from transom.final.members import settle
 from transom.final.planning import Planner
-from transom.final.preferring import Arrival
 from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery

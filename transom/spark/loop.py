@@ -18,16 +18,15 @@ from pyspark.sql import DataFrame, SparkSession
 from transom.control.bursts import NOTHING, Parted
 from transom.elements import Control, Drop, Prod, Punctuation, Register
 from transom.errors import StateError
+from transom.final.arrivals import Arrival
 from transom.final.demanding import is_stored
 from transom.final.desk import Desk
 from transom.final.learning import Seen
 from transom.final.members import Strategy, is_kept, settle
-from transom.final.page import PageOutput, Said
+from transom.final.page import Said
 from transom.final.planning import Planner
-from transom.final.preferring import Arrival
 from transom.final.prodder import due_streams
 from transom.final.rehoming import rehomed
-from transom.final.results import Results
 from transom.final.streams import PageInput
 from transom.partial.kernel import Outcome
 from transom.plan.compiled import CompiledQuery
@@ -290,7 +289,8 @@ class PageLoop(Archive):
         output = self.second_half.process(begun, state, inputs, registry, now)
         kept = self.planner.gathered(registry.demanding())
         output = replace(output, state=self.far_stores.rolled_up(output.state, kept))
-        output = self._preferred(begun, registry, output, arrivals, now.made)
+        if arrivals or begun.resumes:
+            output = self.promising.process(begun, registry, output, arrivals, now.made)
         self.first_half.count_failures(registry, failed)
         self.outputs.write_results(
             results_of(begun.page), output.results, lambda name: registry[name].identity
@@ -314,21 +314,6 @@ class PageLoop(Archive):
         self.report = replace(report, seconds=watch.seconds)
         self._say(self.report)
         self.idle.notify_all()
-
-    def _preferred(
-        self,
-        begun: Begun,
-        registry: Registry,
-        output: PageOutput,
-        arrivals: Mapping[str, Arrival],
-        made: int,
-    ) -> PageOutput:
-        """What the page came to, with what it came to for queries with a preference."""
-        if not arrivals and not begun.resumes:
-            return output
-        state, found = self.promising.process(begun, registry, output.state, arrivals, made)
-        results = Results([*output.results.batches, *found.batches], output.results.stored)
-        return replace(output, state=state, results=results)
 
     def _inputs(
         self,

@@ -17,23 +17,22 @@ from pyspark.sql import DataFrame, SparkSession
 
 from transom.control.bursts import rows_within
 from transom.elements import Summary
-from transom.final.members import Place
-from transom.final.preferred import answer
-from transom.final.preferring import (
+from transom.final.arrivals import (
     NUMBER,
     Arrival,
-    Ints,
-    Planning,
-    Probe,
     Wanted,
     arrival_of,
-    found,
     in_one,
     tidied,
     tuples_of,
     wanted,
     with_arrival,
 )
+from transom.final.members import Place
+from transom.final.page import PageOutput
+from transom.final.preferred import answer
+from transom.final.preferring import Planning
+from transom.final.probing import Ints, Probe, found
 from transom.final.results import Moment, ResultBatch, Results
 from transom.final.reviewing import Review, reviewed
 from transom.promising.tuples import Tuples
@@ -48,7 +47,6 @@ from transom.spark.session import ansi_off
 from transom.spark.suspending import suspend
 from transom.spark.types import to_table
 from transom.state.preferring import Preferring, TupleRun
-from transom.state.state import State
 
 FEW_ROWS = 2_000  # up to here rows are fetched faster without a job
 PACES = 8  # pages by which the pace is judged
@@ -131,9 +129,15 @@ class Promising:
     # --- budgets are spent ---
 
     def process(
-        self, begun: Begun, registry: Registry, state: State, arrivals: Mapping[str, Arrival], made: int
-    ) -> tuple[State, Results]:
-        """The state after a page's tuples were inserted and its probes made, and what these found."""
+        self,
+        begun: Begun,
+        registry: Registry,
+        output: PageOutput,
+        arrivals: Mapping[str, Arrival],
+        made: int,
+    ) -> PageOutput:
+        """What a page came to, with its tuples inserted, its probes made, and what these found."""
+        state = output.state
         summaries = {
             name: with_arrival(own, arrivals[name]) if name in arrivals else own
             for name, own in state.preferring.summaries.items()
@@ -167,7 +171,9 @@ class Promising:
         self.pace.note(probed, time.perf_counter() - started, self._inserting if arrivals else 0.0)
         known = Preferring({name: tidied(own) for name, own in summaries.items()}, queries)
         known = reviewed(known, registry.summaries(), Review(begun.page, arrivals, living, budgets))
-        return replace(state, preferring=self.tuples.rolled_up(known, begun.page)), Results(batches)
+        after = replace(state, preferring=self.tuples.rolled_up(known, begun.page))
+        results = Results([*output.results.batches, *batches], output.results.stored)
+        return replace(output, state=after, results=results)
 
     def _found(self, probes: Sequence[Probe], known: Preferring) -> dict[str, pa.Table]:
         """What the probes find, by query: on the driver, or by tasks where tuples are in files."""
