@@ -46,7 +46,7 @@ from transom.spark.scalars import SparkScalars, collect_small, short_message
 from transom.spark.session import ansi_off
 from transom.spark.suspending import suspend
 from transom.spark.types import to_table
-from transom.state.preferring import Preferring, TupleRun
+from transom.state.preferring import PreferredState, Preferring, TupleRun
 
 FEW_ROWS = 2_000  # up to here rows are fetched faster without a job
 PACES = 8  # pages by which the pace is judged
@@ -81,6 +81,14 @@ class Pace:
     def of(cls, probed: Sequence[tuple[int, float]] = (), inserting: float = 0.0) -> Pace:
         """The pace that a checkpoint kept."""
         return cls([(probes, seconds) for probes, seconds in probed], inserting)
+
+
+@dataclass
+class _Answers:
+    """The states of queries after a page, and its results."""
+
+    queries: dict[str, PreferredState]
+    batches: list[ResultBatch] = field(default_factory=list)
 
 
 class Promising:
@@ -137,43 +145,51 @@ class Promising:
         made: int,
     ) -> PageOutput:
         """What a page came to, with its tuples inserted, its probes made, and what these found."""
-        state = output.state
+        before, living = output.state.preferring, registry.preferring()
         summaries = {
             name: with_arrival(own, arrivals[name]) if name in arrivals else own
-            for name, own in state.preferring.summaries.items()
+            for name, own in before.summaries.items()
         }
-        known = replace(state.preferring, summaries=summaries)
         started = time.perf_counter()
-        living = registry.preferring()
         budgets = {name: begun.probes.get(name, query.preference.probes) for name, query in living.items()}
-        planning = Planning(known, arrivals, begun.page)
+        planning = Planning(Preferring(summaries, before.queries), arrivals, begun.page)
         plans = {
             name: planning.planned(name, query, budgets[name])
             for name, query in living.items()
             if begun.resumes or any(side.summary in arrivals for side in query.sides)
         }
-        tables = self._found([probe for probes in plans.values() for probe in probes], known)
-        batches, queries = [], dict(known.queries)
-        for name, probes in plans.items():
-            if not arrivals and not any(len(probe.taken) for probe in probes):
-                continue  # it has nothing to go on with
-            moment = Moment(begun.page, made=made)
-            try:
-                done = answer(living[name], probes, tables.get(name), known, moment, self.scalars)
-            except Exception as error:  # of an expression of its own
-                suspend(registry, name, f"its results can't be computed: {short_message(error)}")
-                continue
-            after = planning.concluded(name, living[name], probes, done.found)
-            queries[name] = replace(after, selected=done.selected)
-            if done.table.num_rows:
-                batches.append(ResultBatch([name], np.array([0, done.table.num_rows]), done.table))
+        found = self._answered(plans, planning, registry, Moment(begun.page, made=made))
         probed = sum(int(probe.taken.sum()) for probes in plans.values() for probe in probes)
         self.pace.note(probed, time.perf_counter() - started, self._inserting if arrivals else 0.0)
-        known = Preferring({name: tidied(own) for name, own in summaries.items()}, queries)
+        known = Preferring({name: tidied(own) for name, own in summaries.items()}, found.queries)
         known = reviewed(known, registry.summaries(), Review(begun.page, arrivals, living, budgets))
-        after = replace(state, preferring=self.tuples.rolled_up(known, begun.page))
-        results = Results([*output.results.batches, *batches], output.results.stored)
+        after = replace(output.state, preferring=self.tuples.rolled_up(known, begun.page))
+        results = Results([*output.results.batches, *found.batches], output.results.stored)
         return replace(output, state=after, results=results)
+
+    def _answered(
+        self, plans: Mapping[str, list[Probe]], planning: Planning, registry: Registry, moment: Moment
+    ) -> _Answers:
+        """What the queries' probes found, and their states after that."""
+        known = planning.known
+        tables = self._found([probe for probes in plans.values() for probe in probes], known)
+        answers = _Answers(dict(known.queries))
+        for name, probes in plans.items():
+            if not planning.arrivals and not any(len(probe.taken) for probe in probes):
+                continue  # it has nothing to go on with
+            query = registry.preferring()[name]
+            try:
+                done = answer(query, probes, tables.get(name), known, moment, self.scalars)
+            except Exception as error:
+                if not query.functions:
+                    raise
+                suspend(registry, name, f"its function failed: {short_message(error)}")
+                continue
+            after = planning.concluded(name, query, probes, done.found)
+            answers.queries[name] = replace(after, selected=done.selected)
+            if done.table.num_rows:
+                answers.batches.append(ResultBatch([name], np.array([0, done.table.num_rows]), done.table))
+        return answers
 
     def _found(self, probes: Sequence[Probe], known: Preferring) -> dict[str, pa.Table]:
         """What the probes find, by query: on the driver, or by tasks where tuples are in files."""
