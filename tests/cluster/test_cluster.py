@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -15,6 +17,7 @@ import transom
 from tests.differential.cases import case
 from tests.differential.looking import looked_up
 from tests.differential.on_spark import check_on_files
+from tests.spark.preference_helpers import JOIN, joined, pairs, sales, stores
 
 pytestmark = pytest.mark.cluster
 
@@ -59,3 +62,22 @@ def test_every_lookup_is_answered_as_by_the_oracle(
     cluster: SparkSession, tmp_path: Path, seed: int, state: str
 ) -> None:
     check_on_files(looked_up(Random(seed)), cluster, tmp_path, state=state)
+
+
+def test_a_join_with_a_preference_is_made_where_the_tuples_are(
+    cluster: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    engine, feeds = stores(cluster, tmp_path, state="executors")
+    every = engine.register(JOIN.format("desc"), "every")
+    cut = engine.register(f"{JOIN.format('weighted')} BUDGET 200 PROBES", "cut")
+    rng, sold = np.random.default_rng(seed), {1: list[Any](), 2: list[Any]()}
+    for page in range(2):
+        for number, feed in feeds.items():
+            rows = sales(rng, 10.0 * page)
+            sold[number] += rows
+            feed.push(rows)
+            engine.step()
+    exact = joined(sold[1], sold[2])
+    assert pairs(every) == exact
+    assert not pairs(cut) - exact and pairs(cut).total() > 0
+    assert engine.summaries()["items1"].far
