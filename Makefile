@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH := .venv-bench
 ARGS ?=
-PAPERS := prodding timegram ordered-sharing
+PAPERS := prodding timegram ordered-sharing promising
 
 help: ## list the targets
 	@echo "usage: make TARGET [ARGS=\"...\"]"

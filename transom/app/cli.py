@@ -298,7 +298,7 @@ def reproduce(
     seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="streams of each kind")] = 3,
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="DIR", help="where prodding's recorded streams are, if you have them"),
+        typer.Option("--data", metavar="DIR", help="where recorded streams are, if you have them"),
     ] = None,
 ) -> None:
     """Run a paper's experiments, without Spark, and put its findings beside ours."""

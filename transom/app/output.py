@@ -41,6 +41,7 @@ class Paper(StrEnum):
     PRODDING = "prodding"
     TIMEGRAM = "timegram"
     ORDERED_SHARING = "ordered-sharing"
+    PROMISING = "promising"
 
 
 def without_system_columns(results: pa.Table) -> pa.Table:

@@ -7,6 +7,7 @@ from pathlib import Path
 from transom.app.output import Paper
 from transom.app.reproduce.ordered_sharing import run_ordered_sharing
 from transom.app.reproduce.prodding import run_prodding
+from transom.app.reproduce.promising import run_promising
 from transom.app.reproduce.report import Options
 from transom.app.reproduce.timegram import run_timegram
 
@@ -20,3 +21,5 @@ def run(paper: Paper, directory: Path, short: bool, seeds: int, data: Path | Non
             run_timegram(directory, Options(seeds, short))
         case Paper.ORDERED_SHARING:
             run_ordered_sharing(directory, Options(seeds, short))
+        case Paper.PROMISING:
+            run_promising(directory, Options(1 if short else seeds, short, data))

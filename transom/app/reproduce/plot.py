@@ -32,7 +32,8 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def _axes(*panels: int, **look: Any) -> tuple[Any, Any]:
+def subplots(*panels: int, **look: Any) -> tuple[Any, Any]:
+    """A figure and its panels, drawn into files only."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -43,7 +44,7 @@ def _axes(*panels: int, **look: Any) -> tuple[Any, Any]:
 
 def draw_all(directory: Path, tables: Iterable[str]) -> None:
     """Draw those of the tables that have a figure."""
-    there = {name: _read(directory / f"{name}.csv") for name in tables}
+    there = {name: read(directory / f"{name}.csv") for name in tables}
     for name, title in TITLES.items():
         if rows := there.get(name):
             _aggressiveness(
@@ -56,7 +57,8 @@ def draw_all(directory: Path, tables: Iterable[str]) -> None:
         _estimates(rows, directory / "projected.svg")
 
 
-def _read(path: Path) -> list[Row]:
+def read(path: Path) -> list[Row]:
+    """A table's rows, none if it was not written."""
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:
@@ -64,7 +66,7 @@ def _read(path: Path) -> list[Row]:
 
 
 def _aggressiveness(rows: Sequence[Row], column: str, title: str, path: Path) -> None:
-    figure, axes = _axes(figsize=(6, 4))
+    figure, axes = subplots(figsize=(6, 4))
     for aggregate, color in COLORS.items():
         own = [row for row in rows if row["aggregate"] == aggregate]
         levels = [float(row["aggressiveness"]) for row in own]
@@ -85,11 +87,11 @@ def _aggressiveness(rows: Sequence[Row], column: str, title: str, path: Path) ->
     axes.set_xlabel("aggressiveness, % of the slide (x: the thesis)")
     axes.set_ylabel("%")
     axes.legend(fontsize=8)
-    _save(figure, title, path)
+    save(figure, title, path)
 
 
 def _latencies(rows: Sequence[Row], title: str, path: Path) -> None:
-    figure, axes = _axes(figsize=(7, 4))
+    figure, axes = subplots(figsize=(7, 4))
     first = float(rows[0]["window_end"])
     for column, marker, label in (("final_latency", "*", "final"), ("early_latency", "^", "early")):
         points = [(float(row["window_end"]) - first, float(row[column])) for row in rows if row[column]]
@@ -98,12 +100,12 @@ def _latencies(rows: Sequence[Row], title: str, path: Path) -> None:
     axes.set_xlabel("end of the window, s")
     axes.set_ylabel("latency, s")
     axes.legend(fontsize=8)
-    _save(figure, title, path)
+    save(figure, title, path)
 
 
 def _estimates(rows: Sequence[Row], path: Path) -> None:
     """SUM of uniform values as it arrived, projected, and corrected by the best constant."""
-    figure, panels = _axes(1, 2, figsize=(9, 4), sharey=True)
+    figure, panels = subplots(1, 2, figsize=(9, 4), sharey=True)
     for axes, kind in zip(panels, ("clumped", "poisson"), strict=True):
         wanted = {"arrivals": kind, "windows": "sliding", "values": "uniform", "aggregate": "sum"}
         own = [row for row in rows if wanted.items() <= row.items()]
@@ -119,14 +121,14 @@ def _estimates(rows: Sequence[Row], path: Path) -> None:
         axes.set_xlabel("aggressiveness, % of the slide")
         axes.legend(fontsize=8)
     panels[0].set_ylabel("accuracy of SUM, %")
-    _save(figure, "Projected values (ours)", path)
+    save(figure, "Projected values (ours)", path)
 
 
 def draw_responses(table: Path, column: str, title: str) -> None:
     """Response times along a column, a panel for each kind of data and a line for each system."""
-    rows = _read(table)
+    rows = read(table)
     systems, kinds = (list(dict.fromkeys(row[what] for row in rows)) for what in ("system", "data"))
-    figure, panels = _axes(1, len(kinds), figsize=(9, 4), sharey=True)
+    figure, panels = subplots(1, len(kinds), figsize=(9, 4), sharey=True)
     for axes, kind in zip(panels, kinds, strict=True):
         for system in systems:
             own = {  # of several lengths the last one, which is the longest
@@ -139,10 +141,10 @@ def draw_responses(table: Path, column: str, title: str) -> None:
         axes.set_title(f"{kind} data", fontsize=9)
         axes.legend(fontsize=8)
     panels[0].set_ylabel("microseconds per tuple (log)")
-    _save(figure, title, table.with_suffix(".svg"))
+    save(figure, title, table.with_suffix(".svg"))
 
 
-def _save(figure: Any, title: str, path: Path) -> None:
+def save(figure: Any, title: str, path: Path) -> None:
     """The same rows give the same file."""
     import matplotlib
     from matplotlib import pyplot

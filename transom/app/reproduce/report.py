@@ -83,5 +83,5 @@ def _number(value: float, unit: str) -> str:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
-        return "" if math.isnan(value) else round(value, 4)
+        return "" if math.isnan(value) else round(value, 4) if abs(value) >= 0.01 else float(f"{value:.4g}")
     return value
