@@ -13,8 +13,10 @@ from typer.testing import CliRunner
 from transom.app.cli import app
 from transom.app.reproduce import promising_bars, promising_joins, promising_selection
 from transom.app.reproduce.data import SECOND
+from transom.app.reproduce.plot import can_draw
 from transom.app.reproduce.promising_data import Stores, generated
 from transom.app.reproduce.promising_joins import PREFERENCES, Join
+from transom.app.reproduce.promising_plot import FIGURES
 from transom.promising.baselines import Pairs
 
 SEED = 3
@@ -106,3 +108,5 @@ def test_the_command_leaves_tables_and_bars(tmp_path: Path) -> None:
     output = {(row["system"], row["budget_percent"]): float(row["output_percent"]) for row in rows}
     assert output["promising", "10"] >= output["simple", "10"]
     assert output["promising", ""] == 100
+    drawn = {path.stem.removeprefix("promising_") for path in tmp_path.glob("*.svg")}
+    assert drawn == (set(FIGURES) if can_draw() else set())

@@ -84,6 +84,12 @@ def test_outliers_are_the_rarest_and_at_most_a_twentieth_of_the_exact_answer() -
     assert np.isnan(outlier_share(exact, exact[:0], 6))
 
 
+def test_there_are_no_outliers_where_the_rarest_items_are_more_than_a_twentieth() -> None:
+    exact = np.repeat(np.arange(5), [5, 5, 5, 5, 80])
+    assert not outliers(exact, 5).any()
+    assert np.isnan(outlier_share(exact, exact, 5))
+
+
 def test_freshness_is_in_seconds_whichever_came_first() -> None:
     assert freshness(np.array([0, 5_000_000]), np.array([1_000_000, 2_000_000])) == 2.0
     assert np.isnan(freshness(np.array([], np.int64), np.array([], np.int64)))

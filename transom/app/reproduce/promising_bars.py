@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,6 @@ from transom.app.reproduce.sharing import Bar, Tables
 
 BUDGET = 10  # percent of the exact answer's cost, at which bars are told unless they say otherwise
 OVERLOADED = range(100, 201)  # queries
-Worst = Callable[[Sequence[float]], float]
 
 
 def bars(tables: Tables) -> list[Bar]:
@@ -90,7 +90,10 @@ def _values(what: str, rows: Sequence[Row], column: str, **bound: float) -> Iter
 
 def _worst(what: str, rows: Sequence[Row], column: str, unit: str, **bound: float) -> Iterator[Bar]:
     for data in dict.fromkeys(row["data"] for row in rows):
-        own = [row[column] for row in rows if row["data"] == data]
+        own = [row[column] for row in rows if row["data"] == data and not math.isnan(row[column])]
+        if not own:
+            yield Bar(f"{data}: {what}; not defined there", math.nan, unit=unit)
+            continue
         worst = min(own) if "least" in bound else max(own)
         yield replace(Bar(f"{data}: {what}", worst, unit=unit), **bound)  # type: ignore[arg-type]
 

@@ -83,7 +83,9 @@ class Join:
             "output_percent": 100 * len(pairs) / max(len(exact), 1),
             "hist_mse": hist_mse(exact, obtained, numbered),
             "outlier_percent": 100 * outlier_share(exact, obtained, numbered),
-            "outliers_found_percent": 100 * float(rare[obtained].sum()) / max(int(rare[exact].sum()), 1),
+            "outliers_found_percent": 100 * float(rare[obtained].sum()) / rare[exact].sum()
+            if rare.any()
+            else float("nan"),
             "mean_age_s": freshness(first.times[pairs.left], second.times[pairs.right]),
             "differs": int(len(pairs) != len(exact) or not np.array_equal(_codes(pairs), _codes(self.exact))),
         }

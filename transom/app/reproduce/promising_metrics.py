@@ -49,8 +49,9 @@ def outliers(exact: Numbers, numbered: int, share: float = RARE) -> NDArray[np.b
 
 
 def outlier_share(exact: Numbers, obtained: Numbers, numbered: int) -> float:
-    """The share of an answer's tuples that are outliers; not a number if it is empty."""
-    return float(np.mean(outliers(exact, numbered)[obtained])) if len(obtained) else float("nan")
+    """The share of an answer's tuples that are outliers; not a number if it is empty, or there are none."""
+    rare = outliers(exact, numbered)
+    return float(np.mean(rare[obtained])) if len(obtained) and rare.any() else float("nan")
 
 
 def freshness(first: Numbers, second: Numbers) -> float:
