@@ -37,12 +37,20 @@ def _selections(tables: Tables) -> Iterator[Bar]:
     at = f"at a {BUDGET} % budget"
     what = f"selection, 100 queries: output against simple, {at}"
     yield from _each(what, tables["selection"], "output_percent", least=1.33)
+    what = "selection, 100 queries: output against simple with as many more looks as the guide"
+    yield from _each(what, tables["selection"], "output_percent", against="simple, more looks")
     crowd = [row for row in tables["queries"] if row["queries"] in OVERLOADED]
     what = "selection, 100 to 200 queries, overloaded: output against simple"
     yield from _each(what, crowd, "output_percent", budget=None, least=1.33)
     for column in ("avg", "sum"):
         what = f"{column.upper()}: mean square error against simple, {at}"
         yield from _each(what, tables["aggregates"], f"{column}_mse", most=0.5)
+    for column, what in (
+        ("avg_both_mse", "AVG, where both found something"),
+        ("sum_scaled_mse", "SUM, the simple one scaled up"),
+    ):
+        what = f"{what}: mean square error against simple, {at}"
+        yield from _each(what, tables["aggregates"], column, most=0.5)
 
 
 def _engine(tables: Tables) -> Iterator[Bar]:
@@ -69,7 +77,12 @@ def _chosen(rows: Sequence[Row]) -> list[float]:
 
 
 def _each(
-    what: str, rows: Sequence[Row], column: str, budget: int | None = BUDGET, **bound: float
+    what: str,
+    rows: Sequence[Row],
+    column: str,
+    budget: int | None = BUDGET,
+    against: str = "simple",
+    **bound: float,
 ) -> Iterator[Bar]:
     """How many times the simple system's value the promising one's is, for each kind of data."""
     cases: dict[tuple[Any, ...], dict[str, Row]] = {}
@@ -78,7 +91,7 @@ def _each(
             case = tuple(row.get(key) for key in ("data", "seed", "budget_percent", "queries"))
             cases.setdefault(case, {})[row["system"]] = row
     ratios = [
-        {"data": case[0], "ratio": _ratio(pair["promising"][column], pair["simple"][column])}
+        {"data": case[0], "ratio": _ratio(pair["promising"][column], pair[against][column])}
         for case, pair in cases.items()
     ]
     yield from _worst(what, ratios, "ratio", "x", **bound)
@@ -94,7 +107,7 @@ def _worst(what: str, rows: Sequence[Row], column: str, unit: str, **bound: floa
         if not own:
             yield Bar(f"{data}: {what}; not defined there", math.nan, unit=unit)
             continue
-        worst = min(own) if "least" in bound else max(own)
+        worst = max(own) if "most" in bound else min(own)
         yield replace(Bar(f"{data}: {what}", worst, unit=unit), **bound)  # type: ignore[arg-type]
 
 
