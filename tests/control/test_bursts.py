@@ -92,6 +92,50 @@ def test_times_at_the_ends_of_the_world_have_buckets() -> None:
     assert split(ends, 2) == [[2]]
 
 
+def by_rank(times: list[int | None], budget: int, ranks: list[float], **options: Any) -> list[list[int]]:
+    return split(times, budget, ranks=np.array(ranks), **options)
+
+
+@pytest.mark.parametrize(
+    ("times", "budget", "ranks", "expected"),
+    [
+        pytest.param([7, 7, 7, 7], 2, [3, 1, 2, 0], [[0], [2]], id="the first by rank stay"),
+        pytest.param([0, 0, 0, 0], 2, [1, 0, 1, 1], [[2], [3]], id="of one rank, the first that were given"),
+        pytest.param([1, 0, 1, 0], 3, [0, 0, 1, 1], [[2]], id="ranks are compared within a bucket"),
+        pytest.param([50, 51, 50, 50, 0, 600], 4, [0, 2, 3, 1, 9, 9], [[2], [1]], id="chunks go by time"),
+        pytest.param([0, 50, None, 50, 100], 3, [9, 5, 0, 3, 9], [[1]], id="without a time, no rank counts"),
+        pytest.param([1, 2, 3], 3, [3, 2, 1], [], id="what fits the budget stays"),
+    ],
+)
+def test_the_best_rows_of_a_bucket_stay(
+    times: list[int | None], budget: int, ranks: list[float], expected: list[list[int]]
+) -> None:
+    assert by_rank(times, budget, ranks) == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 5)), max_size=80), st.integers(0, 80))
+def test_ranks_change_which_rows_of_a_bucket_go_and_not_how_many(
+    rows: list[tuple[int, int]], budget: int
+) -> None:
+    times: list[int | None] = [time for time, _ in rows]
+    plain, ranked = split(times, budget), by_rank(times, budget, [rank for _, rank in rows])
+    assert list(map(len, plain)) == list(map(len, ranked))
+    if not ranked:
+        return
+    start, width = grid(min(time for time, _ in rows), max(time for time, _ in rows))
+    gone = {row for chunk in ranked for row in chunk}
+    for bucket in range(BUCKETS):
+        own = [row for row, (time, _) in enumerate(rows) if (time - start) // width == bucket]
+        left, kept = [row for row in own if row in gone], [row for row in own if row not in gone]
+        assert all(rows[k][::-1] <= rows[g][::-1] for k in kept for g in left)  # by rank, then by time
+        assert sum(row in {r for c in plain for r in c} for row in own) == len(left)
+
+
+def test_ranks_that_are_all_alike_say_nothing() -> None:
+    times: list[int | None] = [5, 3, 9, 3, 3, 5, 900]
+    assert by_rank(times, 4, [1.0] * 7) == split(times, 4)
+
+
 @given(st.lists(st.integers(0, 300), max_size=80), st.integers(0, 80))
 def test_no_row_goes_twice_and_the_budget_is_kept(times: list[int], budget: int) -> None:
     rows = [row for chunk in split(list(times), budget) for row in chunk]

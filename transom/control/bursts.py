@@ -9,6 +9,7 @@ buckets, and of those that stand out the trailing rows go aside, to be processed
            #.#####.#..#.##.#.##          #  kept
            time ->
 
+Where queries prefer some rows, the trailing rows of a bucket are those that are worth least to them.
 The times of rows that are aside are *held*: nothing closes them, while later windows close on time.
 Thesis: section 6.2 (a), deprioritized burst processing under range punctuations.
 """
@@ -26,6 +27,7 @@ from transom.control.closed import Closed
 from transom.elements import Clock, ClockKind
 
 Numbers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 BUCKETS = 64
@@ -183,11 +185,13 @@ def parted(
     limit: int | None,
     budget: int,
     taken: int = 0,
+    ranks: Floats | None = None,
 ) -> list[tuple[Numbers, dict[Clock, tuple[int, int]]]]:
     """The rows of a page that go aside, chunk by chunk in order of time, with their ranges on each clock.
 
     `columns` are the values of each clock and whether a row has one, `time` is the stream's own; `taken`
     rows from aside are in the page already. Rows of one time go in the order in which they are given.
+    With `ranks`, a bucket keeps its rows of the lowest ranks, and of one rank the earliest.
     """
     times, accepted = columns[time]
     if limit is not None:
@@ -208,7 +212,9 @@ def parted(
     found, firsts = [], np.cumsum([0, *counts])
     ordered = at[np.argsort(times[at], kind="stable")]
     for bucket in choice.affected:
-        trailing = ordered[firsts[bucket] + choice.keeps[bucket] : firsts[bucket + 1]]
+        own, keep = ordered[firsts[bucket] : firsts[bucket + 1]], choice.keeps[bucket]
+        order = np.arange(len(own)) if ranks is None else np.argsort(ranks[own], kind="stable")
+        trailing = own[np.sort(order[keep:])]
         for first in range(0, len(trailing), choice.size):
             rows = trailing[first : first + choice.size]
             found.append((rows, _ranges(rows, columns)))
