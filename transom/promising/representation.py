@@ -116,6 +116,14 @@ class Representation:
         whole = _added([zone.summaries for zone in zones])
         return np.clip(whole.estimate(buckets, keys), 0, whole.counts[buckets])
 
+    def flat(self) -> Representation:
+        """With one zone, for which `total` is the same: small enough to be sent about."""
+        if not self.every:
+            return self
+        whole = _added([zone.summaries for zone in self.every])
+        zone = replace(self.every[-1], since=self.every[0].since, summaries=whole)
+        return replace(self, every=(zone,), pyramids=())
+
     @cached_property
     def nbytes(self) -> int:
         distinct = {id(zone.summaries): zone.summaries.nbytes for zone in self.every}

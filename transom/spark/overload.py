@@ -35,6 +35,7 @@ from transom.control.bursts import (
 )
 from transom.elements import Clock, ClockKind
 from transom.spark.log import Begun
+from transom.spark.overloaded import BUCKET, RANK, clauses_of, preferred
 from transom.spark.pages import Page, PageRun
 from transom.spark.session import ansi_off
 from transom.spark.shipping import Shipper
@@ -46,7 +47,7 @@ from transom.state.state import State, StreamState
 
 log = logging.getLogger("transom")
 
-BUCKET, RANK, CHUNK = "__bucket__", "__rank__", "__chunk__"
+CHUNK = "__chunk__"
 
 
 @dataclass(frozen=True)
@@ -249,11 +250,16 @@ class _Cut:
         return [counts.get(at, 0) for at in range(BUCKETS)], counts.get(-1, 0)
 
     def ranked(self, df: DataFrame, choice: Choice) -> DataFrame:
-        """The rows of the affected buckets, numbered by time, ties by their other columns."""
+        """The rows of the affected buckets, numbered by time, ties by their other columns; where queries
+        prefer some, those come first that are kept for them."""
+        clauses = clauses_of(self.page.queries)
         order = ", ".join(self.run.order(df))
         with ansi_off(df.sparkSession):
             marked = df.withColumn(BUCKET, F.expr(self.bucket(choice.start, choice.width)))
             affected = marked.filter(F.col(BUCKET).isin(choice.affected))
+            if clauses:
+                keeps = _by_bucket(choice.keeps)
+                return preferred(self.run, df, self.limit, affected, keeps, clauses)
             rank = F.expr(f"row_number() OVER (PARTITION BY {BUCKET} ORDER BY {order})")
             return affected.withColumn(RANK, rank)
 
