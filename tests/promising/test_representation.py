@@ -51,6 +51,7 @@ def test_exact_summaries_estimate_exactly_whatever_came_in_whatever_order(
         counted = [[plain.counts(*span)[0] for span in spans] for _ in KEYS]
     assert plain.kept.estimate(KEYS, buckets).tolist() == counted
     assert plain.kept.total(KEYS, buckets).tolist() == [sum(row) for row in counted]
+    assert plain.kept.flat().total(KEYS, buckets).tolist() == [sum(row) for row in counted]
     middle = spans[len(spans) // 2]
     assert plain.kept.total(KEYS, buckets, middle[0]).tolist() == [
         sum(row[: len(spans) // 2 + 1]) for row in counted

@@ -26,6 +26,8 @@ from transom.sql.derived import bind_all, relation_of, sources_of
 from transom.sql.dialect import is_preferred
 from transom.sql.prefer import bind_preferred
 from transom.sql.preferred import Preferred
+from transom.sql.promise import Count, leaves
+from transom.sql.promises import summaries_of
 from transom.sql.query import Query
 from transom.sql.summary import bind_summary
 
@@ -108,7 +110,18 @@ class Ledger:
         joined = {e.name: e.preferred for e in self.registry if e.preferred is not None}
         waiting = {name: self.preferred[text] for name, text in self.texts.items() if text in self.preferred}
         preferring = {name: own for name, own in (joined | waiting).items() if name in self.texts}
-        return [name for name, own in preferring.items() if summary in (side.summary for side in own.sides)]
+        found = [name for name, own in preferring.items() if summary in (side.summary for side in own.sides)]
+        return [*found, *self._counting(summary)]
+
+    def _counting(self, summary: str) -> list[str]:
+        """The window queries that prefer rows by counts that no other summary has."""
+        known = self.catalog().summaries
+        own = known[summary]
+        if len(summaries_of(known, own.stream, own.column)) > 1:
+            return []
+        preferring = {name: query.overload for name, query in self.known_queries().items()}
+        count = Count(own.stream, own.column)
+        return [name for name, own in preferring.items() if own is not None and count in leaves(own.promise)]
 
     def bind(self) -> None:
         """Bind the queries of a checkpoint, before its first page."""

@@ -43,15 +43,15 @@ def preferred(
     others, both by time. `keeps` is how many a row's bucket keeps.
 
     Each clause ranks the rows of a bucket, of those that promise the same none before the other; what counts
-    is the average of the ranks, each clause weighing as much as queries have it, and then the time.
+    is the average of the ranks, or their sum, each clause weighing as much as queries have it; then the time.
     """
     over = f"OVER (PARTITION BY {BUCKET} ORDER BY"
     timed = affected.withColumn(TIMED, F.expr(f"row_number() {over} {', '.join(run.order(affected))})"))
     counts = {leaf: f"__count{i}__" for i, leaf in enumerate(_counted(clauses))}
     for leaf, name in counts.items():
-        timed = timed.join(
-            _estimates(run, df, limit, leaf.column, name), F.expr(_key(run, leaf)) == F.col(_by(name))
-        )
+        key = key_sql(leaf.column, run.page.columns[leaf.column])
+        estimates = _estimates(run.page, df.filter(run.accepted(limit)), leaf.column, key, name)
+        timed = timed.join(estimates, F.expr(key) == F.col(_by(name)))
 
     def known(leaf: Count | Column) -> str:
         return quoted(counts[leaf]) if isinstance(leaf, Count) else number_sql(leaf.column)
@@ -75,19 +75,14 @@ def _counted(clauses: Clauses) -> list[Count]:
 # --- counts -----------------------------------------------------------------------------------
 
 
-def _key(run: PageRun, leaf: Count) -> str:
-    return key_sql(leaf.column, run.page.columns[leaf.column])
-
-
 def _by(name: str) -> str:
     return f"{name}key"
 
 
-def _estimates(run: PageRun, df: DataFrame, limit: int | None, column: str, name: str) -> DataFrame:
+def _estimates(page: Page, accepted: DataFrame, column: str, key: str, name: str) -> DataFrame:
     """How often each value of a page occurs: in the page, and among what its summary knows to be kept."""
-    key = key_sql(column, run.page.columns[column])
-    rows = df.filter(run.accepted(limit)).groupBy(F.expr(key).alias("key"))
-    known = _representation(run.page, column)
+    rows = accepted.groupBy(F.expr(key).alias("key"))
+    known = _representation(page, column)
     if known is None:
         return rows.agg(F.count("*").cast("double").alias(name)).withColumnRenamed("key", _by(name))
     number = "0D" if known.shape.between is None else f"CAST({quoted(column)} AS DOUBLE)"

@@ -37,7 +37,15 @@ from transom.final.explain.parts import (
     Window,
     WorkDone,
 )
-from transom.final.explain.spelling import call_text, having_text, instant, length, slot_text, window_text
+from transom.final.explain.spelling import (
+    call_text,
+    having_text,
+    instant,
+    length,
+    overload_text,
+    slot_text,
+    window_text,
+)
 from transom.final.explain.stores import gathering_plans
 from transom.final.members import Strategy, admit, release
 from transom.final.planning import Planner
@@ -308,6 +316,7 @@ class _Describing:
             None if own.unseen is None else tuple(own.unseen),
             None if query.query.emit is None else emit_text(query.query.emit, self._accuracy(query.name)),
             tuple(self.known.readers.get(query.name, ())),
+            None if query.query.overload is None else overload_text(query.query.overload),
         )
 
     def _accuracy(self, name: str) -> Accuracy | None:

@@ -54,6 +54,7 @@ class QueryPlan:
     unseen: tuple[tuple[int, int], ...] | None
     early: str | None = None  # when windows are reported before they close
     read_by: tuple[str, ...] = ()  # queries that read its results
+    overload: str | None = None  # which rows it prefers when there is not time for all
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from transom.durations import format_duration, format_instant
 from transom.elements import Clock, ClockKind, WindowSpec
 from transom.plan.compiled import Slot
 from transom.plan.text import predicate_text
-from transom.sql.query import Call, Query
+from transom.sql.preference import COUNT
+from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
+from transom.sql.query import Call, Overloaded, Query
 
 _NUMBERED = re.compile(r"`([ak])(\d+)`")
 
@@ -38,6 +40,31 @@ def having_text(query: Query) -> str | None:
         return call_text(query.calls[place]) if found[1] == "a" else query.keys[place].scalar.sql
 
     return _NUMBERED.sub(meant, query.having)
+
+
+def overload_text(overload: Overloaded) -> str:
+    """Which rows a query prefers when there is not time for all."""
+    return f"prefers {overload.order} {promise_text(overload.promise)}"
+
+
+def promise_text(promise: Promise) -> str:
+    """A promise as it would be written.
+
+    >>> more = Arithmetic("+", Column("s", "price"), Number(1.5))
+    >>> promise_text(Arithmetic("*", Count("s", "item"), more))
+    'SUMMARY.Estimate.Count(item) * (price + 1.5)'
+    """
+    match promise:
+        case Number(value):
+            return f"{value:g}"
+        case Count(_, column):
+            return f"{COUNT}({column})"
+        case Column(_, column):
+            return column
+    first = isinstance(promise.left, Arithmetic) and promise.op in "*/" and promise.left.op in "+-"
+    left, right = promise_text(promise.left), promise_text(promise.right)
+    left = f"({left})" if first else left
+    return f"{left} {promise.op} {f'({right})' if isinstance(promise.right, Arithmetic) else right}"
 
 
 def window_text(spec: WindowSpec, kind: ClockKind) -> str:

@@ -175,6 +175,8 @@ def _query(query: QueryPlan, mark: bool) -> Iterator[str]:
         yield f"  still reads selection {', '.join(map(str, query.reads))}, which it left"
     if query.early is not None:
         yield f"  early: {query.early}"
+    if query.overload is not None:
+        yield f"  on overload: {query.overload}"
     if query.read_by:
         yield f"  its results are read by {', '.join(query.read_by)}"
 
@@ -255,6 +257,8 @@ def _one(family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, limits:
         yield f"having {query.having}"
     if query.early is not None:
         yield f"early: {query.early}"
+    if query.overload is not None:
+        yield f"on overload: {query.overload}"
     if query.read_by:
         yield f"its results are read by {', '.join(query.read_by)}"
     if query.unseen is None or query.unseen:
