@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -35,10 +36,21 @@ STRATEGIES: list[dict[str, Any]] = [
 
 
 class Sidelining(PureEngine):
-    """An engine whose pages have a budget; rows that are aside are kept in memory."""
+    """An engine whose pages have a budget; rows that are aside are kept in memory.
 
-    def __init__(self, case: Case, queries: dict[str, Query], overload: Overload, **options: Any):
+    With dice, it is a matter of chance which rows of a bucket those are.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        queries: dict[str, Query],
+        overload: Overload,
+        dice: Random | None = None,
+        **options: Any,
+    ):
         super().__init__(case, queries, **options)
+        self.dice = dice
         self.overload, self.rules = overload, replace(self.rules, overload=overload)
         self.stored: dict[str, list[Row]] = {}
         self.most_aside = 0
@@ -73,7 +85,8 @@ class Sidelining(PureEngine):
                 values = table[clock.attribute].cast(pa.int64()).combine_chunks()
                 columns[clock] = values.fill_null(0).to_numpy(), values.is_valid().to_numpy(False)
         closed = {clock: known.clock(clock).closed for clock in columns}
-        return parted(columns, TIME, closed, limit, self.overload.budget, taken)
+        ranks = None if self.dice is None else np.array([self.dice.random() for _ in page.rows])
+        return parted(columns, TIME, closed, limit, self.overload.budget, taken, ranks)
 
     def finish(self) -> None:
         """Let lulls come until nothing is aside."""
@@ -109,7 +122,9 @@ def run(drawn: Case, dice: Random, strictly: bool, seed: int | None = None) -> b
     """Compare everything that comes out of a case with a budget; whether anything was aside."""
     options, overload = dice.choice(STRATEGIES), Overload(dice.randint(1, 8), share=dice.randint(1, 4))
     queries = bound(drawn.queries)
-    engine, plain = Sidelining(drawn, queries, overload, **options), PureEngine(drawn, queries, **options)
+    ranking = Random(dice.randint(0, 99)) if dice.random() < 0.5 else None
+    engine = Sidelining(drawn, queries, overload, ranking, **options)
+    plain = PureEngine(drawn, queries, **options)
     try:
         for page in drawn.pages:
             engine.page(page)
@@ -121,7 +136,7 @@ def run(drawn: Case, dice: Random, strictly: bool, seed: int | None = None) -> b
         engine.finish()
         same_in_the_end(drawn, queries, engine, plain, strictly)
     except Exception as error:
-        error.add_note(f"drawn by Random({seed}), {overload}, {options}")
+        error.add_note(f"drawn by Random({seed}), {overload}, {options}, ranks: {ranking is not None}")
         raise
     return engine.most_aside > 0
 
@@ -201,7 +216,7 @@ def test_what_was_shed_is_counted_and_its_windows_say_so(budget: int, seed: int)
         dice = Random(number)
         drawn = in_order(dice)
         queries = bound(drawn.queries)
-        engine = Sidelining(drawn, queries, Overload(budget, shed=True))
+        engine = Sidelining(drawn, queries, Overload(budget, shed=True), dice)
         for page in drawn.pages:
             engine.page(page)
         totals = engine.state.stream("s").totals

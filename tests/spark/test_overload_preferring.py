@@ -21,7 +21,6 @@ from transom.spark import overload
 from transom.spark.log import PageLog
 from transom.spark.overload import Sideline
 from transom.spark.overloaded import promise_sql
-from transom.spark.secondhalf import SecondHalf
 from transom.spark.session import ansi_off
 from transom.sql.promise import Arithmetic, Column, Count, Number, Promise, promised
 
@@ -178,9 +177,7 @@ def test_windows_that_lost_rows_say_so(spark: SparkSession, tmp_path: Path) -> N
 # --- failures --------------------------------------------------------------------------------
 
 STEPS: dict[str, tuple[Any, str, bool]] = {
-    "after rows were chosen": (Sideline, "part", True),
     "after rows were written aside": (Sideline, "_write", True),
-    "in the second half": (SecondHalf, "process", False),
     "before the commit": (PageLog, "commit", False),
 }
 CLAUSES = {order: f"{PER_SITE} {COUNTED.format(order)} * price" for order in ("desc", "weighted")}
