@@ -110,15 +110,19 @@ class PureStores:
         planning, queries = Planning(known, arrivals, self.page), dict(known.queries)
         for name, query in self.queries.items():
             probes = planning.planned(name, query, budget)
-            rows = 0
-            for probe in probes:
-                for part in range(self.partitions):
-                    mine = probe.of((probe.regions.bucket % self.partitions == part) & (probe.taken > 0))
-                    if len(mine.taken):
-                        table = found(mine, self._partition(known, part))
-                        self.found[name] += table.to_pylist()
-                        rows += table.num_rows
-            queries[name] = planning.concluded(name, query, probes, rows)
+            rows = cost = 0
+            while True:
+                for probe in probes:
+                    for part in range(self.partitions):
+                        mine = probe.of((probe.regions.bucket % self.partitions == part) & (probe.taken > 0))
+                        if len(mine.taken):
+                            table, charge = found(mine, self._partition(known, part))
+                            self.found[name] += table.to_pylist()
+                            rows, cost = rows + table.num_rows, cost + charge
+                if budget is None or cost >= budget or not any(map(len, (p.regions for p in probes))):
+                    break
+                probes = planning.again(probes, budget - cost)
+            queries[name] = planning.concluded(name, query, probes, cost, rows)
         self.known = Preferring({name: tidied(own) for name, own in summaries.items()}, queries)
 
     def _partition(self, known: Preferring, part: int) -> Partition:

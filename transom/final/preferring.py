@@ -62,7 +62,21 @@ class Planning:
             self._regions(query, number) if side.summary in self.arrivals else Regions.none()
             for number, side in enumerate(query.sides)
         ]
-        waiting = self.waiting(name, query)
+        return self._spent(name, query, fresh, self.waiting(name, query), budget)
+
+    def again(self, probes: Sequence[Probe], budget: int) -> list[Probe]:
+        """What a query probes with what its probes have left of the budget."""
+        fresh, waiting = zip(*(probe.rest() for probe in probes), strict=True)
+        return self._spent(probes[0].name, probes[0].query, fresh, waiting, budget)
+
+    def _spent(
+        self,
+        name: str,
+        query: Preferred,
+        fresh: Sequence[Regions],
+        waiting: Sequence[Regions],
+        budget: int | None,
+    ) -> list[Probe]:
         now, later = spent(
             Regions.concatenated(fresh), Regions.concatenated(waiting), query.preference.order, budget
         )
@@ -73,7 +87,7 @@ class Planning:
         for side, (new, old) in enumerate(zip(fresh, waiting, strict=True)):
             taken = np.concatenate([parts[0][side], parts[1][side]])
             both = Regions.concatenated([new, old])
-            probes.append(Probe(name, query, side, both, taken, len(new), since, keys))
+            probes.append(Probe(name, query, side, both, taken, len(new), not self.arrivals, since, keys))
         return probes
 
     def waiting(self, name: str, query: Preferred) -> list[Regions]:
@@ -88,14 +102,15 @@ class Planning:
             found.append(regions.reachable(other.floor, own.floor, since))
         return found
 
-    def concluded(self, name: str, query: Preferred, probes: Sequence[Probe], rows: int) -> PreferredState:
-        """A query's state after its probes were made and so many rows came of them."""
+    def concluded(
+        self, name: str, query: Preferred, probes: Sequence[Probe], charge: int, rows: int
+    ) -> PreferredState:
+        """A query's state after its last probes; all of them together cost so much, and gave so many rows."""
         own = self.known.queries[name]
         left = [probe.regions.after(probe.taken) for probe in probes]
         kept = [_most(regions) for regions in left]
         lost = _awaited(own.pending) - _awaited(self.waiting(name, query)) + _awaited(left) - _awaited(kept)
-        made = sum(int(probe.taken.sum()) for probe in probes)
-        done = Coverage(own.done.probes + made, own.done.produced + rows)
+        done = Coverage(own.done.probes + charge, own.done.produced + rows)
         return replace(own, pending=tuple(kept), done=done, lost=own.lost + lost)
 
     def _regions(self, query: Preferred, number: int) -> Regions:

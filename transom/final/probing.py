@@ -37,6 +37,7 @@ class Probe:
     regions: Regions
     taken: Ints
     fresh: int
+    resumes: bool  # whether the page has brought nothing, and goes on with what was put off
     since: int  # the query sees tuples that came with this page or later
     keys: tuple[str, ...]  # the summarized columns of the sides
 
@@ -44,10 +45,16 @@ class Probe:
         """The probes of some of the regions."""
         return replace(self, regions=self.regions.where(mask), taken=self.taken[mask])
 
+    def rest(self) -> tuple[Regions, Regions]:
+        """What is left of the page's own regions, and of those that wait."""
+        own = np.arange(len(self.taken)) < self.fresh
+        fresh, waiting = self.of(own), self.of(~own)
+        return fresh.regions.after(fresh.taken), waiting.regions.after(waiting.taken)
+
     @property
     def skipped(self) -> float:
-        """The output that is expected of the probes that are not made: of the page, if it has brought any."""
-        some = slice(self.fresh or None)
+        """The output that is expected of the page's probes that are not made."""
+        some = slice(None if self.resumes else self.fresh)
         left = self.regions.left[some] - self.taken[some]
         return float((self.regions.expected[some] * left / np.maximum(self.regions.probes[some], 1)).sum())
 
@@ -64,8 +71,8 @@ class Reader(Protocol):
         ...
 
 
-def found(probe: Probe, read: Reader) -> pa.Table:
-    """The rows or pairs that a query's probes find, by whoever holds the tuples of the regions' buckets.
+def found(probe: Probe, read: Reader) -> tuple[pa.Table, int]:
+    """The rows or pairs that a query's probes find, and what these cost: outside of the window, nothing.
 
     Columns are those of the sides, as `0.item` and `1.ts`, and `0time` and `1time`.
     """
@@ -73,11 +80,12 @@ def found(probe: Probe, read: Reader) -> pa.Table:
     sides = probe.query.sides
     own = read.pages(sides[probe.side].summary, np.unique(some.regions.page))
     if len(sides) == 1:
-        return _kept(probe, [own.table.take(pa.array(looked_at(some.regions, some.taken, own)[0]))])
+        rows, _ = looked_at(some.regions, some.taken, own)
+        return _kept(probe, [own.table.take(pa.array(rows))]), len(rows)
     other = read.buckets(sides[1 - probe.side].summary, np.unique(some.regions.bucket))
-    mine, theirs = probed(some.regions, some.taken, own, other, probe.query.preference.window)
+    mine, theirs, charge = probed(some.regions, some.taken, own, other, probe.query.preference.window)
     tables = [own.table.take(pa.array(mine)), other.table.take(pa.array(theirs))]
-    return _kept(probe, tables if probe.side == 0 else tables[::-1])
+    return _kept(probe, tables if probe.side == 0 else tables[::-1]), charge
 
 
 def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:

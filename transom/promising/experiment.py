@@ -16,6 +16,9 @@ from transom.promising.representation import Representation, arrived, bucket_of
 from transom.promising.tuples import Ints, Tuples
 from transom.sql.promise import Arithmetic, Count, Promise
 
+# In which what is left of a page's budget is spent again: what lies outside of the window costs nothing.
+ROUNDS = 32
+
 
 def dealt(times: tuple[Ints, Ints], length: int) -> tuple[Ints, Ints]:
     """The pages of two streams' tuples, `length` of time each: even ones are the first stream's."""
@@ -86,27 +89,47 @@ class Simulation:
                     sides[own] = sides[own].inserted(self.streams[own], pages[own][page], page)
                     fresh[own] = self._planned(sides[own], sides[1 - own], page)
             waiting = self._waiting(sides)
-            now, later = spent(
-                Regions.concatenated(fresh),
-                Regions.concatenated(waiting),
-                self.preference.order,
-                budget(page),
-            )
-            probes[page] = int(now.sum() + later.sum())
-            parts = np.split(now, [len(fresh[0])]), np.split(later, [len(waiting[0])])
+            rest, probes[page] = budget(page), 0
+            for _ in range(ROUNDS):
+                charge = self._round(page, sides, fresh, waiting, rest, found)
+                probes[page] += charge
+                rest = None if rest is None else rest - charge
+                if not rest or not any(map(len, (*fresh, *waiting))):
+                    break
             for own in (0, 1):
-                queue = Regions.concatenated([fresh[own], waiting[own]])
-                taken = np.concatenate([parts[0][own], parts[1][own]])
-                mine, theirs = probed(
-                    queue, taken, sides[own].tuples, sides[1 - own].tuples, self.preference.window
-                )
-                rows = _row(sides[own].tuples)[mine], _row(sides[1 - own].tuples)[theirs]
-                found.append((rows[own], rows[1 - own], np.full(len(mine), page)))
-                sides[own] = replace(sides[own], pending=queue.after(taken))
+                sides[own] = replace(sides[own], pending=Regions.concatenated([fresh[own], waiting[own]]))
         left, right, at = (
             np.concatenate([part[i] for part in found] or [np.zeros(0, int)]) for i in range(3)
         )
         return Pairs(left, right, at, probes)
+
+    def _round(
+        self,
+        page: int,
+        sides: list[_Side],
+        fresh: list[Regions],
+        waiting: list[Regions],
+        left: int | None,
+        found: list[tuple[Ints, Ints, Ints]],
+    ) -> int:
+        """Spend what is left of a budget, note what is found and what stays; what it cost."""
+        now, later = spent(
+            Regions.concatenated(fresh), Regions.concatenated(waiting), self.preference.order, left
+        )
+        charge = 0
+        for queue, taken in (
+            (fresh, np.split(now, [len(fresh[0])])),
+            (waiting, np.split(later, [len(waiting[0])])),
+        ):
+            for own in (0, 1):
+                mine, theirs, cost = probed(
+                    queue[own], taken[own], sides[own].tuples, sides[1 - own].tuples, self.preference.window
+                )
+                rows = _row(sides[own].tuples)[mine], _row(sides[1 - own].tuples)[theirs]
+                found.append((rows[own], rows[1 - own], np.full(len(mine), page)))
+                queue[own] = queue[own].after(taken[own])
+                charge += cost
+        return charge
 
     def _planned(self, own: _Side, other: _Side, page: int) -> Regions:
         """The regions of a page's tuples."""

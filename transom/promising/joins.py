@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -186,59 +187,98 @@ def _joined(regions: Regions, granularity: Ints) -> Regions:
     )
 
 
-def probed(
-    regions: Regions, taken: Ints, own: Tuples, other: Tuples, window: int | None
-) -> tuple[Ints, Ints]:
-    """The pairs that the next `taken` probes of the regions find, as rows of `own` and of `other`.
+class Probed(NamedTuple):
+    """Pairs that were found, as rows of both sides, and how many probes were within the window."""
+
+    own: Ints
+    other: Ints
+    charge: int
+
+
+def probed(regions: Regions, taken: Ints, own: Tuples, other: Tuples, window: int | None) -> Probed:
+    """The pairs that the next `taken` probes of the regions find.
 
     A probe that has no chance to match costs as much as one that does, but no work is done for it: matches
-    are looked up, and those are kept that lie in the portion of the region's line. Both sides may hold more
-    than the regions need, but not less.
+    are looked up, and those are kept that lie in the portion of the region's line. What is outside of an
+    arriving tuple's window costs nothing, since the tuples of a cell lie in order of time. Both sides may
+    hold more than the regions need, but not less.
     """
     found = [
-        _probed_page(regions.where(some), taken[some], own, other, window)
+        _Page.of(regions.where(some), own, other).probed(taken[some], window)
         for page in np.unique(regions.page[taken > 0]).tolist()
         for some in [np.flatnonzero((regions.page == page) & (taken > 0))]
     ]
     if not found:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    return np.concatenate([mine for mine, _ in found]), np.concatenate([theirs for _, theirs in found])
+        return Probed(np.zeros(0, np.int64), np.zeros(0, np.int64), 0)
+    mine, theirs, charges = zip(*found, strict=True)
+    return Probed(np.concatenate(mine), np.concatenate(theirs), sum(charges))
 
 
-def _probed_page(
-    regions: Regions, taken: Ints, own: Tuples, other: Tuples, window: int | None
-) -> tuple[Ints, Ints]:
-    """The pairs of one page's regions."""
-    page = int(regions.page[0])
-    # Positions are among the tuples of earlier pages; `earlier` has their rows.
-    earlier = np.flatnonzero(other.page < page)
-    start = np.searchsorted(earlier, other.places.at(regions.bucket, regions.since))
-    stop = np.searchsorted(earlier, other.places.at(regions.bucket, regions.until))
-    arrived = np.flatnonzero(own.page == page)
-    arrived = arrived[np.argsort(own.key[arrived], kind="stable")]
-    first = np.searchsorted(own.key[arrived], regions.key)
-    count = np.searchsorted(own.key[arrived], regions.key, side="right") - first
-    if (stop - start != regions.cell).any() or (count != regions.arriving).any():
-        raise ValueError(f"tuples of a region of page {page} are no longer, or not yet, all there")
-    begin, end = other.by_key.between(regions.key, earlier[start], earlier[stop - 1] + 1)
-    some = np.flatnonzero(end > begin)  # most of the unlikely ones end here
-    if not len(some):
-        return some, some
-    strip, low, high = _strips(regions.done[some], taken[some], regions.cell[some])
-    region = some[strip.region]
-    begin, end = begin[region], end[region]
-    cut = np.flatnonzero((low > 0) | (high < regions.cell[region]))
-    at = start[region[cut]]
-    begin[cut], end[cut] = other.by_key.between(
-        regions.key[region[cut]], earlier[at + low[cut]], earlier[at + high[cut] - 1] + 1
-    )
-    pair, place = spread(end - begin)
-    theirs = other.by_key.rows[begin[pair] + place]
-    mine = arrived[(first[region] + strip.index)[pair]]
-    match = other.page[theirs] < page
-    if window is not None:
-        match &= np.abs(own.time[mine] - other.time[theirs]) <= window
-    return mine[match], theirs[match]
+@dataclass(frozen=True)
+class _Page:
+    """One page's regions, and where their tuples are.
+
+    Positions in a cell are among the tuples of earlier pages: `earlier` has their rows, and a region's are
+    from `start` to before `stop` of it. `arrived` has the page's own rows by key, a region's from `first` on.
+    """
+
+    regions: Regions
+    own: Tuples
+    other: Tuples
+    earlier: Ints
+    start: Ints
+    stop: Ints
+    arrived: Ints
+    first: Ints
+
+    @staticmethod
+    def of(regions: Regions, own: Tuples, other: Tuples) -> _Page:
+        page = int(regions.page[0])
+        earlier = np.flatnonzero(other.page < page)
+        start = np.searchsorted(earlier, other.places.at(regions.bucket, regions.since))
+        stop = np.searchsorted(earlier, other.places.at(regions.bucket, regions.until))
+        arrived = np.flatnonzero(own.page == page)
+        arrived = arrived[np.argsort(own.key[arrived], kind="stable")]
+        first = np.searchsorted(own.key[arrived], regions.key)
+        count = np.searchsorted(own.key[arrived], regions.key, side="right") - first
+        if (stop - start != regions.cell).any() or (count != regions.arriving).any():
+            raise ValueError(f"tuples of a region of page {page} are no longer, or not yet, all there")
+        return _Page(regions, own, other, earlier, start, stop, arrived, first)
+
+    def probed(self, taken: Ints, window: int | None) -> Probed:
+        """What the next `taken` probes of each region find, and what they cost."""
+        regions, earlier = self.regions, self.earlier
+        strip, low, high = _strips(regions.done, taken, regions.cell)
+        charge = self._charge(strip, low, high, window)
+        begin, end = self.other.by_key.between(regions.key, earlier[self.start], earlier[self.stop - 1] + 1)
+        some = np.flatnonzero((end > begin)[strip.region])  # most of the unlikely ones end here
+        if not len(some):
+            return Probed(some, some, charge)
+        region, low, high = strip.region[some], low[some], high[some]
+        begin, end = begin[region], end[region]
+        cut = np.flatnonzero((low > 0) | (high < regions.cell[region]))
+        at = self.start[region[cut]]
+        begin[cut], end[cut] = self.other.by_key.between(
+            regions.key[region[cut]], earlier[at + low[cut]], earlier[at + high[cut] - 1] + 1
+        )
+        pair, place = spread(end - begin)
+        theirs = self.other.by_key.rows[begin[pair] + place]
+        mine = self.arrived[(self.first[region] + strip.index[some])[pair]]
+        match = self.other.page[theirs] < int(regions.page[0])
+        if window is not None:
+            match &= np.abs(self.own.time[mine] - self.other.time[theirs]) <= window
+        return Probed(mine[match], theirs[match], charge)
+
+    def _charge(self, strip: _Strip, low: Ints, high: Ints, window: int | None) -> int:
+        """How many of the probes are of tuples within the window of their arriving one."""
+        if window is None:
+            return int((high - low).sum())
+        region = strip.region
+        bucket, start = self.regions.bucket[region], self.start[region]
+        time = self.own.time[self.arrived[self.first[region] + strip.index]]
+        since = np.searchsorted(self.earlier, self.other.places.at(bucket, time - window)) - start
+        until = np.searchsorted(self.earlier, self.other.places.at(bucket, time + window + 1)) - start
+        return int(np.maximum(np.minimum(until, high) - np.maximum(since, low), 0).sum())
 
 
 @dataclass(frozen=True)

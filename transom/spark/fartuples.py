@@ -63,8 +63,8 @@ class FarTuples:
 
     # --- probing ---
 
-    def found(self, probes: Sequence[Probe], known: Preferring) -> Iterator[tuple[str, pa.Table]]:
-        """What probes find, by query."""
+    def found(self, probes: Sequence[Probe], known: Preferring) -> Iterator[tuple[str, pa.Table, int]]:
+        """What probes find, by query, and what they cost."""
         work = [probe.of(probe.taken > 0) for probe in probes]
         buckets = [probe.regions.bucket for probe in work if len(probe.taken)]
         if not buckets:
@@ -152,7 +152,7 @@ def probe_task(
             for probe in probes:
                 mine = probe.of(probe.regions.bucket % partitions == place)
                 if len(mine.taken):
-                    results.append((probe.name, found(mine, read)))
+                    results.append((probe.name, *found(mine, read)))
             yield packed_value(results)
 
     return task

@@ -48,6 +48,7 @@ from transom.spark.suspending import suspend
 from transom.spark.types import to_table
 from transom.state.preferring import PreferredState, Preferring, TupleRun
 
+ROUNDS, FAR_ROUNDS = 32, 2
 FEW_ROWS = 2_000  # up to here rows are fetched faster without a job
 PACES = 8  # pages by which the pace is judged
 FIRST_PROBES = 100_000  # of a budget of time, while no pace is known
@@ -81,6 +82,29 @@ class Pace:
     def of(cls, probed: Sequence[tuple[int, float]] = (), inserting: float = 0.0) -> Pace:
         """The pace that a checkpoint kept."""
         return cls([(probes, seconds) for probes, seconds in probed], inserting)
+
+
+class _Made:
+    """A query's probes of a page: those of the last round, and what all have found and cost."""
+
+    def __init__(self, probes: list[Probe]):
+        self.probes, self.charge, self.is_far = probes, 0, False
+        self.has_gone_on = any(len(probe.taken) for probe in probes)
+        self._tables: list[pa.Table] = []
+
+    def add(self, table: pa.Table, charge: int) -> None:
+        self._tables.append(table)
+        self.charge += charge
+
+    @property
+    def table(self) -> pa.Table | None:
+        return pa.concat_tables(self._tables) if self._tables else None
+
+    def goes_on(self, budget: int | None, rounds: int) -> bool:
+        """Whether something is left of the budget, and of what it can be spent on."""
+        if budget is None or self.charge >= budget or (self.is_far and rounds >= FAR_ROUNDS):
+            return False
+        return any((probe.regions.left > probe.taken).any() for probe in self.probes)
 
 
 @dataclass
@@ -142,7 +166,7 @@ class Promising:
         registry: Registry,
         output: PageOutput,
         arrivals: Mapping[str, Arrival],
-        made: int,
+        at: int,
     ) -> PageOutput:
         """What a page came to, with its tuples inserted, its probes made, and what these found."""
         before, living = output.state.preferring, registry.preferring()
@@ -158,50 +182,67 @@ class Promising:
             for name, query in living.items()
             if begun.resumes or any(side.summary in arrivals for side in query.sides)
         }
-        found = self._answered(plans, planning, registry, Moment(begun.page, made=made))
-        probed = sum(int(probe.taken.sum()) for probes in plans.values() for probe in probes)
-        self.pace.note(probed, time.perf_counter() - started, self._inserting if arrivals else 0.0)
+        made = self._made(plans, planning, budgets)
+        found = self._answered(made, planning, registry, Moment(begun.page, made=at))
+        charge = sum(one.charge for one in made.values())
+        self.pace.note(charge, time.perf_counter() - started, self._inserting if arrivals else 0.0)
         known = Preferring({name: tidied(own) for name, own in summaries.items()}, found.queries)
         known = reviewed(known, registry.summaries(), Review(begun.page, arrivals, living, budgets))
         after = replace(output.state, preferring=self.tuples.rolled_up(known, begun.page))
         results = Results([*output.results.batches, *found.batches], output.results.stored)
         return replace(output, state=after, results=results)
 
+    def _made(
+        self, plans: Mapping[str, list[Probe]], planning: Planning, budgets: Mapping[str, int | None]
+    ) -> dict[str, _Made]:
+        """Make the queries' probes. What lies outside of a window costs nothing, so that something may be
+        left of a budget: it is spent in further rounds, fewer where each is a job."""
+        made = {name: _Made(probes) for name, probes in plans.items()}
+        turn = dict(made)
+        for number in range(ROUNDS):
+            if number:
+                turn = {name: own for name, own in turn.items() if own.goes_on(budgets[name], number)}
+                for name, own in turn.items():
+                    own.probes = planning.again(own.probes, (budgets[name] or 0) - own.charge)
+            if not turn:
+                break
+            self._probe(turn, planning.known)
+        return made
+
+    def _probe(self, turn: Mapping[str, _Made], known: Preferring) -> None:
+        """Make probes on the driver, or by tasks where tuples are in files."""
+        read, far = Near(known), []
+        for own in turn.values():
+            for probe in own.probes:
+                if any(known.summaries[side.summary].far for side in probe.query.sides):
+                    own.is_far = True
+                    far.append(probe)
+                elif probe.taken.any():
+                    own.add(*found(probe, read))
+        for name, table, charge in self.tuples.found(far, known):
+            turn[name].add(table, charge)
+
     def _answered(
-        self, plans: Mapping[str, list[Probe]], planning: Planning, registry: Registry, moment: Moment
+        self, made: Mapping[str, _Made], planning: Planning, registry: Registry, moment: Moment
     ) -> _Answers:
         """What the queries' probes found, and their states after that."""
-        known = planning.known
-        tables = self._found([probe for probes in plans.values() for probe in probes], known)
-        answers = _Answers(dict(known.queries))
-        for name, probes in plans.items():
-            if not planning.arrivals and not any(len(probe.taken) for probe in probes):
-                continue  # it has nothing to go on with
+        answers = _Answers(dict(planning.known.queries))
+        for name, own in made.items():
+            if not planning.arrivals and not own.has_gone_on:
+                continue
             query = registry.preferring()[name]
             try:
-                done = answer(query, probes, tables.get(name), known, moment, self.scalars)
+                done = answer(query, own.probes, own.table, planning.known, moment, self.scalars)
             except Exception as error:
                 if not query.functions:
                     raise
                 suspend(registry, name, f"its function failed: {short_message(error)}")
                 continue
-            after = planning.concluded(name, query, probes, done.found)
+            after = planning.concluded(name, query, own.probes, own.charge, done.found)
             answers.queries[name] = replace(after, selected=done.selected)
             if done.table.num_rows:
                 answers.batches.append(ResultBatch([name], np.array([0, done.table.num_rows]), done.table))
         return answers
-
-    def _found(self, probes: Sequence[Probe], known: Preferring) -> dict[str, pa.Table]:
-        """What the probes find, by query: on the driver, or by tasks where tuples are in files."""
-        tables: dict[str, list[pa.Table]] = {}
-        far = [p for p in probes if any(known.summaries[side.summary].far for side in p.query.sides)]
-        read = Near(known)
-        for probe in probes:
-            if probe.taken.any() and not any(probe is one for one in far):
-                tables.setdefault(probe.name, []).append(found(probe, read))
-        for name, table in self.tuples.found(far, known):
-            tables.setdefault(name, []).append(table)
-        return {name: pa.concat_tables(own) for name, own in tables.items()}
 
 
 class Near:
