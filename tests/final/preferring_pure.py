@@ -16,6 +16,7 @@ from transom.final.arrivals import (
     all_arrived,
     arrival_of,
     in_one,
+    kept_since,
     tidied,
     tuples_of,
     wanted,
@@ -90,10 +91,11 @@ class PureStores:
         """A page of rows."""
         name = f"items{store}"
         shape = self.known.summaries[name].representation.shape
+        floor = self.known.summaries[name].representation.floor
         want = wanted(self.shapes[name], self.queries)
         tuples = tuples_of(rows, shape, want, self.page + 1)
         dealt = [tuples.where(tuples.bucket % self.partitions == part) for part in range(self.partitions)]
-        arrival = all_arrived([arrival_of(shape, part, want) for part in dealt if len(part)])
+        arrival = all_arrived([arrival_of(shape, part, want, floor) for part in dealt if len(part)])
         self._run({name: replace(arrival, near=TupleRun(tuples))}, budget)
 
     def idle(self, budget: int | None = None) -> None:
@@ -123,7 +125,10 @@ class PureStores:
                     break
                 probes = planning.again(probes, budget - cost)
             queries[name] = planning.concluded(name, query, probes, cost, rows)
-        self.known = Preferring({name: tidied(own) for name, own in summaries.items()}, queries)
+        kept = {
+            name: tidied(own, kept_since(name, summaries, self.queries)) for name, own in summaries.items()
+        }
+        self.known = Preferring(kept, queries)
 
     def _partition(self, known: Preferring, part: int) -> Partition:
         """What a task of a partition has; of an arriving page with other buckets all of it."""

@@ -115,12 +115,40 @@ def test_partitions_choose_what_the_driver_would(seed: int) -> None:
     assert found[0] == found[1]
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 900 * SECOND)), min_size=1, max_size=30),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 900 * SECOND)), min_size=1, max_size=30),
+    st.sampled_from(STRUCTURES),
+    st.integers(1, 3),
+)
+@settings(max_examples=40)
+def test_pages_may_be_longer_than_all_granularities_together(
+    first: Any, second: Any, structure: str, depth: int
+) -> None:
+    shapes = {f"items{n}": shape_of(n, structure=structure, buckets=4, rate=2, depth=depth) for n in (1, 2)}
+    engine = PureStores(shapes, {"join": join_of(Preference("desc", window=WINDOW))})
+    assert max(shape.reach for shape in shapes.values()) <= 70 * SECOND
+    exact = run(engine, [(1, first), (2, second)], None)
+    assert pairs(engine) == exact
+
+
 @pytest.mark.parametrize("seconds", [60, 6_000])
 def test_runs_stay_few_and_old_tuples_go(seconds: int) -> None:
     engine = stores(("adjusting", "adjusting"), Preference("desc", window=WINDOW))
     for second in range(0, seconds, seconds // 60):
-        engine.push(1, rows_of([1, 2, 3], [second * SECOND] * 3))
+        for store in (1, 2):
+            engine.push(store, rows_of([1, 2, 3], [second * SECOND] * 3))
     own = engine.known.summaries["items1"]
     assert own.came == 180 and len(own.near) <= 16
     reach = own.representation.shape.reach
     assert own.kept <= 180 * min(1, 2 * reach / SECOND / seconds) + 3
+
+
+def test_tuples_wait_for_a_stream_that_lags() -> None:
+    engine = stores(("adjusting", "adjusting"), Preference("desc", window=WINDOW))
+    engine.push(2, rows_of([9], [0]))
+    for second in range(0, 6_000, 100):
+        engine.push(1, rows_of([1, 2, 3], [second * SECOND] * 3))
+    assert engine.known.summaries["items1"].kept == 180, "the other stream may have partners for them"
+    engine.push(2, rows_of([1], [5_900 * SECOND]))
+    assert engine.known.summaries["items1"].kept < 60

@@ -109,8 +109,8 @@ def tuples_of(table: pa.Table, shape: Summary, want: Wanted, page: int) -> Tuple
     return Tuples.of(pa.table(columns))
 
 
-def arrival_of(shape: Summary, tuples: Tuples, want: Wanted) -> Arrival:
-    """What tuples come to."""
+def arrival_of(shape: Summary, tuples: Tuples, want: Wanted, floor: int | None = None) -> Arrival:
+    """What tuples come to; only those before a `floor` are left out, however long a time they are of."""
     runs = tuples.by_key
     counts = np.bincount(runs.codes // len(tuples), minlength=len(runs.keys))
     first = pa.array(runs.rows[np.cumsum(counts) - counts])  # a tuple of each value
@@ -121,9 +121,9 @@ def arrival_of(shape: Summary, tuples: Tuples, want: Wanted) -> Arrival:
         name: np.bincount(which, weights=numbers_of(tuples.table[f".{name}"])[runs.rows]) / counts
         for name in want.numbers
     }
-    made = arrived(shape, tuples.time, tuples.key, tuples.bucket)
     values = values_of(tuples, numbers_of(tuples.table[NUMBER if shape.between else f".{shape.column}"]))
     low, high = int(tuples.time.min()), int(tuples.time.max())
+    made = arrived(shape, tuples.time, tuples.key, tuples.bucket, low if floor is None else floor)
     return Arrival(made, values, column, len(tuples), low, high, guides, means)
 
 
@@ -148,8 +148,10 @@ def all_arrived(parts: Sequence[Arrival]) -> Arrival:
 
 
 def with_arrival(summary: SummaryState, arrival: Arrival) -> SummaryState:
-    """A summary with a page's tuples in it."""
-    known = summary.representation.inserted(arrival.arrived, arrival.high)
+    """A summary with a page's tuples in it; nothing is let go before the page is over."""
+    before = summary.representation
+    since = arrival.low if before.floor is None else before.floor
+    known = before.inserted(arrival.arrived, arrival.high, since)
     return replace(
         summary,
         representation=known,
@@ -160,14 +162,30 @@ def with_arrival(summary: SummaryState, arrival: Arrival) -> SummaryState:
     )
 
 
-def tidied(summary: SummaryState) -> SummaryState:
-    """A summary without the tuples that it has let go, and with its runs made few."""
-    floor = summary.representation.floor
+def kept_since(
+    name: str, summaries: Mapping[str, SummaryState], queries: Mapping[str, Preferred]
+) -> int | None:
+    """The time from which on a summary keeps its tuples: as far back as it reaches, from where it is or the
+    streams are that it is joined with; all of them while one of these has brought nothing."""
+    own = summaries[name].representation
+    highs = [own.high]
+    for query in queries.values():
+        names = [side.summary for side in query.sides]
+        if name in names:
+            highs += [summaries[other].representation.high for other in names]
+    known = [high for high in highs if high is not None]
+    return own.floor if len(known) < len(highs) else min(known) - own.shape.reach
+
+
+def tidied(summary: SummaryState, since: int | None) -> SummaryState:
+    """A summary without the tuples that it lets go, which came before a time, and with its runs made few."""
+    known = summary.representation.advanced(since)
+    floor = known.floor
     near, far = list(summary.near), summary.far
     if floor is not None:
         near = [run for run in near if run.rows and int(run.tuples.time.max()) >= floor]
         far = tuple(ref for ref in far if ref.held[0][0][1] >= floor)
-    return replace(summary, near=_merged(near, floor), far=far)
+    return replace(summary, representation=known, near=_merged(near, floor), far=far)
 
 
 def _merged(runs: Sequence[TupleRun], floor: int | None) -> tuple[TupleRun, ...]:

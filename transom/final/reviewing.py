@@ -58,13 +58,13 @@ def reviewed(known: Preferring, shapes: Mapping[str, Summary], review: Review) -
 
 def rebuilt(summary: SummaryState, shape: Summary) -> SummaryState:
     """A summary of the same tuples in another structure."""
-    floor, high = summary.representation.floor, summary.representation.high
+    before, floor = summary.representation, summary.representation.floor
     whole = in_one([run.tuples for run in summary.near]).since(floor)
     numbers = numbers_of(whole.table[NUMBER]) if shape.between is not None else None
     buckets = bucket_of(shape, whole.key, numbers)
     table = whole.table.set_column(1, "bucket", [buckets.astype(np.int32)])
-    made = arrived(shape, whole.time, whole.key, buckets)
-    known = Representation.new(shape).inserted(made, high or 0)
+    made = arrived(shape, whole.time, whole.key, buckets, floor)
+    known = Representation.new(shape).inserted(made, before.high or 0, before.since)
     return replace(summary, representation=known, near=(TupleRun(Tuples.of(table)),))
 
 

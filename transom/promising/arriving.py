@@ -24,6 +24,11 @@ class Arrived:
     steps: Ints
     summaries: Summaries
 
+    @classmethod
+    def none(cls, shape: Summary) -> Arrived:
+        """What no tuples come to."""
+        return cls(np.zeros(0, np.int64), nothing(shape, 0))
+
     @property
     def buckets(self) -> int:
         return self.summaries.cells // max(len(self.steps), 1)
@@ -57,17 +62,19 @@ def nothing(shape: Summary, steps: int = 1) -> Summaries:
     return empty(kind_of(shape), steps * buckets_of(shape), shape.rows, shape.width)
 
 
-def arrived(shape: Summary, times: Ints, keys: Keys, buckets: Ints) -> Arrived:
+def arrived(shape: Summary, times: Ints, keys: Keys, buckets: Ints, since: int | None = None) -> Arrived:
     """What tuples come to; those that are below the floor once the newest of them is there are left out.
+
+    With `since`, all from that time on are kept.
 
     >>> shape = Summary("s", "stream", "column", granularity=16, structure="cells", buckets=2)
     >>> arrived(shape, np.array([5, 7, 5]), np.zeros(3, np.uint64), np.array([0, 1, 0])).counts.tolist()
     [[2, 0], [0, 1]]
     """
     if not len(times):
-        return Arrived(np.zeros(0, np.int64), nothing(shape, 0))
+        return Arrived.none(shape)
     steps = times // step_of(shape)
-    reach = Reach.of(shape, int(steps.max()) + 1)
+    reach = Reach.of(shape, int(steps.max()) + 1, None if since is None else since // step_of(shape))
     if int(steps.min()) < reach.blocks:
         kept = steps >= reach.floor
         steps, keys, buckets = reach.rounded(steps[kept]), keys[kept], buckets[kept]

@@ -65,6 +65,7 @@ class Representation:
     every: tuple[Zone, ...] = ()
     pyramids: tuple[Pyramid, ...] = ()
     high: int | None = None
+    since: int | None = None
 
     @classmethod
     def new(cls, shape: Summary) -> Representation:
@@ -73,22 +74,32 @@ class Representation:
     @property
     def floor(self) -> int | None:
         """The first time that is kept; None before anything came."""
-        return None if self.high is None else self._reach(self.high).floor * step_of(self.shape)
+        if self.high is None:
+            return None
+        return self._reach(self.high, self.since).floor * step_of(self.shape)
 
-    def _reach(self, high: int) -> Reach:
-        return Reach.of(self.shape, high // step_of(self.shape) + 1)
+    def _reach(self, high: int, since: int | None) -> Reach:
+        step = step_of(self.shape)
+        return Reach.of(self.shape, high // step + 1, None if since is None else since // step)
 
-    def inserted(self, more: Arrived, high: int) -> Representation:
-        """With more tuples, when `high` is the newest time; zones that are too old collapse (figure 5)."""
+    def inserted(self, more: Arrived, high: int, since: int | None = None) -> Representation:
+        """With more tuples, when `high` is the newest time; zones that are too old collapse (figure 5).
+
+        All that came from `since` on is kept, if that is longer than the granularities reach.
+        """
         if len(more.steps):
             high = max(high, int(more.steps[-1]) * step_of(self.shape))
         high = high if self.high is None else max(high, self.high)
-        every = _Insertion(self, more, self._reach(high)).zones()
+        every = _Insertion(self, more, self._reach(high, since)).zones()
         pyramids = tuple(
             pyramid.over({zone.number: zone.summaries for zone in every if zone.granularity == i})
             for i, pyramid in enumerate(self.pyramids, 1)
         )
-        return Representation(self.shape, every, pyramids, high)
+        return Representation(self.shape, every, pyramids, high, since)
+
+    def advanced(self, since: int | None = None) -> Representation:
+        """With nothing more, and what came before `since` let go as far as the granularities allow it."""
+        return self if self.high is None else self.inserted(Arrived.none(self.shape), self.high, since)
 
     def zones(self) -> Zones:
         step, newest = step_of(self.shape), self.every[::-1]
@@ -138,7 +149,7 @@ class Representation:
         if self.every:
             whole = concatenated([zone.summaries for zone in self.every]).packed()
             parts["summaries"] = np.frombuffer(whole, np.uint8)
-        return packing.packed({"high": self.high}, parts)
+        return packing.packed({"high": self.high, "since": self.since}, parts)
 
     def __reduce__(self) -> tuple:
         return Representation.unpacked, (self.shape, self.packed())
@@ -156,7 +167,7 @@ class Representation:
             for row, (i, number, since, until) in enumerate(zip(*spans, strict=True))
         )
         same = replace(new, every=every, high=meta["high"])
-        return same.inserted(arrived(shape, *(np.zeros(0, np.int64),) * 3), meta["high"])  # type: ignore[arg-type]
+        return same.advanced(meta["since"])
 
 
 def _added(parts: Sequence[Summaries]) -> Summaries:

@@ -72,7 +72,9 @@ class Reach:
     backs: tuple[int, ...]
 
     @classmethod
-    def of(cls, shape: Summary, end: int) -> Reach:
+    def of(cls, shape: Summary, end: int, since: int | None = None) -> Reach:
+        """The reach at some end; `since` is a step from which on all is kept, however far back that is: the
+        last granularity is then so much longer."""
         steps = steps_of(shape)
         lengths = [steps * shape.rate ** (i - 1) for i in range(1, shape.depth)]
         reached = end - steps
@@ -81,6 +83,10 @@ class Reach:
         for length in lengths:
             reached -= length * shape.rate
             backs.append(reached // length * length)
+        if since is not None and lengths:
+            backs[-1] = min(backs[-1], since // lengths[-1] * lengths[-1])
+        elif since is not None:
+            blocks = min(blocks, since // steps * steps)
         return cls(end, steps, near if lengths else blocks, blocks, tuple(lengths), tuple(backs))
 
     @property

@@ -20,6 +20,7 @@ from transom.elements import Summary
 from transom.final.arrivals import NUMBER, Arrival, Wanted, all_arrived, arrival_of, in_one, tuples_of
 from transom.final.members import Place
 from transom.final.probing import Ints, Probe, found
+from transom.promising.representation import Representation
 from transom.promising.tuples import Tuples
 from transom.promising.zoning import buckets_of
 from transom.spark.far import Far, directory_of, frame_of, places_of, smaller
@@ -44,14 +45,14 @@ class FarTuples:
 
     # --- insertion ---
 
-    def arrive(self, frame: DataFrame, shape: Summary, want: Wanted, page: int) -> Arrival | None:
+    def arrive(self, frame: DataFrame, known: Representation, want: Wanted, page: int) -> Arrival | None:
         """What the rows of a page come to; their tuples are written by partition."""
-        partitions = self.far.partitions
+        shape, partitions = known.shape, self.far.partitions
         target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), {})
         with ansi_off(frame.sparkSession):
             dealt = frame.repartition(partitions, F.expr(f"({bucket_sql(shape)}) % {partitions}"))
         packed = dealt.mapInArrow(
-            arrive_task(shape, want, page, partitions, target, self.far.shards), "packed binary"
+            arrive_task(known, want, page, partitions, target, self.far.shards), "packed binary"
         ).toArrow()
         found = [pickle.loads(one) for one in packed["packed"].to_pylist()]
         if not found:
@@ -117,9 +118,10 @@ class FarTuples:
 
 
 def arrive_task(
-    shape: Summary, want: Wanted, page: int, partitions: int, target: ShardRef, shards: FileShards
+    known: Representation, want: Wanted, page: int, partitions: int, target: ShardRef, shards: FileShards
 ) -> Task:
     """A task that writes the tuples of its partitions, and sends on what they come to."""
+    shape, floor = known.shape, known.floor
 
     def task(batches: Batches) -> Batches:
         held = list(batches)
@@ -130,7 +132,7 @@ def arrive_task(
         for place in np.unique(places).tolist():
             own = tuples.where(places == place)
             size = shards.put(target.file(place), own.table)
-            yield packed_value(((place, len(own), size), arrival_of(shape, own, want)))
+            yield packed_value(((place, len(own), size), arrival_of(shape, own, want, floor)))
 
     return task
 

@@ -23,6 +23,7 @@ from transom.final.arrivals import (
     Wanted,
     arrival_of,
     in_one,
+    kept_since,
     tidied,
     tuples_of,
     wanted,
@@ -35,6 +36,7 @@ from transom.final.preferring import Planning
 from transom.final.probing import Ints, Probe, found
 from transom.final.results import Moment, ResultBatch, Results
 from transom.final.reviewing import Review, reviewed
+from transom.promising.representation import Representation
 from transom.promising.tuples import Tuples
 from transom.spark.far import Far
 from transom.spark.fartuples import FarTuples
@@ -146,9 +148,9 @@ class Promising:
             if self._is_near(run):
                 is_small = begun.reference.get("rows", FEW_ROWS + 1) <= FEW_ROWS
                 table = collect_small(frame) if is_small else to_table(frame)
-                arrival = _near(table, shape, want, begun.page)
+                arrival = _near(table, known.representation, want, begun.page)
             else:
-                arrival = self.tuples.arrive(frame, shape, want, begun.page)
+                arrival = self.tuples.arrive(frame, known.representation, want, begun.page)
             if arrival is not None:
                 arrivals[name] = arrival
         self._inserting = time.perf_counter() - started if arrivals else 0.0
@@ -186,7 +188,8 @@ class Promising:
         found = self._answered(made, planning, registry, Moment(begun.page, made=at))
         charge = sum(one.charge for one in made.values())
         self.pace.note(charge, time.perf_counter() - started, self._inserting if arrivals else 0.0)
-        known = Preferring({name: tidied(own) for name, own in summaries.items()}, found.queries)
+        kept = {name: tidied(own, kept_since(name, summaries, living)) for name, own in summaries.items()}
+        known = Preferring(kept, found.queries)
         known = reviewed(known, registry.summaries(), Review(begun.page, arrivals, living, budgets))
         after = replace(output.state, preferring=self.tuples.rolled_up(known, begun.page))
         results = Results([*output.results.batches, *found.batches], output.results.stored)
@@ -266,11 +269,11 @@ class Near:
         return self._read[key]
 
 
-def _near(table: pa.Table, shape: Summary, want: Wanted, page: int) -> Arrival | None:
+def _near(table: pa.Table, known: Representation, want: Wanted, page: int) -> Arrival | None:
     if not table.num_rows:
         return None
-    tuples = tuples_of(table, shape, want, page)
-    return replace(arrival_of(shape, tuples, want), near=TupleRun(tuples))
+    tuples = tuples_of(table, known.shape, want, page)
+    return replace(arrival_of(known.shape, tuples, want, known.floor), near=TupleRun(tuples))
 
 
 def tuple_frame(run: PageRun, limit: int | None, shape: Summary, want: Wanted) -> DataFrame:

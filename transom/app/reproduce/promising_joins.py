@@ -17,7 +17,7 @@ from transom.promising.baselines import Budget, Pairs, Stream, SymmetricHashJoin
 from transom.promising.experiment import Simulation, dealt, product_of_counts, share_of, stream_of
 
 BUDGETS = (1, 2, 5, 10, 20, 50, 100)  # percent of what the exact answer costs, page by page
-BUCKETS = 64
+BUCKETS = 16
 PAGE = SECOND
 SETTINGS = (16, 64, 256)  # buckets
 GRANULARITY = 10 * SECOND
