@@ -61,7 +61,8 @@ def preferred(
     ranks = (
         f"{weight} * rank() {over} {name})" for name, weight in zip(scores, clauses.values(), strict=True)
     )
-    ordered = scored.withColumn(SCORE, F.expr(" + ".join(ranks)))
+    score = " + ".join(ranks) if len(scores) > 1 else f"{SCORE}0"  # one alone needs no ranks: a sort less
+    ordered = scored.withColumn(SCORE, F.expr(score))
     best = ordered.withColumn(RANK, F.expr(f"row_number() {over} {SCORE}, {TIMED})"))
     rank = F.expr(f"row_number() {over} {RANK} > {keeps}, {TIMED})")
     return best.withColumn(RANK, rank).select(*map(quoted, affected.columns), RANK)
