@@ -23,6 +23,7 @@ _INSTANT = pa.timestamp("us", tz="UTC")
 SYSTEM = (
     ("page", pa.int64()),
     ("made", _INSTANT),
+    ("complete", pa.bool_()),
     ("share", pa.float64()),
     ("skipped", pa.float64()),
 )
@@ -32,8 +33,8 @@ BEHIND = ("rows", pa.int64())  # the tuples behind an aggregate
 def preferred_schema(query: Preferred) -> pa.Schema:
     """The columns of a preferred query's results; a system column steps aside for an item of its name.
 
-    `share` is the share of the estimated output that was produced when the row was, and `skipped` how many
-    tuples were probably passed over.
+    A row is `complete` if nothing was left out of the page that it came with; `share` is the share of the
+    page's estimated output that was produced, and `skipped` how many tuples were probably passed over.
     """
     items = [(item.name, item.type) for item in query.outputs]
     items += [(item.name, item.type) for item in query.figures]
@@ -64,7 +65,8 @@ def answer(
         keep = scalars.project(table, {"keep": query.rest})["keep"]
         table = table.filter(keep.cast(pa.bool_()).fill_null(False))
     rows = 0 if table is None else table.num_rows
-    coverage = Coverage(produced=rows, skipped=sum(probe.skipped for probe in probes))
+    skipped, left = zip(*(probe.passed_over() for probe in probes), strict=True)
+    coverage = Coverage(produced=rows, skipped=sum(skipped), left=sum(left))
     if query.figures:
         own = known.queries[probes[0].name]
         selected = _selected(query, table, own, known.summaries[query.sides[0].summary].representation)
@@ -95,7 +97,7 @@ def _presented(
     moment: Moment,
     coverage: Coverage,
 ) -> pa.Table:
-    system = [moment.page, moment.made, coverage.share, coverage.skipped]
+    system = [moment.page, moment.made, coverage.complete, coverage.share, coverage.skipped]
     constant = [
         pa.repeat(pa.scalar(value, kind), rows) for value, (_, kind) in zip(system, SYSTEM, strict=True)
     ]

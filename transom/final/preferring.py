@@ -109,9 +109,11 @@ class Planning:
         own = self.known.queries[name]
         left = [probe.regions.after(probe.taken) for probe in probes]
         kept = [_most(regions) for regions in left]
-        lost = _awaited(own.pending) - _awaited(self.waiting(name, query)) + _awaited(left) - _awaited(kept)
+        waiting = self.waiting(name, query)
+        lost = _awaited(own.pending) - _awaited(waiting) + _awaited(left) - _awaited(kept)
+        missed = _left(own.pending) - _left(waiting) + _left(left) - _left(kept)
         done = Coverage(own.done.probes + charge, own.done.produced + rows)
-        return replace(own, pending=tuple(kept), done=done, lost=own.lost + lost)
+        return replace(own, pending=tuple(kept), done=done, lost=own.lost + lost, missed=own.missed + missed)
 
     def _regions(self, query: Preferred, number: int) -> Regions:
         """The regions of what arrived on a side of a query, with their promises."""
@@ -159,6 +161,11 @@ def _split(taken: Ints, parts: Sequence[Regions]) -> list[Ints]:
 def _awaited(parts: Sequence[Regions]) -> float:
     """The output that is expected of what is left of some regions."""
     return sum(float(part.awaited.sum()) for part in parts)
+
+
+def _left(parts: Sequence[Regions]) -> int:
+    """The probes that are left of some regions."""
+    return sum(int(part.left.sum()) for part in parts)
 
 
 def _most(regions: Regions) -> Regions:

@@ -51,12 +51,12 @@ class Probe:
         fresh, waiting = self.of(own), self.of(~own)
         return fresh.regions.after(fresh.taken), waiting.regions.after(waiting.taken)
 
-    @property
-    def skipped(self) -> float:
-        """The output that is expected of the page's probes that are not made."""
+    def passed_over(self) -> tuple[float, int]:
+        """The output that is expected of the page's probes that are not made, and how many these are."""
         some = slice(None if self.resumes else self.fresh)
         left = self.regions.left[some] - self.taken[some]
-        return float((self.regions.expected[some] * left / np.maximum(self.regions.probes[some], 1)).sum())
+        expected = self.regions.expected[some] * left / np.maximum(self.regions.probes[some], 1)
+        return float(expected.sum()), int(left.sum())
 
 
 class Reader(Protocol):

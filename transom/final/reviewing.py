@@ -119,9 +119,10 @@ def _without_waiting(known: Preferring, name: str, queries: Mapping[str, Preferr
         if name in sides and query in states:
             own = states[query]
             arriving = len(sides) - 1 - sides.index(name)  # those of a selection are its own
-            gone = float(own.pending[arriving].awaited.sum())
+            gone = own.pending[arriving]
             pending = tuple(
                 Regions.none() if side == arriving else part for side, part in enumerate(own.pending)
             )
-            states[query] = replace(own, pending=pending, lost=own.lost + gone)
+            lost, missed = float(gone.awaited.sum()), int(gone.left.sum())
+            states[query] = replace(own, pending=pending, lost=own.lost + lost, missed=own.missed + missed)
     return replace(known, queries=states)

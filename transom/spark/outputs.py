@@ -207,7 +207,7 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | Pr
 def _preferred_rows(name: str, query: Preferred, table: pa.Table) -> list[dict[str, Any]]:
     """Results of a query with a preference: of no window, and complete if nothing was passed over."""
     values = [*(item.name for item in query.outputs), *(item.name for item in query.figures)]
-    system = {column: free_name(column, values) for column in ("page", "made", "share")}
+    system = {column: free_name(column, values) for column in ("page", "made", "complete")}
     made = table[system["made"]].cast(pa.int64()).to_pylist()
     nothing = dict.fromkeys(
         ("window_start", "window_end", "window_from", "window_to", "rows", "latency"), None
@@ -217,7 +217,7 @@ def _preferred_rows(name: str, query: Preferred, table: pa.Table) -> list[dict[s
         | {
             "query": name,
             "kind": "final",
-            "complete": row[system["share"]] == 1.0,
+            "complete": row[system["complete"]],
             "page": row[system["page"]],
             "made": made[i],
             "keys": "{}",

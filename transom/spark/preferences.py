@@ -34,8 +34,9 @@ class PreferredHandle(QueryHandle):
         return False
 
     def results(self) -> pa.Table:
-        """All results so far: the select items, rows (behind an aggregate), page, made, and the share of the
-        estimated output that the page produced with how many tuples it probably passed over (skipped)."""
+        """All results so far: the select items, rows (behind an aggregate), page, made, whether nothing was
+        left out of the page (complete), the share of its estimated output that it produced, and how many
+        tuples it probably passed over (skipped)."""
         preferred, since = self._bound()
         return self._engine._loop.results(self.name, preferred_schema(preferred), since)
 

@@ -61,15 +61,22 @@ class SummaryState:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What became of a query's budget: probes made, tuples found, tuples that were probably passed over.
+    """What became of a query's budget: probes made, tuples found, tuples that were probably passed over, and
+    the probes that were not made, which may still find something where nothing is expected.
 
-    >>> Coverage(probes=100, produced=30, skipped=10.0).share
+    >>> Coverage(probes=100, produced=30, skipped=10.0, left=50).share
     0.75
     """
 
     probes: int = 0
     produced: int = 0
     skipped: float = 0.0
+    left: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing was left out."""
+        return self.left == 0
 
     @property
     def share(self) -> float:
@@ -77,32 +84,29 @@ class Coverage:
         whole = self.produced + self.skipped
         return self.produced / whole if whole else 1.0
 
-    def __add__(self, other: Coverage) -> Coverage:
-        return Coverage(
-            self.probes + other.probes, self.produced + other.produced, self.skipped + other.skipped
-        )
-
 
 @dataclass(frozen=True)
 class PreferredState:
     """A query with a preference: the regions that wait until there is time, and what came of those before.
 
-    It came with page `since`. Regions are `pending` by the side that their arriving tuples are of. `lost` is
-    what was passed over for good, because tuples have left the window. An aggregate keeps what it `selected`
-    while that is in its window.
+    It came with page `since`. Regions are `pending` by the side that their arriving tuples are of. Of those
+    that were given up, because tuples have left the window, there were `missed` probes and an expected output
+    of `lost`. An aggregate keeps what it `selected` while that is in its window.
     """
 
     pending: tuple[Regions, ...]
     since: int = 0
     done: Coverage = Coverage()
     lost: float = 0.0
+    missed: int = 0
     selected: pa.Table | None = None
 
     @property
     def coverage(self) -> Coverage:
         """All that was done and passed over so far."""
         waiting = sum(float(regions.awaited.sum()) for regions in self.pending)
-        return Coverage(self.done.probes, self.done.produced, self.lost + waiting)
+        left = sum(int(regions.left.sum()) for regions in self.pending)
+        return Coverage(self.done.probes, self.done.produced, self.lost + waiting, self.missed + left)
 
 
 @dataclass(frozen=True)

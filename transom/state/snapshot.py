@@ -169,7 +169,7 @@ def _preferring_out(known: Preferring, shelf: RunShelf) -> dict[str, Any]:
         for name, own in known.summaries.items()
     }
     queries = {
-        name: [len(own.pending), own.since, list(vars(own.done).values()), own.lost]
+        name: [len(own.pending), own.since, list(vars(own.done).values()), own.lost, own.missed]
         for name, own in known.queries.items()
     }
     return {"summaries": summaries, "queries": queries}
@@ -194,12 +194,12 @@ def _preferring_in(stored: dict[str, Any], parts: Mapping[str, bytes], shelf: Ru
         since, *counted = counts
         summaries[name] = SummaryState(known, since, runs, refs, *counted)
     queries = {}
-    for name, (sides, since, done, lost) in stored["queries"].items():
+    for name, (sides, since, done, lost, missed) in stored["queries"].items():
         tables = (_table_in(parts[f"pending {side} {name}"]) for side in range(sides))
         packed = parts.get(f"selected {name}")
         selected = None if packed is None else _table_in(packed)
         queries[name] = PreferredState(
-            tuple(map(Regions.of_table, tables)), since, Coverage(*done), lost, selected
+            tuple(map(Regions.of_table, tables)), since, Coverage(*done), lost, missed, selected
         )
     return Preferring(summaries, queries)
 
