@@ -6,6 +6,7 @@ import logging
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from transom.spark.explaining import explain
 from transom.spark.handles import QueryHandle
 from transom.spark.lookups import Lookups
 from transom.spark.loop import PageLoop
-from transom.spark.preferences import PreferredHandle, SummaryInfo, summaries_of
+from transom.spark.preferences import PreferredHandle, refuse_statement
 from transom.spark.prodding import Prodding, clock_of, instant_of, pattern_of, prod_of
 from transom.spark.progress import Progress, progress_of
 from transom.spark.runner import Runner
@@ -32,6 +33,7 @@ from transom.spark.session import is_local, local_session, ship
 from transom.spark.sources import FeedSource
 from transom.spark.store import Store
 from transom.spark.streams import Stream
+from transom.spark.summarized import SummaryInfo, summaries_of
 from transom.spark.udf import user_functions
 from transom.sql.derived import bind_all
 from transom.sql.dialect import is_preferred
@@ -123,10 +125,15 @@ class Engine(Declarations):
     def register_all(self, queries: Mapping[str, str], *, partial: bool = False) -> dict[str, QueryHandle]:
         """Register many queries at once: all of them, or none if one is wrong."""
         loop = self._loop
+        for name, text in queries.items():
+            refuse_statement(text, f"{name}: ")
         loop.functions |= {function.casefold() for function in user_functions(self.spark)}
         preferring = {name: text for name, text in queries.items() if is_preferred(text)}
         plain = {name: text for name, text in queries.items() if name not in preferring}
-        catalog = loop.catalog()
+        pushing = loop.preferring() | preferring.keys()
+        catalog = replace(
+            loop.catalog(), queries=frozenset({*dict(loop.texts), *queries}), preferring=pushing
+        )
         preferred = _without_errors(bind_all_preferred(preferring, catalog, loop.scalars, catalog.summaries))
         bound = _without_errors(bind_all(plain, catalog, loop.scalars, loop.known_queries()))
         with loop.control_lock:
@@ -164,6 +171,7 @@ class Engine(Declarations):
 
     def summaries(self) -> dict[str, SummaryInfo]:
         """The summaries by name, and how they fare."""
+        self._loop.bind()
         return summaries_of(self._loop)
 
     def _is_known(self, name: str, text: str) -> bool:
@@ -245,7 +253,7 @@ class Engine(Declarations):
         read) or of all, of some queries or of all.
         """
         asked_for = [queries] if isinstance(queries, str) else queries
-        chosen = None if asked_for is None else tuple(self.query(name).name for name in asked_for)
+        chosen = None if asked_for is None else tuple(self._prodded_query(name) for name in asked_for)
         asked = [one for one in self._prodded(stream, chosen) if one.prods is None]
         prods, problem = [], None
         for one in asked:
@@ -258,6 +266,12 @@ class Engine(Declarations):
         results = self._prodding.answer(prods)
         self._delivery.tell(results)
         return dict(results)
+
+    def _prodded_query(self, name: str) -> str:
+        query = self.query(name)
+        if query.preferred:
+            query.prod()  # says why not
+        return query.name
 
     def _prodded(self, stream: str | None, queries: Iterable[str] | None) -> list[Stream]:
         """The streams that a prod is of: the one that is named, those that the queries read, or all."""
@@ -274,6 +288,11 @@ class Engine(Declarations):
         It can be answered if queries that are registered keep what it asks for: the same tuples, groups and
         attributes, with a window at least as long. `at` and `where` are as in a query's `lookup`.
         """
+        refuse_statement(sql)
+        if isinstance(sql, str) and is_preferred(sql):
+            raise SettingError(
+                "a query WITH PREFERENCE can't be looked up: register it and read its results()"
+            )
         return self._lookups.text(sql, at, where)
 
     def _lookup(

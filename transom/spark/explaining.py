@@ -8,7 +8,12 @@ from transom.elements import Register
 from transom.errors import SettingError, SQLError, near_miss
 from transom.final.explain import Explained, Explanation, gather, mermaid, query_text, text
 from transom.plan.compiled import CompiledQuery, compile_query
+from transom.spark.registry import Entry
+from transom.sql.catalog import Catalog
 from transom.sql.derived import bind_all
+from transom.sql.dialect import is_preferred
+from transom.sql.prefer import bind_all_preferred
+from transom.sql.preferred import Preferred
 from transom.sql.query import Query
 
 if TYPE_CHECKING:
@@ -46,10 +51,14 @@ def explanation(loop: PageLoop) -> Explanation:
     """The plan of the next page, as far as it is known."""
     with loop.lock:  # of one and the same page
         state, registry, texts = loop.state, loop.registry.copy(), dict(loop.texts)
-    registry.bind(loop.catalog(), loop.scalars, [entry.name for entry in registry if entry.name not in texts])
-    joined = {e.name: e for e in registry if texts.get(e.name) == e.text and e.compiled is not None}
-    queries = {name: entry.compiled for name, entry in joined.items() if entry.suspended is None}
-    waiting = _waiting(loop, {name: query for name, query in texts.items() if name not in joined})
+    catalog = loop.catalog()
+    registry.bind(catalog, loop.scalars, [entry.name for entry in registry if entry.name not in texts])
+    joined = {e.name: e for e in registry if texts.get(e.name) == e.text and e.is_bound}
+    living = [entry for entry in joined.values() if entry.suspended is None]
+    new = {name: text for name, text in texts.items() if name not in joined}
+    prefer = {name: text for name, text in new.items() if is_preferred(text)}
+    waiting = _waiting(loop, {name: text for name, text in new.items() if name not in prefer})
+    preferring = _waiting_preferred(loop, prefer, catalog)
     begun = loop.begun
     control = [*(begun.control if begun else ()), *loop.waiting.control]
     partial = {said.name for said in control if isinstance(said, Register) and said.partial}
@@ -57,17 +66,36 @@ def explanation(loop: PageLoop) -> Explanation:
         Explained(
             {name: stream.rules for name, stream in loop.queried().items()},
             state,
-            {**{name: query for name, query in queries.items() if query is not None}, **waiting},
+            {**{e.name: e.compiled for e in living if e.compiled is not None}, **waiting},
             loop.planner.strategy,
-            again=set(waiting),
+            again={*waiting, *preferring},
             partial=partial,
             suspended={
-                name: (entry.compiled.query.stream, entry.suspended)
+                name: (_stream(entry), entry.suspended)
                 for name, entry in joined.items()
-                if entry.compiled is not None and entry.suspended is not None
+                if entry.suspended is not None
             },
+            summaries=catalog.summaries,
+            preferring={**{e.name: e.preferred for e in living if e.preferred is not None}, **preferring},
         )
     )
+
+
+def _stream(entry: Entry) -> str:
+    """The stream that a query reads, or the first of two."""
+    if entry.preferred is not None:
+        return entry.preferred.sides[0].stream
+    assert entry.compiled is not None
+    return entry.compiled.query.stream
+
+
+def _waiting_preferred(loop: PageLoop, texts: dict[str, str], catalog: Catalog) -> dict[str, Preferred]:
+    """The queries with a preference that join with the next page."""
+    known = {name: loop.preferred.get(text) for name, text in texts.items()}
+    unbound = {name: text for name, text in texts.items() if known[name] is None}
+    bound = bind_all_preferred(unbound, catalog, loop.scalars, catalog.summaries) if unbound else {}
+    found = {name: known[name] or bound[name] for name in texts}
+    return {name: query for name, query in found.items() if isinstance(query, Preferred)}
 
 
 def _waiting(loop: PageLoop, texts: dict[str, str]) -> dict[str, CompiledQuery]:

@@ -96,6 +96,11 @@ class QueryHandle:
         return self._engine._lookup(self, length_of(query, range, rows), at, where)
 
     @property
+    def preferred(self) -> bool:
+        """Whether the query says WITH PREFERENCE."""
+        return False
+
+    @property
     def on_demand(self) -> bool:
         """Whether the query is without SLIDE: it is looked up, and reports nothing by itself."""
         query, _ = self._engine._bound(self)

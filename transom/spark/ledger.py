@@ -123,6 +123,13 @@ class Ledger:
         count = Count(own.stream, own.column)
         return [name for name, own in preferring.items() if own is not None and count in leaves(own.promise)]
 
+    def preferring(self) -> frozenset[str]:
+        """The queries with a preference, as they will be when the waiting control took effect."""
+        with self.control_lock:
+            joined = (e.name for e in self.registry if e.preferred is not None)
+            waiting = (name for name, text in self.texts.items() if text in self.preferred)
+            return frozenset(name for name in (*joined, *waiting) if name in self.texts)
+
     def bind(self) -> None:
         """Bind the queries of a checkpoint, before its first page."""
         if not self.registry.is_bound:

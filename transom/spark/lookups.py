@@ -24,6 +24,7 @@ from transom.spark.registry import Entry, Registry
 from transom.spark.scalars import short_message
 from transom.sql.catalog import Catalog
 from transom.sql.derived import bind_all
+from transom.sql.dialect import is_preferred
 from transom.sql.query import Query
 from transom.state.state import State
 
@@ -64,6 +65,10 @@ class Lookups:
         """The answer of a query that nobody registered, from what is kept for others."""
         if not isinstance(sql, str):
             raise SettingError(f"a lookup is of a query's text, not of {sql!r}")
+        if is_preferred(sql):
+            raise SettingError(
+                "a query WITH PREFERENCE can't be looked up: register it, and read its results()"
+            )
         compiled = self._compiled(sql)
         if compiled.query.demand is None:
             raise SettingError("the query has SLIDE: register it; only one without SLIDE can be looked up")

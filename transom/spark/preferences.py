@@ -1,24 +1,33 @@
-"""Queries WITH PREFERENCE and the summaries they are guided by, as a program holds them in its hand."""
+"""Queries WITH PREFERENCE, as a program holds them in its hand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
-from transom.errors import SettingError, StateError
+from transom.errors import SettingError, SQLError, StateError
 from transom.estimates.monitor import Accuracy
 from transom.final.preferred import preferred_schema
 from transom.spark.handles import QueryHandle
+from transom.sql.dialect import tokens_of
 from transom.sql.preferred import Preferred
+from transom.sql.summary import is_statement
 from transom.state.preferring import Coverage
 
 if TYPE_CHECKING:
     from transom.spark.engine import Engine
-    from transom.spark.loop import PageLoop
+
+
+def refuse_statement(text: object, of: str = "") -> None:
+    """Say of CREATE SUMMARY and DROP SUMMARY, where a query is expected, who runs them."""
+    if not isinstance(text, str) or not is_statement(text):
+        return
+    first = tokens_of(text)[0]
+    message = f"{of}{first.text.upper()} is no query: engine.execute() runs CREATE SUMMARY and DROP SUMMARY"
+    raise SQLError(message, text, first.start, first.end + 1)
 
 
 class PreferredHandle(QueryHandle):
@@ -32,6 +41,10 @@ class PreferredHandle(QueryHandle):
     def on_demand(self) -> bool:
         """Never: what is found is pushed."""
         return False
+
+    @property
+    def preferred(self) -> bool:
+        return True
 
     def results(self) -> pa.Table:
         """All results so far: the select items, rows (behind an aggregate), page, made, whether nothing was
@@ -82,52 +95,3 @@ class PreferredHandle(QueryHandle):
         if known is None:
             raise StateError(f"there is no query named {self.name}")
         return known, self._since
-
-
-@dataclass(frozen=True)
-class SummaryInfo:
-    """How a summary fares: what is kept, in which structure, and how much memory its cells take."""
-
-    name: str
-    stream: str
-    column: str
-    structure: str
-    chosen: bool  # whether the structure is the engine's choice
-    tuples: int  # that are kept
-    came: int
-    late: int  # that were older than all that was kept
-    zones: int
-    bytes: int  # of the summaries of cells, without the tuples
-    far: bool  # whether tuples are in files
-    queries: tuple[str, ...]
-
-
-def summaries_of(loop: PageLoop) -> dict[str, SummaryInfo]:
-    """How the summaries of a page loop fare."""
-    state, registry = loop.state.preferring, loop.registry
-    found = {}
-    for name, created in registry.created.items():
-        own = state.summaries.get(name)
-        if own is None or created.summary is None:
-            continue
-        shape = own.representation.shape
-        users = [
-            query
-            for query, preferred in registry.preferring().items()
-            if name in (side.summary for side in preferred.sides)
-        ]
-        found[name] = SummaryInfo(
-            name,
-            shape.stream,
-            shape.column,
-            shape.structure,
-            created.summary.structure == "auto",
-            int(own.representation.zones().counts.sum()),
-            own.came,
-            own.late,
-            len(own.representation.zones().since),
-            own.representation.nbytes,
-            bool(own.far),
-            tuple(users),
-        )
-    return found

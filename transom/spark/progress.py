@@ -15,8 +15,11 @@ from transom.estimates.monitor import Accuracy
 from transom.final.concluding import open_windows
 from transom.final.desk import Asked
 from transom.final.explain import WorkDone, held, keeps_text, kind_of, work_done, work_text
+from transom.final.explain.promising_text import coverage_text
 from transom.final.explain.words import counted, queries_text, readable
 from transom.spark.registry import Registry
+from transom.spark.summarized import PreferredProgress, SummaryInfo, queries_of, summary_infos
+from transom.state.preferring import Coverage
 from transom.state.state import State, StoreState, Work
 
 if TYPE_CHECKING:
@@ -187,6 +190,62 @@ class OnDemand:
 
 
 @dataclass(frozen=True)
+class PreferringProgress:
+    """The summaries, and the queries with a preference that they lead."""
+
+    summaries: Mapping[str, SummaryInfo] = field(default_factory=dict)
+    queries: Mapping[str, PreferredProgress] = field(default_factory=dict)
+
+    @property
+    def tuples(self) -> int:
+        """Tuples that are kept, of all summaries."""
+        return sum(summary.tuples for summary in self.summaries.values())
+
+    @property
+    def bytes(self) -> int:
+        """What the summaries of cells take, without the tuples."""
+        return sum(summary.bytes for summary in self.summaries.values())
+
+    @property
+    def late(self) -> int:
+        """Tuples that were older than all that was kept."""
+        return sum(summary.late for summary in self.summaries.values())
+
+    @property
+    def probes(self) -> int:
+        return sum(query.probes for query in self.queries.values())
+
+    @property
+    def produced(self) -> int:
+        return sum(query.produced for query in self.queries.values())
+
+    @property
+    def skipped(self) -> float:
+        """Tuples that were probably passed over, for good or until there is time."""
+        return sum(query.skipped for query in self.queries.values())
+
+    @property
+    def share(self) -> float:
+        """The share of the estimated output of all queries that was produced."""
+        return Coverage(self.probes, self.produced, self.skipped).share
+
+    def __str__(self) -> str:
+        summaries = counted(len(self.summaries), "summary", "summaries")
+        kept = f"{counted(self.tuples, 'tuple')} in {summaries}, {self.bytes:,} bytes of counts"
+        late = f", {self.late:,} late" if self.late else ""
+        done = coverage_text(self.probes, self.produced, self.skipped, self.share)
+        return f"promising tuples: {queries_text(len(self.queries))} over {kept}{late}; {done}"
+
+    def as_dict(self) -> dict[str, Any]:
+        totals = ("tuples", "bytes", "late", "probes", "produced", "skipped", "share")
+        return {
+            "summaries": {name: asdict(summary) for name, summary in self.summaries.items()},
+            "queries": {name: asdict(query) for name, query in self.queries.items()},
+            **{name: getattr(self, name) for name in totals},
+        }
+
+
+@dataclass(frozen=True)
 class Progress:
     """The engine after its last committed page.
 
@@ -204,6 +263,7 @@ class Progress:
     spent: Mapping[str, float] = field(default_factory=dict)
     early: Mapping[str, Accuracy] = field(default_factory=dict)  # of queries that say EMIT EARLY
     on_demand: OnDemand = field(default_factory=OnDemand)
+    preferring: PreferringProgress = field(default_factory=PreferringProgress)
 
     @property
     def sharing(self) -> Sharing:
@@ -227,6 +287,8 @@ class Progress:
         lines += [f"  early results of {name}: {accuracy}" for name, accuracy in self.early.items()]
         if self.on_demand.queries:
             lines.append(f"  {self.on_demand}")
+        if self.preferring.summaries:
+            lines.append(f"  {self.preferring}")
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -238,6 +300,7 @@ class Progress:
             "streams": {name: stream.as_dict() for name, stream in self.streams.items()},
             "early": {name: asdict(accuracy) for name, accuracy in self.early.items()},
             "on_demand": self.on_demand.as_dict(),
+            "preferring": self.preferring.as_dict(),
         }
         return plain | {"sharing": self.sharing.as_dict()}
 
@@ -272,7 +335,9 @@ def progress_of(loop: PageLoop) -> Progress:
     return Progress(
         state.page,
         report.seconds if report is not None else 0.0,
-        loop.state_bytes + sum(store.kept.nbytes for store in state.stores.values()),
+        loop.state_bytes
+        + sum(store.kept.nbytes for store in state.stores.values())
+        + sum(run.tuples.table.nbytes for run in state.preferring.runs),
         sum(ref.rows for ref in state.refs),
         sum(ref.bytes for ref in state.refs),
         len(registry.entries),
@@ -281,6 +346,7 @@ def progress_of(loop: PageLoop) -> Progress:
         report.spent if report is not None else {},
         {name: learned.accuracy() for name, learned in state.learned.items()},
         _on_demand(loop, state, registry),
+        PreferringProgress(summary_infos(state.preferring, registry), queries_of(state.preferring, registry)),
     )
 
 

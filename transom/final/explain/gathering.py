@@ -16,7 +16,7 @@ from transom.algorithms.slicing import cuts
 from transom.control.bursts import Overload
 from transom.control.rules import StreamRules
 from transom.durations import format_instant
-from transom.elements import Clock, ClockKind
+from transom.elements import Clock, ClockKind, Summary
 from transom.estimates.monitor import Accuracy
 from transom.final.cascade import derived_rules, in_order
 from transom.final.demanding import opened
@@ -37,6 +37,7 @@ from transom.final.explain.parts import (
     Window,
     WorkDone,
 )
+from transom.final.explain.promising import preferred_plans, summary_plans
 from transom.final.explain.spelling import (
     call_text,
     having_text,
@@ -55,6 +56,7 @@ from transom.plan.demands import gatherings
 from transom.plan.families import Family, Selection
 from transom.plan.serving import source
 from transom.plan.text import predicate_text
+from transom.sql.preferred import Preferred
 from transom.sql.query import And, Comparison, Member, Not, Or, Predicate
 from transom.state.state import State, StreamState, Work
 
@@ -68,7 +70,8 @@ class Explained:
     """What EXPLAIN is told: the rules of streams, the state, and all queries, also those that wait to join.
 
     In the state's place, queries named in `again` are others that are about to leave. `partial` are
-    those that also report windows seen in part, `suspended` say why they take no part.
+    those that also report windows seen in part, `suspended` say why they take no part. `preferring` are the
+    queries with a preference, `summaries` what leads them.
     """
 
     rules: Mapping[str, StreamRules]
@@ -78,6 +81,8 @@ class Explained:
     again: Collection[str] = ()
     partial: Collection[str] = ()
     suspended: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # the stream, and why
+    summaries: Mapping[str, Summary] = field(default_factory=dict)
+    preferring: Mapping[str, Preferred] = field(default_factory=dict)
 
     @cached_property
     def joined(self) -> State:
@@ -135,6 +140,8 @@ def gather(known: Explained) -> Explanation:
         known.strategy.place.value,
         files,
         tuple(streams),
+        tuple(summary_plans(known.summaries, known.preferring, state.preferring)),
+        tuple(preferred_plans(known.preferring, state.preferring, known.again)),
     )
 
 
@@ -188,6 +195,7 @@ def _stream(
         None if name in known.rules else name,
         len(looking),
         gathering_plans(looking, known.state, known.joined, known.waits),
+        sum(name in (side.stream for side in query.sides) for query in known.preferring.values()),
     )
 
 

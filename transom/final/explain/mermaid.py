@@ -12,11 +12,13 @@ from transom.final.explain.parts import (
     StorePlan,
     StreamPlan,
 )
+from transom.final.explain.promising_text import summary_title
 from transom.final.explain.stores_text import gathering_title
 from transom.final.explain.text import family_title, work_text
 from transom.final.explain.words import counted, named, queries_text, readable
 
 FAMILIES, SELECTIONS, NAMES = 6, 4, 5  # that a readable drawing has at most: of a stream, a family, a box
+QUERIES = 12  # with a preference
 WIDTH = 60
 
 # What Mermaid would take for its own inside a quoted label; a backtick would begin Markdown.
@@ -37,6 +39,7 @@ def mermaid(plan: Explanation, verbose: bool = False) -> str:
     for i, stream in enumerate(plan.streams):
         lines += _stream(f"s{i}", stream, verbose)
     lines += _cascades(plan, "\n".join(lines))
+    lines += _summaries(plan, verbose)
     return "\n".join(lines)
 
 
@@ -49,6 +52,23 @@ def _cascades(plan: Explanation, drawn: str) -> Iterator[str]:
             for query in selection.queries:
                 if query.name in places and f"{node}(" in drawn:
                     yield f"  {node} --> {places[query.name]}"
+
+
+def _summaries(plan: Explanation, verbose: bool) -> Iterator[str]:
+    """From streams over their summaries to the queries with a preference."""
+    streams = {stream.name: f"s{i}" for i, stream in enumerate(plan.streams)}
+    nodes = {summary.name: f"m{i}" for i, summary in enumerate(plan.summaries)}
+    for summary in plan.summaries:
+        held = f"{counted(summary.tuples, 'tuple')} held {summary.place}"
+        box = f"{nodes[summary.name]}[({label(summary_title(summary), held)})]"
+        yield f"  {streams[summary.stream]} --> {box}"
+    most = len(plan.preferred) if verbose else QUERIES
+    for i, query in enumerate(plan.preferred[:most]):
+        preference = f"{query.order} {query.promise}"
+        yield f"  p{i}([{label(query.name, preference, f'{query.share:.0%} produced')}])"
+        yield from (f"  {nodes[side.summary]} --> p{i}" for side in query.sides)
+    if len(plan.preferred) > most:
+        yield f"  pmore[{label(f'{len(plan.preferred) - most:,} more queries with a preference')}]"
 
 
 def label(*lines: str) -> str:
@@ -66,6 +86,9 @@ def _stream(node: str, stream: StreamPlan, verbose: bool) -> Iterator[str]:
     said = [queries_text(stream.queries), work_text(stream.work).split("; ")[-1]]
     if stream.on_demand:
         said = [*(said if stream.queries else ()), f"{queries_text(stream.on_demand)} on demand"]
+    if stream.preferred:
+        led = f"{queries_text(stream.preferred)} with a preference"
+        said = [*(said if stream.queries or stream.on_demand else ()), led]
     yield f"  {node}([{label(stream.name, *said)}])"
     most = len(stream.families) if verbose else FAMILIES
     for family in stream.families[:most]:

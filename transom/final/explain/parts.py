@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
+from transom.final.explain.promising import PreferredPlan, SummaryPlan
+
 
 @dataclass(frozen=True)
 class Read:
@@ -257,6 +259,7 @@ class StreamPlan:
     results_of: str | None = None  # the query whose results it is made of
     on_demand: int = 0  # queries that are looked up; `queries` are the others
     gatherings: tuple[GatheringPlan, ...] = ()
+    preferred: int = 0  # queries with a preference that read it
 
     @property
     def plans(self) -> Sequence[QueryPlan | LookupPlan]:
@@ -280,6 +283,8 @@ class Explanation:
     state: str
     shards: Shards
     streams: tuple[StreamPlan, ...] = field(default_factory=tuple)
+    summaries: tuple[SummaryPlan, ...] = ()
+    preferred: tuple[PreferredPlan, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
@@ -290,7 +295,19 @@ class Explanation:
 
     def only(self, query: str) -> Explanation:
         """The plan of one query: its family with its selection alone, in which others may be too; of one on
-        demand the stores that it reads."""
+        demand the stores that it reads, of one with a preference the summaries that lead it."""
+        led = self.find_preferred(query)
+        if led is not None:
+            names = {side.summary for side in led.sides}
+            summaries = tuple(summary for summary in self.summaries if summary.name in names)
+            streams = (
+                stream for stream in self.streams if stream.name in {side.stream for side in led.sides}
+            )
+            bare = tuple(replace(stream, families=(), gatherings=()) for stream in streams)
+            return replace(self, streams=bare, summaries=summaries, preferred=(led,))
+        return replace(self._window_query(query), summaries=(), preferred=())
+
+    def _window_query(self, query: str) -> Explanation:
         looked = self.find_lookup(query)
         if looked is not None:
             stream, gathering, lookup = looked
@@ -313,6 +330,10 @@ class Explanation:
                     if own.name == query:
                         return stream, family, selection, own
         return None
+
+    def find_preferred(self, query: str) -> PreferredPlan | None:
+        """A query with a preference."""
+        return next((own for own in self.preferred if own.name == query), None)
 
     def find_lookup(self, query: str) -> tuple[StreamPlan, GatheringPlan, LookupPlan] | None:
         """Where an on-demand query is."""

@@ -16,6 +16,7 @@ from transom.final.explain.parts import (
     StreamPlan,
     WorkDone,
 )
+from transom.final.explain.promising_text import preferred_text, summaries_text
 from transom.final.explain.stores_text import lookup_text, stores_text
 from transom.final.explain.words import (
     ALL,
@@ -38,6 +39,7 @@ def text(plan: Explanation, verbose: bool = False) -> str:
     lines: list[str] = []
     for stream in plan.streams:
         lines += _stream(stream, limits)
+    lines += summaries_text(plan.summaries, plan.preferred, limits)
     if plan.shards.files:
         lines.append(
             f"far state: {plan.shards.rows:,} cells in {counted(plan.shards.files, 'file')} of shards, "
@@ -64,6 +66,9 @@ def _title(stream: StreamPlan, selections: int) -> str:
     if stream.on_demand:
         looked = f"{queries_text(stream.on_demand)} on demand"
         told = f"{told} and {looked}" if stream.queries else looked
+    if stream.preferred:
+        led = f"{queries_text(stream.preferred)} with a preference"
+        told = f"{told} and {led}" if stream.queries or stream.on_demand else led
     return f"{what} {stream.name}: {told}, time {stream.time}"
 
 
@@ -98,7 +103,7 @@ def _stream(stream: StreamPlan, limits: Limits) -> Iterator[str]:
     )
     for join in stream.joins:
         yield f"  join {join.table} on {limits.short(join.on)}"
-    if stream.queries or not stream.on_demand:
+    if stream.queries or not (stream.on_demand or stream.preferred):
         yield f"  done: {work_text(stream.work)}"
     others = limits
     if limits.families is not None and selections > MANY:  # then the first family stands for all
@@ -237,6 +242,13 @@ def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
     looked = plan.find_lookup(name)
     if looked is not None:
         return readable("\n".join(lookup_text(*looked, limits)))
+    led = plan.find_preferred(name)
+    if led is not None:
+        shown = plan.only(name)
+        waits = " (joins with the next page)" if led.waits else ""
+        own = [*preferred_text(led, replace(limits, waiting=False))]
+        below = list(summaries_text(shown.summaries, (), limits))[1:]
+        return readable("\n".join([own[0] + waits, *own[1:], *below]))
     found = plan.find(name)
     if found is None:
         why = [stream.suspended[name] for stream in plan.streams if name in stream.suspended]
