@@ -69,7 +69,7 @@ def test_lookups_are_marked_so_and_tell_if_they_are_not_complete(
     out = StringIO()
     printer = Printer(Format.TABLE, full=full, several=False, out=out)
     found = RESULTS.drop_columns(["kind", "rows", "latency"]).slice(0, 1)
-    printer.add("q", found.set_column(3, "complete", pa.array([complete])), on_demand=True)
+    printer.add("q", found.set_column(3, "complete", pa.array([complete])), kind="lookup")
     assert out.getvalue() == f"lookup  a  b  n 3{more}\n"
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transom.app.pipeline import Pipeline, QueryEntry, Settings
+from transom.app.pipeline import Pipeline, QueryEntry, Settings, check_summaries
 from transom.app.settings import STREAM, TABLE, read_settings
 from transom.errors import SettingError
+from transom.sql.summary import is_statement
 
 INTEGER_KINDS = ("count", "span", "slack")  # settings that a plain number means something for
 
@@ -21,8 +22,12 @@ def read_adhoc(
     per_stream: Mapping[str, Sequence[str] | None],
     options: Sequence[str] = (),
     master: str | None = None,
+    summaries: Sequence[str] = (),
 ) -> Pipeline:
-    """A pipeline from queries, `NAME=PATH` pairs and `[STREAM=]VALUE` settings."""
+    """A pipeline from queries, `NAME=PATH` pairs and `[STREAM=]VALUE` settings.
+
+    CREATE SUMMARY may be among the queries, too.
+    """
     sources = _pairs(streams, "--from")
     if not sources:
         raise SettingError("name a stream to read: --from bids=bids.json")
@@ -35,14 +40,17 @@ def read_adhoc(
     for name, settings in given.items():
         if "time" not in settings:
             raise SettingError(f"--time is missing: the column of {name} that holds a row's event time")
+    created, queries = _statements(sql, sql_files)
+    texts = [*(text for given in summaries for text in split_statements(given)), *created]
     return Pipeline(
         streams={name: read_settings(STREAM, each, f"--from {name}") for name, each in given.items()},
         tables={
             name: read_settings(TABLE, {"path": path}, f"--table {name}")
             for name, path in _pairs(tables, "--table").items()
         },
-        queries=_queries(sql, sql_files),
+        queries=queries,
         engine={} if master is None else {"master": master},
+        summaries=check_summaries(texts, [f"--summary {text}" for text in texts]),
     )
 
 
@@ -86,17 +94,20 @@ def _end(text: str, mark: str, start: int) -> int:
     return len(text) if found < 0 else found + len(mark)
 
 
-def _queries(sql: Sequence[str], sql_files: Sequence[Path]) -> dict[str, QueryEntry]:
-    """The queries in order, named q1, q2, ..."""
+def _statements(sql: Sequence[str], sql_files: Sequence[Path]) -> tuple[list[str], dict[str, QueryEntry]]:
+    """The statements that are no queries, and the queries in order, named q1, q2, ..."""
     statements = [statement for text in sql for statement in split_statements(text)]
     for path in sql_files:
         try:
             statements += split_statements(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise SettingError(f"--sql-file {path}: {error}") from None
-    if not statements:
+    queries = [statement for statement in statements if not is_statement(statement)]
+    if not queries:
         raise SettingError("give a query, as text or with --sql-file")
-    return {f"q{number}": QueryEntry(statement) for number, statement in enumerate(statements, 1)}
+    return [one for one in statements if is_statement(one)], {
+        f"q{number}": QueryEntry(statement) for number, statement in enumerate(queries, 1)
+    }
 
 
 def _pairs(given: Sequence[str], option: str) -> dict[str, str]:

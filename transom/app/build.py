@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Iterator
 
 from transom.app.pipeline import Pipeline, Settings
 from transom.errors import SettingError, SQLError
+from transom.sql.canonical import quote
+from transom.sql.summary import parse_summary
 
 if TYPE_CHECKING:
     from transom.spark.engine import Engine
@@ -43,13 +45,17 @@ def building(pipeline: Pipeline) -> Iterator[Engine]:
 
 
 def declare(engine: Engine, pipeline: Pipeline) -> None:
-    """Declare a pipeline's streams, tables, queries and sinks; an error names the one it is about."""
+    """Declare all that a pipeline names, each before what reads it; an error names the one it is about."""
     for name, settings in pipeline.tables.items():
         with _place(f"table {name}:"):
             engine.table(name, **_with_source(settings))
     for name, settings in pipeline.streams.items():
         with _place(f"stream {name}:"):
             _declare_stream(engine, name, _with_source(settings))
+    _leave(engine, pipeline)
+    for text in pipeline.summaries:
+        with _place("summaries:"):
+            engine.execute(text)
     queries = _register(engine, pipeline)
     for name, entry in pipeline.queries.items():
         for at, sink in enumerate(entry.sinks):
@@ -70,18 +76,38 @@ def _declare_stream(engine: Engine, name: str, settings: Settings) -> None:
         engine.replay(name, settings.pop("source"), time=settings.pop("time"), **settings, **replayed)
 
 
-def _register(engine: Engine, pipeline: Pipeline) -> dict[str, QueryHandle]:
-    """Register the queries all at once, since there may be thousands.
+def _leave(engine: Engine, pipeline: Pipeline) -> None:
+    """Queries and summaries of the checkpoint leave that the file no longer has, or has with another text.
 
-    Queries of the checkpoint that the file no longer has, or has with another text, leave first.
+    A query begins anew, too, when its summary does.
     """
-    for name, known in engine.queries().items():
+    wanted = {summary.name: summary for summary in map(parse_summary, pipeline.summaries)}
+    leaving = {
+        name: known
+        for name, known in engine.summaries().items()
+        if wanted.get(name) != parse_summary(known.text)
+    }
+    led = {query for known in leaving.values() for query in known.queries}
+    for name, query in engine.queries().items():
         if name not in pipeline.queries:
             log.warning("query %s of the checkpoint is not in the pipeline any more: dropped", name)
-            known.drop()
-        elif pipeline.queries[name].sql != known.text:
+            query.drop()
+        elif pipeline.queries[name].sql != query.text:
             log.warning("query %s has another text than in the checkpoint: it begins anew", name)
-            known.drop()
+            query.drop()
+        elif name in led:
+            log.warning("query %s begins anew, as its summary does", name)
+            query.drop()
+    for name in leaving:
+        if name in wanted:
+            log.warning("summary %s has another text than in the checkpoint: it begins anew", name)
+        else:
+            log.warning("summary %s of the checkpoint is not in the pipeline any more: dropped", name)
+        engine.execute(f"DROP SUMMARY {quote(name)}")
+
+
+def _register(engine: Engine, pipeline: Pipeline) -> dict[str, QueryHandle]:
+    """Register the queries all at once, since there may be thousands."""
     queries: dict[str, QueryHandle] = {}
     for partial in (False, True):
         texts = {name: entry.sql for name, entry in pipeline.queries.items() if entry.partial is partial}

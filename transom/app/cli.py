@@ -91,6 +91,10 @@ def _silence_stdout() -> None:
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help=f"{HELP['master']}, such as spark://host:7077")
 ]
+Summaries = Annotated[
+    list[str] | None,
+    typer.Option("--summary", metavar="SQL", help="CREATE SUMMARY, for queries WITH PREFERENCE; repeatable"),
+]
 PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE", help="the pipeline file, in YAML")]
 
 
@@ -116,6 +120,7 @@ def query(
     tables: Annotated[
         list[str] | None, typer.Option("--table", metavar="TABLE=PATH", help="a static table to join with")
     ] = None,
+    summary: Summaries = None,
     time: Annotated[list[str] | None, _per_stream("time", "COLUMN")] = None,
     slack: Annotated[list[str] | None, _per_stream("slack", "DURATION")] = None,
     horizon: Annotated[list[str] | None, _per_stream("horizon", "DURATION")] = None,
@@ -171,7 +176,14 @@ def query(
         "files_per_page": files_per_page,
     }
     pipeline = read_adhoc(
-        sql or [], sql_file or [], streams or [], tables or [], per_stream, option or [], master
+        sql or [],
+        sql_file or [],
+        streams or [],
+        tables or [],
+        per_stream,
+        option or [],
+        master,
+        summary or [],
     )
     if explain:
         commands.explain(pipeline)
@@ -230,6 +242,7 @@ def replay(
     query: Annotated[
         list[str] | None, typer.Option("--query", metavar="NAME=SQL", help="a query with a name; repeatable")
     ] = None,
+    summaries: Summaries = None,
     name: Annotated[
         str | None,
         typer.Option("--name", metavar="STREAM", help="what queries call it (default: the file's)"),
@@ -284,7 +297,9 @@ def replay(
         option or [],
     )
     queries = replaying.named_queries(sql or [], query or [])
-    replaying.replay(name or replaying.stream_name(path), path, queries, options, form, full, master)
+    replaying.replay(
+        name or replaying.stream_name(path), path, queries, options, form, full, master, summaries or []
+    )
 
 
 @app.command()

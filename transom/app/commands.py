@@ -20,6 +20,7 @@ from transom.app.build import building
 from transom.app.looking import Looking, answer, default_format
 from transom.app.output import Format, PlanFormat, write
 from transom.app.pipeline import Pipeline
+from transom.final.explain.promising_text import coverage_text
 from transom.final.explain.words import counted
 
 if TYPE_CHECKING:
@@ -73,6 +74,10 @@ def summary(console: Console, engine: Engine, seconds: float) -> None:
             console.print(
                 f"{name}: {_why_rejected(engine, name)}", style="red", highlight=False, markup=False
             )
+    for name, led in progress.preferring.queries.items():
+        if led.regions or led.skipped:
+            done = coverage_text(led.probes, led.produced, led.skipped, led.share)
+            console.print(f"{name}: {done}", style="yellow", highlight=False, markup=False)
     for name, reason in progress.suspended.items():
         console.print(f"{name} was suspended: {reason}", style="red", highlight=False)
 

@@ -17,6 +17,7 @@ from transom.durations import format_duration
 
 SYSTEM_COLUMNS = 6  # kind, complete, rows, page, made and latency close every result
 LOOKUP_COLUMNS = 3  # complete, page and made close every lookup
+PREFERRED_COLUMNS = 4  # page, made, share and skipped close every result of a query with a preference
 
 
 class Format(StrEnum):
@@ -57,6 +58,13 @@ def of_lookup(found: pa.Table, form: Format, when: bool = False) -> pa.Table:
     complete, _, made = range(found.num_columns - LOOKUP_COLUMNS, found.num_columns)
     told = form is not Format.TABLE or not all(found.column(complete).to_pylist())
     return found.select([*range(complete), *[complete] * told, *[made] * when])
+
+
+def of_preferred(found: pa.Table) -> pa.Table:
+    """Results of a query with a preference with what must be known of them: the page that they are of, and
+    the share of the page's estimated output that they are a part of."""
+    page, _, share, _ = range(found.num_columns - PREFERRED_COLUMNS, found.num_columns)
+    return found.select([*range(page), page, share])
 
 
 def arranged(shown: pa.Table) -> pa.Table:

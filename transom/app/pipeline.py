@@ -1,8 +1,8 @@
-"""The pipeline file: streams, tables, queries and sinks as YAML, checked before anything starts."""
+"""The pipeline file: streams, queries and all that goes with them as YAML, checked before anything starts."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping
@@ -10,9 +10,12 @@ from typing import Any, Mapping
 import yaml
 
 from transom.app.settings import ENGINE, QUERY, SECTIONS, SINK, STREAM, TABLE, Setting, read_settings
-from transom.errors import SettingError, near_miss
+from transom.errors import SettingError, SQLError, near_miss
+from transom.sql.summary import parse_summary
 
 Settings = dict[str, Any]
+
+KNOWN = (*SECTIONS, "summaries")
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Pipeline:
     tables: Mapping[str, Settings] = field(default_factory=dict)
     sinks: list[Settings] = field(default_factory=list)
     engine: Settings = field(default_factory=dict)
+    summaries: list[str] = field(default_factory=list)  # CREATE SUMMARY, each with a name of its own
 
 
 def load_pipeline(path: Path) -> Pipeline:
@@ -56,10 +60,10 @@ def load_pipeline(path: Path) -> Pipeline:
 def read_pipeline(given: Any, base: Path) -> Pipeline:
     """A pipeline from what YAML made of the file."""
     if not isinstance(given, Mapping):
-        raise SettingError(f"expected a mapping with {', '.join(SECTIONS)}")
+        raise SettingError(f"expected a mapping with {', '.join(KNOWN)}")
     for name in given:
-        if name not in SECTIONS:
-            raise SettingError(f"{name}: there is no such section{near_miss(str(name), SECTIONS)}")
+        if name not in KNOWN:
+            raise SettingError(f"{name}: there is no such section{near_miss(str(name), KNOWN)}")
     streams = _named(given, "streams", STREAM, base)
     if not streams:
         raise SettingError("streams: a pipeline needs at least one stream")
@@ -78,7 +82,31 @@ def read_pipeline(given: Any, base: Path) -> Pipeline:
         tables=tables,
         sinks=_sinks(given.get("sinks") or [], "sinks", base),
         engine=_settings(ENGINE, given.get("engine") or {}, "engine", base),
+        summaries=_summaries(given.get("summaries") or []),
     )
+
+
+def _summaries(given: Any) -> list[str]:
+    if not isinstance(given, list):
+        raise SettingError(f"summaries: expected a list of CREATE SUMMARY statements, not {given!r}")
+    for at, text in enumerate(given):
+        if not isinstance(text, str):
+            raise SettingError(f"summaries[{at}]: expected CREATE SUMMARY as text, not {text!r}")
+    return check_summaries(given, [f"summaries[{at}]" for at in range(len(given))])
+
+
+def check_summaries(texts: Sequence[str], places: Sequence[str]) -> list[str]:
+    """The texts, if each creates a summary with a name of its own; an error names the place."""
+    names = set[str]()
+    for text, where in zip(texts, places, strict=True):
+        try:
+            name = parse_summary(text).name
+        except SQLError as error:
+            raise SQLError(f"{where}: {error.message}", error.text, error.start, error.end) from None
+        if name.casefold() in names:
+            raise SettingError(f"{where}: there is a summary {name} already")
+        names.add(name.casefold())
+    return list(texts)
 
 
 def _mapping(given: Mapping[str, Any], section: str) -> Mapping[str, Any]:

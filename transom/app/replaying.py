@@ -20,7 +20,16 @@ from transom.app.adhoc import split_statements
 from transom.app.build import open_engine
 from transom.app.commands import LOOK_EVERY, summary
 from transom.app.looking import default_format
-from transom.app.output import SYSTEM_COLUMNS, Format, of_lookup, plain, without_system_columns, write
+from transom.app.output import (
+    SYSTEM_COLUMNS,
+    Format,
+    of_lookup,
+    of_preferred,
+    plain,
+    without_system_columns,
+    write,
+)
+from transom.app.pipeline import check_summaries
 from transom.errors import SettingError
 
 BARE = ("query", "kind", "window_start", "window_end")  # for people, values that need no name
@@ -60,20 +69,25 @@ def replay(
     form: Format | None,
     full: bool,
     master: str | None,
+    summaries: Sequence[str] = (),
 ) -> None:
     """Deliver a recording by its times until it ends, print results, close every window, print lookups."""
     form = default_format(form, sys.stdout)
+    check_summaries(summaries, [f"--summary {text}" for text in summaries])
     if form is Format.CSV and len(queries) > 1:
         raise SettingError("results that come together are of one query in CSV; --format json has any number")
     console, started = Console(stderr=True), monotonic()
     engine = open_engine({} if master is None else {"master": master})
     try:
         recording = engine.replay(name, path, **options)
+        for text in summaries:
+            engine.execute(text)
         printer = Printer(form, full, len(queries) > 1, sys.stdout)
         handles = engine.register_all(queries)
         for own, handle in handles.items():
             if not handle.on_demand:
-                handle.subscribe(partial(printer.add, own))
+                kind = "found" if handle.preferred else None
+                handle.subscribe(partial(printer.add, own, kind=kind))
         with _bar(console) as progress:
             task = progress.add_task(name, total=recording.rows)
             engine.start()
@@ -84,7 +98,7 @@ def replay(
             progress.update(task, completed=recording.delivered)
         for own, handle in handles.items():
             if handle.on_demand:
-                printer.add(own, handle.lookup(), on_demand=True)
+                printer.add(own, handle.lookup(), kind="lookup")
         printer.check()
         summary(console, engine, monotonic() - started)
     finally:
@@ -97,17 +111,18 @@ def _bar(console: Console) -> Progress:
 
 
 class Printer:
-    """Prints results as they come, each marked as early or final; and lookups, marked so."""
+    """Prints results as they come, each marked as early or final; lookups, and what queries with a preference
+    have found, marked so."""
 
     def __init__(self, form: Format, full: bool, several: bool, out: TextIO):
         self.form, self.full, self.several, self.out = form, full, several, out
         self._started = False
         self._error: OSError | None = None
 
-    def add(self, name: str, results: pa.Table, on_demand: bool = False) -> None:
+    def add(self, name: str, results: pa.Table, kind: str | None = None) -> None:
         """Print a page's results of a query; called by the engine, which would only log an error."""
         try:
-            self._print(name, results, on_demand)
+            self._print(name, results, kind)
             self.out.flush()
         except OSError as error:
             self._error = error
@@ -117,11 +132,12 @@ class Printer:
         if self._error is not None:
             raise self._error
 
-    def _print(self, name: str, results: pa.Table, on_demand: bool) -> None:
+    def _print(self, name: str, results: pa.Table, kind: str | None) -> None:
         shown = results
-        if on_demand:
-            kinds = pa.chunked_array([pa.repeat("lookup", results.num_rows)])
-            shown = results if self.full else of_lookup(results, self.form)
+        if kind is not None:
+            kinds = pa.chunked_array([pa.repeat(kind, results.num_rows)])
+            if not self.full:
+                shown = of_lookup(results, self.form) if kind == "lookup" else of_preferred(results)
             shown = shown.add_column(0, "kind", kinds)
         elif not self.full:
             kinds = results.column(results.num_columns - SYSTEM_COLUMNS)
