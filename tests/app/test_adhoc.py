@@ -9,7 +9,7 @@ import pytest
 
 from transom.app.adhoc import read_adhoc, split_statements
 from transom.app.pipeline import Pipeline
-from transom.errors import SettingError
+from transom.errors import SettingError, SQLError
 
 
 def read(
@@ -51,6 +51,17 @@ def test_queries_are_numbered_over_arguments_and_files(tmp_path: Path) -> None:
         "q2": "SELECT 2",
         "q3": "-- the last; really\nSELECT 3",
     }
+
+
+def test_summaries_may_be_options_or_stand_among_the_queries() -> None:
+    one, two = (f"CREATE SUMMARY {name} ON bids(site) WITH GRANULARITY '10 s'" for name in ("one", "two"))
+    pipeline = read_adhoc([f"{one}; SELECT 1"], [], ["bids=b"], [], {"time": ["ts"]}, summaries=[two])
+    assert pipeline.summaries == [two, one]
+    assert [entry.sql for entry in pipeline.queries.values()] == ["SELECT 1"]
+    with pytest.raises(SettingError, match="there is a summary one already"):
+        read_adhoc([one, "SELECT 1"], [], ["bids=b"], [], {"time": ["ts"]}, summaries=[one])
+    with pytest.raises(SQLError, match="--summary SELECT 2: expected CREATE"):
+        read_adhoc(["SELECT 1"], [], ["bids=b"], [], {"time": ["ts"]}, summaries=["SELECT 2"])
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [

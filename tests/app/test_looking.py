@@ -27,11 +27,15 @@ RESULTS = pa.table(
 )
 
 
+FOUND = pa.table({"item": [7, 3], "page": [1, 1], "made": [5, 5], "share": [0.5, 0.5], "skipped": [2.0, 2.0]})
+
+
 class Query:
     """A registered query that is answered the same each time, or not at all."""
 
-    def __init__(self, on_demand: bool = True, fails: Exception | None = None):
+    def __init__(self, on_demand: bool = True, fails: Exception | None = None, preferred: bool = False):
         self.on_demand, self.fails, self.asked = on_demand, fails, threading.Semaphore(0)
+        self.preferred = preferred
 
     def lookup(self) -> pa.Table:
         assert self.on_demand
@@ -42,7 +46,7 @@ class Query:
 
     def results(self) -> pa.Table:
         assert not self.on_demand
-        return RESULTS
+        return FOUND if self.preferred else RESULTS
 
 
 class Engine:
@@ -73,6 +77,13 @@ def test_an_on_demand_query_is_looked_up_and_others_tell_their_results(
     pushed: Any = Query(on_demand=False)
     assert answer(pushed, False, form).column_names == [*windows, "n"]
     assert answer(pushed, True, form).column_names == RESULTS.column_names
+
+
+def test_what_a_query_with_a_preference_found_keeps_its_order_and_its_share() -> None:
+    query: Any = Query(on_demand=False, preferred=True)
+    assert answer(query, True, Format.JSON).equals(FOUND)
+    shown = answer(query, False, Format.TABLE)
+    assert shown.to_pydict() == {"item": [7, 3], "page": [1, 1], "share": [0.5, 0.5]}
 
 
 def test_lookups_are_printed_at_the_end_each_with_its_query() -> None:

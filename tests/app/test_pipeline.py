@@ -9,7 +9,7 @@ import pytest
 
 from transom.app.build import declare
 from transom.app.pipeline import QueryEntry, load_pipeline, read_pipeline
-from transom.errors import SettingError
+from transom.errors import SettingError, SQLError
 
 WHOLE = """
 engine:
@@ -37,6 +37,8 @@ sinks:
 """
 STREAMS = "streams: {bids: {path: b, time: ts}}\n"
 QUERIES = "queries: {q: SELECT 1}\n"
+
+SUMMARY = "CREATE SUMMARY items ON bids(site) WITH GRANULARITY 10 seconds"
 
 REFUSED = [
     ("an empty file", "", "expected a mapping with streams"),
@@ -90,6 +92,16 @@ REFUSED = [
         "tables.Bids: a stream has this name",
     ),
     ("a query given twice", STREAMS + "queries:\n  q: SELECT 1\n  q: SELECT 2\n", "q is given twice"),
+    (
+        "summaries that are no list",
+        STREAMS + QUERIES + "summaries: {items: x}",
+        "summaries: expected a list of CREATE SUMMARY",
+    ),
+    (
+        "a summary given twice",
+        STREAMS + QUERIES + f"summaries: [{SUMMARY!r}, {SUMMARY!r}]",
+        r"summaries\[1\]: there is a summary items already",
+    ),
     ("no YAML", "streams: {bids: [", "this is not YAML"),
 ]
 
@@ -177,3 +189,47 @@ def test_queries_of_the_checkpoint_that_left_and_that_changed_are_told_apart(
         "query changed has another text than in the checkpoint: it begins anew",
         "query gone of the checkpoint is not in the pipeline any more: dropped",
     ]
+
+
+def test_what_is_wrong_with_a_summary_is_told_with_its_place() -> None:
+    given = {"streams": {"bids": {"path": "b", "time": "ts"}}, "queries": {"q": "SELECT 1"}}
+    with pytest.raises(SQLError, match=r"summaries\[0\]: write bids\(column\)") as raised:
+        read_pipeline(given | {"summaries": ["CREATE SUMMARY items ON bids"]}, Path("/data"))
+    assert raised.value.text == "CREATE SUMMARY items ON bids"
+
+
+def test_a_query_begins_anew_when_its_summary_does(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[str] = []
+
+    class Known:
+        def __init__(self, name: str, text: str, queries: tuple[str, ...] = ()):
+            self.name, self.text, self.queries = name, text, queries
+
+        def drop(self) -> None:
+            told.append(f"drop {self.name}")
+
+    class Engine:
+        def queries(self) -> dict[str, Known]:
+            return {name: Known(name, "SELECT 1") for name in ("led", "other", "gone")}
+
+        def summaries(self) -> dict[str, Known]:
+            texts = {"items": SUMMARY.replace("10", "20"), "same": same.lower(), "old": older}
+            led = {"items": ("led",), "same": ("other",), "old": ("gone",)}
+            return {name: Known(name, text, led[name]) for name, text in texts.items()}
+
+        def execute(self, text: str) -> None:
+            told.append(text)
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args, **options: {}
+
+    same, older = SUMMARY.replace("items", "same"), SUMMARY.replace("items", "old")
+    given = {
+        "streams": {"bids": {"path": "b", "time": "ts"}},
+        "summaries": [SUMMARY, same],
+        "queries": {"led": "SELECT 1", "other": "SELECT 1"},
+    }
+    declare(Engine(), read_pipeline(given, Path("/data")))  # type: ignore[arg-type]
+    assert told == ["drop led", "drop gone", "DROP SUMMARY `items`", "DROP SUMMARY `old`", SUMMARY, same]
+    assert "query led begins anew, as its summary does" in caplog.text
+    assert "summary old of the checkpoint is not in the pipeline any more: dropped" in caplog.text

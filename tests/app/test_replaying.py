@@ -55,6 +55,16 @@ def test_results_are_printed_as_they_come(form: Format, several: bool, text: str
     assert out.getvalue() == header + text + text
 
 
+def test_what_a_query_with_a_preference_found_is_marked_so() -> None:
+    out = StringIO()
+    found = pa.table({"item": [7], "page": [1], "made": [None], "share": [0.5], "skipped": [2.0]})
+    Printer(Format.TABLE, full=False, several=False, out=out).add("q", found, kind="found")
+    Printer(Format.TABLE, full=True, several=True, out=out).add("q", found, kind="found")
+    assert out.getvalue() == (
+        "found  item 7  page 1  share 0.5\nq  found  item 7  page 1  made null  share 0.5  skipped 2.0\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("full", "complete", "more"),
     [

@@ -55,6 +55,8 @@ def load_pipeline(path: Path) -> Pipeline:
         return read_pipeline(given, path.resolve().parent)
     except SettingError as error:
         raise SettingError(f"{path}: {error}") from None
+    except SQLError as error:
+        raise SQLError(f"{path}: {error.message}", error.text, error.start, error.end) from None
 
 
 def read_pipeline(given: Any, base: Path) -> Pipeline:

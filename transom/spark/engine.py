@@ -289,10 +289,6 @@ class Engine(Declarations):
         attributes, with a window at least as long. `at` and `where` are as in a query's `lookup`.
         """
         refuse_statement(sql)
-        if isinstance(sql, str) and is_preferred(sql):
-            raise SettingError(
-                "a query WITH PREFERENCE can't be looked up: register it and read its results()"
-            )
         return self._lookups.text(sql, at, where)
 
     def _lookup(
