@@ -44,7 +44,9 @@ def run_shell(line: str) -> str:
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md", "docs/on-demand.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/tutorial.md", "docs/on-demand.md", "docs/promising-tuples.md"]
+)
 def test_examples_print_what_the_page_shows(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +59,7 @@ def test_examples_print_what_the_page_shows(
 
 def test_the_readme_shows_the_examples() -> None:
     shown = [code for language, code, _ in examples(ROOT / "README.md") if language == "python"]
-    for code, name in zip(shown, ["quickstart.py", "early.py", "on_demand.py"], strict=True):
+    for code, name in zip(shown, ["quickstart.py", "early.py", "on_demand.py", "promising.py"], strict=True):
         source = (ROOT / "examples" / name).read_text()
         assert code == source[source.index("import transom") :]
 
