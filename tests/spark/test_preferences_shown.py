@@ -180,3 +180,28 @@ def test_the_shell_joins_two_files_by_preference(spark: SparkSession, tmp_path: 
     assert list(pairs[0]) == ["query", "item", "here", "there", "page", "share"]
     assert sorted(row["item"] for row in rows if row["query"] == "q2") == [0, 1, 1, 1, 2, 4]
     assert "q1: 10 probes made, 10 tuples produced" in done.stderr and "q2:" not in done.stderr
+
+
+def test_a_pipeline_with_summaries_is_explained_run_and_changed(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [json.dumps({"item": item, "price": price, "ts": ts}) for item, price, ts in sales()]
+    (tmp_path / "sales.json").write_text("\n".join(rows))
+    pipeline = tmp_path / "pipeline.yaml"
+    given = {
+        "engine": {"checkpoint": "state"},
+        "streams": {"store1": {"path": "sales.json", "schema": SALES, "time": "ts"}},
+        "summaries": [SUMMARY.format("store1")],
+        "queries": {"cheap": {"sql": CHEAP, "sinks": [{"format": "json", "path": "out"}]}},
+    }
+    pipeline.write_text(json.dumps(given))  # which is YAML, too
+    explained = CliRunner().invoke(app, ["explain", str(pipeline)])
+    assert "query cheap: selection of store1 (summary store1_items)" in explained.stdout
+    run = ["run", str(pipeline), "--drain", "--no-progress"]
+    assert CliRunner().invoke(app, run).exit_code == OK
+    written = [line for file in (tmp_path / "out").rglob("*.json") for line in file.read_text().splitlines()]
+    assert sorted(json.loads(line)["item"] for line in written) == [0, 1, 1, 1, 2, 4]
+    pipeline.write_text(json.dumps(given | {"summaries": [SUMMARY.format("store1").replace("10", "20")]}))
+    assert CliRunner().invoke(app, run).exit_code == OK
+    engine = transom.Engine(spark, str(tmp_path / "state"))
+    engine.feed("store1", SALES, time="ts")
+    assert "20 seconds" in engine.summaries()["store1_items"].text
+    engine.stop()
