@@ -15,7 +15,7 @@ from tests.final.test_explain_formats import keys_of
 from transom.control.rules import StreamRules
 from transom.elements import Clock, ClockKind, Preference, Summary
 from transom.final.explain import Explained, Explanation, gather, mermaid, query_text, text
-from transom.final.explain.promising import promise_text
+from transom.final.explain.spelling import promise_text
 from transom.promising.regions import DTYPES, Regions
 from transom.promising.representation import Representation
 from transom.sql.preferred import Figure, Output, Preferred, Side
@@ -85,7 +85,7 @@ PROMISES: list[tuple[str, Promise]] = [
 
 @pytest.mark.parametrize(("written", "promise"), PROMISES, ids=[written for written, _ in PROMISES])
 def test_a_promise_is_spelled_with_the_parentheses_that_it_needs(written: str, promise: Promise) -> None:
-    assert promise_text(promise) == written
+    assert promise_text(promise, streams=True) == written
 
 
 def test_before_the_first_page_everything_waits() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from transom.spark.registry import Registry
+from transom.sql.promise import counts
 from transom.state.preferring import Preferring
 
 if TYPE_CHECKING:
@@ -50,8 +51,10 @@ def summaries_of(loop: PageLoop) -> dict[str, SummaryInfo]:
 
 def summary_infos(state: Preferring, registry: Registry) -> dict[str, SummaryInfo]:
     """How summaries fare, as far as they are known."""
-    led = registry.preferring()
-    found = {}
+    if not registry.created:
+        return {}
+    led, found = registry.preferring(), {}
+    overloads = {name: query.overload for name, query in registry.queries().items()}
     for name, created in registry.created.items():
         own = state.summaries.get(name)
         if own is None or created.summary is None:
@@ -70,7 +73,14 @@ def summary_infos(state: Preferring, registry: Registry) -> dict[str, SummaryInf
             len(zones.since),
             own.representation.nbytes,
             bool(own.far),
-            tuple(query for query, one in led.items() if name in (side.summary for side in one.sides)),
+            (
+                *(query for query, one in led.items() if name in (side.summary for side in one.sides)),
+                *(
+                    query
+                    for query, one in overloads.items()
+                    if one is not None and counts(one.promise, shape.stream, shape.column)
+                ),
+            ),
         )
     return found
 

@@ -57,6 +57,15 @@ def leaves(promise: Promise) -> Iterator[Count | Column]:
         yield promise
 
 
+def counts(promise: Promise, stream: str, column: str) -> bool:
+    """Whether a promise counts the values of a column.
+
+    >>> counts(Arithmetic("*", Count("s", "item"), Number(2.0)), "s", "item")
+    True
+    """
+    return Count(stream, column) in leaves(promise)
+
+
 def promised(promise: Promise, known: Callable[[Count | Column], Floats]) -> Floats:
     """The promise of each of some tuples, given what is known of them.
 

@@ -127,7 +127,7 @@ def gather(known: Explained) -> Explanation:
         kin = _kin(families)
         described = [_Describing(known, family, holding).family(kin[i]) for i, family in enumerate(families)]
         streams.append(_stream(known, name, rules, reading, described))
-    state = known.state
+    state, windows = known.state, {name: query.query for name, query in known.queries.items()}
     files = Shards(
         sum(len(ref.parts) for ref in state.shards),
         sum(ref.rows for ref in state.shards),
@@ -140,7 +140,7 @@ def gather(known: Explained) -> Explanation:
         known.strategy.place.value,
         files,
         tuple(streams),
-        tuple(summary_plans(known.summaries, known.preferring, state.preferring)),
+        tuple(summary_plans(known.summaries, known.preferring, windows, state.preferring)),
         tuple(preferred_plans(known.preferring, state.preferring, known.again)),
     )
 

@@ -6,13 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from transom.elements import ClockKind, Preference, Summary
-from transom.final.explain.spelling import length
+from transom.final.explain.spelling import length, promise_text
 from transom.plan.text import predicate_text
 from transom.sql.preferred import Preferred, Side
-from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
+from transom.sql.promise import counts
+from transom.sql.query import Query
 from transom.state.preferring import PreferredState, Preferring, SummaryState
-
-_BINDS = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 
 @dataclass(frozen=True)
@@ -82,13 +81,21 @@ class PreferredPlan:
 
 
 def summary_plans(
-    summaries: Mapping[str, Summary], preferring: Mapping[str, Preferred], state: Preferring
+    summaries: Mapping[str, Summary],
+    preferring: Mapping[str, Preferred],
+    queries: Mapping[str, Query],
+    state: Preferring,
 ) -> Iterator[SummaryPlan]:
     """Summaries as they are, or will be with the next page."""
     for name, asked in summaries.items():
         own = state.summaries.get(name)
         shape = asked if own is None else own.representation.shape
-        readers = (query for query, one in preferring.items() if name in (s.summary for s in one.sides))
+        led = (query for query, one in preferring.items() if name in (s.summary for s in one.sides))
+        counting = (
+            query
+            for query, one in queries.items()
+            if one.overload is not None and counts(one.overload.promise, asked.stream, asked.column)
+        )
         yield SummaryPlan(
             name,
             asked.stream,
@@ -108,7 +115,7 @@ def summary_plans(
             0 if own is None else own.late,
             "far" if own is not None and own.far else "near",
             own is None,
-            tuple(readers),
+            (*led, *counting),
         )
 
 
@@ -138,7 +145,7 @@ def preferred_plans(
             name,
             "join" if len(query.sides) == 2 else "aggregates" if query.figures else "selection",
             query.preference.order,
-            promise_text(query.promise),
+            promise_text(query.promise, streams=len(query.sides) > 1),
             query.preference.fade,
             None if query.preference.window is None else _time(query.preference.window),
             _budget(query.preference),
@@ -169,30 +176,3 @@ def _budget(preference: Preference) -> str | None:
 
 def _time(micros: int) -> str:
     return length(micros, ClockKind.TIME)
-
-
-def promise_text(promise: Promise) -> str:
-    """A promise as it is written, over the streams' own names.
-
-    >>> item = Count("store1", "item")
-    >>> promise_text(Arithmetic("*", Arithmetic("+", item, Number(1.0)), Column("store1", "price")))
-    '(SUMMARY.Estimate.Count(store1.item) + 1) * store1.price'
-    """
-    match promise:
-        case Count(stream, column):
-            return f"SUMMARY.Estimate.Count({stream}.{column})"
-        case Column(stream, column):
-            return f"{stream}.{column}"
-        case Number(value):
-            return f"{value:g}"
-    left, right = _inside(promise.left, promise.op, False), _inside(promise.right, promise.op, True)
-    return f"{left} {promise.op} {right}"
-
-
-def _inside(part: Promise, op: str, is_right: bool) -> str:
-    """A part of an expression, in parentheses where it would otherwise mean something else."""
-    text = promise_text(part)
-    if not isinstance(part, Arithmetic):
-        return text
-    loose = _BINDS[part.op] < _BINDS[op] or (is_right and _BINDS[part.op] == _BINDS[op] and op in "-/")
-    return f"({text})" if loose else text

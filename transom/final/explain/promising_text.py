@@ -14,7 +14,11 @@ def summaries_text(
     """The summaries, and the queries that they lead."""
     if not summaries:
         return
-    led = f"{queries_text(len(preferred))} with a preference" if preferred else "nobody yet"
+    readers = {name for summary in summaries for name in summary.readers}
+    if preferred:
+        led = f"{queries_text(len(preferred))} with a preference"
+    else:
+        led = f"{queries_text(len(readers))} on overload" if readers else "nobody yet"
     yield f"promising tuples: {counted(len(summaries), 'summary', 'summaries')}, for {led}"
     yield from indented(first(summaries, limits.stores, lambda own: _summary(own, limits), "summaries"))
     others = named([query.name for query in preferred[limits.families :]], limits.names)

@@ -13,6 +13,7 @@ from transom.sql.preference import COUNT
 from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
 from transom.sql.query import Call, Overloaded, Query
 
+_BINDS = {"+": 1, "-": 1, "*": 2, "/": 2}
 _NUMBERED = re.compile(r"`([ak])(\d+)`")
 
 
@@ -47,8 +48,8 @@ def overload_text(overload: Overloaded) -> str:
     return f"prefers {overload.order} {promise_text(overload.promise)}"
 
 
-def promise_text(promise: Promise) -> str:
-    """A promise as it would be written.
+def promise_text(promise: Promise, streams: bool = False) -> str:
+    """A promise as it would be written, with the names of `streams` where there are two.
 
     >>> more = Arithmetic("+", Column("s", "price"), Number(1.5))
     >>> promise_text(Arithmetic("*", Count("s", "item"), more))
@@ -57,14 +58,22 @@ def promise_text(promise: Promise) -> str:
     match promise:
         case Number(value):
             return f"{value:g}"
-        case Count(_, column):
-            return f"{COUNT}({column})"
-        case Column(_, column):
-            return column
-    first = isinstance(promise.left, Arithmetic) and promise.op in "*/" and promise.left.op in "+-"
-    left, right = promise_text(promise.left), promise_text(promise.right)
-    left = f"({left})" if first else left
-    return f"{left} {promise.op} {f'({right})' if isinstance(promise.right, Arithmetic) else right}"
+        case Count(stream, column):
+            return f"{COUNT}({stream}.{column})" if streams else f"{COUNT}({column})"
+        case Column(stream, column):
+            return f"{stream}.{column}" if streams else column
+    left, right = (_part(part, promise, streams) for part in (promise.left, promise.right))
+    return f"{left} {promise.op} {right}"
+
+
+def _part(part: Promise, whole: Arithmetic, streams: bool) -> str:
+    """A part of an expression, in parentheses where it would otherwise mean something else."""
+    text = promise_text(part, streams)
+    if not isinstance(part, Arithmetic):
+        return text
+    binds, around = _BINDS[part.op], _BINDS[whole.op]
+    loose = binds < around or (part is whole.right and binds == around and whole.op in "-/")
+    return f"({text})" if loose else text
 
 
 def window_text(spec: WindowSpec, kind: ClockKind) -> str:
