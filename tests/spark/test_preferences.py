@@ -263,17 +263,16 @@ def test_tuples_are_let_go_behind_the_last_granularity(spark: SparkSession, tmp_
         "SELECT a.item, a.ts AS here, b.ts AS there FROM store1 a, store2 b WHERE a.item = b.item "
         "WITH PREFERENCE desc SUMMARY.Estimate.Count(a.item)"
     )
-    feeds[1].push([sale(1, 0), sale(1, 100)])
+    feeds[1].push([sale(1, 0), sale(1, 100), sale(2, 400)])
     engine.step()
-    feeds[1].push([sale(2, 400)])
+    assert engine.summaries()["items1"].tuples == 3, "the other store may bring partners of any of them"
+    feeds[2].push([sale(1, 1), sale(2, 399)])
     engine.step()
+    assert pairs(query) == joined([sale(1, 0), sale(1, 100), sale(2, 400)], [sale(1, 1), sale(2, 399)], 210)
     assert engine.summaries()["items1"].tuples == 1
     feeds[1].push([sale(1, 5)])
     engine.step()
     assert engine.summaries()["items1"].late == 1
-    feeds[2].push([sale(1, 400), sale(2, 400)])
-    engine.step()
-    assert pairs(query) == joined([sale(2, 400)], [sale(2, 400)])
     engine.stop()
 
 
