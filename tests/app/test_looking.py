@@ -27,7 +27,10 @@ RESULTS = pa.table(
 )
 
 
-FOUND = pa.table({"item": [7, 3], "page": [1, 1], "made": [5, 5], "share": [0.5, 0.5], "skipped": [2.0, 2.0]})
+FOUND = pa.table(
+    {"item": [7, 3], "page": [1, 1], "made": [5, 5], "complete": [False, False]}
+    | {"share": [0.5, 0.5], "skipped": [2.0, 2.0]}
+)
 
 
 class Query:

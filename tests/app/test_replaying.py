@@ -57,12 +57,14 @@ def test_results_are_printed_as_they_come(form: Format, several: bool, text: str
 
 def test_what_a_query_with_a_preference_found_is_marked_so() -> None:
     out = StringIO()
-    found = pa.table({"item": [7], "page": [1], "made": [None], "share": [0.5], "skipped": [2.0]})
+    system = {"page": [1], "made": [None], "complete": [False], "share": [0.5], "skipped": [2.0]}
+    found = pa.table({"item": [7]} | system)
     Printer(Format.TABLE, full=False, several=False, out=out).add("q", found, kind="found")
     Printer(Format.TABLE, full=True, several=True, out=out).add("q", found, kind="found")
-    assert out.getvalue() == (
-        "found  item 7  page 1  share 0.5\nq  found  item 7  page 1  made null  share 0.5  skipped 2.0\n"
-    )
+    assert out.getvalue().splitlines() == [
+        "found  item 7  page 1  share 0.5",
+        "q  found  item 7  page 1  made null  complete false  share 0.5  skipped 2.0",
+    ]
 
 
 @pytest.mark.parametrize(
