@@ -34,6 +34,7 @@ bench-short: java $(BENCH)/.ready ## a small run of the same, and its tests
 	@$(BENCH)/bin/python -m pytest -q tests/benchmarks
 	@$(BENCH)/bin/python -m benchmarks.run --short --out $(BENCH)/results $(ARGS)
 	@$(BENCH)/bin/python -m benchmarks.lookups --short --out $(BENCH)/results
+	@$(BENCH)/bin/python -m benchmarks.summaries --rows 50000 --page 10000 --rounds 1
 
 bench-plots: $(BENCH)/.ready ## plots of the last run of bench, into docs/benchmarks
 	@$(BENCH)/bin/python -m benchmarks.plot $(ARGS)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import transom
 from tests.spark.fault_helpers import Crash, Fault
-from tests.spark.preference_helpers import JOIN, joined, pairs, sale, sales, stores
+from tests.spark.preference_helpers import JOIN, SALES, joined, pairs, sale, sales, stores
 from transom.errors import SettingError, SQLError, StateError
 from transom.spark.store import Store
 
@@ -342,4 +342,35 @@ def test_a_function_that_keeps_failing_suspends_its_query_only(spark: SparkSessi
         engine.step()
     assert bad.suspended is not None and good.suspended is None
     assert good.results().num_rows == 3
+    engine.stop()
+
+
+def test_a_summary_of_a_stream_that_is_gone_can_be_dropped(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feeds = stores(spark, tmp_path)
+    feeds[1].push([sale(1, 0)])
+    engine.step()
+    engine.stop()
+    again = transom.Engine(spark, str(tmp_path / "checkpoint"))
+    again.feed("store1", SALES, time="ts")
+    with pytest.raises(StateError, match="the summary items2 of the checkpoint"):
+        again.step()
+    again.execute("DROP SUMMARY items2")
+    again.step()
+    assert list(again.summaries()) == ["items1"]
+    again.stop()
+
+
+def test_an_aggregate_is_told_again_only_when_it_has_changed(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feeds = stores(spark, tmp_path)
+    query = engine.register(
+        "SELECT count(*) AS n FROM store1 WHERE price > 5 "
+        "WITH PREFERENCE desc SUMMARY.Estimate.Count(item) WINDOW '1 minute' BUDGET 2 PROBES"
+    )
+    feeds[1].push([sale(1, second, price=10.0 if second < 3 else 1.0) for second in range(9)])
+    engine.step()
+    while engine.step():
+        pass
+    assert query.results()["n"].to_pylist() == [2, 3]
+    with pytest.raises(SettingError, match="partial is for windows"):
+        engine.register(JOIN.format("desc"), partial=True)
     engine.stop()

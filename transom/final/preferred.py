@@ -70,6 +70,8 @@ def answer(
     if query.figures:
         own = known.queries[probes[0].name]
         selected = _selected(query, table, own, known.summaries[query.sides[0].summary].representation)
+        if not rows and probes[0].resumes:  # what was told before has not changed
+            return Answered(preferred_schema(query).empty_table(), 0, selected)
         return Answered(_aggregated(query, selected, moment, coverage), rows, selected)
     if table is None or not rows:
         return Answered(preferred_schema(query).empty_table(), 0)

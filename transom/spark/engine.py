@@ -131,6 +131,8 @@ class Engine(Declarations):
         preferring = {name: text for name, text in queries.items() if is_preferred(text)}
         plain = {name: text for name, text in queries.items() if name not in preferring}
         pushing = loop.preferring() | preferring.keys()
+        if partial and preferring:
+            raise SettingError("partial is for windows, and a query WITH PREFERENCE has none")
         catalog = replace(
             loop.catalog(), queries=frozenset({*dict(loop.texts), *queries}), preferring=pushing
         )
@@ -163,7 +165,7 @@ class Engine(Declarations):
                 summary = bind_summary(statement, catalog)
                 if summary.name not in catalog.summaries:
                     loop.say([Summarize(summary.name, statement)])
-            elif (dropped := bind_drop(statement, catalog.summaries)) is not None:
+            elif (dropped := bind_drop(statement, loop.summary_names())) is not None:
                 if users := loop.users(dropped.name):
                     raise StateError(f"{dropped.name} is read by {', '.join(users[:3])}: drop that first")
                 loop.say([dropped])

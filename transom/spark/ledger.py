@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
@@ -91,10 +92,10 @@ class Ledger:
 
     def _summaries(self, catalog: Catalog) -> dict[str, Summary]:
         """The summaries by name, as they will be when the waiting control took effect."""
-        known = {
-            entry.name: entry.summary or bind_summary(entry.text, catalog)
-            for entry in self.registry.created.values()
-        }
+        known = {}
+        for entry in self.registry.created.values():
+            with suppress(SQLError):  # of a stream that is gone: it can't be read, but it can be dropped
+                known[entry.name] = entry.summary or bind_summary(entry.text, catalog)
         with self.control_lock:
             begun = self.begun.control if self.begun is not None else ()
             for element in (*begun, *self.waiting.control):
@@ -104,9 +105,21 @@ class Ledger:
                     known.pop(element.name, None)
         return known
 
+    def summary_names(self) -> list[str]:
+        """All summaries, also those of streams that are gone, as they will be when control took effect."""
+        known = dict.fromkeys(self.registry.created)
+        begun = self.begun.control if self.begun is not None else ()
+        for element in (*begun, *self.waiting.control):
+            if isinstance(element, Summarize):
+                known[element.name] = None
+            elif isinstance(element, Forget):
+                known.pop(element.name, None)
+        return list(known)
+
     def users(self, summary: str) -> list[str]:
         """The queries that read a summary, as they will be when the waiting control took effect."""
-        self.bind()
+        with suppress(StateError):  # of a stream that is gone
+            self.bind()
         joined = {e.name: e.preferred for e in self.registry if e.preferred is not None}
         waiting = {name: self.preferred[text] for name, text in self.texts.items() if text in self.preferred}
         preferring = {name: own for name, own in (joined | waiting).items() if name in self.texts}
@@ -116,8 +129,8 @@ class Ledger:
     def _counting(self, summary: str) -> list[str]:
         """The window queries that prefer rows by counts that no other summary has."""
         known = self.catalog().summaries
-        own = known[summary]
-        if len(summaries_of(known, own.stream, own.column)) > 1:
+        own = known.get(summary)
+        if own is None or len(summaries_of(known, own.stream, own.column)) > 1:
             return []
         preferring = {name: query.overload for name, query in self.known_queries().items()}
         count = Count(own.stream, own.column)

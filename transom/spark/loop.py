@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from transom.control.bursts import NOTHING, Parted
-from transom.elements import Control, Drop, Prod, Punctuation, Register
+from transom.elements import Control, Drop, Forget, Prod, Punctuation, Register
 from transom.errors import StateError
 from transom.final.arrivals import Arrival
 from transom.final.demanding import is_stored
@@ -123,7 +123,7 @@ class PageLoop(Archive):
         with self.lock:
             begun = self.pending()
             said = (*(begun.control if begun else ()), *self.waiting.control)
-            self.registry.bind(self.catalog(), self.scalars, _leaving(said))
+            self.registry.bind(self.catalog(), self.scalars, _leaving(said), _forgotten(said))
             for name, own in self.state.queries.items():
                 compiled = self.registry[name].compiled
                 if compiled is not None and not is_kept(self.state, own, compiled):
@@ -263,7 +263,7 @@ class PageLoop(Archive):
     def _process(self, begun: Begun, df: DataFrame | None) -> None:
         watch = Watch()
         registry = self.registry.copy()
-        registry.bind(self.catalog(), self.scalars, _leaving(begun.control))
+        registry.bind(self.catalog(), self.scalars, _leaving(begun.control), _forgotten(begun.control))
         new = self.newcomers(begun.control, registry)
         state = joined_and_left(begun, registry, new, self.state, self.planner, self.streams)
         if begun.stream is not None:
@@ -419,3 +419,7 @@ class PageLoop(Archive):
 
 def _leaving(control: Iterable[Control]) -> set[str]:
     return {element.name for element in control if isinstance(element, Drop)}
+
+
+def _forgotten(control: Iterable[Control]) -> set[str]:
+    return {element.name for element in control if isinstance(element, Forget)}

@@ -98,12 +98,18 @@ class Registry:
     def stored_summaries(self) -> list[tuple[str, str, int]]:
         return [(entry.name, entry.text, entry.since) for entry in self.created.values()]
 
-    def bind(self, catalog: Catalog, scalars: Scalars, leaving: Collection[str] = ()) -> None:
+    def bind(
+        self,
+        catalog: Catalog,
+        scalars: Scalars,
+        leaving: Collection[str] = (),
+        forgotten: Collection[str] = (),
+    ) -> None:
         """Compile the entries that came from a checkpoint, but for those that are about to leave."""
         if self.is_bound:
             return
         for name, created in self.created.items():
-            if created.summary is None:
+            if created.summary is None and name not in forgotten:
                 try:
                     self.created[name] = replace(created, summary=bind_summary(created.text, catalog))
                 except SQLError as error:
