@@ -91,7 +91,7 @@ class PureStores:
         """A page of rows."""
         name = f"items{store}"
         shape = self.known.summaries[name].representation.shape
-        floor = self.known.summaries[name].representation.floor
+        floor = self.known.summaries[name].floor
         want = wanted(self.shapes[name], self.queries)
         tuples = tuples_of(rows, shape, want, self.page + 1)
         dealt = [tuples.where(tuples.bucket % self.partitions == part) for part in range(self.partitions)]
@@ -113,17 +113,23 @@ class PureStores:
         for name, query in self.queries.items():
             probes = planning.planned(name, query, budget)
             rows = cost = 0
+            times = 1
             while True:
-                for probe in probes:
+                for side, probe in enumerate(probes):
+                    made = np.zeros_like(probe.taken)
                     for part in range(self.partitions):
-                        mine = probe.of((probe.regions.bucket % self.partitions == part) & (probe.taken > 0))
-                        if len(mine.taken):
-                            table, charge = found(mine, self._partition(known, part))
-                            self.found[name] += table.to_pylist()
-                            rows, cost = rows + table.num_rows, cost + charge
-                if budget is None or cost >= budget or not any(map(len, (p.regions for p in probes))):
+                        mine = (probe.regions.bucket % self.partitions == part) & (probe.taken > 0)
+                        if mine.any():
+                            limit = None if budget is None else budget - cost
+                            done = found(probe.of(mine), self._partition(known, part), limit)
+                            self.found[name] += done.table.to_pylist()
+                            rows, cost = rows + done.table.num_rows, cost + done.charge
+                            made[mine] = done.made
+                    probes[side] = replace(probe, taken=made)
+                if budget is None or cost >= budget or not any(len(p.regions) for p in probes):
                     break
-                probes = planning.again(probes, budget - cost)
+                times *= 2
+                probes = planning.again(probes, (budget - cost) * times)
             queries[name] = planning.concluded(name, query, probes, cost, rows)
         kept = {
             name: tidied(own, kept_since(name, summaries, self.queries)) for name, own in summaries.items()

@@ -119,7 +119,7 @@ def test_tuples_that_came_later_into_the_cell_are_another_pages_matter() -> None
     )
     both = Tuples.merged([OTHER[1], later])
     regions = planned(OWN, OTHER, Preference("desc", window=60))
-    mine, theirs, _ = probed(regions, regions.left, OWN[1], both, 60)
+    mine, theirs, *_ = probed(regions, regions.left, OWN[1], both, 60)
     assert len(mine) == 11 and (both.page[theirs] == 0).all()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import transom
 from tests.spark.fault_helpers import Crash, Fault
-from tests.spark.preference_helpers import JOIN, SALES, joined, pairs, sale, sales, stores
+from tests.spark.preference_helpers import JOIN, SALES, SUMMARY, joined, pairs, sale, sales, stores
 from transom.errors import SettingError, SQLError, StateError
 from transom.spark.store import Store
 
@@ -373,4 +374,130 @@ def test_an_aggregate_is_told_again_only_when_it_has_changed(spark: SparkSession
     assert query.results()["n"].to_pylist() == [2, 3]
     with pytest.raises(SettingError, match="partial is for windows"):
         engine.register(JOIN.format("desc"), partial=True)
+    engine.stop()
+
+
+def test_a_query_that_joins_later_may_read_columns_that_nobody_kept(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    engine, feeds = stores(spark, tmp_path)
+    feeds[2].push([sale(1, 0)])
+    engine.step()
+    query = engine.register(
+        "SELECT a.item, b.price AS p FROM store1 a, store2 b WHERE a.item = b.item "
+        "WITH PREFERENCE desc SUMMARY.Estimate.Count(a.item)"
+    )
+    feeds[1].push([sale(1, 1)])
+    engine.step()
+    assert query.results().num_rows == 0, "it sees what came since it joined"
+    feeds[2].push([sale(1, 2, price=7.0)])
+    engine.step()
+    assert query.results()["p"].to_pylist() == [7.0]
+    engine.stop()
+
+
+def test_a_restart_finds_the_summaries_that_a_query_was_bound_to(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    engine, feeds = stores(spark, tmp_path)
+    engine.register(f"{JOIN.format('desc')} BUDGET 50 PROBES", "cut")
+    rng = np.random.default_rng(seed)
+    rows = {number: sales(rng, 0.0) for number in feeds}
+    for number, feed in feeds.items():
+        feed.push(rows[number])
+        engine.step()
+    for number in feeds:
+        engine.execute(f"CREATE SUMMARY a{number} ON store{number}(item) {SUMMARY}")
+    engine.step()
+    engine.stop()
+    again, feeds = stores(spark, tmp_path)
+    while again.step():
+        pass
+    assert pairs(again.query("cut")) == joined(rows[1], rows[2])
+    assert again.summaries()["items1"].queries == ("cut",)
+    again.stop()
+
+
+def test_streams_out_of_step_and_gaps_of_months(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feeds = stores(spark, tmp_path)
+    query = engine.register(JOIN.format("desc"), "all")
+    month = 30 * 86_400.0
+    pages = [
+        (1, [sale(1, 1000)]),
+        (1, [sale(1, 500), sale(1, 1001)]),
+        (2, [sale(1, 0)]),
+        (1, [sale(1, 501)]),
+        (2, [sale(1, 502)]),
+        (1, [sale(1, 3 * month)]),
+        (2, [sale(1, 3 * month + 1)]),
+    ]
+    for number, rows in pages:
+        feeds[number].push(rows)
+        engine.step()
+    sold = {n: [row for number, rows in pages if number == n for row in rows] for n in (1, 2)}
+    assert pairs(query) == joined(sold[1], sold[2])
+    assert max(one.bytes for one in engine.summaries().values()) < 10_000_000
+    assert engine.step() == 0, "nothing waits, and nothing is to be done"
+    engine.stop()
+
+
+@pytest.mark.parametrize("state", ["driver", "executors"])
+def test_a_budget_that_suffices_is_enough_for_pages_much_longer_than_the_window(
+    state: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    engine, feeds = stores(spark, tmp_path, state=state)
+    text = JOIN.format("desc").replace("1 minute", "1 second")
+    exact, cut = (engine.register(f"{text} {budget}") for budget in ("", "BUDGET 3000 PROBES"))
+    for feed in feeds.values():
+        feed.push([sale(1, second / 2) for second in range(600)])
+        engine.step()
+    needed = exact.coverage().probes  # type: ignore[attr-defined]
+    assert needed < 3000 and pairs(exact).total() == needed
+    if state == "executors":  # rounds are jobs there, and few: what is left comes when there is time
+        while engine.step():
+            pass
+    assert pairs(cut) == pairs(exact)
+    assert cut.coverage().probes == needed  # type: ignore[attr-defined]
+    engine.stop()
+
+
+def test_decimals_and_nan_are_aggregated_as_by_window_queries(spark: SparkSession, tmp_path: Path) -> None:
+    engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
+    feed = engine.feed(
+        "s", "item int, d decimal(8, 2), big decimal(38, 2), x double, ts timestamp", time="ts"
+    )
+    engine.execute(f"CREATE SUMMARY items ON s(item) {SUMMARY}")
+    query = engine.register(
+        "SELECT avg(d) AS a, sum(d) AS s, sum(big) AS o, max(x) AS m, min(x) AS l, median(x) AS mid "
+        "FROM s WITH PREFERENCE weighted SUMMARY.Estimate.Count(item)"
+    )
+    when, huge, nan = sale(0, 0)[2], Decimal(9).scaleb(35), float("nan")
+    rows = [(1, "1.00", huge, 1.0), (1, "1.01", huge, nan), (2, "2.00", huge, 3.0)]
+    feed.push([(item, Decimal(d), big, x, when) for item, d, big, x in rows])
+    engine.step()
+    [row] = query.results().to_pylist()
+    assert (row["a"], row["s"]) == (Decimal("1.336667"), Decimal("4.01"))
+    assert row["o"] is None, "too many digits, as in Spark"
+    assert np.isnan(row["m"]) and (row["l"], row["mid"]) == (1.0, 3.0)
+    engine.stop()
+
+
+def test_a_function_in_a_condition_that_fails_suspends_its_query_only(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    engine, feeds = stores(spark, tmp_path)
+
+    def bad(item: int) -> int:
+        raise ValueError("no")
+
+    spark.udf.register("bad_condition", bad, "int")
+    wrong = engine.register(
+        "SELECT item FROM store1 WHERE bad_condition(item) > 0 "
+        "WITH PREFERENCE desc SUMMARY.Estimate.Count(item)"
+    )
+    right = engine.register("SELECT item FROM store1 WITH PREFERENCE desc SUMMARY.Estimate.Count(item)")
+    feeds[1].push([sale(1, 0)])
+    engine.step()
+    assert right.results().num_rows == 1
+    assert wrong.suspended is not None
     engine.stop()

@@ -150,7 +150,8 @@ def all_arrived(parts: Sequence[Arrival]) -> Arrival:
 def with_arrival(summary: SummaryState, arrival: Arrival) -> SummaryState:
     """A summary with a page's tuples in it; nothing is let go before the page is over."""
     before = summary.representation
-    since = arrival.low if before.floor is None else before.floor
+    since = arrival.low if before.floor is None else min(arrival.low, before.floor)
+    since = since if summary.floor is None else max(since, summary.floor)
     known = before.inserted(arrival.arrived, arrival.high, since)
     return replace(
         summary,
@@ -168,13 +169,17 @@ def kept_since(
     """The time from which on a summary keeps its tuples: as far back as it reaches, from where it is or the
     streams are that it is joined with; all of them while one of these has brought nothing."""
     own = summaries[name].representation
-    highs = [own.high]
+    if own.high is None:
+        return None
+    highs: list[int | None] = [own.high]
     for query in queries.values():
         names = [side.summary for side in query.sides]
         if name in names:
             highs += [summaries[other].representation.high for other in names]
     known = [high for high in highs if high is not None]
-    return own.floor if len(known) < len(highs) else min(known) - own.shape.reach
+    floor = summaries[name].floor
+    since = min(known) - own.shape.reach if len(known) == len(highs) else own.floor
+    return since if floor is None or since is None else max(since, floor)
 
 
 def tidied(summary: SummaryState, since: int | None) -> SummaryState:

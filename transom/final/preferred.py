@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,6 +29,7 @@ SYSTEM = (
     ("share", pa.float64()),
     ("skipped", pa.float64()),
 )
+_EXACT = Context(prec=120)  # wide enough for any sum of decimals
 BEHIND = ("rows", pa.int64())  # the tuples behind an aggregate
 
 
@@ -135,19 +138,32 @@ def _aggregated(query: Preferred, selected: pa.Table | None, moment: Moment, cov
     return _presented(query, [*items, behind], 1, moment, coverage)
 
 
-_FIGURES = {"sum": pc.sum, "avg": pc.mean, "min": pc.min, "max": pc.max}
-
-
 def _figure(figure: Figure, number: int, selected: pa.Table | None) -> object:
-    """An aggregate's value; NULL over nothing, as in SQL, but for counts."""
+    """An aggregate's value as in a window query; NULL over nothing, but for counts."""
     if selected is None:
         return 0 if figure.function == "count" else None
     if figure.argument is None:
         return selected.num_rows
-    column = selected[f"a{number}"]
+    column = selected[f"a{number}"].drop_null()
     if figure.function == "count":
-        return len(column) - column.null_count
-    if figure.function == "median":
-        found = pc.quantile(column.cast(pa.float64(), safe=False).drop_null(), 0.5)
-        return found[0].as_py() if len(found) else None
-    return _FIGURES[figure.function](column).cast(figure.type, safe=False).as_py()
+        return len(column)
+    if not len(column):
+        return None
+    if pa.types.is_decimal(column.type) and figure.function in ("sum", "avg"):
+        return _of_decimals(figure, column)
+    if figure.function == "median":  # NaN is above every number
+        values = np.sort(column.cast(pa.float64(), safe=False).to_numpy())
+        return float(values[(len(values) - 1) // 2] / 2 + values[len(values) // 2] / 2)
+    if figure.function in ("min", "max") and pa.types.is_floating(column.type):
+        values = np.sort(column.to_numpy())
+        return float(values[0 if figure.function == "min" else -1])
+    found = {"sum": pc.sum, "avg": pc.mean, "min": pc.min, "max": pc.max}[figure.function](column)
+    return found.cast(figure.type, safe=False).as_py()
+
+
+def _of_decimals(figure: Figure, column: pa.ChunkedArray) -> Decimal | None:
+    """The sum or the average of decimals, rounded as Spark does; NULL if it has too many digits."""
+    wide = column.cast(pa.decimal256(76, column.type.scale))
+    exact = _EXACT.divide(pc.sum(wide).as_py(), len(column) if figure.function == "avg" else 1)
+    rounded = exact.quantize(Decimal(1).scaleb(-figure.type.scale), ROUND_HALF_UP, _EXACT)
+    return rounded if len(rounded.as_tuple().digits) <= figure.type.precision else None

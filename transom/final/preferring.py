@@ -65,7 +65,7 @@ class Planning:
         return self._spent(name, query, fresh, self.waiting(name, query), budget)
 
     def again(self, probes: Sequence[Probe], budget: int) -> list[Probe]:
-        """What a query probes with what its probes have left of the budget."""
+        """What a query probes next of what its probes have left, if that may be so many."""
         fresh, waiting = zip(*(probe.rest() for probe in probes), strict=True)
         return self._spent(probes[0].name, probes[0].query, fresh, waiting, budget)
 
@@ -97,7 +97,7 @@ class Planning:
             states = [self.known.summaries[one.summary].representation for one in query.sides]
             own, other = states[side], states[len(states) - 1 - side]
             window = query.preference.window
-            now = max((one.high for one in states if one.high is not None), default=None)
+            now = min((one.high for one in states if one.high is not None), default=None)
             since = None if window is None or now is None else now - window
             found.append(regions.reachable(other.floor, own.floor, since))
         return found

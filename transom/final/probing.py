@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from transom.final.arrivals import kept_as, scalars_read
 from transom.partial.predicates import evaluate
 from transom.promising.joins import probed
-from transom.promising.regions import Regions
+from transom.promising.regions import Regions, ranked
 from transom.promising.selections import looked_at
 from transom.promising.tuples import Tuples
 from transom.sql.preferred import Preferred
@@ -71,21 +71,36 @@ class Reader(Protocol):
         ...
 
 
-def found(probe: Probe, read: Reader) -> tuple[pa.Table, int]:
-    """The rows or pairs that a query's probes find, and what these cost: outside of the window, nothing.
+@dataclass(frozen=True)
+class Found:
+    """What a query's probes have found, what they cost, and how many of each region were made."""
 
-    Columns are those of the sides, as `0.item` and `1.ts`, and `0time` and `1time`.
+    table: pa.Table
+    charge: int
+    made: Ints
+
+
+def found(probe: Probe, read: Reader, limit: int | None = None) -> Found:
+    """The rows or pairs that a query's probes find, as many as cost no more than a limit.
+
+    What is outside of the window costs nothing. Columns are those of the sides, as `0.item` and `1.ts`, and
+    `0time` and `1time`.
     """
-    some = probe.of(probe.taken > 0)
-    sides = probe.query.sides
-    own = read.pages(sides[probe.side].summary, np.unique(some.regions.page))
+    some = np.flatnonzero(probe.taken > 0)
+    some = some[ranked(probe.regions.where(some), probe.query.preference.order)]
+    regions, taken = probe.regions.where(some), probe.taken[some]
+    sides, made = probe.query.sides, np.zeros_like(probe.taken)
+    own = read.pages(sides[probe.side].summary, np.unique(regions.page))
     if len(sides) == 1:
-        rows, _ = looked_at(some.regions, some.taken, own)
-        return _kept(probe, [own.table.take(pa.array(rows))]), len(rows)
-    other = read.buckets(sides[1 - probe.side].summary, np.unique(some.regions.bucket))
-    mine, theirs, charge = probed(some.regions, some.taken, own, other, probe.query.preference.window)
+        made[some] = taken if limit is None else np.clip(limit - (np.cumsum(taken) - taken), 0, taken)
+        rows, _ = looked_at(regions, made[some], own)
+        return Found(_kept(probe, [own.table.take(pa.array(rows))]), len(rows), made)
+    other = read.buckets(sides[1 - probe.side].summary, np.unique(regions.bucket))
+    mine, theirs, charge, made[some] = probed(
+        regions, taken, own, other, probe.query.preference.window, limit
+    )
     tables = [own.table.take(pa.array(mine)), other.table.take(pa.array(theirs))]
-    return _kept(probe, tables if probe.side == 0 else tables[::-1]), charge
+    return Found(_kept(probe, tables if probe.side == 0 else tables[::-1]), charge, made)
 
 
 def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
@@ -106,7 +121,10 @@ def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
     for number, (side, table) in enumerate(zip(probe.query.sides, tables, strict=True)):
         names = ["time", *(f".{column}" for column in side.columns)]
         names += [kept_as(scalar) for scalar in scalars_read(probe.query, side)]
-        columns |= {f"{number}{name}": table[name].filter(mask) for name in names}
+        for name in names:
+            # A column that nobody asked for before the query came is in no tuple that it sees.
+            kept = table[name] if name in table.column_names else pa.chunked_array([pa.nulls(len(keep))])
+            columns[f"{number}{name}"] = kept.filter(mask)
     return pa.table(columns)
 
 

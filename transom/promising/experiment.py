@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.elements import Preference, Summary
 from transom.promising.baselines import Budget, Pairs, Stream
 from transom.promising.joins import join_regions, probed, values_of
-from transom.promising.regions import Regions, spent
+from transom.promising.regions import Regions, ranked, spent
 from transom.promising.representation import Representation, arrived, bucket_of
 from transom.promising.tuples import Ints, Tuples
 from transom.sql.promise import Arithmetic, Count, Promise
@@ -90,8 +90,8 @@ class Simulation:
                     fresh[own] = self._planned(sides[own], sides[1 - own], page)
             waiting = self._waiting(sides)
             rest, probes[page] = budget(page), 0
-            for _ in range(ROUNDS):
-                charge = self._round(page, sides, fresh, waiting, rest, found)
+            for number in range(ROUNDS):
+                charge = self._round(page, sides, fresh, waiting, rest, 1 << number, found)
                 probes[page] += charge
                 rest = None if rest is None else rest - charge
                 if not rest or not any(map(len, (*fresh, *waiting))):
@@ -110,24 +110,35 @@ class Simulation:
         fresh: list[Regions],
         waiting: list[Regions],
         left: int | None,
+        times: int,
         found: list[tuple[Ints, Ints, Ints]],
     ) -> int:
-        """Spend what is left of a budget, note what is found and what stays; what it cost."""
-        now, later = spent(
-            Regions.concatenated(fresh), Regions.concatenated(waiting), self.preference.order, left
-        )
+        """Spend what is left of a budget, note what is found and what stays; what it cost.
+
+        So many times as many probes are planned: most may be outside of the window.
+        """
+        order = self.preference.order
+        for queue in (fresh, waiting):
+            queue[:] = [regions.where(ranked(regions, order)) for regions in queue]
+        planned = None if left is None else left * times
+        now, later = spent(Regions.concatenated(fresh), Regions.concatenated(waiting), order, planned)
         charge = 0
         for queue, taken in (
             (fresh, np.split(now, [len(fresh[0])])),
             (waiting, np.split(later, [len(waiting[0])])),
         ):
             for own in (0, 1):
-                mine, theirs, cost = probed(
-                    queue[own], taken[own], sides[own].tuples, sides[1 - own].tuples, self.preference.window
+                mine, theirs, cost, made = probed(
+                    queue[own],
+                    taken[own],
+                    sides[own].tuples,
+                    sides[1 - own].tuples,
+                    self.preference.window,
+                    None if left is None else left - charge,
                 )
                 rows = _row(sides[own].tuples)[mine], _row(sides[1 - own].tuples)[theirs]
                 found.append((rows[own], rows[1 - own], np.full(len(mine), page)))
-                queue[own] = queue[own].after(taken[own])
+                queue[own] = queue[own].after(made)
                 charge += cost
         return charge
 

@@ -188,30 +188,40 @@ def _joined(regions: Regions, granularity: Ints) -> Regions:
 
 
 class Probed(NamedTuple):
-    """Pairs that were found, as rows of both sides, and how many probes were within the window."""
+    """Pairs that were found, as rows of both sides, how many probes were within the window, and how many of
+    each region were `made`."""
 
     own: Ints
     other: Ints
     charge: int
+    made: Ints
 
 
-def probed(regions: Regions, taken: Ints, own: Tuples, other: Tuples, window: int | None) -> Probed:
-    """The pairs that the next `taken` probes of the regions find.
+def probed(
+    regions: Regions,
+    taken: Ints,
+    own: Tuples,
+    other: Tuples,
+    window: int | None,
+    limit: int | None = None,
+) -> Probed:
+    """The pairs that the next `taken` probes of the regions find; with a `limit`, as many as cost no more,
+    region by region as they are given.
 
     A probe that has no chance to match costs as much as one that does, but no work is done for it: matches
     are looked up, and those are kept that lie in the portion of the region's line. What is outside of an
     arriving tuple's window costs nothing, since the tuples of a cell lie in order of time. Both sides may
     hold more than the regions need, but not less.
     """
-    found = [
-        _Page.of(regions.where(some), own, other).probed(taken[some], window)
-        for page in np.unique(regions.page[taken > 0]).tolist()
-        for some in [np.flatnonzero((regions.page == page) & (taken > 0))]
-    ]
-    if not found:
-        return Probed(np.zeros(0, np.int64), np.zeros(0, np.int64), 0)
-    mine, theirs, charges = zip(*found, strict=True)
-    return Probed(np.concatenate(mine), np.concatenate(theirs), sum(charges))
+    nothing = np.zeros(0, np.int64)
+    found, made, left = [Probed(nothing, nothing, 0, nothing)], np.zeros_like(taken), limit
+    for page in np.unique(regions.page[taken > 0])[::-1].tolist():
+        some = np.flatnonzero((regions.page == page) & (taken > 0))
+        found.append(_Page.of(regions.where(some), own, other).probed(taken[some], window, left))
+        made[some] = found[-1].made
+        left = None if left is None else left - found[-1].charge
+    mine, theirs, charges, _ = zip(*found, strict=True)
+    return Probed(np.concatenate(mine), np.concatenate(theirs), sum(charges), made)
 
 
 @dataclass(frozen=True)
@@ -245,15 +255,24 @@ class _Page:
             raise ValueError(f"tuples of a region of page {page} are no longer, or not yet, all there")
         return _Page(regions, own, other, earlier, start, stop, arrived, first)
 
-    def probed(self, taken: Ints, window: int | None) -> Probed:
+    def probed(self, taken: Ints, window: int | None, limit: int | None) -> Probed:
         """What the next `taken` probes of each region find, and what they cost."""
         regions, earlier = self.regions, self.earlier
         strip, low, high = _strips(regions.done, taken, regions.cell)
-        charge = self._charge(strip, low, high, window)
+        since, cost = self._inside(strip, low, high, window)
+        if limit is not None and cost.sum() > limit:
+            first = int(np.searchsorted(np.cumsum(cost), limit, side="right"))  # that is too much
+            high = high.copy()
+            high[first] = since[first] + limit - int(cost[:first].sum())
+            high[first + 1 :] = low[first + 1 :]
+            cost = np.minimum(np.maximum(high - since, 0), cost)
+        charge = int(cost.sum())
+        made = np.bincount(strip.region, high - low, len(regions)).astype(np.int64)
         begin, end = self.other.by_key.between(regions.key, earlier[self.start], earlier[self.stop - 1] + 1)
-        some = np.flatnonzero((end > begin)[strip.region])  # most of the unlikely ones end here
+        # Most of the unlikely ones end here.
+        some = np.flatnonzero((end > begin)[strip.region] & (high > low))
         if not len(some):
-            return Probed(some, some, charge)
+            return Probed(some, some, charge, made)
         region, low, high = strip.region[some], low[some], high[some]
         begin, end = begin[region], end[region]
         cut = np.flatnonzero((low > 0) | (high < regions.cell[region]))
@@ -267,18 +286,19 @@ class _Page:
         match = self.other.page[theirs] < int(regions.page[0])
         if window is not None:
             match &= np.abs(self.own.time[mine] - self.other.time[theirs]) <= window
-        return Probed(mine[match], theirs[match], charge)
+        return Probed(mine[match], theirs[match], charge, made)
 
-    def _charge(self, strip: _Strip, low: Ints, high: Ints, window: int | None) -> int:
-        """How many of the probes are of tuples within the window of their arriving one."""
+    def _inside(self, strip: _Strip, low: Ints, high: Ints, window: int | None) -> tuple[Ints, Ints]:
+        """Where the tuples begin that are within the window of the arriving one, and how many they are."""
         if window is None:
-            return int((high - low).sum())
+            return low, high - low
         region = strip.region
         bucket, start = self.regions.bucket[region], self.start[region]
         time = self.own.time[self.arrived[self.first[region] + strip.index]]
         since = np.searchsorted(self.earlier, self.other.places.at(bucket, time - window)) - start
         until = np.searchsorted(self.earlier, self.other.places.at(bucket, time + window + 1)) - start
-        return int(np.maximum(np.minimum(until, high) - np.maximum(since, low), 0).sum())
+        first = np.clip(since, low, high)
+        return first, np.maximum(np.minimum(until, high) - first, 0)
 
 
 @dataclass(frozen=True)

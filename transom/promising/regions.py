@@ -144,6 +144,12 @@ def spent(fresh: Regions, waiting: Regions, order: str, budget: int | None) -> t
     return now, chosen(waiting, order, None if budget is None else budget - int(now.sum()))
 
 
+def ranked(regions: Regions, order: str) -> Ints:
+    """The regions in the order in which a budget is spent on them."""
+    rank = {"asc": regions.promise, "desc": -regions.promise}.get(order)
+    return _order(regions, np.zeros(len(regions)) if rank is None else rank)
+
+
 def _order(regions: Regions, rank: Floats) -> Ints:
     """The regions by rank, the unlikely last; what is alike in that by age, value and time."""
     return np.lexsort((regions.since, regions.key, regions.page, rank, ~regions.likely))

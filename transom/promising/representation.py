@@ -69,7 +69,7 @@ class Representation:
 
     @classmethod
     def new(cls, shape: Summary) -> Representation:
-        return cls(shape, pyramids=(Pyramid(),) * shape.depth)
+        return cls(shape, pyramids=(Pyramid(),) * max(shape.depth, 2))
 
     @property
     def floor(self) -> int | None:
@@ -279,11 +279,11 @@ class _Insertion:
 
     def _push(self, step: int, piece: Summaries) -> None:
         home = self._reach.coarse(step)
-        if home is not None:
+        if home is not None and piece is not self._blank:
             self._coarse.setdefault(home, []).append(piece)
 
     def _coarser(self) -> list[Zone]:
-        """The zones of G2 and up, oldest first, as far as G1 and each other leave time to them."""
+        """The zones of G2 and up that hold tuples, oldest first, as far as G1 and each other leave time."""
         found: list[Zone] = []
         upper = self._near[0].since
         for i, (length, back) in enumerate(zip(self._reach.lengths, self._reach.backs, strict=True), 2):
@@ -295,7 +295,8 @@ class _Insertion:
                     min(start + length, upper),
                     self._sum(self._coarse.get((i, start), [])),
                 )
-                for start in range(back, upper, length)
+                for start in sorted(start for number, start in self._coarse if number == i)
+                if back <= start < upper
             ]
             found, upper = zones + found, back
         return found

@@ -83,10 +83,10 @@ class Reach:
         for length in lengths:
             reached -= length * shape.rate
             backs.append(reached // length * length)
+        if since is not None and not lengths and since < blocks:  # behind the only granularity there is
+            lengths, backs = [steps], [blocks]
         if since is not None and lengths:
             backs[-1] = min(backs[-1], since // lengths[-1] * lengths[-1])
-        elif since is not None:
-            blocks = min(blocks, since // steps * steps)
         return cls(end, steps, near if lengths else blocks, blocks, tuple(lengths), tuple(backs))
 
     @property

@@ -19,8 +19,7 @@ from pyspark.sql import functions as F
 from transom.elements import Summary
 from transom.final.arrivals import NUMBER, Arrival, Wanted, all_arrived, arrival_of, in_one, tuples_of
 from transom.final.members import Place
-from transom.final.probing import Ints, Probe, found
-from transom.promising.representation import Representation
+from transom.final.probing import Found, Ints, Probe, found
 from transom.promising.tuples import Tuples
 from transom.promising.zoning import buckets_of
 from transom.spark.far import Far, directory_of, frame_of, places_of, smaller
@@ -45,14 +44,14 @@ class FarTuples:
 
     # --- insertion ---
 
-    def arrive(self, frame: DataFrame, known: Representation, want: Wanted, page: int) -> Arrival | None:
+    def arrive(self, frame: DataFrame, known: SummaryState, want: Wanted, page: int) -> Arrival | None:
         """What the rows of a page come to; their tuples are written by partition."""
-        shape, partitions = known.shape, self.far.partitions
+        shape, partitions = known.representation.shape, self.far.partitions
         target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), {})
         with ansi_off(frame.sparkSession):
             dealt = frame.repartition(partitions, F.expr(f"({bucket_sql(shape)}) % {partitions}"))
         packed = dealt.mapInArrow(
-            arrive_task(known, want, page, partitions, target, self.far.shards), "packed binary"
+            arrive_task(shape, known.floor, want, page, partitions, target, self.far.shards), "packed binary"
         ).toArrow()
         found = [pickle.loads(one) for one in packed["packed"].to_pylist()]
         if not found:
@@ -64,19 +63,30 @@ class FarTuples:
 
     # --- probing ---
 
-    def found(self, probes: Sequence[Probe], known: Preferring) -> Iterator[tuple[str, pa.Table, int]]:
-        """What probes find, by query, and what they cost."""
-        work = [probe.of(probe.taken > 0) for probe in probes]
-        buckets = [probe.regions.bucket for probe in work if len(probe.taken)]
-        if not buckets:
-            return
-        places = np.unique(np.concatenate(buckets) % self.far.partitions).tolist()
-        names = {side.summary for probe in work for side in probe.query.sides}
+    def found(self, probes: Sequence[Probe], rates: Sequence[float | None], known: Preferring) -> list[Found]:
+        """What probes find; those of a partition may cost `rate` times their number, if one is given."""
+        partitions = self.far.partitions
+        done = [Found(pa.table({}), 0, np.zeros_like(probe.taken)) for probe in probes]
+        buckets = [probe.regions.bucket[probe.taken > 0] for probe in probes]
+        places = np.unique(np.concatenate([*buckets, np.zeros(0, np.int64)]) % partitions).tolist()
+        if not places:
+            return done
+        names = {side.summary for probe in probes for side in probe.query.sides}
         held = {name: _Held.of(known.summaries[name]) for name in names}
-        task = probe_task(work, held, self.far.partitions, self.far.shards, places)
+        work = [(probe.of(probe.taken > 0), rate) for probe, rate in zip(probes, rates, strict=True)]
+        task = probe_task(work, held, partitions, self.far.shards, places)
         packed = frame_of(self.far.spark, len(places), task, PACKED).toArrow()
         for one in packed["packed"].to_pylist():
-            yield from pickle.loads(one)
+            place, results = pickle.loads(one)
+            for number, part in results:
+                before, probe = done[number], probes[number]
+                mine = (probe.taken > 0) & (probe.regions.bucket % partitions == place)
+                made = before.made.copy()
+                made[mine] = part.made
+                tables = [table for table in (before.table, part.table) if table.num_columns]
+                whole = pa.concat_tables(tables, promote_options="default")
+                done[number] = Found(whole, before.charge + part.charge, made)
+        return done
 
     # --- rolling up ---
 
@@ -118,10 +128,15 @@ class FarTuples:
 
 
 def arrive_task(
-    known: Representation, want: Wanted, page: int, partitions: int, target: ShardRef, shards: FileShards
+    shape: Summary,
+    floor: int | None,
+    want: Wanted,
+    page: int,
+    partitions: int,
+    target: ShardRef,
+    shards: FileShards,
 ) -> Task:
     """A task that writes the tuples of its partitions, and sends on what they come to."""
-    shape, floor = known.shape, known.floor
 
     def task(batches: Batches) -> Batches:
         held = list(batches)
@@ -138,7 +153,7 @@ def arrive_task(
 
 
 def probe_task(
-    probes: Sequence[Probe],
+    work: Sequence[tuple[Probe, float | None]],
     held: Mapping[str, _Held],
     partitions: int,
     shards: FileShards,
@@ -151,11 +166,12 @@ def probe_task(
             place = places[number]
             read = _Files(held, shards, place, partitions)
             results = []
-            for probe in probes:
+            for i, (probe, rate) in enumerate(work):
                 mine = probe.of(probe.regions.bucket % partitions == place)
                 if len(mine.taken):
-                    results.append((probe.name, *found(mine, read)))
-            yield packed_value(results)
+                    limit = None if rate is None else int(mine.taken.sum() * rate)
+                    results.append((i, found(mine, read, limit)))
+            yield packed_value((place, results))
 
     return task
 

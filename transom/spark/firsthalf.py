@@ -175,6 +175,14 @@ class FirstHalf:
 
         tried = {query.name: partial(alone, query) for query in page.queries if query.query.functions}
         tried |= {query.name: partial(looked_up, query) for query in page.looking if query.query.functions}
+
+        def preferred(name: str) -> None:
+            with PageRun(page, self.tables, self.shipper) as run:
+                self.promising.attempt(run, name, registry)
+
+        tried |= {
+            name: partial(preferred, name) for name, query in registry.preferring().items() if query.functions
+        }
         return suspend_failing(registry, tried)
 
     def failures(self, registry: Registry) -> dict[str, int]:

@@ -33,10 +33,9 @@ from transom.final.members import Place
 from transom.final.page import PageOutput
 from transom.final.preferred import answer
 from transom.final.preferring import Planning
-from transom.final.probing import Ints, Probe, found
+from transom.final.probing import Found, Ints, Probe, found
 from transom.final.results import Moment, ResultBatch, Results
 from transom.final.reviewing import Review, reviewed
-from transom.promising.representation import Representation
 from transom.promising.tuples import Tuples
 from transom.spark.far import Far
 from transom.spark.fartuples import FarTuples
@@ -48,9 +47,11 @@ from transom.spark.scalars import SparkScalars, collect_small, short_message
 from transom.spark.session import ansi_off
 from transom.spark.suspending import suspend
 from transom.spark.types import to_table
-from transom.state.preferring import PreferredState, Preferring, TupleRun
+from transom.sql.preferred import Preferred
+from transom.state.preferring import PreferredState, Preferring, SummaryState, TupleRun
 
-ROUNDS, FAR_ROUNDS = 32, 2
+ROUNDS, FAR_ROUNDS = 40, 3  # in which what is left of a budget is spent, with so many times more probes
+FAR_TIMES = 32
 FEW_ROWS = 2_000  # up to here rows are fetched faster without a job
 PACES = 8  # pages by which the pace is judged
 FIRST_PROBES = 100_000  # of a budget of time, while no pace is known
@@ -89,22 +90,28 @@ class Pace:
 class _Made:
     """A query's probes of a page: those of the last round, and what all have found and cost."""
 
-    def __init__(self, probes: list[Probe]):
-        self.probes, self.charge, self.is_far = probes, 0, False
-        self.has_gone_on = any(len(probe.taken) for probe in probes)
+    def __init__(self, probes: list[Probe], budget: int | None):
+        self.probes, self.budget, self.charge, self.is_far = probes, budget, 0, False
         self._tables: list[pa.Table] = []
 
-    def add(self, table: pa.Table, charge: int) -> None:
-        self._tables.append(table)
-        self.charge += charge
+    @property
+    def left(self) -> int | None:
+        """What is left of the budget; None if there is none to keep to."""
+        return None if self.budget is None else self.budget - self.charge
+
+    def add(self, side: int, done: Found) -> None:
+        if done.table.num_columns:
+            self._tables.append(done.table)
+        self.charge += done.charge
+        self.probes[side] = replace(self.probes[side], taken=done.made)
 
     @property
     def table(self) -> pa.Table | None:
-        return pa.concat_tables(self._tables) if self._tables else None
+        return pa.concat_tables(self._tables, promote_options="default") if self._tables else None
 
-    def goes_on(self, budget: int | None, rounds: int) -> bool:
+    def goes_on(self, rounds: int) -> bool:
         """Whether something is left of the budget, and of what it can be spent on."""
-        if budget is None or self.charge >= budget or (self.is_far and rounds >= FAR_ROUNDS):
+        if not self.left or (self.is_far and rounds >= FAR_ROUNDS):
             return False
         return any((probe.regions.left > probe.taken).any() for probe in self.probes)
 
@@ -148,13 +155,21 @@ class Promising:
             if self._is_near(run):
                 is_small = begun.reference.get("rows", FEW_ROWS + 1) <= FEW_ROWS
                 table = collect_small(frame) if is_small else to_table(frame)
-                arrival = _near(table, known.representation, want, begun.page)
+                arrival = _near(table, known, want, begun.page)
             else:
-                arrival = self.tuples.arrive(frame, known.representation, want, begun.page)
+                arrival = self.tuples.arrive(frame, known, want, begun.page)
             if arrival is not None:
                 arrivals[name] = arrival
         self._inserting = time.perf_counter() - started if arrivals else 0.0
         return arrivals
+
+    def attempt(self, run: PageRun, name: str, registry: Registry) -> None:
+        """Compute what a query alone needs of a page's rows, to see whether that fails."""
+        query = registry.preferring()[name]
+        for own in run.page.state.preferring.summaries.values():
+            shape = own.representation.shape
+            if shape.stream == run.page.rules.clock.stream:
+                to_table(tuple_frame(run, None, shape, wanted(shape, {name: query})))
 
     def _is_near(self, run: PageRun) -> bool:
         place = self.far.place
@@ -177,7 +192,7 @@ class Promising:
             for name, own in before.summaries.items()
         }
         started = time.perf_counter()
-        budgets = {name: begun.probes.get(name, query.preference.probes) for name, query in living.items()}
+        budgets = {name: _budget(begun, name, query) for name, query in living.items()}
         planning = Planning(Preferring(summaries, before.queries), arrivals, begun.page)
         plans = {
             name: planning.planned(name, query, budgets[name])
@@ -200,13 +215,14 @@ class Promising:
     ) -> dict[str, _Made]:
         """Make the queries' probes. What lies outside of a window costs nothing, so that something may be
         left of a budget: it is spent in further rounds, fewer where each is a job."""
-        made = {name: _Made(probes) for name, probes in plans.items()}
+        made = {name: _Made(probes, budgets[name]) for name, probes in plans.items()}
         turn = dict(made)
         for number in range(ROUNDS):
             if number:
-                turn = {name: own for name, own in turn.items() if own.goes_on(budgets[name], number)}
-                for name, own in turn.items():
-                    own.probes = planning.again(own.probes, (budgets[name] or 0) - own.charge)
+                turn = {name: own for name, own in turn.items() if own.goes_on(number)}
+                for own in turn.values():  # most of it may be outside of the window
+                    times = (FAR_TIMES if own.is_far else 2) ** number
+                    own.probes = planning.again(own.probes, (own.left or 0) * times)
             if not turn:
                 break
             self._probe(turn, planning.known)
@@ -216,14 +232,21 @@ class Promising:
         """Make probes on the driver, or by tasks where tuples are in files."""
         read, far = Near(known), []
         for own in turn.values():
-            for probe in own.probes:
-                if any(known.summaries[side.summary].far for side in probe.query.sides):
+            for side, probe in enumerate(own.probes):
+                if any(known.summaries[one.summary].far for one in probe.query.sides):
                     own.is_far = True
-                    far.append(probe)
+                    far.append((own, side))
                 elif probe.taken.any():
-                    own.add(*found(probe, read))
-        for name, table, charge in self.tuples.found(far, known):
-            turn[name].add(table, charge)
+                    own.add(side, found(probe, read, own.left))
+        self._probe_far(far, known)
+
+    def _probe_far(self, far: Sequence[tuple[_Made, int]], known: Preferring) -> None:
+        """What is left of a budget is divided where the probes are."""
+        probes = [own.probes[side] for own, side in far]
+        totals = {id(own): sum(int(one.taken.sum()) for one in own.probes) for own, _ in far}
+        rates = [None if own.left is None else own.left / max(totals[id(own)], 1) for own, _ in far]
+        for (own, side), done in zip(far, self.tuples.found(probes, rates, known), strict=True):
+            own.add(side, done)
 
     def _answered(
         self, made: Mapping[str, _Made], planning: Planning, registry: Registry, moment: Moment
@@ -231,8 +254,6 @@ class Promising:
         """What the queries' probes found, and their states after that."""
         answers = _Answers(dict(planning.known.queries))
         for name, own in made.items():
-            if not planning.arrivals and not own.has_gone_on:
-                continue
             query = registry.preferring()[name]
             try:
                 done = answer(query, own.probes, own.table, planning.known, moment, self.scalars)
@@ -269,11 +290,18 @@ class Near:
         return self._read[key]
 
 
-def _near(table: pa.Table, known: Representation, want: Wanted, page: int) -> Arrival | None:
+def _budget(begun: Begun, name: str, query: Preferred) -> int | None:
+    """What a query may probe in a page; one that joins with it has no pace yet."""
+    timed = FIRST_PROBES if query.preference.time is not None else None
+    return begun.probes.get(name, query.preference.probes or timed)
+
+
+def _near(table: pa.Table, known: SummaryState, want: Wanted, page: int) -> Arrival | None:
     if not table.num_rows:
         return None
-    tuples = tuples_of(table, known.shape, want, page)
-    return replace(arrival_of(known.shape, tuples, want, known.floor), near=TupleRun(tuples))
+    shape = known.representation.shape
+    tuples = tuples_of(table, shape, want, page)
+    return replace(arrival_of(shape, tuples, want, known.floor), near=TupleRun(tuples))
 
 
 def tuple_frame(run: PageRun, limit: int | None, shape: Summary, want: Wanted) -> DataFrame:

@@ -30,6 +30,7 @@ class Entry:
     failing: int = 0  # pages in a row in which a function of its own failed
     compiled: CompiledQuery | None = None
     preferred: Preferred | None = None  # instead, if it says WITH PREFERENCE
+    summaries: tuple[str, ...] = ()  # that it was bound to
 
     @property
     def is_bound(self) -> bool:
@@ -42,9 +43,8 @@ class Entry:
 
     def stored(self) -> dict[str, Any]:
         """What a checkpoint keeps of it."""
-        return {
-            name: getattr(self, name) for name in ("name", "text", "partial", "since", "suspended", "failing")
-        }
+        names = ("name", "text", "partial", "since", "suspended", "failing", "summaries")
+        return {name: getattr(self, name) for name in names}
 
 
 def identity(name: str, since: int) -> str:
@@ -118,10 +118,15 @@ class Registry:
         unbound = {e.name: e.text for e in self if not e.is_bound and e.name not in leaving}
         preferring = {name: text for name, text in unbound.items() if is_preferred(text)}
         plain = {name: text for name, text in unbound.items() if name not in preferring}
-        for name, preferred in bind_all_preferred(preferring, catalog, scalars, self.summaries()).items():
-            if isinstance(preferred, SQLError):
-                raise _unreadable(f"the query {name}", preferred) from preferred
-            self.entries[name] = replace(self.entries[name], preferred=preferred)
+        alike: dict[tuple[str, ...], dict[str, str]] = {}
+        for name, text in preferring.items():
+            alike.setdefault(tuple(self.entries[name].summaries), {})[name] = text
+        for names, texts in alike.items():  # by what they were bound to: there may be others by now
+            own = {name: summary for name, summary in self.summaries().items() if name in names}
+            for name, preferred in bind_all_preferred(texts, catalog, scalars, own).items():
+                if isinstance(preferred, SQLError):
+                    raise _unreadable(f"the query {name}", preferred) from preferred
+                self.entries[name] = replace(self.entries[name], preferred=preferred)
         for name, query in bind_all(plain, catalog, scalars, self.queries()).items() if plain else ():
             if isinstance(query, SQLError):
                 raise _unreadable(f"the query {name}", query) from query
@@ -130,7 +135,10 @@ class Registry:
 
     def prefer(self, control: Register, preferred: Preferred, page: int) -> None:
         """A query with a preference joins."""
-        self.entries[control.name] = Entry(control.name, control.text, since=page, preferred=preferred)
+        names = tuple(side.summary for side in preferred.sides)
+        self.entries[control.name] = Entry(
+            control.name, control.text, since=page, preferred=preferred, summaries=names
+        )
 
     def summarize(self, control: Summarize, summary: Summary, page: int) -> None:
         """A summary is created."""

@@ -54,6 +54,12 @@ class SummaryState:
     review: int = 0
 
     @property
+    def floor(self) -> int | None:
+        """The time before which tuples are late; none while nothing is gone."""
+        known = self.representation
+        return None if int(known.zones().counts.sum()) == self.came else known.floor
+
+    @property
     def kept(self) -> int:
         """How many tuples are kept, as far as their files are still needed whole."""
         return sum(run.rows for run in self.near) + sum(ref.rows for ref in self.far)
