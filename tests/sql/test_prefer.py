@@ -258,7 +258,7 @@ MAKE = "WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
         (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(a.item) * b.price", "a join's promise is of the columns it is over: a.item and b.item", "b.price"),
         (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(item)", "item is ambiguous: a.item or b.item", "item"),
         (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(c.item)", "unknown name c in c.item", "c.item"),
-        (f"SELECT a.item {JOIN} {BOTH} WINDOW 5 minutes", "WINDOW is 5 minutes, and the summary items keeps 3 minutes 30 seconds", "5 minutes"),
+        (f"SELECT a.item {JOIN} {BOTH} WINDOW 5 minutes", "WINDOW is 5 minutes, and the summary items keeps 3 minutes 30 seconds; a longer GRANULARITY or a deeper COLLAPSE keeps more", "5 minutes"),
         (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(price)", f"price of store1 has no summary; make one with CREATE SUMMARY store1_price ON store1(price) {MAKE}", "price"),
         (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(itm)", "unknown column itm; did you mean item?", "itm"),
         (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(item) * {COUNT}(till)", "a selection is led by one column, and item is counted already", "till"),

@@ -168,7 +168,7 @@ START = f"WITH PREFERENCE desc {COUNT}(item)"
         (f"{START} WINDOW 5 secnds", "unknown unit secnds; did you mean seconds?", "5 secnds"),
         (f"{START} WINDOW 0 s", "WINDOW must be positive", "0 s"),
         (f"{START} WINDOW 1 s WINDOW 2 s", "WINDOW is given twice", "WINDOW"),
-        (f"{START} WINDOW 1 hour", "WINDOW is 1 hour, and the summary items keeps 3 minutes 30 seconds", "1 hour"),
+        (f"{START} WINDOW 1 hour", "WINDOW is 1 hour, and the summary items keeps 3 minutes 30 seconds; a longer GRANULARITY or a deeper COLLAPSE keeps more", "1 hour"),
         (f"{START} BUDGET", "BUDGET needs a duration like '200 ms', or 50000 PROBES", "BUDGET"),
         (f"{START} BUDGET 500", "a BUDGET has a unit: write 500 PROBES, or '500 ms'", "500"),
         (f"{START} BUDGET 500 WINDOW 1 s", "a BUDGET has a unit: write 500 PROBES, or '500 ms'", "500"),

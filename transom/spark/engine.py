@@ -138,6 +138,10 @@ class Engine(Declarations):
         )
         preferred = _without_errors(bind_all_preferred(preferring, catalog, loop.scalars, catalog.summaries))
         bound = _without_errors(bind_all(plain, catalog, loop.scalars, loop.known_queries()))
+        for name, query in bound.items():
+            stream = loop.streams.get(query.stream)
+            if query.overload is not None and stream is not None and stream.rules.overload is None:
+                log.warning("%s says ON OVERLOAD PREFER, and %s has no budget to exceed", name, stream.name)
         with loop.control_lock:
             new = {name: text for name, text in queries.items() if not self._is_known(name, text)}
             loop.bound |= {text: bound[name] for name, text in new.items() if name in bound}

@@ -214,6 +214,7 @@ class _Reader:
             if window is not None and window > summary.reach and self.clause.window is not None:
                 kept = format_duration(summary.reach)
                 message = f"WINDOW is {format_duration(window)}, and the summary {summary.name} keeps {kept}"
+                message += "; a longer GRANULARITY or a deeper COLLAPSE keeps more"
                 raise SQLError(message, self.parsed.text, *self.clause.window)
 
     # --- what is made of it --------------------------------------------------------------------

@@ -190,6 +190,8 @@ class _Statement(Clause):
         verb = self.take()
         if word_of(verb) not in ("CREATE", "DROP"):
             self.fail("expected CREATE SUMMARY or DROP SUMMARY", verb)
+        if self.word() == "OR":
+            self.fail("a summary can't be replaced: DROP SUMMARY comes first", self.take())
         self.expect("SUMMARY")
         return self._read_create() if word_of(verb) == "CREATE" else self._read_drop()
 
@@ -203,6 +205,8 @@ class _Statement(Clause):
         return _Dropped(name, if_exists)
 
     def _read_create(self) -> _Created:
+        if self.word() == "IF":
+            self.fail("a summary that is there already stays as it is; leave IF NOT EXISTS out", self.take())
         name = self._name("the name of a summary")
         self.expect("ON")
         stream = self._name("the name of a stream")

@@ -84,6 +84,12 @@ class Coverage:
         """Whether nothing was left out."""
         return self.left == 0
 
+    def __str__(self) -> str:
+        how_much = (
+            "all of them" if self.complete else f"about {self.share:.0%} of them, {self.left:,} probes left"
+        )
+        return f"{self.produced:,} found with {self.probes:,} probes: {how_much}"
+
     @property
     def share(self) -> float:
         """The share of the estimated output that was produced; 1 if nothing was passed over."""
