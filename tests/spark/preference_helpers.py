@@ -15,6 +15,7 @@ import transom
 
 SALES = "item int, price double, ts timestamp"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+PAGES = 6
 SUMMARY = "WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
 JOIN = (
     "SELECT a.item, a.ts AS here, b.ts AS there FROM store1 a, store2 b WHERE a.item = b.item "
@@ -59,3 +60,17 @@ def joined(first: Sequence[Sale], second: Sequence[Sale], window: float = 60) ->
         for other, _, there in second
         if item is not None and item == other and abs((here - there).total_seconds()) <= window
     )
+
+
+def sell(
+    engine: transom.Engine, feeds: dict[int, Any], seed: int, pages: int = PAGES
+) -> dict[int, list[Any]]:
+    """Push sales in turns, a page each; what was sold by each store."""
+    rng, sold = np.random.default_rng(seed), {1: list[Any](), 2: list[Any]()}
+    for page in range(pages):
+        for number, feed in feeds.items():
+            rows = sales(rng, 10.0 * page)
+            sold[number] += rows
+            feed.push(rows)
+            engine.step()
+    return sold

@@ -12,12 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import transom
-from tests.spark.fault_helpers import Crash, Fault
-from tests.spark.preference_helpers import JOIN, SALES, SUMMARY, joined, pairs, sale, sales, stores
-from transom.errors import SettingError, SQLError, StateError
-from transom.spark.store import Store
-
-PAGES = 6
+from tests.spark.preference_helpers import JOIN, PAGES, SUMMARY, joined, pairs, sale, sell, stores
+from transom.errors import SettingError
 
 
 @pytest.mark.parametrize("structure", ["T1", "T2", "T3", "T4", "auto"])
@@ -27,23 +23,11 @@ def test_without_a_budget_a_join_is_exact(
 ) -> None:
     engine, feeds = stores(spark, tmp_path, f"AND STRUCTURE {structure} AND BUCKETS 8", state=state)
     query = engine.register(JOIN.format("desc"), "all")
-    sold = run(engine, feeds, seed, PAGES if state == "driver" else 3)
+    sold = sell(engine, feeds, seed, PAGES if state == "driver" else 3)
     assert pairs(query) == joined(sold[1], sold[2])
     assert set(query.results()["share"].to_pylist()) == {1.0}
     assert query.coverage().share == 1.0
     engine.stop()
-
-
-def run(engine: transom.Engine, feeds: dict[int, Any], seed: int, pages: int = PAGES) -> dict[int, list[Any]]:
-    """Push sales in turns, a page each; what was sold by each store."""
-    rng, sold = np.random.default_rng(seed), {1: list[Any](), 2: list[Any]()}
-    for page in range(pages):
-        for number, feed in feeds.items():
-            rows = sales(rng, 10.0 * page)
-            sold[number] += rows
-            feed.push(rows)
-            engine.step()
-    return sold
 
 
 @pytest.mark.parametrize("order", ["desc", "asc", "weighted"])
@@ -52,7 +36,7 @@ def test_a_budget_finds_a_part_and_idle_steps_find_the_rest(
 ) -> None:
     engine, feeds = stores(spark, tmp_path)
     cut = engine.register(f"{JOIN.format(order)} BUDGET 150 PROBES", "cut")
-    sold = run(engine, feeds, seed, 4)
+    sold = sell(engine, feeds, seed, 4)
     exact, found = joined(sold[1], sold[2]), pairs(cut)
     assert not found - exact and 0 < found.total() < exact.total()
     assert cut.coverage().probes <= 8 * 150
@@ -78,61 +62,6 @@ def test_desc_prefers_what_sells_best_and_asc_what_sells_least(spark: SparkSessi
     assert Counter(most.results()["item"].to_pylist()) == {1: 64}
     assert Counter(least.results()["item"].to_pylist()) == {2: 1, 3: 1}
     engine.stop()
-
-
-def test_a_restart_at_every_page_changes_nothing(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    text = f"{JOIN.format('desc')} BUDGET 150 PROBES"
-    found = {}
-    for kind in ("whole", "restarted"):
-        engine, feeds = stores(spark, tmp_path / kind)
-        engine.register(text, "cut")
-        rng = np.random.default_rng(seed)
-        for page in range(6):
-            feeds[page % 2 + 1].push(sales(rng, 10.0 * page))
-            engine.step()
-            if kind == "restarted":
-                engine.stop()
-                engine, feeds = stores(spark, tmp_path / kind)
-        engine.step()
-        found[kind] = pairs(engine.query("cut")), engine.query("cut").coverage()  # type: ignore[attr-defined]
-        assert engine.summaries()["items1"].came == 120
-        engine.stop()
-    assert found["whole"] == found["restarted"]
-
-
-@pytest.mark.parametrize("state", ["driver", "executors"])
-@pytest.mark.parametrize("part", ["log/", "results/", "runs/", "state/"])
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_page_that_fails_is_made_once(
-    part: str,
-    after: bool,
-    state: str,
-    spark: SparkSession,
-    tmp_path: Path,
-    seed: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if part == "runs/" and state == "executors":
-        pytest.skip("tuples are in files of tasks")
-    engine, feeds = stores(spark, tmp_path, "AND BUCKETS 4", state=state)
-    engine.register(f"{JOIN.format('desc')} BUDGET 300 PROBES", "cut")
-    rng = np.random.default_rng(seed)
-    rows = [sales(rng, 0.0), sales(rng, 5.0)]
-    feeds[1].push(rows[0])
-    engine.step()
-    feeds[2].push(rows[1])
-    with monkeypatch.context() as patch:
-        Fault(patch, Store, "write", lambda store, name, *rest: name.startswith(part), after)
-        with pytest.raises(Crash):
-            engine.step()
-    engine.stop()
-    again, feeds = stores(spark, tmp_path, "AND BUCKETS 4", state=state)
-    if part == "log/" and not after:
-        feeds[2].push(rows[1])  # no page was bound to it
-    while again.step():
-        pass
-    assert pairs(again.query("cut")) == joined(*rows)
-    again.stop()
 
 
 def test_rows_out_of_order_and_values_without_an_equal(spark: SparkSession, tmp_path: Path) -> None:
@@ -175,7 +104,7 @@ def test_conditions_and_expressions_of_a_join(spark: SparkSession, tmp_path: Pat
         "ON a.item = b.item WHERE a.price > 20 AND upper(concat('x', b.item)) <> 'X3' AND a.price < b.price "
         "WITH PREFERENCE desc SUMMARY.Estimate.Count(a.item) WINDOW '1 minute'"
     )
-    sold = run(engine, feeds, seed, 2)
+    sold = sell(engine, feeds, seed, 2)
     expected = sorted(
         (item * 10, one + other)
         for item, one, here in sold[1]
@@ -198,7 +127,7 @@ def test_selections_by_the_hundred_remember_where_they_stopped(
         for i in range(100 if state == "driver" else 5)
     }
     queries = engine.register_all(texts)
-    sold = run(engine, {1: feeds[1]}, seed, 3)[1]
+    sold = sell(engine, {1: feeds[1]}, seed, 3)[1]
     exact = {
         f"q{i}": Counter((s[0], s[1], s[2]) for s in sold if i % 7 <= s[0] <= i % 7 + 3 and s[1] > i)
         for i in range(len(texts))
@@ -238,80 +167,6 @@ def test_aggregates_over_a_selection(spark: SparkSession, tmp_path: Path) -> Non
     engine.stop()
 
 
-def test_a_query_sees_what_came_since_it_joined(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores(spark, tmp_path)
-    feeds[1].push([sale(1, 0)])
-    engine.step()
-    query = engine.register(JOIN.format("desc"), "late comer")
-    feeds[1].push([sale(1, 1)])
-    engine.step()
-    feeds[2].push([sale(1, 2)])
-    engine.step()
-    assert pairs(query) == joined([sale(1, 1)], [sale(1, 2)])
-    query.drop()
-    feeds[2].push([sale(1, 3)])
-    engine.step()
-    assert pairs(query).total() == 1, "it has left"
-    again = engine.register(JOIN.format("desc"), "late comer")
-    engine.step()
-    assert again.results().num_rows == 0
-    engine.stop()
-
-
-def test_tuples_are_let_go_behind_the_last_granularity(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores(spark, tmp_path)
-    query = engine.register(
-        "SELECT a.item, a.ts AS here, b.ts AS there FROM store1 a, store2 b WHERE a.item = b.item "
-        "WITH PREFERENCE desc SUMMARY.Estimate.Count(a.item)"
-    )
-    feeds[1].push([sale(1, 0), sale(1, 100), sale(2, 400)])
-    engine.step()
-    assert engine.summaries()["items1"].tuples == 3, "the other store may bring partners of any of them"
-    feeds[2].push([sale(1, 1), sale(2, 399)])
-    engine.step()
-    assert pairs(query) == joined([sale(1, 0), sale(1, 100), sale(2, 400)], [sale(1, 1), sale(2, 399)], 210)
-    assert engine.summaries()["items1"].tuples == 1
-    feeds[1].push([sale(1, 5)])
-    engine.step()
-    assert engine.summaries()["items1"].late == 1
-    engine.stop()
-
-
-def test_a_budget_of_time_becomes_probes_when_a_page_begins(
-    spark: SparkSession, tmp_path: Path, seed: int
-) -> None:
-    engine, feeds = stores(spark, tmp_path)
-    query = engine.register(f"{JOIN.format('desc')} BUDGET '200 ms'", "timed")
-    sold = run(engine, feeds, seed, 2)
-    assert pairs(query) == joined(sold[1], sold[2]), "small pages are within it"
-    begun = engine._loop.log.begun(engine.progress().page)
-    assert begun is not None and begun.probes["timed"] >= 1024
-    engine.stop()
-
-
-def test_statements_are_refused_when_they_make_no_sense(spark: SparkSession, tmp_path: Path) -> None:
-    engine, _ = stores(spark, tmp_path)
-    engine.execute("CREATE SUMMARY items1 ON store1(item) WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)")
-    with pytest.raises(SQLError, match="there is a summary items1 already"):
-        engine.execute("CREATE SUMMARY items1 ON store1(price) WITH GRANULARITY '1 s' AND COLLAPSE(4, 3)")
-    with pytest.raises(SQLError, match="CREATE SUMMARY or DROP SUMMARY"):
-        engine.execute("SELECT 1")
-    query = engine.register(JOIN.format("desc"), "all")
-    with pytest.raises(StateError, match="items1 is read by all"):
-        engine.execute("DROP SUMMARY items1")
-    with pytest.raises(SettingError, match="WITH PREFERENCE"):
-        query.prod()
-    with pytest.raises(SettingError, match="WITH PREFERENCE"):
-        query.lookup()
-    query.drop()
-    engine.execute("DROP SUMMARY items1")
-    engine.step()
-    assert list(engine.summaries()) == ["items2"]
-    with pytest.raises(SQLError, match="CREATE SUMMARY"):
-        engine.register(JOIN.format("desc"))
-    engine.stop()
-
-
 def test_results_reach_subscribers_and_sinks(spark: SparkSession, tmp_path: Path) -> None:
     engine, feeds = stores(spark, tmp_path)
     query = engine.register(JOIN.format("desc"), "all")
@@ -346,21 +201,6 @@ def test_a_function_that_keeps_failing_suspends_its_query_only(spark: SparkSessi
     engine.stop()
 
 
-def test_a_summary_of_a_stream_that_is_gone_can_be_dropped(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores(spark, tmp_path)
-    feeds[1].push([sale(1, 0)])
-    engine.step()
-    engine.stop()
-    again = transom.Engine(spark, str(tmp_path / "checkpoint"))
-    again.feed("store1", SALES, time="ts")
-    with pytest.raises(StateError, match="the summary items2 of the checkpoint"):
-        again.step()
-    again.execute("DROP SUMMARY items2")
-    again.step()
-    assert list(again.summaries()) == ["items1"]
-    again.stop()
-
-
 def test_an_aggregate_is_told_again_only_when_it_has_changed(spark: SparkSession, tmp_path: Path) -> None:
     engine, feeds = stores(spark, tmp_path)
     query = engine.register(
@@ -377,70 +217,6 @@ def test_an_aggregate_is_told_again_only_when_it_has_changed(spark: SparkSession
     engine.stop()
 
 
-def test_a_query_that_joins_later_may_read_columns_that_nobody_kept(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    engine, feeds = stores(spark, tmp_path)
-    feeds[2].push([sale(1, 0)])
-    engine.step()
-    query = engine.register(
-        "SELECT a.item, b.price AS p FROM store1 a, store2 b WHERE a.item = b.item "
-        "WITH PREFERENCE desc SUMMARY.Estimate.Count(a.item)"
-    )
-    feeds[1].push([sale(1, 1)])
-    engine.step()
-    assert query.results().num_rows == 0, "it sees what came since it joined"
-    feeds[2].push([sale(1, 2, price=7.0)])
-    engine.step()
-    assert query.results()["p"].to_pylist() == [7.0]
-    engine.stop()
-
-
-def test_a_restart_finds_the_summaries_that_a_query_was_bound_to(
-    spark: SparkSession, tmp_path: Path, seed: int
-) -> None:
-    engine, feeds = stores(spark, tmp_path)
-    engine.register(f"{JOIN.format('desc')} BUDGET 50 PROBES", "cut")
-    rng = np.random.default_rng(seed)
-    rows = {number: sales(rng, 0.0) for number in feeds}
-    for number, feed in feeds.items():
-        feed.push(rows[number])
-        engine.step()
-    for number in feeds:
-        engine.execute(f"CREATE SUMMARY a{number} ON store{number}(item) {SUMMARY}")
-    engine.step()
-    engine.stop()
-    again, feeds = stores(spark, tmp_path)
-    while again.step():
-        pass
-    assert pairs(again.query("cut")) == joined(rows[1], rows[2])
-    assert again.summaries()["items1"].queries == ("cut",)
-    again.stop()
-
-
-def test_streams_out_of_step_and_gaps_of_months(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores(spark, tmp_path)
-    query = engine.register(JOIN.format("desc"), "all")
-    month = 30 * 86_400.0
-    pages = [
-        (1, [sale(1, 1000)]),
-        (1, [sale(1, 500), sale(1, 1001)]),
-        (2, [sale(1, 0)]),
-        (1, [sale(1, 501)]),
-        (2, [sale(1, 502)]),
-        (1, [sale(1, 3 * month)]),
-        (2, [sale(1, 3 * month + 1)]),
-    ]
-    for number, rows in pages:
-        feeds[number].push(rows)
-        engine.step()
-    sold = {n: [row for number, rows in pages if number == n for row in rows] for n in (1, 2)}
-    assert pairs(query) == joined(sold[1], sold[2])
-    assert max(one.bytes for one in engine.summaries().values()) < 10_000_000
-    assert engine.step() == 0, "nothing waits, and nothing is to be done"
-    engine.stop()
-
-
 @pytest.mark.parametrize("state", ["driver", "executors"])
 def test_a_budget_that_suffices_is_enough_for_pages_much_longer_than_the_window(
     state: str, spark: SparkSession, tmp_path: Path
@@ -451,13 +227,13 @@ def test_a_budget_that_suffices_is_enough_for_pages_much_longer_than_the_window(
     for feed in feeds.values():
         feed.push([sale(1, second / 2) for second in range(600)])
         engine.step()
-    needed = exact.coverage().probes  # type: ignore[attr-defined]
+    needed = exact.coverage().probes
     assert needed < 3000 and pairs(exact).total() == needed
     if state == "executors":  # rounds are jobs there, and few: what is left comes when there is time
         while engine.step():
             pass
     assert pairs(cut) == pairs(exact)
-    assert cut.coverage().probes == needed  # type: ignore[attr-defined]
+    assert cut.coverage().probes == needed
     engine.stop()
 
 
