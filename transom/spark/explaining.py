@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from transom.elements import Register
+from transom.elements import Drop, Register
 from transom.errors import SettingError, SQLError, near_miss
 from transom.final.explain import Explained, Explanation, gather, mermaid, query_text, text
 from transom.plan.compiled import CompiledQuery, compile_query
@@ -52,7 +52,7 @@ def explanation(loop: PageLoop) -> Explanation:
     with loop.lock:  # of one and the same page
         state, registry, texts = loop.state, loop.registry.copy(), dict(loop.texts)
     catalog = loop.catalog()
-    registry.bind(catalog, loop.scalars, [entry.name for entry in registry if entry.name not in texts])
+    registry.bind(catalog, loop.scalars, [Drop(entry.name) for entry in registry if entry.name not in texts])
     joined = {e.name: e for e in registry if texts.get(e.name) == e.text and e.is_bound}
     living = [entry for entry in joined.values() if entry.suspended is None]
     new = {name: text for name, text in texts.items() if name not in joined}

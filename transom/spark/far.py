@@ -242,6 +242,29 @@ class Far:
                 shards += [whole] if whole.parts else []
         return replace(state, shards=tuple(shards))
 
+    def merged(
+        self,
+        refs: Sequence[ShardRef],
+        most: int,
+        floor: int | None,
+        page: int,
+        task: Callable[[Sequence[ShardRef], ShardRef, Sequence[int]], Task],
+    ) -> tuple[ShardRef, ...]:
+        """Files with the small ones made into one by tasks, without what lies before a floor.
+
+        They say under 0 from when to when their entries are.
+        """
+        small = smaller(refs, most)
+        spans = [span for ref in small for span in ref.held[0]]
+        low, high = min(span[0] for span in spans), max(span[1] for span in spans)
+        held = {0: ((low if floor is None else max(floor, low), high),)}
+        target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), held)
+        places = places_of(small)
+        parts = sorted(self._run(task(small, target, places), len(places)))
+        gone = {ref.name for ref in small}
+        kept = [ref for ref in refs if ref.name not in gone]
+        return (*kept, *([replace(target, parts=tuple(parts))] if parts else []))
+
     def _rolled(self, refs: Sequence[ShardRef], queries: Sequence[CompiledQuery], state: State) -> ShardRef:
         held: dict[int, set[tuple[int, int]]] = {}
         for ref in refs:

@@ -5,8 +5,6 @@ A task works on one partition of the groups: all stores of a query have a group'
 
 from __future__ import annotations
 
-import pickle
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +13,7 @@ import pyarrow as pa
 from transom.final.lookup import Answer, Lookup, answer_schema, answered
 from transom.partial.demands import fetched_runs
 from transom.plan.demands import Gathering, Glance
-from transom.spark.far import Far, directory_of, frame_of, places_of, smaller
+from transom.spark.far import Far, frame_of, places_of
 from transom.spark.fartasks import FileShards, Task, numbers_in, packed_value
 from transom.spark.tasks import Batches
 from transom.spark.types import plain_table
@@ -53,18 +51,10 @@ class FarStores:
         return replace(state, stores=stores) if stores != state.stores else state
 
     def _merged(self, store: StoreState, recipe: Recipe, page: int) -> StoreState:
-        small = smaller(store.refs, MOST_REFS)
-        spans = [span for ref in small for span in ref.held[0]]
-        held = {0: ((max(store.floor, min(span[0] for span in spans)), max(span[1] for span in spans)),)}
-        target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), held)
-        places = places_of(small)
-        task = merge_task(small, recipe, store.floor, target, self.far.shards, places)
-        packed = frame_of(self.far.spark, len(places), task, pa.schema([("packed", pa.binary())])).toArrow()
-        parts = sorted(pickle.loads(one) for one in packed["packed"].to_pylist())
-        gone = {ref.name for ref in small}
-        kept = [ref for ref in store.refs if ref.name not in gone]
-        whole = [replace(target, parts=tuple(parts))] if parts else []
-        return replace(store, refs=(*kept, *whole))
+        def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
+            return merge_task(refs, recipe, store.floor, target, self.far.shards, places)
+
+        return replace(store, refs=self.far.merged(store.refs, MOST_REFS, store.floor, page, task))
 
 
 def lookup_task(

@@ -22,7 +22,7 @@ from transom.final.members import Place
 from transom.final.probing import Found, Ints, Probe, found
 from transom.promising.tuples import Tuples
 from transom.promising.zoning import buckets_of
-from transom.spark.far import Far, directory_of, frame_of, places_of, smaller
+from transom.spark.far import Far, directory_of, frame_of, places_of
 from transom.spark.fartasks import FileShards, Task, numbers_in, packed_value
 from transom.spark.session import ansi_off
 from transom.spark.tasks import Batches
@@ -104,27 +104,18 @@ class FarTuples:
         """A summary whose tuples were too many for the driver."""
         tuples = in_one([run.tuples for run in summary.near]).since(summary.representation.floor)
         target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), {})
-        places, parts = tuples.bucket % self.far.partitions, []
-        for place in np.unique(places).tolist():
-            own = tuples.where(places == place)
-            parts.append((place, len(own), self.far.shards.put(target.file(place), own.table)))
+        parts = [part for part, _ in _dealt(tuples, self.far.partitions, target, self.far.shards)]
         held = {0: ((int(tuples.time.min()), int(tuples.time.max())),)}
         ref = replace(target, parts=tuple(parts), held=held)
         return replace(summary, near=(), far=(*summary.far, ref))
 
     def _merged(self, summary: SummaryState, page: int) -> SummaryState:
-        small = smaller(summary.far, MOST_REFS)
-        spans = [span for ref in small for span in ref.held[0]]
-        held = {0: ((min(low for low, _ in spans), max(high for _, high in spans)),)}
-        target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), held)
-        places = places_of(small)
-        task = merge_task(small, summary.representation.floor, target, self.far.shards, places)
-        packed = frame_of(self.far.spark, len(places), task, PACKED).toArrow()
-        parts = sorted(pickle.loads(one) for one in packed["packed"].to_pylist())
-        gone = {ref.name for ref in small}
-        kept = [ref for ref in summary.far if ref.name not in gone]
-        whole = [replace(target, parts=tuple(parts))] if parts else []
-        return replace(summary, far=(*kept, *whole))
+        floor = summary.representation.floor
+
+        def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
+            return merge_task(refs, floor, target, self.far.shards, places)
+
+        return replace(summary, far=self.far.merged(summary.far, MOST_REFS, floor, page, task))
 
 
 def arrive_task(
@@ -143,13 +134,20 @@ def arrive_task(
         if not sum(batch.num_rows for batch in held):
             return
         tuples = tuples_of(plain_table(pa.Table.from_batches(held)), shape, want, page)
-        places = tuples.bucket % partitions
-        for place in np.unique(places).tolist():
-            own = tuples.where(places == place)
-            size = shards.put(target.file(place), own.table)
-            yield packed_value(((place, len(own), size), arrival_of(shape, own, want, floor)))
+        for part, own in _dealt(tuples, partitions, target, shards):
+            yield packed_value((part, arrival_of(shape, own, want, floor)))
 
     return task
+
+
+def _dealt(
+    tuples: Tuples, partitions: int, target: ShardRef, shards: FileShards
+) -> Iterator[tuple[tuple[int, int, int], Tuples]]:
+    """Tuples written by partition: of each its place, rows and bytes, and the tuples."""
+    places = tuples.bucket % partitions
+    for place in np.unique(places).tolist():
+        own = tuples.where(places == place)
+        yield (place, len(own), shards.put(target.file(place), own.table)), own
 
 
 def probe_task(

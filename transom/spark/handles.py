@@ -20,6 +20,7 @@ from transom.spark.lookups import length_of
 from transom.spark.prodding import prod_of
 from transom.spark.sources import FeedSource
 from transom.sql.query import Query
+from transom.state.preferring import Coverage
 
 if TYPE_CHECKING:
     from transom.spark.engine import Engine
@@ -128,6 +129,11 @@ class QueryHandle:
         if query.emit is None:
             raise StateError(f"{self.name} does not say EMIT EARLY: nothing is compared")
         return self._engine._accuracy(self.name) or beginner(compile_query(self.name, query)).accuracy()
+
+    def coverage(self) -> Coverage:
+        """What became of the budget so far, of a query WITH PREFERENCE: probes made, tuples produced, tuples
+        probably passed over, and the share of the output that was produced."""
+        raise SettingError(f"{self.name} does not say WITH PREFERENCE: it leaves nothing out")
 
     def explain(self, format: str = "text", verbose: bool = False) -> str:
         """How this query is computed, and with which others it shares what: as text, json or mermaid."""

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from transom.elements import Drop, Forget, Register, Summarize, Summary
-from transom.final.demanding import opened
-from transom.final.members import admit, release
+from transom.errors import StateError
+from transom.final.demanding import is_stored, opened
+from transom.final.members import admit, is_kept, release
 from transom.final.planning import Planner
 from transom.final.preferring import settled
 from transom.plan.compiled import CompiledQuery
@@ -64,3 +65,15 @@ def joined_and_left(
     state = admit(state, standing, living, strategy, partial, results)
     state = opened(state, planner.gathered(registry.demanding()), strategy.place, results)
     return replace(state, preferring=settled(state.preferring, *registry.newest()))
+
+
+def check_types(registry: Registry, state: State) -> None:
+    """Refuse a state whose queries are over columns that had other types."""
+    changed = [
+        name
+        for name, own in state.queries.items()
+        if (compiled := registry[name].compiled) is not None and not is_kept(state, own, compiled)
+    ]
+    changed += [query.name for query in registry.demanding() if not is_stored(state, query)]
+    if changed:
+        raise StateError(f"the columns of {changed[0]} have other types than when the checkpoint was made")

@@ -16,13 +16,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from transom.control.bursts import NOTHING, Parted
-from transom.elements import Control, Drop, Forget, Prod, Punctuation, Register
+from transom.elements import Control, Prod, Punctuation, Register
 from transom.errors import StateError
 from transom.final.arrivals import Arrival
-from transom.final.demanding import is_stored
 from transom.final.desk import Desk
 from transom.final.learning import Seen
-from transom.final.members import Strategy, is_kept, settle
+from transom.final.members import Strategy, settle
 from transom.final.page import Said
 from transom.final.planning import Planner
 from transom.final.prodder import due_streams
@@ -34,7 +33,7 @@ from transom.spark.archive import Archive
 from transom.spark.far import Far
 from transom.spark.farstores import FarStores
 from transom.spark.firsthalf import FirstHalf
-from transom.spark.joining import joined_and_left
+from transom.spark.joining import check_types, joined_and_left
 from transom.spark.ledger import Waiting
 from transom.spark.log import Begun, PageLog
 from transom.spark.outputs import Outputs, results_of
@@ -123,18 +122,8 @@ class PageLoop(Archive):
         with self.lock:
             begun = self.pending()
             said = (*(begun.control if begun else ()), *self.waiting.control)
-            self.registry.bind(self.catalog(), self.scalars, _leaving(said), _forgotten(said))
-            for name, own in self.state.queries.items():
-                compiled = self.registry[name].compiled
-                if compiled is not None and not is_kept(self.state, own, compiled):
-                    raise StateError(
-                        f"the columns of {name} have other types than when the checkpoint was made"
-                    )
-            for query in self.registry.demanding():
-                if not is_stored(self.state, query):
-                    raise StateError(
-                        f"the columns of {query.name} have other types than when the checkpoint was made"
-                    )
+            self.registry.bind(self.catalog(), self.scalars, said)
+            check_types(self.registry, self.state)
             if begun is not None and begun.stream is not None and begun.stream not in self.streams:
                 raise StateError(f"page {begun.page} was begun for the stream {begun.stream}: declare it")
 
@@ -208,8 +197,7 @@ class PageLoop(Archive):
         else waits."""
         with self.lock:
             living = self.registry.preferring()
-            known = self.state.preferring.queries.items()
-            waits = any(name in living and any(map(len, own.pending)) for name, own in known)
+            waits = any(own.waits for name, own in self.state.preferring.queries.items() if name in living)
             if self.begun is not None or self.waiting or not waits:
                 return False
             self._run(self._begin(None, {}, (), resumes=True), None)
@@ -263,7 +251,7 @@ class PageLoop(Archive):
     def _process(self, begun: Begun, df: DataFrame | None) -> None:
         watch = Watch()
         registry = self.registry.copy()
-        registry.bind(self.catalog(), self.scalars, _leaving(begun.control), _forgotten(begun.control))
+        registry.bind(self.catalog(), self.scalars, begun.control)
         new = self.newcomers(begun.control, registry)
         state = joined_and_left(begun, registry, new, self.state, self.planner, self.streams)
         if begun.stream is not None:
@@ -415,11 +403,3 @@ class PageLoop(Archive):
                 f"{report.stream or 'control'}: {outcome.rows} rows, {outcome.late} late, "
                 f"{rejected} rejected, {results} results; {progress_of(self)}"
             )
-
-
-def _leaving(control: Iterable[Control]) -> set[str]:
-    return {element.name for element in control if isinstance(element, Drop)}
-
-
-def _forgotten(control: Iterable[Control]) -> set[str]:
-    return {element.name for element in control if isinstance(element, Forget)}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transom.elements import Drop, Forget, Register, Summarize, Summary
+from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
 from transom.errors import SQLError, StateError
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.sql.catalog import Catalog, Scalars
@@ -98,16 +98,13 @@ class Registry:
     def stored_summaries(self) -> list[tuple[str, str, int]]:
         return [(entry.name, entry.text, entry.since) for entry in self.created.values()]
 
-    def bind(
-        self,
-        catalog: Catalog,
-        scalars: Scalars,
-        leaving: Collection[str] = (),
-        forgotten: Collection[str] = (),
-    ) -> None:
-        """Compile the entries that came from a checkpoint, but for those that are about to leave."""
+    def bind(self, catalog: Catalog, scalars: Scalars, control: Iterable[Control] = ()) -> None:
+        """Compile the entries that came from a checkpoint, but for those that control lets leave."""
         if self.is_bound:
             return
+        control = list(control)
+        leaving = {element.name for element in control if isinstance(element, Drop)}
+        forgotten = {element.name for element in control if isinstance(element, Forget)}
         for name, created in self.created.items():
             if created.summary is None and name not in forgotten:
                 try:

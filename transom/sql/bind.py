@@ -27,7 +27,7 @@ from transom.sql.promises import bound_overload
 from transom.sql.query import Call, Item, Key, Overloaded, Predicate, Query, Scalar
 from transom.sql.select import WINDOW_STRUCT, Selection
 from transom.sql.templates import Cut, Template, cut
-from transom.sql.types import Steps, Typed, Typer, TypeTable
+from transom.sql.types import Steps, Typed, Typer, TypeTable, run_steps
 
 MAX_ALIKE = 8  # templates of one text without its constants; more would hardly be used again
 MAX_TEMPLATES = 1_000
@@ -76,22 +76,8 @@ class Binding:
         return {name: outcome[name] for name in texts}
 
     def _bind(self, texts: Mapping[str, str]) -> dict[str, Query | SQLError]:
-        outcome: dict[str, Query | SQLError] = {}
         running = {name: self._steps(text) for name, text in texts.items()}
-        while running:
-            for name, steps in list(running.items()):
-                try:
-                    next(steps)
-                    continue
-                except StopIteration as done:
-                    outcome[name] = done.value
-                except SQLError as error:
-                    outcome[name] = error
-                except RecursionError:
-                    outcome[name] = SQLError("the query is nested too deeply", texts[name])
-                del running[name]
-            self.table.ask()
-        return outcome
+        return run_steps(running, texts, self.table)
 
     def _steps(self, text: str) -> Steps[Query]:
         whole = cut(text)

@@ -23,7 +23,7 @@ from transom.sql.preferred import Figure, Output, Preferred, Side
 from transom.sql.promises import bound_promise, leaves_of, stream_column
 from transom.sql.query import Scalar
 from transom.sql.scope import Column, Scope
-from transom.sql.types import Steps, Typed, Typer, TypeTable
+from transom.sql.types import Steps, Typed, Typer, TypeTable, run_steps
 
 
 def bind_preferred(
@@ -41,21 +41,8 @@ def bind_all_preferred(
 ) -> dict[str, Preferred | SQLError]:
     """Bind named queries WITH PREFERENCE, asking for all their types at once; each may have its own error."""
     table = TypeTable(scalars)
-    outcome: dict[str, Preferred | SQLError] = {}
     running = {name: _steps(text, catalog, table, summaries) for name, text in texts.items()}
-    while running:
-        for name, steps in list(running.items()):
-            try:
-                next(steps)
-                continue
-            except StopIteration as done:
-                outcome[name] = done.value
-            except SQLError as error:
-                outcome[name] = error
-            except RecursionError:
-                outcome[name] = SQLError("the query is nested too deeply", texts[name])
-            del running[name]
-        table.ask()
+    outcome = run_steps(running, texts, table)
     return {name: outcome[name] for name in texts}
 
 

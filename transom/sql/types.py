@@ -160,3 +160,27 @@ class Typed:
         if not pa.types.is_null(scalar.type):
             self.parsed.fail(f"expected a condition, and this is {scalar.type}", node)
         return Scalar(scalar.sql, pa.bool_(), scalar.column)
+
+
+def run_steps(
+    running: dict[str, Steps[Result]], texts: Mapping[str, str], table: TypeTable
+) -> dict[str, Result | SQLError]:
+    """Bind queries side by side, so that the types that they ask for are found together.
+
+    Each gives what it is bound to or its own error, and none hinders another.
+    """
+    outcome: dict[str, Result | SQLError] = {}
+    while running:
+        for name, steps in list(running.items()):
+            try:
+                next(steps)
+                continue
+            except StopIteration as done:
+                outcome[name] = done.value
+            except SQLError as error:
+                outcome[name] = error
+            except RecursionError:
+                outcome[name] = SQLError("the query is nested too deeply", texts[name])
+            del running[name]
+        table.ask()
+    return outcome

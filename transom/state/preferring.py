@@ -114,6 +114,11 @@ class PreferredState:
     selected: pa.Table | None = None
 
     @property
+    def waits(self) -> bool:
+        """Whether something was put off."""
+        return any(map(len, self.pending))
+
+    @property
     def coverage(self) -> Coverage:
         """All that was done and passed over so far."""
         waiting = sum(float(regions.awaited.sum()) for regions in self.pending)
