@@ -17,8 +17,8 @@ help: ## list the targets
 demo: java $(READY) ## a real stream of flights, dozens of queries, under a minute (ARGS="--keep-running")
 	@$(BIN)/transom demo $(ARGS)
 
-test: java $(READY) ## every test but the cluster's (ARGS="-k slack" for some of them)
-	@$(BIN)/python -m pytest -m "not cluster" -n 2 --dist loadgroup $(ARGS)
+test: java $(READY) ## every test but the cluster's and the browser's (ARGS="-k slack" for some of them)
+	@$(BIN)/python -m pytest -m "not cluster and not browser" -n 2 --dist loadgroup $(ARGS)
 
 test-cluster: java $(READY) ## the differential tests on a real standalone cluster on loopback
 	@$(BIN)/python -m pytest -m cluster $(ARGS)
