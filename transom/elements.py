@@ -214,4 +214,13 @@ class Forget:
     name: str
 
 
-Control = Punctuation | Prod | Register | Drop | Summarize | Forget
+@dataclass(frozen=True)
+class Tune:
+    """A query that says EMIT EARLY tells its windows at one `point` of their last slide from now on; None:
+    when it says itself."""
+
+    name: str
+    point: float | None
+
+
+Control = Punctuation | Prod | Register | Drop | Summarize | Forget | Tune

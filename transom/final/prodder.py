@@ -93,8 +93,12 @@ def is_due(query: CompiledQuery, own: ProdderState, clock: int) -> bool:
 
 
 def points_of(query: CompiledQuery, state: State) -> tuple[float, ...]:
-    """The parts of the slide at which a query's windows are told: its own, or the one that was learned."""
+    """The parts of the slide at which a query's windows are told: its own, the one that was learned, or the
+    one that it was tuned to."""
     emit = query.query.emit
+    tuned = state.prodders.get(query.name, ProdderState()).point
+    if tuned is not None:
+        return (tuned,)
     if emit is None or emit.accuracy is None:
         return () if emit is None else emit.at
     learned = state.learned.get(query.name)

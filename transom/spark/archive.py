@@ -29,6 +29,10 @@ class Archive(Ledger):
         pages = [page for page, _ in self.result_pages if page >= since]
         return self.outputs.read_results(identity(name, since), schema, pages, since)
 
+    def page_results(self, name: str, schema: pa.Schema, since: int, page: int) -> pa.Table:
+        """A query's results in one page, without what prods were told."""
+        return self.outputs.read_results(identity(name, since), schema, [page])
+
     def drop_results(self, is_old: Callable[[int, int], bool]) -> None:
         """Forget the results of old pages, told by their number and their reading of the clock."""
         with self.lock:

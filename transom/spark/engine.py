@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from transom.durations import parse_duration
-from transom.elements import Drop, Punctuation, Register, Summarize, Summary
-from transom.errors import SettingError, SQLError, StateError, near_miss
-from transom.estimates.monitor import Accuracy
-from transom.final.lookup import lookup_schema
-from transom.final.results import result_schema
+from transom.elements import Drop, Punctuation, Register, Summarize, Summary, Tune
+from transom.errors import SettingError, SQLError, StateError
+from transom.spark.answers import Answers
 from transom.spark.declarations import Declarations
 from transom.spark.declare import sharing_strategy
 from transom.spark.delivery import Delivery
-from transom.spark.explaining import explain
 from transom.spark.handles import QueryHandle
 from transom.spark.lookups import Lookups
 from transom.spark.loop import PageLoop
 from transom.spark.preferences import PreferredHandle, refuse_statement
-from transom.spark.prodding import Prodding, clock_of, instant_of, pattern_of, prod_of
-from transom.spark.progress import Progress, progress_of
+from transom.spark.prodding import Prodding, clock_of, instant_of, pattern_of
+from transom.spark.report import say
 from transom.spark.runner import Runner
 from transom.spark.session import is_local, local_session, ship
 from transom.spark.sources import FeedSource
 from transom.spark.store import Store
-from transom.spark.streams import Stream
-from transom.spark.summarized import SummaryInfo, summaries_of
 from transom.spark.udf import user_functions
 from transom.sql.derived import bind_all
 from transom.sql.dialect import is_preferred
 from transom.sql.prefer import bind_all_preferred
+from transom.sql.preferred import Preferred
 from transom.sql.query import Query
 from transom.sql.summary import bind_drop, bind_summary, read_statement
 
@@ -52,12 +48,13 @@ def _without_errors(outcome: Mapping[str, Bound | SQLError]) -> dict[str, Bound]
     bound = {}
     for name, query in outcome.items():
         if isinstance(query, SQLError):
-            raise SQLError(f"{name}: {query.message}", query.text, query.start, query.end)
+            of = f"{name}: " if name else ""
+            raise SQLError(f"{of}{query.message}", query.text, query.start, query.end)
         bound[name] = query
     return bound
 
 
-class Engine(Declarations):
+class Engine(Declarations, Answers):
     """Runs standing window-aggregate queries over streams.
 
     `spark` is a session to run in (none given: a local one is started), `checkpoint` a directory from
@@ -91,12 +88,14 @@ class Engine(Declarations):
                 log.warning("no checkpoint: the executors must be able to read and write %s", store.uri)
         clock = clock or (lambda: time.time_ns() // 1000)
         self._loop = PageLoop(self.spark, store, clock, max_failures, chosen, strategy == "naive")
+        self._loop.followers.append(functools.partial(say, self._loop))
         self._runner = Runner(self._loop, parse_duration(poll) / 1e6)
         in_pages = isinstance(retention, int)
         kept = parse_duration(retention) if isinstance(retention, str) else retention
         self._delivery = Delivery(self._loop, kept, in_pages)
         self._prodding = Prodding(self._loop)
         self._lookups = Lookups(self._loop)
+        self._journals = []
         self._names = 0
 
     def __enter__(self) -> Engine:
@@ -127,17 +126,9 @@ class Engine(Declarations):
         loop = self._loop
         for name, text in queries.items():
             refuse_statement(text, f"{name}: ")
-        loop.functions |= {function.casefold() for function in user_functions(self.spark)}
-        preferring = {name: text for name, text in queries.items() if is_preferred(text)}
-        plain = {name: text for name, text in queries.items() if name not in preferring}
-        pushing = loop.preferring() | preferring.keys()
-        if partial and preferring:
+        bound, preferred = self._bind(queries)
+        if partial and preferred:
             raise SettingError("partial is for windows, and a query WITH PREFERENCE has none")
-        catalog = replace(
-            loop.catalog(), queries=frozenset({*dict(loop.texts), *queries}), preferring=pushing
-        )
-        preferred = _without_errors(bind_all_preferred(preferring, catalog, loop.scalars, catalog.summaries))
-        bound = _without_errors(bind_all(plain, catalog, loop.scalars, loop.known_queries()))
         for name, query in bound.items():
             stream = loop.streams.get(query.stream)
             if query.overload is not None and stream is not None and stream.rules.overload is None:
@@ -154,6 +145,26 @@ class Engine(Declarations):
             else QueryHandle(self, name, text, bound[name])
             for name, text in queries.items()
         }
+
+    def check(self, sql: str) -> Query | Preferred:
+        """The query that a text would be, if it were registered now; raises what is wrong with it."""
+        if not isinstance(sql, str):
+            raise SettingError(f"a query is a text, not {sql!r}")
+        refuse_statement(sql)
+        bound, preferred = self._bind({"": sql})
+        return bound[""] if bound else preferred[""]
+
+    def _bind(self, queries: Mapping[str, str]) -> tuple[dict[str, Query], dict[str, Preferred]]:
+        """Queries by name, bound; those with a preference apart. The first that is wrong is an error."""
+        loop = self._loop
+        loop.functions |= {function.casefold() for function in user_functions(self.spark)}
+        preferring = {name: text for name, text in queries.items() if is_preferred(text)}
+        plain = {name: text for name, text in queries.items() if name not in preferring}
+        pushing = loop.preferring() | preferring.keys()
+        known = frozenset({*dict(loop.texts), *queries})
+        catalog = replace(loop.catalog(), queries=known, preferring=pushing)
+        preferred = _without_errors(bind_all_preferred(preferring, catalog, loop.scalars, catalog.summaries))
+        return _without_errors(bind_all(plain, catalog, loop.scalars, loop.known_queries())), preferred
 
     def execute(self, statement: str) -> None:
         """Run CREATE SUMMARY or DROP SUMMARY; it takes effect with the next page.
@@ -175,11 +186,6 @@ class Engine(Declarations):
                 loop.say([dropped])
         self._wake()
 
-    def summaries(self) -> dict[str, SummaryInfo]:
-        """The summaries by name, and how they fare."""
-        self._loop.bind()
-        return summaries_of(self._loop)
-
     def _is_known(self, name: str, text: str) -> bool:
         """Whether a query is registered already, perhaps by an earlier run of the program."""
         known = self._loop.texts.get(name)
@@ -194,21 +200,6 @@ class Engine(Declarations):
             if self._loop.texts.get(f"q{self._names}", sql) == sql:
                 return f"q{self._names}"
 
-    def query(self, name: str) -> QueryHandle:
-        """A registered query, also one that came with the checkpoint."""
-        texts = dict(self._loop.texts)
-        if name not in texts:
-            raise StateError(f"there is no query named {name}{near_miss(name, texts)}")
-        return self._handle(name, texts[name])
-
-    def queries(self) -> dict[str, QueryHandle]:
-        """All registered queries by name."""
-        return {name: self._handle(name, text) for name, text in dict(self._loop.texts).items()}
-
-    def _handle(self, name: str, text: str) -> QueryHandle:
-        kind = PreferredHandle if is_preferred(text) else QueryHandle
-        return kind(self, name, text)
-
     def _drop(self, name: str) -> None:
         with self._loop.control_lock:
             if name not in self._loop.texts:
@@ -220,6 +211,10 @@ class Engine(Declarations):
         self._wake()
 
     # --- control ---
+
+    def _tune(self, name: str, point: float | None) -> None:
+        self._loop.say([Tune(name, point)])
+        self._wake()
 
     def punctuate(
         self,
@@ -242,72 +237,6 @@ class Engine(Declarations):
         else:
             self._loop.say([element])
         self._wake()
-
-    def prod(
-        self,
-        stream: str | None = None,
-        until: Any = None,
-        at: Any = None,
-        where: Mapping[str, Any] | None = None,
-        queries: Iterable[str] | str | None = None,
-        on: str | None = None,
-    ) -> dict[str, pa.Table]:
-        """What is known now of open windows: early results of queries by name, from the last committed page.
-
-        `until` asks for the windows that end by then, `at` for the last of those only, neither for all that
-        hold rows; `where` is a pattern on the groups. Of one stream (or the results of a query that others
-        read) or of all, of some queries or of all.
-        """
-        asked_for = [queries] if isinstance(queries, str) else queries
-        chosen = None if asked_for is None else tuple(self._prodded_query(name) for name in asked_for)
-        asked = [one for one in self._prodded(stream, chosen) if one.prods is None]
-        prods, problem = [], None
-        for one in asked:
-            try:
-                prods.append(prod_of(one, until, at, where, on, chosen))
-            except SettingError as error:  # a time or a pattern of another stream
-                problem = error
-        if problem is not None and not prods:
-            raise problem
-        results = self._prodding.answer(prods)
-        self._delivery.tell(results)
-        return dict(results)
-
-    def _prodded_query(self, name: str) -> str:
-        query = self.query(name)
-        if query.preferred:
-            query.prod()  # says why not
-        return query.name
-
-    def _prodded(self, stream: str | None, queries: Iterable[str] | None) -> list[Stream]:
-        """The streams that a prod is of: the one that is named, those that the queries read, or all."""
-        if stream is not None:
-            return [self._loop.source(stream)]
-        if queries is None:
-            return list(self._loop.streams.values())
-        bound = (self._bound(self.query(name))[0] for name in queries)
-        return [self._loop.source(name) for name in dict.fromkeys(q.stream for q in bound if q is not None)]
-
-    def lookup(self, sql: str, *, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
-        """The answer now of a query without SLIDE that need not be registered, from the last committed page.
-
-        It can be answered if queries that are registered keep what it asks for: the same tuples, groups and
-        attributes, with a window at least as long. `at` and `where` are as in a query's `lookup`.
-        """
-        refuse_statement(sql)
-        return self._lookups.text(sql, at, where)
-
-    def _lookup(
-        self, handle: QueryHandle, length: int | None, at: Any, where: Mapping[str, Any] | None
-    ) -> pa.Table:
-        registry = self._loop.registry
-        if handle._has_left:
-            raise StateError(f"the query {handle.name} has left")
-        if handle.name not in registry or registry[handle.name].text != handle.text:
-            query, _ = self._bound(handle)  # it joins with the next page, and has seen nothing yet
-            assert query is not None
-            return lookup_schema(query).empty_table()
-        return self._lookups.registered(handle.name, length, at, where)
 
     def start(self) -> None:
         """Process pages in the background until stopped."""
@@ -336,59 +265,6 @@ class Engine(Declarations):
     def _wake(self) -> None:
         self._runner.wake()
 
-    # --- what comes out ---
-
     def sink(self, format: str, path: str | None = None, **options: Any) -> None:
         """Write the results of all queries, in one schema, with any Spark writer."""
         self._delivery.sink(None, format, path, options)
-
-    def _bound(self, handle: QueryHandle) -> tuple[Query | None, int]:
-        """A handle's query and the page it joined with, as far as they are known.
-
-        The name may be another query's by now, or still be one's that is about to leave.
-        """
-        registry = self._loop.registry
-        if handle._has_left or handle.name not in registry or registry[handle.name].text != handle.text:
-            return handle._query or self._loop.bound.get(handle.text), handle._since
-        self._loop.bind()
-        return registry.query(handle.name), registry[handle.name].since
-
-    def _results(self, handle: QueryHandle) -> pa.Table:
-        query, since = self._bound(handle)
-        if query is None:
-            raise StateError(f"there is no query named {handle.name}")
-        return self._loop.results(handle.name, result_schema(query), since)
-
-    def _suspended(self, name: str) -> str | None:
-        registry = self._loop.registry
-        return registry[name].suspended if name in registry else None
-
-    def late(self, stream: str) -> pa.Table:
-        """The rows that came too late for every query that asked for them, with the reason and the page."""
-        return self._loop.apart("late", self._stream(stream))
-
-    def rejected(self, stream: str) -> pa.Table:
-        """The rows without a usable time, with the reason and the page."""
-        return self._loop.apart("rejected", self._stream(stream))
-
-    def explain(self, format: str = "text", verbose: bool = False) -> str:
-        """How the registered queries are computed together: as text, json or mermaid.
-
-        Text and drawings show what matters; `verbose` shows all of it.
-        """
-        return explain(self._loop, format, verbose)
-
-    def progress(self) -> Progress:
-        """How the engine fares: rows, lateness, watermarks, open windows, page time, state."""
-        return progress_of(self._loop)
-
-    def _accuracy(self, name: str) -> Accuracy | None:
-        """What early results of a query were worth so far, if it says EMIT EARLY and one has become final."""
-        learned = self._loop.state.learned.get(name)
-        return None if learned is None else learned.accuracy()
-
-    def _stream(self, name: str) -> Stream:
-        streams = self._loop.streams
-        if name not in streams:
-            raise SettingError(f"there is no stream named {name}{near_miss(name, streams)}")
-        return streams[name]

@@ -19,6 +19,7 @@ from transom.spark.explaining import explain_query
 from transom.spark.lookups import length_of
 from transom.spark.prodding import prod_of
 from transom.spark.sources import FeedSource
+from transom.sql.preferred import Preferred
 from transom.sql.query import Query
 from transom.state.preferring import Coverage
 
@@ -70,9 +71,7 @@ class QueryHandle:
         `until` asks for the windows that end by then, `at` for the last of those only, neither for all that
         hold rows; `where` is a pattern on the groups.
         """
-        query, _ = self._engine._bound(self)
-        if query is None:
-            raise StateError(f"there is no query named {self.name}")
+        query = self._window_query()
         self._check_pushed()
         timed = query.clock.attribute if until is not None or at is not None else None
         if timed is not None and query.clock.kind is ClockKind.ROWS:
@@ -113,9 +112,7 @@ class QueryHandle:
                 raise SettingError(f"{self.name} has no SLIDE: nothing is pushed; ask for its lookup()")
 
     def _on_demand(self) -> Query:
-        query, _ = self._engine._bound(self)
-        if query is None:
-            raise StateError(f"there is no query named {self.name}")
+        query = self._window_query()
         if query.demand is None:
             raise SettingError(f"{self.name} has SLIDE: its results are pushed; prod it for early ones")
         return query
@@ -123,12 +120,43 @@ class QueryHandle:
     def accuracy(self) -> Accuracy:
         """How good early results have been, against the finals that they became: on average, at worst, and
         how many finals lay within their bounds. For queries that say EMIT EARLY."""
-        query, _ = self._engine._bound(self)
-        if query is None:
-            raise StateError(f"there is no query named {self.name}")
+        query = self._window_query()
         if query.emit is None:
             raise StateError(f"{self.name} does not say EMIT EARLY: nothing is compared")
         return self._engine._accuracy(self.name) or beginner(compile_query(self.name, query)).accuracy()
+
+    def tune(self, aggressiveness: float | None) -> None:
+        """Tell windows when so great a part of their last slide is still to come, whatever the query says
+        itself (0.25: after three quarters of it); None: as it says. For queries that say EMIT EARLY."""
+        if self._window_query().emit is None:
+            raise SettingError(f"{self.name} does not say EMIT EARLY: there is nothing to tune")
+        if aggressiveness is not None and not 0 <= aggressiveness < 1:
+            raise SettingError(f"aggressiveness is a part of the slide, from 0 to 1, not {aggressiveness!r}")
+        self._engine._tune(self.name, None if aggressiveness is None else 1 - aggressiveness)
+
+    @property
+    def tuned(self) -> float | None:
+        """The aggressiveness that it was tuned to, as far as pages know; None: it goes by its own words."""
+        own = self._engine._loop.state.prodders.get(self.name)
+        return None if own is None or own.point is None else 1 - own.point
+
+    @property
+    def bound(self) -> Query | Preferred:
+        """What the text means, with every name resolved and every type known."""
+        return self._window_query()
+
+    def _window_query(self) -> Query:
+        query, _ = self._engine._bound(self)
+        if query is None:
+            raise StateError(f"there is no query named {self.name}")
+        return query
+
+    @property
+    def since(self) -> int | None:
+        """The page that it joined with; None while it waits for one."""
+        registry = self._engine._loop.registry
+        known = not self._has_left and self.name in registry and registry[self.name].text == self.text
+        return registry[self.name].since if known else None
 
     def coverage(self) -> Coverage:
         """What became of the budget so far, of a query WITH PREFERENCE: probes made, tuples produced, tuples

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from transom.elements import Drop, Forget, Register, Summarize, Summary
+from transom.elements import Drop, Forget, Register, Summarize, Summary, Tune
 from transom.errors import StateError
 from transom.final.demanding import is_stored, opened
 from transom.final.members import admit, is_kept, release
@@ -16,7 +16,7 @@ from transom.spark.log import Begun
 from transom.spark.registry import Registry
 from transom.sql.preferred import Preferred
 from transom.sql.query import Query
-from transom.state.state import State
+from transom.state.state import ProdderState, State
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ def joined_and_left(
     """
     joining: dict[str, CompiledQuery] = {}
     leaving: dict[str, None] = {}
+    tuned: dict[str, float | None] = {}
     for element in begun.control:
         match element:
             case Summarize(_, text):
@@ -54,8 +55,11 @@ def joined_and_left(
                 joining[name] = registry.add(element, new.queries[text], begun.page)
             case Drop(name):
                 registry.remove(element)
+                tuned.pop(name, None)
                 if joining.pop(name, None) is None:
                     leaving[name] = None
+            case Tune(name, point):
+                tuned[name] = point
     living, strategy = registry.compiled(), planner.strategy
     gone = (name for name in state.queries if name not in living)  # suspended since they joined
     state = release(state, dict.fromkeys([*leaving, *gone]), living)
@@ -63,8 +67,16 @@ def joined_and_left(
     results = {query.query.stream for query in registry.everyone()} - set(declared)
     standing = [query for query in joining.values() if query.query.demand is None]
     state = admit(state, standing, living, strategy, partial, results)
+    state = _tuned(state, {name: point for name, point in tuned.items() if name in registry})
     state = opened(state, planner.gathered(registry.demanding()), strategy.place, results)
     return replace(state, preferring=settled(state.preferring, *registry.newest()))
+
+
+def _tuned(state: State, points: Mapping[str, float | None]) -> State:
+    """With the parts of the slide at which queries were told to report windows."""
+    known = state.prodders
+    changed = {n: replace(known.get(n, ProdderState()), point=point) for n, point in points.items()}
+    return replace(state, prodders={**known, **changed}) if changed else state
 
 
 def check_types(registry: Registry, state: State) -> None:

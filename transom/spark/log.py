@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.elements import Control, Drop, Forget, Prod, Punctuation, Register, Summarize
+from transom.elements import Control, Drop, Forget, Prod, Punctuation, Register, Summarize, Tune
 from transom.errors import StateError
 from transom.spark.runfiles import RunFiles
 from transom.spark.store import Store
@@ -106,6 +106,8 @@ def _control_out(element: Control) -> dict[str, Any]:
             return {"summarize": name, "text": text}
         case Forget(name):
             return {"forget": name}
+        case Tune(name, point):
+            return {"tune": name, "point": point}
         case Punctuation(clock, until, since, where):
             pattern = [[column, snapshot.value_out(value)] for column, value in where]
             return {"punctuate": snapshot.clock_out(clock), "until": until, "since": since, "where": pattern}
@@ -125,6 +127,8 @@ def _control_in(stored: dict[str, Any]) -> Control:
             return Summarize(name, stored["text"])
         case {"forget": name}:
             return Forget(name)
+        case {"tune": name}:
+            return Tune(name, stored["point"])
     pattern = tuple((column, snapshot.value_in(value)) for column, value in stored["where"])
     if "prod" in stored:
         queries = None if stored["queries"] is None else tuple(stored["queries"])

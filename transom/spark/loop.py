@@ -37,7 +37,6 @@ from transom.spark.joining import check_types, joined_and_left
 from transom.spark.ledger import Waiting
 from transom.spark.log import Begun, PageLog
 from transom.spark.outputs import Outputs, results_of
-from transom.spark.progress import progress_of
 from transom.spark.promising import Pace, Promising
 from transom.spark.registry import Registry
 from transom.spark.report import PageReport, Watch
@@ -76,7 +75,8 @@ class PageLoop(Archive):
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every page
         self.sights: dict[str, list[Seen]] = {}  # by identity: what prods were told since the last page
-        self.listeners: list[Callable[[PageReport], None]] = []
+        self.listeners: list[Callable[[PageReport], None]] = []  # before a page is committed
+        self.followers: list[Callable[[PageReport], None]] = []  # afterwards
         last = self.log.last()
         self.state, extra = last if last else (State(), {})
         self.far.sweep(self.state)
@@ -300,7 +300,7 @@ class PageLoop(Archive):
         self.far.forget(before, output.state)  # whoever is reading it asks again
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
-        self._say(self.report)
+        self._follow(self.report)
         self.idle.notify_all()
 
     def _inputs(
@@ -395,11 +395,10 @@ class PageLoop(Archive):
         if begun.stream is not None and begun.reference:
             self.streams[begun.stream].source.release(begun.reference)
 
-    def _say(self, report: PageReport) -> None:
-        if log.isEnabledFor(logging.INFO):
-            outcome, rejected = report.outcome, report.outcome.timeless + report.outcome.ahead
-            results = report.results.rows
-            log.info(
-                f"{report.stream or 'control'}: {outcome.rows} rows, {outcome.late} late, "
-                f"{rejected} rejected, {results} results; {progress_of(self)}"
-            )
+    def _follow(self, report: PageReport) -> None:
+        """Tell of a page that is committed; whatever a follower does, it stays so."""
+        for follower in list(self.followers):
+            try:
+                follower(report)
+            except Exception:
+                log.exception("a follower of pages failed")

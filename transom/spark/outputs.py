@@ -63,10 +63,12 @@ class Outputs:
         for i, tables in enumerate(alike.values()):
             self.store.write_table(f"{directory}/{i:04d}.arrow", pa.concat_tables(tables))
 
-    def read_results(self, identity: str, schema: pa.Schema, pages: Sequence[int], since: int) -> pa.Table:
+    def read_results(
+        self, identity: str, schema: pa.Schema, pages: Sequence[int], since: int | None = None
+    ) -> pa.Table:
         """All results of a query in some pages, and what prods were told since one, as they were made."""
         found = [schema.empty_table()]
-        told = {page: directories for page, directories in self.told().items() if page >= since}
+        told = {} if since is None else {p: dirs for p, dirs in self.told().items() if p >= since}
         for page in sorted({*pages, *told}):
             for directory in [*([results_of(page)] if page in pages else []), *told.get(page, ())]:
                 for file in sorted(self.store.list(directory)):

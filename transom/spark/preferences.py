@@ -76,6 +76,13 @@ class PreferredHandle(QueryHandle):
     def accuracy(self) -> Accuracy:
         self._refuse("ask for its coverage()")
 
+    def tune(self, aggressiveness: float | None) -> None:
+        self._refuse("there are no windows to tell early")
+
+    @property
+    def bound(self) -> Preferred:
+        return self._bound()[0]
+
     def _refuse(self, why: str) -> NoReturn:
         raise SettingError(f"{self.name} says WITH PREFERENCE: {why}")
 

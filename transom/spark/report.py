@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from transom.final.results import Results
 from transom.partial.kernel import Outcome
+from transom.spark.progress import progress_of
 from transom.sql.preferred import Preferred
 from transom.sql.query import Query
 from transom.state.state import Work
+
+if TYPE_CHECKING:
+    from transom.spark.loop import PageLoop
+
+log = logging.getLogger("transom")
 
 
 @dataclass(frozen=True)
@@ -41,3 +49,13 @@ class Watch:
     def lap(self, name: str) -> None:
         now = time.perf_counter()
         self.spent[name], self._last = now - self._last, now
+
+
+def say(loop: PageLoop, report: PageReport) -> None:
+    """Log what a page came to."""
+    if log.isEnabledFor(logging.INFO):
+        outcome, rejected = report.outcome, report.outcome.timeless + report.outcome.ahead
+        log.info(
+            f"{report.stream or 'control'}: {outcome.rows} rows, {outcome.late} late, "
+            f"{rejected} rejected, {report.results.rows} results; {progress_of(loop)}"
+        )

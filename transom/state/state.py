@@ -122,12 +122,14 @@ class ProdderState:
     """How far a query has prodded itself.
 
     `position` is where its clock was when marks were last looked at, `prodded` what the engine's clock read
-    when all open windows were last reported, and `fresh` whether rows have come since.
+    when all open windows were last reported, and `fresh` whether rows have come since. `point` is the part
+    of the slide at which it was told to report windows, instead of those that it names itself.
     """
 
     position: int | None = None
     prodded: int | None = None
     fresh: bool = False
+    point: float | None = None
 
 
 @dataclass(frozen=True)

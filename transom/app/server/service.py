@@ -1,7 +1,7 @@
 """A running engine as a service: what its API, its page and its metrics are made of, without HTTP.
 
-Every method may be called from any thread. Some wait for Spark (check, register, prod, lookup, late, rejected,
-results that are no longer in memory): whoever serves many calls them in threads of their own.
+Every method may be called from any thread. Some wait for Spark (check, register, prod, lookup, late, rejected
+or results that are no longer in memory): whoever serves many calls them in threads of their own.
 """
 
 from __future__ import annotations
