@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from transom.estimates.monitor import Accuracy
 from transom.final.lookup import lookup_schema
 from transom.final.results import result_schema
 from transom.spark.delivery import Delivery
-from transom.spark.explaining import explain
+from transom.spark.explaining import explain, explain_text
 from transom.spark.handles import QueryHandle
 from transom.spark.journal import Journal
 from transom.spark.lookups import Lookups
@@ -20,7 +20,8 @@ from transom.spark.loop import PageLoop
 from transom.spark.preferences import PreferredHandle, refuse_statement
 from transom.spark.prodding import Prodding, prod_of
 from transom.spark.progress import Progress, progress_of
-from transom.spark.streams import Stream
+from transom.spark.report import PageReport
+from transom.spark.streams import Stream, StreamInfo, stream_info
 from transom.spark.summarized import SummaryInfo, summaries_of
 from transom.sql.dialect import is_preferred
 from transom.sql.query import Query
@@ -49,6 +50,11 @@ class Answers:
     def _handle(self, name: str, text: str) -> QueryHandle:
         kind = PreferredHandle if is_preferred(text) else QueryHandle
         return kind(self, name, text)  # type: ignore[arg-type]  # an engine is what this is part of
+
+    def streams(self) -> dict[str, StreamInfo]:
+        """The streams that queries can read, by name."""
+        now = self._loop.clock()
+        return {name: stream_info(stream, now) for name, stream in self._loop.queried().items()}
 
     def summaries(self) -> dict[str, SummaryInfo]:
         """The summaries by name, and how they fare."""
@@ -165,6 +171,16 @@ class Answers:
         Text and drawings show what matters; `verbose` shows all of it.
         """
         return explain(self._loop, format, verbose)
+
+    def explain_text(self, sql: str) -> str:
+        """How a query would be computed, and with whom it would share what, if it was registered now."""
+        return explain_text(self._loop, sql)
+
+    def follow(self, callback: Callable[[PageReport], None]) -> Callable[[], None]:
+        """Call back with every page that is committed, in the engine's thread; returns how to end it."""
+        followers = self._loop.followers
+        followers.append(callback)
+        return lambda: followers.remove(callback) if callback in followers else None
 
     def progress(self) -> Progress:
         """How the engine fares: rows, lateness, watermarks, open windows, page time, state."""

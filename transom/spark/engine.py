@@ -246,6 +246,16 @@ class Engine(Declarations, Answers):
         """Stop; what is committed is kept, and a new engine on the same checkpoint continues from there."""
         self._runner.stop()
 
+    @property
+    def running(self) -> bool:
+        """Whether pages are processed in the background."""
+        return self._runner.running
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What made it stop, if it failed."""
+        return self._runner.failure
+
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the engine is stopped, or for some seconds; raises what made it fail."""
         return self._runner.await_termination(timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from transom.elements import Drop, Register
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("text", "json", "mermaid")
+NEW = "(this query)"  # what a query that nobody registered is called
 
 
 def explain(loop: PageLoop, format: str, verbose: bool) -> str:
@@ -47,10 +49,15 @@ def _check(format: str) -> None:
         raise SettingError(f"unknown format {format!r}: {' or '.join(FORMATS)}{near_miss(format, FORMATS)}")
 
 
-def explanation(loop: PageLoop) -> Explanation:
-    """The plan of the next page, as far as it is known."""
-    with loop.lock:  # of one and the same page
-        state, registry, texts = loop.state, loop.registry.copy(), dict(loop.texts)
+def explain_text(loop: PageLoop, sql: str) -> str:
+    """How a query that nobody registered would be computed, and with whom it would share what."""
+    return query_text(explanation(loop, {NEW: sql}), NEW, verbose=False)
+
+
+def explanation(loop: PageLoop, more: Mapping[str, str] | None = None) -> Explanation:
+    """The plan of the next page, as far as it is known; with more queries, if they were registered now."""
+    with loop.control_lock:  # of one and the same page
+        state, registry, texts = loop.state, loop.registry.copy(), {**loop.texts, **(more or {})}
     catalog = loop.catalog()
     registry.bind(catalog, loop.scalars, [Drop(entry.name) for entry in registry if entry.name not in texts])
     joined = {e.name: e for e in registry if texts.get(e.name) == e.text and e.is_bound}

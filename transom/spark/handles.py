@@ -152,6 +152,12 @@ class QueryHandle:
         return query
 
     @property
+    def partial(self) -> bool:
+        """Whether windows are reported that it saw only in part."""
+        registry = self._engine._loop.registry
+        return self.name in registry and registry[self.name].partial
+
+    @property
     def since(self) -> int | None:
         """The page that it joined with; None while it waits for one."""
         registry = self._engine._loop.registry

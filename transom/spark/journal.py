@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 END = "end"  # the cursor behind all that there is
 MOST = 1 << 30  # rows, for readers who set no limit
 MOST_ENTRIES = 10_000
+DEEP = 64  # pages that are read back for whoever wants to see what was before
+BEFORE_ANY = 1 << 62  # the page that a query joined with which waits for one: it has no results yet
 
 
 @dataclass(frozen=True)
@@ -182,18 +184,27 @@ class Journal:
             whose, cursor, chain(far, [Part(here, here)], self._near(whose, entries, cursor.page)), limit
         )
 
-    def recent(self, whose: Whose, limit: int) -> pa.Table:
-        """The newest results that are in memory, the oldest of them first."""
+    def recent(self, whose: Whose, limit: int, deep: bool = False) -> pa.Table:
+        """The newest results that are in memory, the oldest of them first; if they are few, and it may be
+        `deep`, those of some pages before that too."""
         with self._lock:
             entries = list(self._entries)
+            through = self._through
+        first = next((entry.page for entry in entries if entry.is_page), through + 1)
+        before = [page for page, _ in self.loop.result_pages if whose.since <= page < first] if deep else []
+        near = (entry.of(whose) for entry in reversed(entries))
+        far = (
+            self.loop.page_results(whose.name, whose.schema, whose.since, page)
+            for page in reversed(before[-DEEP:])
+        )
         found: list[pa.Table] = []
         rows = 0
-        for entry in reversed(entries):
-            if rows >= limit:
-                break
-            if (table := entry.of(whose)) is not None:
+        for table in chain(near, far):
+            if table is not None:
                 found.append(table)
                 rows += table.num_rows
+            if rows >= limit:
+                break
         newest = pa.concat_tables([whose.schema.empty_table(), *reversed(found)])
         return newest.slice(max(newest.num_rows - limit, 0))
 

@@ -120,6 +120,15 @@ class ReplaySource(Source):
         pages = max((self._clock() - self._since) // self.page, 0)
         return self._begun + int(pages * self.page * self.speed)
 
+    @property
+    def finished(self) -> bool:
+        return self.delivered == self.rows
+
+    def now(self, clock: int) -> int | None:
+        if self.finished or self._since is None:
+            return None
+        return self._begun + int(max(clock - self._since, 0) * self.speed)
+
     def hurry(self) -> None:
         self._hurried = True
 
@@ -169,7 +178,7 @@ class Replay:
     @property
     def finished(self) -> bool:
         """Whether all of them were."""
-        return self.delivered == self.rows
+        return self._source.finished
 
 
 def replay_source(

@@ -39,6 +39,10 @@ class Runner:
     def running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def failure(self) -> BaseException | None:
+        return self._error
+
     # --- in the background ---
 
     def start(self) -> None:

@@ -58,6 +58,15 @@ class Source(ABC):
     def frame(self, reference: Reference) -> DataFrame:
         """The rows of a page."""
 
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing more to come, as far as it can know."""
+        return False
+
+    def now(self, clock: int) -> int | None:
+        """How far its rows' times could have come, in microseconds, when the engine's clock is so far."""
+        return clock
+
     def hurry(self) -> None:
         """Called when the stream is drained: what is yet to come by the clock comes now."""
 
@@ -92,6 +101,10 @@ class BatchSource(Source):
 
     def advance(self, reference: Reference) -> None:
         self._done = True
+
+    @property
+    def finished(self) -> bool:
+        return self._done
 
     def progress(self) -> Any:
         return self._done

@@ -53,6 +53,23 @@ class Stream:
         return df if time is None else with_time(df, time, self.source.time_format)
 
 
+@dataclass(frozen=True)
+class StreamInfo:
+    """A stream as it was declared, and how its source fares."""
+
+    name: str
+    columns: Mapping[str, pa.DataType]
+    rules: StreamRules
+    finished: bool  # whether its source has nothing more to give
+    now: int | None  # how far the source's own time has come, in microseconds
+
+
+def stream_info(stream: Stream, clock: int) -> StreamInfo:
+    """What there is to know of a stream when the engine's clock is so far."""
+    source = stream.source
+    return StreamInfo(stream.name, dict(stream.columns), stream.rules, source.finished, source.now(clock))
+
+
 def carried_control(stream: Stream, df: DataFrame) -> tuple[list[Carried], DataFrame]:
     """The punctuations and prods that a page's rows are, and its other rows."""
     found: list[Carried] = []

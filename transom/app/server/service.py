@@ -6,19 +6,48 @@ or results that are no longer in memory): whoever serves many calls them in thre
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from transom.app.server.status import Checked, Chunk, Limits, QueryStatus, Status, StreamStatus, Trend
+import transom
+from transom.app.server.described import Described, described, sql_type
+from transom.app.server.previews import Previews, is_preview
+from transom.app.server.status import (
+    Checked,
+    Chunk,
+    Limits,
+    NotFound,
+    QueryStatus,
+    Status,
+    StreamStatus,
+    TooMany,
+    Trend,
+)
+from transom.app.server.trends import trend
+from transom.app.server.watching import PageTimes, Watching
+from transom.durations import format_duration
+from transom.errors import SettingError, StateError, near_miss
 from transom.estimates.monitor import Accuracy
+from transom.final.explain.early import emit_text
 
 if TYPE_CHECKING:
     from transom.spark.engine import Engine
-    from transom.spark.progress import Progress
+    from transom.spark.handles import QueryHandle
+    from transom.spark.journal import Whose
+    from transom.spark.progress import Progress, StreamProgress
+    from transom.spark.streams import StreamInfo
     from transom.spark.summarized import SummaryInfo
     from transom.state.preferring import Coverage
+
+STALE = 0.5  # seconds for which an account of the engine will do
+LONG_AGO = 366 * 24 * 3600.0  # seconds: a stream that far behind is a recording, and has no lag
+LONGEST_NAME = 200
+FORBIDDEN = frozenset("/\\")  # in names: they stand in paths of the API
 
 
 class Service:
@@ -26,84 +55,303 @@ class Service:
 
     def __init__(self, engine: Engine, limits: Limits | None = None):
         self.engine, self.limits = engine, limits or Limits()
+        self.journal = engine.journal(self.limits.recent)
+        self.watching = Watching(engine)
+        self.previews = Previews(engine, self.limits.previews)
+        self.subscribers = 0  # who tail results; counted by those who serve them
+        self._state = "starting"
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str], Described] = {}  # queries in words, by name and text
+        self._progress: tuple[float, Progress] | None = None
 
     # --- life ---
 
     def start(self) -> None:
         """Let the engine process pages; drop previews that an earlier run left behind."""
-        raise NotImplementedError
+        self.previews.clear()
+        self.engine.start()
+        self._state = "running"
 
     def stop(self) -> None:
         """End previews, and stop the engine after the page at hand."""
-        raise NotImplementedError
+        self.previews.clear()
+        self.engine.stop()
+        self._state = "stopped"
+        self.watching.stop()
+
+    @property
+    def failure(self) -> str | None:
+        """Why the engine stopped by itself, if it did."""
+        error = self.engine.failure
+        return None if error is None else str(error) or type(error).__name__
+
+    @property
+    def state(self) -> str:
+        """starting, running, stopped or failed."""
+        return "failed" if self.failure is not None else self._state
 
     def status(self) -> Status:
-        raise NotImplementedError
+        """The service as a whole."""
+        progress = self.progress()
+        return Status(
+            self.state,
+            self.failure,
+            transom.__version__,
+            self.watching.uptime,
+            progress.page,
+            progress.page_seconds,
+            dict(progress.spent),
+            sum(not is_preview(name) for name in self.engine.queries()),
+            len(progress.suspended),
+            len(progress.streams),
+            self.subscribers,
+            progress.state_bytes,
+            progress.far_bytes,
+            sum(stream.rows for stream in progress.streams.values()),
+            sum(self.watching.rate(name) for name in progress.streams),
+            progress.sharing.work.ratio,
+        )
 
     def progress(self) -> Progress:
-        """The engine's own account, at most a second old."""
-        raise NotImplementedError
+        """The engine's own account, hardly older than the moment."""
+        with self._lock:
+            now, known = time.monotonic(), self._progress
+            if known is None or now - known[0] > STALE:
+                known = self._progress = now, self.engine.progress()
+            return known[1]
+
+    @property
+    def page_times(self) -> PageTimes:
+        """How long pages took, since the service started."""
+        return self.watching.pages
 
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back, in the engine's thread, after every page and prod; returns how to end it."""
-        raise NotImplementedError
+        return self.journal.listen(callback)
 
     # --- streams ---
 
     def streams(self) -> list[StreamStatus]:
-        raise NotImplementedError
+        """All streams that queries can read."""
+        progress = self.progress().streams
+        readers = Counter(stream for query in self.queries() for stream in query.streams)
+        return [
+            self._stream(info, progress[name], readers[name])
+            for name, info in self.engine.streams().items()
+            if name in progress
+        ]
 
     def stream(self, name: str) -> StreamStatus:
-        raise NotImplementedError
+        """One of them."""
+        found = {one.name: one for one in self.streams()}
+        if name not in found:
+            raise NotFound(f"there is no stream named {name}{near_miss(name, found)}")
+        return found[name]
 
-    def late(self, stream: str, limit: int) -> pa.Table:
+    def _stream(self, info: StreamInfo, own: StreamProgress, readers: int) -> StreamStatus:
+        slack, name = info.rules.slack, info.name
+        unit = 1e6 if own.is_time else 1
+        lag = delay = None
+        if own.high is not None and own.watermark is not None:
+            delay = max(own.high - own.watermark, 0) / unit
+        if own.is_time and own.high is not None and info.now is not None:
+            lag = max(info.now - own.high, 0) / 1e6
+        words = "none" if slack is None else format_duration(slack) if own.is_time else f"{slack:,}"
+        return StreamStatus(
+            name,
+            {column: sql_type(kind) for column, kind in info.columns.items()},
+            info.rules.clock.attribute,
+            own.is_time,
+            words,
+            readers,
+            own.rows,
+            own.counted,
+            own.unasked,
+            own.late,
+            own.rejected,
+            own.aside,
+            own.shed,
+            own.high,
+            own.watermark,
+            delay,
+            None if lag is None or lag > LONG_AGO else lag,
+            own.open_windows,
+            self.watching.rate(name),
+            self.watching.rates(name),
+            info.finished,
+        )
+
+    def late(self, stream: str, limit: int | None = None) -> pa.Table:
         """The newest rows that came too late, with the reason and the page, the newest last."""
-        raise NotImplementedError
+        self._check_stream(stream)
+        return self._newest(self.engine.late(stream), limit)
 
-    def rejected(self, stream: str, limit: int) -> pa.Table:
+    def rejected(self, stream: str, limit: int | None = None) -> pa.Table:
         """The newest rows without a usable time, likewise."""
-        raise NotImplementedError
+        self._check_stream(stream)
+        return self._newest(self.engine.rejected(stream), limit)
+
+    def _check_stream(self, name: str) -> None:
+        known = self.engine.streams()
+        if name not in known:
+            raise NotFound(f"there is no stream named {name}{near_miss(name, known)}")
+
+    def _newest(self, table: pa.Table, limit: int | None) -> pa.Table:
+        return table.slice(max(table.num_rows - self._most(limit), 0))
+
+    def _most(self, limit: int | None) -> int:
+        if limit is not None and limit < 1:
+            raise SettingError(f"a limit is at least 1, not {limit}")
+        return min(limit or self.limits.rows, self.limits.rows)
 
     # --- queries ---
 
     def queries(self) -> list[QueryStatus]:
         """All queries but previews, in the order in which they were registered."""
-        raise NotImplementedError
+        return [
+            self._status(handle) for name, handle in self.engine.queries().items() if not is_preview(name)
+        ]
 
     def query(self, name: str) -> QueryStatus:
-        raise NotImplementedError
+        """One of them, or a preview."""
+        return self._status(self._handle(name))
+
+    def _handle(self, name: str) -> QueryHandle:
+        self.previews.asked(name)
+        try:
+            return self.engine.query(name)
+        except StateError as error:
+            raise NotFound(str(error)) from None
+
+    def _described(self, handle: QueryHandle) -> Described:
+        key = handle.name, handle.text
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = described(handle.bound)
+        return known
+
+    def _status(self, handle: QueryHandle) -> QueryStatus:
+        known, name, since = self._described(handle), handle.name, handle.since
+        tuned = handle.tuned
+        early = None
+        if known.emit is not None:
+            early = emit_text(known.emit, None, None if tuned is None else 1 - tuned)
+        return QueryStatus(
+            name,
+            handle.text,
+            known.kind,
+            known.streams,
+            known.window,
+            known.columns,
+            early,
+            known.emit is not None,
+            tuned if tuned is not None else self._aggressiveness(handle, known),
+            tuned is not None,
+            handle.suspended,
+            since is None,
+            handle.partial,
+            since,
+            self.watching.results[name],
+            self.watching.last.get(name),
+        )
+
+    def _aggressiveness(self, handle: QueryHandle, known: Described) -> float | None:
+        """When a query tells its windows by its own words, if that is one number."""
+        if known.emit is None:
+            return None
+        if known.emit.accuracy is not None:
+            point = handle.accuracy().point
+            return None if point is None else 1 - point
+        return 1 - known.emit.at[0] if len(known.emit.at) == 1 else None
 
     def check(self, sql: str) -> Checked:
         """What a query would be; raises what is wrong with it."""
-        raise NotImplementedError
+        self._check_text(sql)
+        known = described(self.engine.check(sql))
+        plan = self.engine.explain_text(sql)
+        return Checked(known.kind, known.streams, known.window, known.columns, known.early, plan)
 
     def register(self, sql: str, name: str | None = None, partial: bool = False) -> QueryStatus:
-        raise NotImplementedError
+        """Register a query; it joins with the next page."""
+        self._check_text(sql)
+        if name is not None:
+            check_name(name)
+        if len(self.engine.queries()) >= self.limits.queries:
+            raise TooMany(f"there are {self.limits.queries:,} queries already: drop one first")
+        handle = self.engine.register(sql, name, partial=partial)
+        return self._status(handle)
+
+    def _check_text(self, sql: str) -> None:
+        if len(sql) > self.limits.sql:
+            raise SettingError(
+                f"the query has {len(sql):,} characters; at most {self.limits.sql:,} are taken"
+            )
 
     def drop(self, name: str) -> None:
-        raise NotImplementedError
+        """Let a query leave with the next page."""
+        if is_preview(name):
+            raise SettingError(f"{name} is a preview: end it instead")
+        handle = self._handle(name)
+        handle.drop()
+        self._known.pop((name, handle.text), None)
+        self.watching.forget(name)
 
     def results(self, name: str, cursor: str | None = None, limit: int | None = None) -> Chunk:
         """Results behind a cursor, the oldest first; without one from the beginning. `end` is a cursor too:
         behind all there is."""
-        raise NotImplementedError
+        from transom.spark.journal import END, Cursor
+
+        whose = self._whose(name)
+        if cursor == END:
+            return Chunk(whose.schema.empty_table(), str(self.journal.end()))
+        start = Cursor() if cursor is None else Cursor.parse(cursor)
+        read = self.journal.read(whose, start, self._most(limit))
+        return Chunk(read.table, str(read.cursor), read.more)
 
     def is_recent(self, name: str, cursor: str) -> bool:
         """Whether what is behind a cursor is in memory, so that reading it waits for nothing."""
-        raise NotImplementedError
+        from transom.spark.journal import END, Cursor
 
-    def recent(self, name: str, limit: int) -> pa.Table:
-        """The newest results that are in memory, the oldest of them first."""
-        raise NotImplementedError
+        return cursor == END or self.journal.is_near(self._whose(name), Cursor.parse(cursor))
+
+    def recent(self, name: str, limit: int = 2_000) -> pa.Table:
+        """The newest results, the oldest of them first; some of them may be read back."""
+        return self.journal.recent(self._whose(name), self._most(limit), deep=True)
 
     def trend(self, name: str, points: int = 40) -> Trend | None:
-        """The first numeric value of the newest finals, summed over groups; None if there is none."""
-        raise NotImplementedError
+        """The first numeric value of the newest finals in memory, summed over groups, if there is one."""
+        return trend(
+            self._described(self._handle(name)), self.journal.recent(self._whose(name), 4_000), points
+        )
+
+    def _whose(self, name: str) -> Whose:
+        from transom.spark.journal import BEFORE_ANY, Whose
+
+        handle = self._handle(name)
+        known, since = self._described(handle), handle.since
+        if known.kind == "on demand":
+            raise SettingError(f"{name} has no SLIDE: nothing is pushed; look it up")
+        return Whose(name, BEFORE_ANY if since is None else since, known.schema)
 
     def prod(
         self, name: str, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None
     ) -> pa.Table:
-        raise NotImplementedError
+        """What is known now of a query's open windows."""
+        return self._handle(name).prod(until, at, where)
+
+    def prod_all(
+        self,
+        queries: list[str] | None = None,
+        stream: str | None = None,
+        until: Any = None,
+        at: Any = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> dict[str, pa.Table]:
+        """The same of many queries, by name."""
+        for name in queries or ():
+            self._handle(name)
+        found = self.engine.prod(stream, until, at, where, queries)
+        return {name: table for name, table in found.items() if queries or not is_preview(name)}
 
     def lookup(
         self,
@@ -113,43 +361,71 @@ class Service:
         at: Any = None,
         where: Mapping[str, Any] | None = None,
     ) -> pa.Table:
-        raise NotImplementedError
+        """The answer now of a query without SLIDE."""
+        return self._handle(name).lookup(range, rows, at=at, where=where)
 
     def lookup_text(self, sql: str, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
-        raise NotImplementedError
+        """The answer now of a query that nobody registered."""
+        self._check_text(sql)
+        return self.engine.lookup(sql, at=at, where=where)
 
     def explain(self, name: str | None = None, format: str = "text", verbose: bool = False) -> str:
         """How one query, or all of them, are computed: as text, json or mermaid."""
-        raise NotImplementedError
+        if name is None:
+            return self.engine.explain(format, verbose)
+        return self._handle(name).explain(format, verbose)
 
     def accuracy(self, name: str) -> Accuracy:
-        raise NotImplementedError
+        """How good early results of a query have been."""
+        return self._handle(name).accuracy()
 
     def tune(self, name: str, aggressiveness: float | None) -> None:
         """Tell a query's windows when this part of their last slide is still to come (0.25: after three
         quarters); None: when the query itself says."""
-        raise NotImplementedError
+        self._handle(name).tune(aggressiveness)
 
     def coverage(self, name: str) -> Coverage:
-        raise NotImplementedError
+        """What became of the budget of a query with a preference."""
+        return self._handle(name).coverage()
 
     def preview(self, sql: str) -> str:
         """Register a query for a look only, and return its name: `results`, `prod`, `lookup` and `query` take
         it. It is in no list, and leaves with `end_preview`, or after two minutes in which nobody asked."""
-        raise NotImplementedError
+        self._check_text(sql)
+        return self.previews.begin(sql)
 
     def end_preview(self, name: str) -> None:
-        raise NotImplementedError
+        """Let a preview leave."""
+        self.previews.end(name)
 
     # --- summaries ---
 
     def summaries(self) -> dict[str, SummaryInfo]:
-        raise NotImplementedError
+        """The summaries by name, and how they fare."""
+        return self.engine.summaries()
 
     def summarize(self, sql: str) -> None:
         """Run CREATE SUMMARY."""
-        raise NotImplementedError
+        self._check_text(sql)
+        if not sql.lstrip().casefold().startswith("create"):
+            raise SettingError("expected CREATE SUMMARY")
+        self.engine.execute(sql)
 
     def forget(self, name: str) -> None:
         """Drop a summary."""
-        raise NotImplementedError
+        known = self.engine.summaries()
+        if name not in known:
+            raise NotFound(f"there is no summary named {name}{near_miss(name, known)}")
+        self.engine.execute(f"DROP SUMMARY `{name}`")
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that could not stand in a path of the API, or that is kept for previews."""
+    is_plain = name.strip() == name and name.isprintable() and not FORBIDDEN & set(name)
+    if not 0 < len(name) <= LONGEST_NAME or not is_plain or name in (".", ".."):
+        raise SettingError(
+            f"not a name: {name[:40]!r}; up to {LONGEST_NAME} letters, digits, spaces or signs other than / "
+            "and \\ will do"
+        )
+    if is_preview(name):
+        raise SettingError(f"names like {name} are kept for previews")

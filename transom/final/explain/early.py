@@ -7,13 +7,15 @@ from transom.elements import Emit
 from transom.estimates.monitor import Accuracy
 
 
-def emit_text(emit: Emit, accuracy: Accuracy | None) -> str:
-    """When windows are reported early, and what that was worth so far.
+def emit_text(emit: Emit, accuracy: Accuracy | None, tuned: float | None = None) -> str:
+    """When windows are reported early, and what that was worth so far; `tuned` is a part of the slide.
 
     >>> emit_text(Emit(at=(0.5, 0.75)), None)
     'at 50%, 75% of the slide'
     """
-    if emit.every is not None:
+    if tuned is not None:
+        when = f"at {tuned:.0%} of the slide, as it was tuned"
+    elif emit.every is not None:
         when = f"every {format_duration(emit.every)}"
     elif emit.accuracy is not None:
         point = "" if accuracy is None or accuracy.point is None else f", now {accuracy.point:.0%}"

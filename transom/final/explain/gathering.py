@@ -322,9 +322,17 @@ class _Describing:
             self.known.waits(query.name),
             own.homes[1:],
             None if own.unseen is None else tuple(own.unseen),
-            None if query.query.emit is None else emit_text(query.query.emit, self._accuracy(query.name)),
+            self._early(query),
             tuple(self.known.readers.get(query.name, ())),
             None if query.query.overload is None else overload_text(query.query.overload),
+        )
+
+    def _early(self, query: CompiledQuery) -> str | None:
+        if query.query.emit is None:
+            return None
+        prodder = self.known.state.prodders.get(query.name)
+        return emit_text(
+            query.query.emit, self._accuracy(query.name), prodder.point if prodder is not None else None
         )
 
     def _accuracy(self, name: str) -> Accuracy | None:

@@ -1,0 +1,39 @@
+"""A query's newest finals as numbers to draw small."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from transom.app.server.described import STANDING, Described
+from transom.app.server.status import Trend
+
+
+def trend(query: Described, results: pa.Table, points: int) -> Trend | None:
+    """The first numeric value, one point a window, summed over groups; None if there is none to draw."""
+    if query.kind != STANDING:
+        return None
+    roles = [column.role for column in query.columns]
+    numeric = (
+        place
+        for place, role in enumerate(roles)
+        if role == "value" and _is_number(results.schema.field(place).type)
+    )
+    place = next(numeric, None)
+    if place is None:
+        return None
+    kind = roles.index("system")  # the first of them tells early from final
+    finals = results.filter(pc.equal(results.column(kind), "final"))
+    drawn = pa.table(
+        {"end": finals.column(1).cast(pa.int64()), "value": finals.column(place).cast(pa.float64())}
+    )
+    drawn = drawn.filter(pc.is_valid(drawn["value"])).group_by("end").aggregate([("value", "sum")])
+    drawn = drawn.sort_by("end")
+    drawn = drawn.slice(max(drawn.num_rows - points, 0))
+    name = query.columns[place].name
+    return Trend(name, tuple(drawn["end"].to_pylist()), tuple(drawn["value_sum"].to_pylist()))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)
