@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import transom
-from transom.app.server.described import Described, described, sql_type
+from transom.app.server.described import ON_DEMAND, STANDING, Described, described, sql_type
 from transom.app.server.previews import Previews, is_preview
 from transom.app.server.status import (
     Checked,
@@ -61,6 +61,7 @@ class Service:
         self.subscribers = 0  # who tail results; counted by those who serve them
         self._state = "starting"
         self._lock = threading.Lock()
+        self._binding = threading.Lock()  # queries are read one at a time, whoever sends them
         self._known: dict[tuple[str, str], Described] = {}  # queries in words, by name and text
         self._progress: tuple[float, Progress] | None = None
 
@@ -267,8 +268,9 @@ class Service:
     def check(self, sql: str) -> Checked:
         """What a query would be; raises what is wrong with it."""
         self._check_text(sql)
-        known = described(self.engine.check(sql))
-        plan = self.engine.explain_text(sql)
+        with self._binding:
+            known = described(self.engine.check(sql))
+            plan = self.engine.explain_text(sql)
         return Checked(known.kind, known.streams, known.window, known.columns, known.early, plan)
 
     def register(self, sql: str, name: str | None = None, partial: bool = False) -> QueryStatus:
@@ -276,10 +278,10 @@ class Service:
         self._check_text(sql)
         if name is not None:
             check_name(name)
-        if len(self.engine.queries()) >= self.limits.queries:
-            raise TooMany(f"there are {self.limits.queries:,} queries already: drop one first")
-        handle = self.engine.register(sql, name, partial=partial)
-        return self._status(handle)
+        with self._binding:
+            if len(self.engine.queries()) >= self.limits.queries:
+                raise TooMany(f"there are {self.limits.queries:,} queries already: drop one first")
+            return self._status(self.engine.register(sql, name, partial=partial))
 
     def _check_text(self, sql: str) -> None:
         if len(sql) > self.limits.sql:
@@ -320,16 +322,17 @@ class Service:
 
     def trend(self, name: str, points: int = 40) -> Trend | None:
         """The first numeric value of the newest finals in memory, summed over groups, if there is one."""
-        return trend(
-            self._described(self._handle(name)), self.journal.recent(self._whose(name), 4_000), points
-        )
+        known = self._described(self._handle(name))
+        if known.kind != STANDING:
+            return None
+        return trend(known, self.journal.recent(self._whose(name), 4_000), points)
 
     def _whose(self, name: str) -> Whose:
         from transom.spark.journal import BEFORE_ANY, Whose
 
         handle = self._handle(name)
         known, since = self._described(handle), handle.since
-        if known.kind == "on demand":
+        if known.kind == ON_DEMAND:
             raise SettingError(f"{name} has no SLIDE: nothing is pushed; look it up")
         return Whose(name, BEFORE_ANY if since is None else since, known.schema)
 
@@ -367,7 +370,8 @@ class Service:
     def lookup_text(self, sql: str, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
         """The answer now of a query that nobody registered."""
         self._check_text(sql)
-        return self.engine.lookup(sql, at=at, where=where)
+        with self._binding:
+            return self.engine.lookup(sql, at=at, where=where)
 
     def explain(self, name: str | None = None, format: str = "text", verbose: bool = False) -> str:
         """How one query, or all of them, are computed: as text, json or mermaid."""
@@ -392,7 +396,8 @@ class Service:
         """Register a query for a look only, and return its name: `results`, `prod`, `lookup` and `query` take
         it. It is in no list, and leaves with `end_preview`, or after two minutes in which nobody asked."""
         self._check_text(sql)
-        return self.previews.begin(sql)
+        with self._binding:
+            return self.previews.begin(sql)
 
     def end_preview(self, name: str) -> None:
         """Let a preview leave."""

@@ -6,14 +6,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from transom.app.server.described import STANDING, Described
+from transom.app.server.described import Described
 from transom.app.server.status import Trend
 
 
 def trend(query: Described, results: pa.Table, points: int) -> Trend | None:
-    """The first numeric value, one point a window, summed over groups; None if there is none to draw."""
-    if query.kind != STANDING:
-        return None
+    """The first numeric value of a query with windows, one point each, summed over groups, if it has one."""
     roles = [column.role for column in query.columns]
     numeric = (
         place
