@@ -98,7 +98,8 @@ def test_the_python_interface_is_in_the_reference() -> None:
 
     text = (ROOT / "docs/reference/python.md").read_text()
     for owner, shown in ((Engine, "engine"), (QueryHandle, "query"), (Feed, "feed")):
-        public = [name for name in vars(owner) if not name.startswith("_")]
+        own = (vars(part) for part in owner.__mro__ if part is not object)
+        public = [name for names in own for name in names if not name.startswith("_")]
         missing = [name for name in public if f"`{shown}.{name}" not in text]
         assert missing == [], owner.__name__
     for name in inspect.signature(Engine.__init__).parameters:
