@@ -34,25 +34,29 @@ def open_engine(settings: Settings) -> Engine:
 
 
 @contextmanager
-def building(pipeline: Pipeline) -> Iterator[Engine]:
+def building(pipeline: Pipeline, keep: bool = False) -> Iterator[Engine]:
     """An engine with everything of the pipeline declared, stopped at the end whatever happens."""
     engine = open_engine(pipeline.engine)
     try:
-        declare(engine, pipeline)
+        declare(engine, pipeline, keep)
         yield engine
     finally:
         engine.stop()
 
 
-def declare(engine: Engine, pipeline: Pipeline) -> None:
-    """Declare all that a pipeline names, each before what reads it; an error names the one it is about."""
+def declare(engine: Engine, pipeline: Pipeline, keep: bool = False) -> None:
+    """Declare all that a pipeline names, each before what reads it; an error names the one it is about.
+
+    With `keep`, queries and summaries of the checkpoint stay that the pipeline does not name: people
+    registered them while it was served.
+    """
     for name, settings in pipeline.tables.items():
         with _place(f"table {name}:"):
             engine.table(name, **_with_source(settings))
     for name, settings in pipeline.streams.items():
         with _place(f"stream {name}:"):
             _declare_stream(engine, name, _with_source(settings))
-    _leave(engine, pipeline)
+    _leave(engine, pipeline, keep)
     for text in pipeline.summaries:
         with _place("summaries:"):
             engine.execute(text)
@@ -76,7 +80,7 @@ def _declare_stream(engine: Engine, name: str, settings: Settings) -> None:
         engine.replay(name, settings.pop("source"), time=settings.pop("time"), **settings, **replayed)
 
 
-def _leave(engine: Engine, pipeline: Pipeline) -> None:
+def _leave(engine: Engine, pipeline: Pipeline, keep: bool) -> None:
     """Queries and summaries of the checkpoint leave that the file no longer has, or has with another text.
 
     A query begins anew, too, when its summary does.
@@ -85,11 +89,13 @@ def _leave(engine: Engine, pipeline: Pipeline) -> None:
     leaving = {
         name: known
         for name, known in engine.summaries().items()
-        if wanted.get(name) != parse_summary(known.text)
+        if wanted.get(name) != parse_summary(known.text) and (name in wanted or not keep)
     }
     led = {query for known in leaving.values() for query in known.queries}
     for name, query in engine.queries().items():
-        if name not in pipeline.queries:
+        if name not in pipeline.queries and keep:
+            continue
+        elif name not in pipeline.queries:
             log.warning("query %s of the checkpoint is not in the pipeline any more: dropped", name)
             query.drop()
         elif pipeline.queries[name].sql != query.text:

@@ -9,7 +9,7 @@ from typing import Any, Mapping
 
 import yaml
 
-from transom.app.settings import ENGINE, QUERY, SECTIONS, SINK, STREAM, TABLE, Setting, read_settings
+from transom.app.settings import ENGINE, QUERY, SECTIONS, SERVER, SINK, STREAM, TABLE, Setting, read_settings
 from transom.errors import SettingError, SQLError, near_miss
 from transom.sql.summary import parse_summary
 
@@ -37,10 +37,14 @@ class Pipeline:
     sinks: list[Settings] = field(default_factory=list)
     engine: Settings = field(default_factory=dict)
     summaries: list[str] = field(default_factory=list)  # CREATE SUMMARY, each with a name of its own
+    server: Settings = field(default_factory=dict)
 
 
-def load_pipeline(path: Path) -> Pipeline:
-    """Read and check a pipeline file; relative paths in it are relative to where it lies."""
+def load_pipeline(path: Path, served: bool = False) -> Pipeline:
+    """Read and check a pipeline file; relative paths in it are relative to where it lies.
+
+    One that is served may have no queries yet.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -52,14 +56,14 @@ def load_pipeline(path: Path) -> Pipeline:
     except yaml.YAMLError as error:
         raise SettingError(f"{path}: this is not YAML: {error}") from None
     try:
-        return read_pipeline(given, path.resolve().parent)
+        return read_pipeline(given, path.resolve().parent, served)
     except SettingError as error:
         raise SettingError(f"{path}: {error}") from None
     except SQLError as error:
         raise SQLError(f"{path}: {error.message}", error.text, error.start, error.end) from None
 
 
-def read_pipeline(given: Any, base: Path) -> Pipeline:
+def read_pipeline(given: Any, base: Path, served: bool = False) -> Pipeline:
     """A pipeline from what YAML made of the file."""
     if not isinstance(given, Mapping):
         raise SettingError(f"expected a mapping with {', '.join(KNOWN)}")
@@ -72,7 +76,7 @@ def read_pipeline(given: Any, base: Path) -> Pipeline:
     queries = {
         name: _query(entry, f"queries.{name}", base) for name, entry in _mapping(given, "queries").items()
     }
-    if not queries:
+    if not queries and not served:
         raise SettingError("queries: a pipeline needs at least one query")
     tables = _named(given, "tables", TABLE, base)
     for name in tables:
@@ -85,6 +89,7 @@ def read_pipeline(given: Any, base: Path) -> Pipeline:
         sinks=_sinks(given.get("sinks") or [], "sinks", base),
         engine=_settings(ENGINE, given.get("engine") or {}, "engine", base),
         summaries=_summaries(given.get("summaries") or []),
+        server=_settings(SERVER, given.get("server") or {}, "server", base),
     )
 
 

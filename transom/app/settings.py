@@ -97,12 +97,36 @@ ENGINE = (
     Setting("max_failures", "count", "a query that fails on so many pages in a row is suspended", "3"),
 )
 
+SERVER = (
+    Setting("host", "text", "the address to listen on; beyond this machine a token is needed", "127.0.0.1"),
+    Setting("port", "port", "the port to listen on; 0: any that is free", "8710"),
+    Setting(
+        "token_file", "path", "a file with the token that is asked for", "the environment's `TRANSOM_TOKEN`"
+    ),
+    Setting("hosts", "names", "other names by which it is reached, such as a proxy's"),
+    Setting("page", "flag", "whether there is a page, and not the API alone", "true"),
+    Setting("queries", "count", "queries that can be registered", "10000"),
+    Setting("subscribers", "count", "readers that can follow results at once", "1000"),
+    Setting("rows", "count", "rows of one answer; there is a cursor for the rest", "100000"),
+    Setting("body", "count", "bytes of a request", "1048576"),
+    Setting("sql", "count", "characters of a query", "65536"),
+    Setting("previews", "count", "queries that can be tried out at once", "16"),
+    Setting("recent", "count", "bytes of results that are kept in memory for readers", "67108864"),
+    Setting(
+        "metrics_queries",
+        "count",
+        "queries with series of their own at /metrics, in the order they were registered",
+        "10000",
+    ),
+)
+
 SECTIONS: Mapping[str, tuple[Setting, ...]] = {
     "streams": STREAM,
     "tables": TABLE,
     "queries": QUERY,
     "sinks": SINK,
     "engine": ENGINE,
+    "server": SERVER,
 }
 
 
@@ -125,6 +149,18 @@ def _count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise SettingError(f"expected a whole number of at least 1, not {value!r}")
     return value
+
+
+def _port(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 16:
+        raise SettingError(f"expected a port from 0 to 65535, not {value!r}")
+    return value
+
+
+def _names(value: Any) -> list[str]:
+    if not isinstance(value, list):
+        raise SettingError(f"expected a list of names, not {value!r}")
+    return [_text(each) for each in value]
 
 
 def _duration(value: Any) -> str:
@@ -187,6 +223,8 @@ KINDS: Mapping[str, Callable[[Any], Any]] = {
     "path": _text,
     "flag": _flag,
     "count": _count,
+    "port": _port,
+    "names": _names,
     "duration": _duration,
     "span": _span,
     "slack": _slack,
@@ -202,6 +240,8 @@ KINDS_EXPLAINED = {
     "path": "a path; a relative one is relative to the pipeline file",
     "flag": "`true` or `false`",
     "count": "a whole number of at least 1",
+    "port": "a port, from 0 to 65535",
+    "names": "a list of names",
     "duration": "a duration, such as `30 seconds`",
     "span": "a duration, a whole number on an integer clock, or `none`",
     "slack": "a span, or a mapping from WATTR to span",
