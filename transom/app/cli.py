@@ -1,4 +1,4 @@
-"""The command line: `transom query`, `run`, `replay`, `explain`, `demo` and `reproduce`.
+"""The command line: `transom query`, `run`, `serve`, `replay`, `explain`, `demo` and `reproduce`.
 
 Only results go to stdout; progress, warnings and the summary go to stderr.
 """
@@ -15,12 +15,12 @@ from typing import Annotated, Any
 import typer
 
 import transom
+from transom.app.options import HELP, Master, PipelineFile, on_master
 from transom.app.output import Format, Paper, PlanFormat
-from transom.app.settings import ENGINE, STREAM
+from transom.app.serve_cli import serve
 from transom.errors import SettingError, SQLError, TransomError
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
-HELP = {setting.name: setting.help for setting in STREAM + ENGINE}
 
 _debugging = False  # set by --debug
 
@@ -88,14 +88,10 @@ def _silence_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help=f"{HELP['master']}, such as spark://host:7077")
-]
 Summaries = Annotated[
     list[str] | None,
     typer.Option("--summary", metavar="SQL", help="CREATE SUMMARY, for queries WITH PREFERENCE; repeatable"),
 ]
-PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE", help="the pipeline file, in YAML")]
 
 
 def _per_stream(name: str, metavar: str) -> Any:
@@ -228,7 +224,10 @@ def run(
     from transom.app.pipeline import load_pipeline
 
     seconds_of(lookup_every)  # wrong usage is told before Spark is started
-    commands.run(_on(load_pipeline(pipeline_file), master), drain, progress, lookup_every, form)
+    commands.run(on_master(load_pipeline(pipeline_file), master), drain, progress, lookup_every, form)
+
+
+app.command()(guarded(serve))
 
 
 @app.command()
@@ -338,7 +337,7 @@ def explain(
     from transom.app import commands
     from transom.app.pipeline import load_pipeline
 
-    commands.explain(_on(load_pipeline(pipeline_file), master), form, verbose)
+    commands.explain(on_master(load_pipeline(pipeline_file), master), form, verbose)
 
 
 @app.command()
@@ -357,13 +356,6 @@ def demo(
     from transom.app.demo import run_demo
 
     run_demo(queries, days, keep_running, master)
-
-
-def _on(pipeline: Any, master: str | None) -> Any:
-    """The pipeline on the master of the command line, which goes before the file's."""
-    if master is not None:
-        pipeline.engine["master"] = master
-    return pipeline
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -118,6 +118,16 @@ def run(
 
 def _run_until_asked(engine: Engine) -> None:
     """Ctrl-C and SIGTERM end it after the page at hand; a second Ctrl-C breaks off."""
+    with asked_to_stop() as asked:
+        engine.start()
+        while not asked.is_set() and not engine.await_termination(LOOK_EVERY):
+            pass
+        engine.stop()
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[threading.Event]:
+    """Set by Ctrl-C and SIGTERM meanwhile; a second Ctrl-C breaks off."""
     asked = threading.Event()
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -126,10 +136,7 @@ def _run_until_asked(engine: Engine) -> None:
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        engine.start()
-        while not asked.is_set() and not engine.await_termination(LOOK_EVERY):
-            pass
-        engine.stop()
+        yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -102,9 +102,7 @@ async def rejected(kit: Kept, stream: StreamName, form: Form, limit: Limit = 1_0
 
 
 @router.get("/explain", tags=["service"], responses=PLAN, response_class=PlainTextResponse)
-async def explain_all(
-    kit: Kept, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False
-) -> Response:
+async def explain_all(kit: Kept, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False) -> Response:
     """How all queries are computed together, and who shares what."""
     return await plan(kit, None, format, verbose)
 

@@ -52,12 +52,11 @@ def failure(
 
 def of_error(error: TransomError) -> JSONResponse:
     """The answer to an error that Transom raised on purpose."""
-    for known, status, kind in KINDS:
-        if isinstance(error, known):
-            break
-    else:
+    found = next(((status, kind) for known, status, kind in KINDS if isinstance(error, known)), None)
+    if found is None:
         log.error("a request failed: %s", error)
         return failure(503 if isinstance(error, PageError) else 500, "internal", FAILED)
+    status, kind = found
     if isinstance(error, SQLError):
         place = {name: getattr(error, name) for name in ("line", "column", "start", "end", "text")}
         return failure(status, kind, error.message, **place)

@@ -52,7 +52,7 @@ class Threads:
 
 
 class Broadcast:
-    """Wakes all who wait for results, once for each page or prod; it is made and awaited in one event loop."""
+    """Wakes all who wait for results, once for each page or prod; made and awaited in one event loop."""
 
     def __init__(self, service: Service):
         self._loop = asyncio.get_running_loop()

@@ -33,7 +33,7 @@ MEDIA = {RowsFormat.JSON: "application/json", RowsFormat.CSV: "text/csv", RowsFo
 def wanted_format(asked: RowsFormat | None, accept: str | None) -> RowsFormat:
     """The format that a request names, or the first that its Accept header lists; otherwise JSON.
 
-    >>> wanted_format(None, "text/html, text/csv;q=0.9").value, wanted_format(RowsFormat.ARROW, "text/csv").value
+    >>> str(wanted_format(None, "text/html, text/csv;q=0.9")), str(wanted_format(RowsFormat.ARROW, None))
     ('csv', 'arrow')
     """
     if asked is not None:

@@ -88,7 +88,7 @@ class Guard:
         return failure(401, "unauthorized", "a token is needed: Authorization: Bearer ...", wanted)
 
     def _is_known(self, host: str) -> bool:
-        """Whether a name is the server's own; an address is, if it listens on all, as no site can claim it."""
+        """Whether a name is the server's own; an address is, if it listens on all: no site can claim it."""
         name = host_name(host).casefold()
         if name in self._hosts or is_loopback(name):
             return True
@@ -174,5 +174,3 @@ def _with_headers(send: Send, path: str) -> Send:
 async def _close(receive: Receive, send: Send) -> None:
     await receive()
     await send({"type": "websocket.close", "code": 1008})
-
-

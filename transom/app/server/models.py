@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-
 MOST = 2**63 - 1
 SQL = "SELECT site, count(*) AS n FROM bids [RANGE 5 minutes SLIDE 1 minute] GROUP BY site"
 
@@ -20,8 +19,8 @@ Measured = Annotated[float | None, BeforeValidator(_finite)]
 Instant = Annotated[
     Annotated[str, Field(max_length=64)] | Annotated[int, Field(ge=-MOST, le=MOST)],
     Field(
-        description="ISO text, in UTC if it names no zone, or microseconds since 1970; of a clock that counts "
-        "something else, its number",
+        description="ISO text, in UTC if it names no zone, or microseconds since 1970; of a clock that "
+        "counts something else, its number",
         examples=["2013-01-01T12:05:00Z"],
     ),
 ]
@@ -36,10 +35,10 @@ Where = Annotated[
     dict[Annotated[str, Field(max_length=1024)], Scalar],
     Field(description="a pattern on the groups: column to value", examples=[{"site": 1}], max_length=64),
 ]
-Name = Annotated[str, Field(min_length=1, max_length=256, description="a query's name", examples=["per_site"])]
-Text = Annotated[
-    str, Field(min_length=1, max_length=1 << 20, description="a query's text", examples=[SQL])
+Name = Annotated[
+    str, Field(min_length=1, max_length=256, description="a query's name", examples=["per_site"])
 ]
+Text = Annotated[str, Field(min_length=1, max_length=1 << 20, description="a query's text", examples=[SQL])]
 Aggressiveness = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
@@ -280,7 +279,14 @@ class Rows(BaseModel):
     columns: list[ColumnInfo]
     rows: list[dict[str, Any]] = Field(
         examples=[
-            [{"window_start": "2013-01-01T12:00:00Z", "window_end": "2013-01-01T12:05:00Z", "site": 1, "n": 4}]
+            [
+                {
+                    "window_start": "2013-01-01T12:00:00Z",
+                    "window_end": "2013-01-01T12:05:00Z",
+                    "site": 1,
+                    "n": 4,
+                }
+            ]
         ]
     )
 
@@ -371,5 +377,3 @@ class Summaries(BaseModel):
     """All summaries."""
 
     summaries: list[SummaryStatus]
-
-

@@ -31,7 +31,10 @@ LONGEST = 30.0  # seconds to wait for something new
 END = "end"  # the cursor behind all there is
 Cursor = Annotated[
     str | None,
-    Query(max_length=1024, description="go on behind it; `end` is behind all there is; from the beginning if not given"),
+    Query(
+        max_length=1024,
+        description="go on behind it; `end` is behind all there is; from the beginning if not given",
+    ),
 ]
 
 
@@ -104,7 +107,7 @@ async def results(
     responses={
         **RESPONSES,
         200: {
-            "description": "Events: `columns` first, then `results` with an id to go on behind, `dropped` last",
+            "description": "Events: `columns` first, then `results` with an id to go on from, `dropped` last",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         },
     },

@@ -32,7 +32,7 @@ class ServerSettings:
     hosts: tuple[str, ...] = ()
     page: bool = True
     metrics_queries: int = 10_000
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         if self.token is not None and len(self.token) < SHORTEST:
@@ -49,8 +49,8 @@ class ServerSettings:
         """These settings, if nobody from elsewhere can come in without a token."""
         if not self.loopback and self.token is None:
             raise SettingError(
-                f"{self.host} can be reached from other machines: a token is needed there. Put one into a file "
-                f"(--token-file) or into {TOKEN}, or let --generate-token make one"
+                f"{self.host} can be reached from other machines: a token is needed there. Put one into a "
+                f"file (--token-file) or into {TOKEN}, or let --generate-token make one"
             )
         return self
 

@@ -1,0 +1,91 @@
+"""The FastAPI app around a service: routes, errors, metrics and the guard."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Response
+from fastapi.responses import HTMLResponse
+from fastapi.routing import APIRoute
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+import transom
+from transom.app.server import api, queries
+from transom.app.server.errors import add_errors
+from transom.app.server.events import Broadcast, Reader, Threads
+from transom.app.server.guard import Guard
+from transom.app.server.kit import Kept, Kit
+from transom.app.server.metrics import Requests, registry
+from transom.app.server.reference import reference_page
+from transom.app.server.service import Service
+from transom.app.server.settings import ServerSettings
+
+ABOUT = (
+    "Standing window-aggregate SQL queries over streams: register them, follow their results, ask for early "
+    'ones. Rows are JSON, CSV or Arrow; errors are {"error": {"kind", "message"}}.'
+)
+
+
+def make_app(service: Service, settings: ServerSettings) -> FastAPI:
+    """An app that serves a service, which is started and stopped by whoever made it."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        broadcast, threads = Broadcast(service), Threads()
+        app.state.kit = Kit(service, settings, threads, broadcast, Reader(service, broadcast, threads))
+        try:
+            yield
+        finally:
+            broadcast.close()
+
+    app = FastAPI(
+        title="Transom",
+        description=ABOUT,
+        version=transom.__version__,
+        lifespan=lifespan,
+        docs_url=None,  # FastAPI's own loads scripts from elsewhere
+        redoc_url=None,
+        generate_unique_id_function=_operation,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+    )
+    app.include_router(api.health)
+    app.include_router(api.router)
+    app.include_router(queries.router)
+    requests: Counter[tuple[str, str, str]] = Counter()
+    _add_metrics(app, service, settings, requests)
+    _add_reference(app)
+    add_errors(app)
+    app.add_middleware(Guard, settings=settings)
+    app.add_middleware(Requests, counts=requests)
+    return app
+
+
+def _operation(route: APIRoute) -> str:
+    return route.name
+
+
+def _add_metrics(
+    app: FastAPI, service: Service, settings: ServerSettings, requests: Counter[tuple[str, str, str]]
+) -> None:
+    known = registry(service, requests, settings.metrics_queries)
+
+    @app.get(
+        "/metrics", tags=["health"], response_class=Response, responses={200: {"content": {"text/plain": {}}}}
+    )
+    async def metrics(kit: Kept) -> Response:
+        """Metrics in Prometheus's text format."""
+        text = await kit.threads.quick(lambda: generate_latest(known))
+        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+def _add_reference(app: FastAPI) -> None:
+    made: list[str] = []
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        if not made:
+            made.append(reference_page(app.openapi()))
+        return HTMLResponse(made[0])

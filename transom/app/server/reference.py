@@ -1,0 +1,113 @@
+"""The API's reference as a page made from the OpenAPI description: no script, nothing from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+Described = Mapping[str, Any]
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 15px/1.55 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1.5rem;
+  background: light-dark(#fff, #14171c); color: light-dark(#1b2230, #e7eaf0); }}
+h2 {{ margin-top: 2.5rem; text-transform: capitalize; }}
+h3 {{ font: 600 15px/1.4 ui-monospace, monospace; margin: 1.75rem 0 .25rem; }}
+table {{ border-collapse: collapse; width: 100%; margin: .5rem 0; }}
+td, th {{ text-align: left; vertical-align: top; padding: .25rem .75rem .25rem 0;
+  border-bottom: 1px solid light-dark(#dde1e8, #333a46); }}
+code, pre {{ font-family: ui-monospace, monospace; font-size: 13px; }}
+a {{ color: light-dark(#1f5fbf, #8ab4ff); }}
+</style>
+</head>
+<body><main>
+<h1>{title}</h1>
+<p>{about}</p>
+<p>For programs: <a href="/openapi.json">/openapi.json</a>.</p>
+{body}
+</main></body>
+</html>
+"""
+
+
+def reference_page(description: Described) -> str:
+    """The page."""
+    info = description["info"]
+    body = "\n".join(_routes(description)) + "\n<h2>Schemas</h2>\n" + "\n".join(_schemas(description))
+    return PAGE.format(title=escape(info["title"]), about=escape(info.get("description", "")), body=body)
+
+
+def _routes(description: Described) -> Iterator[str]:
+    by_tag: dict[str, list[str]] = {}
+    for path, methods in description["paths"].items():
+        for method, route in methods.items():
+            shown = "\n".join(_route(method, path, route))
+            by_tag.setdefault((route.get("tags") or ["service"])[0], []).append(shown)
+    for tag, routes in by_tag.items():
+        yield f"<h2>{escape(tag)}</h2>"
+        yield from routes
+
+
+def _route(method: str, path: str, route: Described) -> Iterator[str]:
+    yield f"<h3>{method.upper()} {escape(path)}</h3>"
+    yield f"<p>{escape(route.get('description', ''))}</p>"
+    if route.get("parameters"):
+        rows = (
+            (each["name"], each["in"], _kind(each["schema"]), each.get("description", ""))
+            for each in route["parameters"]
+        )
+        yield _table(("parameter", "in", "takes", "what it does"), rows)
+    body = route.get("requestBody")
+    if body is not None:
+        yield f"<p>Body: {_kind(body['content']['application/json']['schema'])}</p>"
+    answers = (
+        (status, ", ".join(_answers(each))) for status, each in route["responses"].items() if status < "4"
+    )
+    yield _table(("status", "answer"), answers)
+
+
+def _answers(answer: Described) -> Iterator[str]:
+    for media, content in answer.get("content", {}).items():
+        yield f"{escape(media)} {_kind(content.get('schema', {}))}".strip()
+
+
+def _schemas(description: Described) -> Iterator[str]:
+    for name, schema in description["components"]["schemas"].items():
+        yield f'<h3 id="{escape(name)}">{escape(name)}</h3>'
+        yield f"<p>{escape(schema.get('description', ''))}</p>"
+        needed = schema.get("required", ())
+        rows = (
+            (field, _kind(each), "" if field in needed else "optional", each.get("description", ""))
+            for field, each in schema.get("properties", {}).items()
+        )
+        yield _table(("field", "takes", "", "what it is"), rows)
+
+
+def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    """A table; the second column and those behind may hold links, and are escaped already if they do."""
+    lines = ["".join(f"<th>{each}</th>" for each in head)]
+    for first, *rest in rows:
+        cells = "".join(f"<td>{each if '<a ' in each else escape(each)}</td>" for each in rest)
+        lines.append(f"<td><code>{escape(first)}</code></td>{cells}")
+    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
+
+
+def _kind(schema: Described) -> str:
+    """A schema in a few words; one with a name links to it."""
+    if "$ref" in schema:
+        name = escape(schema["$ref"].rpartition("/")[2])
+        return f'<a href="#{name}">{name}</a>'
+    for word in ("anyOf", "oneOf", "allOf"):
+        if word in schema:
+            return " or ".join(dict.fromkeys(_kind(each) for each in schema[word]))
+    if "enum" in schema:
+        return ", ".join(map(str, schema["enum"]))
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema.get('items', {}))}"
+    return str(schema.get("type", "anything"))
