@@ -71,9 +71,8 @@ def run(pipeline: Pipeline, settings: ServerSettings) -> None:
             typer.echo(f"transom serves at {http.url}")
             asked.wait()
             http.stop()
-            status = service.status()
             service.stop()
     finally:
         http.stop()
-    if status.state == "failed":
-        raise StateError(f"the engine failed: {status.failure}")
+    if service.failure is not None:
+        raise StateError(f"the engine failed: {service.failure}")

@@ -16,7 +16,7 @@ from transom.app.server.models import (
     CheckedQuery,
     Health,
     LookupText,
-    Preview,
+    Named,
     ProdMany,
     Prods,
     ServiceStatus,
@@ -27,7 +27,6 @@ from transom.app.server.models import (
     SummaryStatus,
     SummaryText,
 )
-from transom.errors import SQLError
 from transom.sql.summary import parse_summary
 
 health = APIRouter(tags=["health"])
@@ -47,19 +46,19 @@ Limit = Annotated[int, Query(ge=1, le=1_000_000, description="at most so many ro
 @health.get("/healthz", responses=UNWELL)
 async def healthz(kit: Kept) -> JSONResponse:
     """Whether the process and its engine are alive; 503 with the reason after the engine failed."""
-    return await _health(kit, ("starting", "running", "stopped"))
+    return _health(kit, ("starting", "running", "stopped"))
 
 
 @health.get("/readyz", responses=UNWELL)
 async def readyz(kit: Kept) -> JSONResponse:
     """Whether the engine runs."""
-    return await _health(kit, ("running",))
+    return _health(kit, ("running",))
 
 
-async def _health(kit: Kit, well: tuple[str, ...]) -> JSONResponse:
-    status = await kit.threads.quick(kit.service.status)
-    found = Health.model_validate({"state": status.state, "failure": status.failure})
-    return JSONResponse(found.model_dump(), 200 if status.state in well else 503)
+def _health(kit: Kit, well: tuple[str, ...]) -> JSONResponse:
+    state = kit.service.state
+    found = Health.model_validate({"state": state, "failure": kit.service.failure})
+    return JSONResponse(found.model_dump(), 200 if state in well else 503)
 
 
 @router.get("/status", tags=["service"])
@@ -147,9 +146,9 @@ async def lookup_text(kit: Kept, asked: LookupText, form: Form) -> Response:
 
 
 @router.post("/previews", tags=["previews"], status_code=201)
-async def preview(kit: Kept, asked: SQLText) -> Preview:
+async def preview(kit: Kept, asked: SQLText) -> Named:
     """Run a query for a look only. It leaves by itself when nobody has asked for two minutes."""
-    return Preview(name=await kit.threads.slow(lambda: kit.service.preview(asked.sql)))
+    return Named(name=await kit.threads.slow(lambda: kit.service.preview(asked.sql)))
 
 
 @router.delete("/previews/{name}", tags=["previews"], status_code=204)
@@ -169,13 +168,14 @@ async def summaries(kit: Kept) -> Summaries:
 
 
 @router.post("/summaries", tags=["summaries"], status_code=201)
-async def summarize(kit: Kept, asked: SummaryText) -> Preview:
+async def summarize(kit: Kept, asked: SummaryText) -> Named:
     """Run CREATE SUMMARY; it takes effect with the next page."""
-    if len(asked.sql) > kit.settings.limits.sql:
-        raise SQLError(f"more than {kit.settings.limits.sql:,} characters", "")
-    name = parse_summary(asked.sql).name
-    await kit.threads.slow(lambda: kit.service.summarize(asked.sql))
-    return Preview(name=name)
+
+    def created() -> str:
+        kit.service.summarize(asked.sql)
+        return parse_summary(asked.sql).name
+
+    return Named(name=await kit.threads.slow(created))
 
 
 @router.delete("/summaries/{name}", tags=["summaries"], status_code=204)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ from transom.app.server.formats import (
     results_event,
 )
 from transom.app.server.service import Service
-from transom.app.server.status import Chunk, Column, NotFound
+from transom.app.server.status import Chunk, Column, NotFound, TooMany
 
 Made = TypeVar("Made")
 Form = RowsFormat | str
@@ -182,7 +182,7 @@ class EventStream(Response):
         self._reader, self._name, self._columns, self._first = reader, name, columns, first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._reader.service.subscribing():
+        with subscribing(self._reader.service):
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
@@ -222,6 +222,18 @@ class EventStream(Response):
                 return
             except TimeoutError:
                 await _send(send, HEARTBEAT)
+
+
+@contextmanager
+def subscribing(service: Service) -> Iterator[None]:
+    """Meanwhile one more follows results; they are counted in the event loop, and nowhere else."""
+    if service.subscribers >= service.limits.subscribers:
+        raise TooMany(f"{service.limits.subscribers:,} readers follow results already")
+    service.subscribers += 1
+    try:
+        yield
+    finally:
+        service.subscribers -= 1
 
 
 async def _send(send: Send, body: bytes) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from transom.app.output import json_value, plain
+from transom.app.server.described import sql_type
 from transom.app.server.status import Column
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -129,43 +130,8 @@ def columns_of(table: pa.Table, known: Sequence[Column] = ()) -> list[Column]:
         return list(known)
     by_name = {column.name: column for column in known}
     return [
-        by_name.get(field.name) or Column(field.name, type_in_words(field.type), "value")
-        for field in table.schema
+        by_name.get(field.name) or Column(field.name, sql_type(field.type), "value") for field in table.schema
     ]
-
-
-def type_in_words(kind: pa.DataType) -> str:
-    """A type in SQL's words.
-
-    >>> type_in_words(pa.list_(pa.int64())), type_in_words(pa.decimal128(10, 2))
-    ('array<bigint>', 'decimal(10,2)')
-    """
-    if kinds.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    if kinds.is_timestamp(kind):
-        return "timestamp" if kind.tz is not None else "timestamp_ntz"
-    if kinds.is_list(kind) or kinds.is_large_list(kind):
-        return f"array<{type_in_words(kind.value_type)}>"
-    if kinds.is_map(kind):
-        return f"map<{type_in_words(kind.key_type)},{type_in_words(kind.item_type)}>"
-    if kinds.is_struct(kind):
-        return f"struct<{','.join(f'{field.name}:{type_in_words(field.type)}' for field in kind)}>"
-    return WORDS.get(kind, str(kind))
-
-
-WORDS = {
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.bool_(): "boolean",
-    pa.string(): "string",
-    pa.large_string(): "string",
-    pa.binary(): "binary",
-    pa.date32(): "date",
-}
 
 
 # --- CSV and Arrow ---------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transom.app.server.service import Service
 from transom.app.server.status import QueryStatus, StreamStatus
+from transom.app.server.watching import BUCKETS
 from transom.estimates.monitor import Accuracy, Score
 
 if TYPE_CHECKING:
@@ -131,14 +132,11 @@ def _whole(status: Any, progress: Progress) -> Iterator[Metric]:
 
 
 def _page_times(service: Service) -> Metric:
-    times = service.page_times()
+    times = service.page_times
     family = HistogramMetricFamily("transom_page_seconds", "How long pages took.")
-    family.add_metric((), [(_bound(most), count) for most, count in times.buckets()], times.seconds)
+    within = [(repr(most), count) for most, count in zip(BUCKETS, times.within, strict=True)]
+    family.add_metric((), [*within, ("+Inf", times.count)], times.seconds)
     return family
-
-
-def _bound(most: float) -> str:
-    return "+Inf" if math.isinf(most) else repr(most)
 
 
 def _streams(streams: list[StreamStatus]) -> Iterator[Metric]:

@@ -267,8 +267,8 @@ class CheckedQuery(Told):
     plan: str = Field(description="how it would be computed, and with whom it would share")
 
 
-class Preview(BaseModel):
-    """A query that is only tried out."""
+class Named(BaseModel):
+    """What was made, by its name."""
 
     name: str
 
