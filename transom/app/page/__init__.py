@@ -1,0 +1,5 @@
+"""The page: streams, queries and their results for people to look at, on NiceGUI, with its own assets only."""
+
+from transom.app.page.mounting import mount
+
+__all__ = ["mount"]

@@ -1,0 +1,171 @@
+"""The accuracy monitor: how good early results turned out to be, and how aggressively they are told."""
+
+from __future__ import annotations
+
+from nicegui import run, ui
+
+from transom.app.page.charts import accuracy_chart, expected
+from transom.app.page.parts import Panel, box, button, empty, set_attributes, skeleton, tile, tiles, toast
+from transom.app.page.words import NONE, e, percent
+from transom.app.server.service import Service
+from transom.app.server.status import QueryStatus
+from transom.errors import TransomError
+from transom.estimates.monitor import Accuracy, Item, Score
+from transom.final.explain.words import counted
+
+MOST = 95  # percent: more would be to tell a window before it begins its last slide
+
+
+class AccuracyMonitor:
+    """The panel of a query that says EMIT EARLY (thesis, figure 6.4)."""
+
+    def __init__(self, service: Service, name: str):
+        self.service, self.name = service, name
+        self.accuracy: Accuracy | None = None
+        self.status: QueryStatus | None = None
+        self.wanted: float | None = None  # while the slider is moved
+        self._drawn: object = None
+
+    def build(self) -> None:
+        with box("card", "section", aria_label="Accuracy of early results", data_testid="accuracy"):
+            Panel("<h2>Accuracy of early results</h2>", classes="bar")
+            self.scores = Panel(skeleton(3))
+            with box("pad stack", style="padding-top:8px"):
+                self.chart = (
+                    ui.echart(accuracy_chart((), None, 0.9), renderer="svg")
+                    .classes("chart low")
+                    .props('role=img aria-label="Accuracy by aggressiveness"')
+                )
+                with box("stack tight"):
+                    self.words = Panel("", classes="row apart")
+                    self.slider = box(
+                        "",
+                        "input",
+                        type="range",
+                        min="0",
+                        max=str(MOST),
+                        step="5",
+                        value="0",
+                        aria_label="Aggressiveness, percent",
+                        data_testid="aggressiveness",
+                    )
+                    self.slider.on("input", self._moved, js_handler="(event) => emit(event.target.value)")
+                    self.slider.on("change", self._chosen, js_handler="(event) => emit(event.target.value)")
+                    self.note = Panel("", classes="small muted", data_testid="expected", role="status")
+                    with box("row"):
+                        self.back = button(
+                            "As the query says", self._reset, "small", data_testid="aggressiveness-reset"
+                        )
+
+    async def _moved(self, event: object) -> None:
+        self.wanted = float(str(getattr(event, "args", 0))) / 100
+        self._tell()
+
+    async def _chosen(self, event: object) -> None:
+        await self._tune(float(str(getattr(event, "args", 0))) / 100)
+
+    async def _reset(self) -> None:
+        await self._tune(None)
+
+    async def _tune(self, value: float | None) -> None:
+        try:
+            await run.io_bound(self.service.tune, self.name, value)
+            self.status = await run.io_bound(self.service.query, self.name)
+        except TransomError as error:
+            toast(str(error), "bad")
+            return
+        finally:
+            self.wanted = None
+        toast(
+            "Windows are told as the query says."
+            if value is None
+            else f"Windows are told at {percent(value, 0)} aggressiveness from now on."
+        )
+        self._show_slider()
+
+    def fetch(self) -> Accuracy:
+        return self.service.accuracy(self.name)
+
+    def show(self, accuracy: Accuracy, status: QueryStatus) -> None:
+        self.accuracy, self.status = accuracy, status
+        self.scores.set(_scores(accuracy))
+        self._show_slider()
+
+    def _item(self) -> Item | None:
+        items = self.accuracy.items if self.accuracy else ()
+        return next((item for item in items if item.curve), None)
+
+    def _show_slider(self) -> None:
+        if self.wanted is None and self.status is not None:
+            at = self.status.aggressiveness
+            set_attributes(self.slider, {"value": str(round(100 * at)) if at is not None else "0"})
+        self._tell()
+
+    def _tell(self) -> None:
+        """The words around the slider, and the mark on the curve."""
+        status, item = self.status, self._item()
+        if status is None:
+            return
+        at = self.wanted if self.wanted is not None else status.aggressiveness
+        own = "set here" if status.tuned else "of the query"
+        said = NONE if at is None else percent(at, 0)
+        self.words.set(
+            f'<span><b>Aggressiveness {e(said)}</b> <span class="muted small">{own}</span></span>'
+            f'<span class="muted small">{e(status.early or "")}</span>'
+        )
+        self.note.set(_expectation(item, at))
+        set_attributes(self.back, {"disabled": None if status.tuned else True})
+        curve = item.curve if item else ()
+        confidence = self.accuracy.confidence if self.accuracy else 0.9
+        drawn = (curve, at)
+        if drawn != self._drawn:
+            self._drawn = drawn
+            _replace(self.chart, accuracy_chart(curve, at, confidence))
+
+
+def _replace(chart: ui.echart, options: dict[str, object]) -> None:
+    chart.options.clear()
+    chart.options.update(options)
+    chart.update()
+
+
+def _expectation(item: Item | None, at: float | None) -> str:
+    if item is None:
+        return "What to expect is learned from windows that close."
+    if at is None:
+        return "Windows are told at several points, or as often as the clock says. The slider sets one."
+    early = f"{percent(at, 0)} of the last slide before a window's end"
+    if at == 0:
+        early = "at a window's end"
+    found = expected(item.curve, at)
+    if found is None:
+        return f"Told {early}. Nothing was seen that early yet."
+    return (
+        f"Told {early}: expect <b>{percent(found.projected)}</b> of {e(item.name)} as projected, "
+        f"{percent(found.raw)} as arrived."
+    )
+
+
+def _scores(accuracy: Accuracy) -> str:
+    if not accuracy.total.pairs:
+        text = "When windows that were told early close, their estimates are compared with what came."
+        return empty("none", "Nothing to compare yet", text, slim=True)
+    recent = accuracy.recent if accuracy.recent.pairs else accuracy.total
+    held = f"asked for {percent(accuracy.confidence, 0)}"
+    aim = f"asked for {percent(accuracy.target, 0)}" if accuracy.target else _all(accuracy.total, "projected")
+    return tiles(
+        [
+            tile("Projected", percent(recent.projected), aim, data_testid="accuracy-projected"),
+            tile("As arrived", percent(recent.raw), _all(accuracy.total, "raw")),
+            tile("Worst", percent(recent.worst_projected), f"as arrived {percent(recent.worst_raw)}"),
+            tile("In bounds", percent(recent.coverage), held, data_testid="accuracy-coverage"),
+        ],
+        "four inner",
+    ) + (
+        f'<p class="small muted" style="padding:8px 16px 0">{counted(recent.pairs, "early value")} of the last windows; '
+        f"{counted(accuracy.total.pairs, 'became', 'became')} final in all.</p>"
+    )
+
+
+def _all(score: Score, what: str) -> str:
+    return f"in all {percent(getattr(score, what))}"

@@ -1,0 +1,105 @@
+"""The live chart of a query's windows, with what is chosen to be seen on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from nicegui import ui
+
+from transom.app.page.charts import results_chart
+from transom.app.page.marks import ALL, Choice, Drawn, Key, draw, label, layout_of
+from transom.app.page.parts import Panel, box, choice, set_attributes
+from transom.app.server.status import Column
+from transom.final.explain.words import counted
+
+WINDOWS = ("30", "60", "120", "300")
+OPTIONS = 500  # groups to choose from
+LEGEND = (
+    '<span class="key" aria-hidden="true"><span><i></i>final</span><span><i class="open"></i>early</span>'
+    '<span><i class="band"></i>interval</span></span>'
+)
+
+
+class LiveChart:
+    """A chart that is drawn again when results or choices change."""
+
+    def __init__(self, columns: Sequence[Column], title: str = "Windows", low: bool = False):
+        self.columns, self.title, self.low = columns, title, low
+        self.layout = layout_of(columns)
+        self.choice = Choice()
+        self.table: pa.Table | None = None
+        self.keys: list[Key] = []
+        self._drawn: Drawn | None = None
+
+    def build(self) -> None:
+        with box("card", "section", aria_label=self.title):
+            with box("bar"):
+                Panel(f"<h2>{self.title}</h2>")
+                Panel(LEGEND)
+                with box("end"):
+                    self._choices()
+            with box("pad", style="padding:12px 8px 8px"):
+                self.chart = (
+                    ui.echart(results_chart(Drawn({})), renderer="svg")
+                    .classes("chart low" if self.low else "chart")
+                    .props("role=img")
+                )
+                set_attributes(self.chart, {"data_testid": "chart", "data_early": "0", "data_final": "0"})
+
+    def _choices(self) -> None:
+        if self.layout.keys:
+            self.groups = (
+                ui.select([], multiple=True, with_input=True, on_change=self._grouped)
+                .classes("pick")
+                .props('dense outlined options-dense use-chips=false aria-label="Groups" data-testid=groups')
+            )
+            self.groups.props(f':display-value="{_CHOSEN}"')
+        if len(self.layout.numeric) > 1:
+            values = [(str(at), self.layout.names[at]) for at in self.layout.numeric]
+            choice("Value", values, values[0][0], self._valued, data_testid="value")
+        choice("Windows", [(one, one) for one in WINDOWS], str(self.choice.windows), self._counted)
+
+    def _grouped(self, event: object) -> None:
+        chosen = set(getattr(event, "value", None) or ())
+        self._choose(replace(self.choice, groups=tuple(key for key in self.keys if label(key) in chosen)))
+
+    def _valued(self, value: str) -> None:
+        self._choose(replace(self.choice, value=int(value)))
+
+    def _counted(self, value: str) -> None:
+        self._choose(replace(self.choice, windows=int(value)))
+
+    def _choose(self, wanted: Choice) -> None:
+        self.choice = wanted
+        if self.table is not None:
+            self.show(*self.drawing(self.table), self.table)
+
+    def drawing(self, table: pa.Table) -> tuple[Drawn, list[Key]]:
+        """What is to be drawn of results; in a thread."""
+        return draw(table, self.columns, self.choice)
+
+    def show(self, drawn: Drawn, keys: list[Key], table: pa.Table) -> None:
+        self.table = table
+        if self.layout.keys and keys != self.keys:
+            self.keys = keys
+            self.groups.set_options([label(key) for key in keys[:OPTIONS] if key != ALL])
+        if drawn == self._drawn:
+            return
+        self._drawn = drawn
+        self.chart.options.clear()
+        self.chart.options.update(results_chart(drawn))
+        self.chart.update()
+        told = f"{counted(drawn.final, 'final value')}, {counted(drawn.early, 'early value')}"
+        set_attributes(
+            self.chart,
+            {
+                "data_early": str(drawn.early),
+                "data_final": str(drawn.final),
+                "aria_label": f"Chart of {drawn.value} by window: {told}. The table below has the newest.",
+            },
+        )
+
+
+_CHOSEN = "(props => '')"

@@ -1,0 +1,90 @@
+// What the page does by itself, without the server: the theme, keys, dialogs, toasts, copying.
+(() => {
+  const root = document.documentElement;
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const chosen = () => root.dataset.theme || (dark.matches ? "dark" : "light");
+
+  function announce() {
+    const theme = chosen();
+    window.Quasar?.Dark.set(theme === "dark");
+    document.querySelectorAll("[data-testid=theme]").forEach((button) => {
+      const other = theme === "dark" ? "light" : "dark";
+      button.setAttribute("aria-label", `Use the ${other} theme`);
+      button.title = `Use the ${other} theme`;
+    });
+    window.emitEvent?.("theme-is", theme);
+  }
+
+  function toggleTheme() {
+    root.dataset.theme = chosen() === "dark" ? "light" : "dark";
+    try {
+      localStorage.setItem("transom-theme", root.dataset.theme);
+    } catch {}
+    announce();
+  }
+  dark.addEventListener("change", announce);
+
+  function toast(text, kind) {
+    const box = document.getElementById("toasts");
+    const note = document.createElement("div");
+    note.className = `toast ${kind || ""}`;
+    note.dataset.testid = "toast";
+    note.textContent = text;
+    box.append(note);
+    setTimeout(() => note.remove(), kind === "bad" ? 12000 : 5000);
+    while (box.children.length > 4) box.firstChild.remove();
+  }
+
+  async function copy(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const area = Object.assign(document.createElement("textarea"), { value: text });
+      document.body.append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+    }
+    toast("Copied");
+  }
+
+  const places = { o: "/", q: "/queries", s: "/sharing", n: "/new", l: "/late" };
+  let going = 0;
+  const isTyping = (target) => target.closest?.("input:not([type=range]):not([type=checkbox]),textarea,select,.cm-editor");
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    if (document.querySelector("dialog[open]")) return;
+    const key = event.key;
+    if (Date.now() - going < 1500 && places[key]) {
+      location.assign(places[key]);
+    } else if (key === "g") {
+      going = Date.now();
+      return;
+    } else if (key === "/") {
+      const search = document.querySelector("[data-search]");
+      if (!search) return;
+      event.preventDefault();
+      search.focus();
+      search.select?.();
+    } else if (key === "r") {
+      document.querySelector("[data-testid=refresh]:not(:disabled)")?.click();
+    } else if (key === "?") {
+      document.getElementById("keys")?.showModal();
+    }
+    going = 0;
+  });
+
+  document.addEventListener("click", (event) => {
+    const act = event.target.closest?.("[data-do]");
+    if (!act) return;
+    const what = act.dataset.do;
+    if (what === "theme") toggleTheme();
+    if (what === "keys") document.getElementById("keys").showModal();
+    if (what === "copy") copy(act.dataset.text);
+    if (what === "open") document.getElementById(act.dataset.what).showModal();
+    if (what === "close") act.closest("dialog").close();
+  });
+  document.addEventListener("visibilitychange", () => window.emitEvent?.("seen", !document.hidden));
+  window.addEventListener("load", () => setTimeout(announce, 300));
+  window.transom = { toast, announce };
+})();
