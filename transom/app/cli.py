@@ -346,13 +346,18 @@ def demo(
     queries: Annotated[int, typer.Option("--queries", min=1, metavar="N", help="how many queries")] = 48,
     days: Annotated[
         int, typer.Option("--days", min=1, max=365, metavar="N", help="how many days of 2013")
-    ] = 21,
+    ] = 7,
     keep_running: Annotated[
-        bool, typer.Option("--keep-running", help="go on with the next days, year after year, until Ctrl-C")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--keep-running/--once",
+            help="go on with the next days, year after year, until Ctrl-C; or end by itself (default: "
+            "whether this is a terminal)",
+        ),
+    ] = None,
     master: Master = None,
 ) -> None:
-    """Replay real flights at speed through dozens of queries, with their delays as disorder."""
+    """Replay real flights through dozens of queries, their delays as disorder, and serve the page meanwhile."""
     from transom.app.demo import run_demo
 
     run_demo(queries, days, keep_running, master)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from threading import Semaphore
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +20,13 @@ from rich.table import Table
 from rich.text import Text
 
 from transom.app.build import open_engine
-from transom.app.flights import LOOKUPS, SCHEMA, data_file, demo_queries, flights, most_queries, pages
+from transom.app.commands import LOOK_EVERY
+from transom.app.flights import EARLY, LOOKUPS, SCHEMA, data_file, demo_queries, flights, most_queries, pages
 from transom.app.output import LOOKUP_COLUMNS, SYSTEM_COLUMNS, plain
+from transom.app.server.serving import serving
+from transom.app.server.settings import ServerSettings
 from transom.durations import format_instant
-from transom.errors import SettingError
+from transom.errors import SettingError, StateError
 from transom.final.explain.words import counted, queries_text
 
 if TYPE_CHECKING:
@@ -29,7 +35,9 @@ if TYPE_CHECKING:
     from transom.spark.progress import StreamProgress
 
 SLACK = "1 hour"  # most flights leave within it; those that don't may be late in both senses
-PAGE = timedelta(hours=18)  # not a whole day, so that cuts fall on busy hours too
+PAGE, WATCHED = timedelta(hours=4), timedelta(hours=1)  # of the stream in one page; for those who watch
+PACE = 0.5  # seconds that such a page takes at least
+PORTS = (8710, 0)  # where the page is; a free one if that is taken
 SHOWN = 14  # queries in the live table
 LINE_EVERY = 4  # pages, without a terminal
 
@@ -60,14 +68,21 @@ class Replay:
     tally: Tally
     queries: int
     total: int | None  # pages, if there is an end
+    url: str = ""  # of the page
     done: int = 0
+    committed: Semaphore = field(default_factory=lambda: Semaphore(0))  # pages of flights
     started: float = field(default_factory=monotonic)
 
     def step(self, page: pa.Table) -> None:
-        """Push one page through."""
+        """Push one page through the engine, which runs by itself."""
+        began = monotonic()
         self.feed.push(page)
-        self.engine.step()
+        while not self.committed.acquire(timeout=LOOK_EVERY):
+            if self.engine.await_termination(0):
+                raise StateError("the engine was stopped")
         self.done += 1
+        if self.total is None:
+            self.engine.await_termination(max(PACE - (monotonic() - began), 0))
 
     def status(self) -> str:
         """One line that says how it goes."""
@@ -87,7 +102,8 @@ class Replay:
     def screen(self) -> Group:
         """Progress, and the newest answers of some queries."""
         bar = ProgressBar(total=self.total, completed=self.done, pulse=self.total is None)
-        return Group(bar, Text(self.status(), style="bold"), self.newest())
+        where = Text.assemble("The page: ", (self.url, "bold cyan"), "   Ctrl-C ends it.")
+        return Group(where, bar, Text(self.status(), style="bold"), self.newest())
 
     def newest(self) -> Table:
         """The newest answers as a table."""
@@ -113,26 +129,37 @@ def shown(row: dict[str, Any], about: int) -> tuple[datetime, datetime, str]:
     return start, end, "  ".join(f"{key}={'null' if v is None else plain(v)}" for key, v in short.items())
 
 
-def run_demo(count: int, days: int, keep_running: bool, master: str | None) -> None:
-    """Replay the flights; ends by itself unless it is to keep running until Ctrl-C."""
+def run_demo(count: int, days: int, keep_running: bool | None, master: str | None) -> None:
+    """Replay the flights and serve the page; without a terminal it ends by itself, unless it is to keep
+    running until Ctrl-C."""
     if count > most_queries():
         raise SettingError(f"--queries {count}: the demo has {most_queries()} different queries")
     console = Console()
+    keep_running = console.is_terminal if keep_running is None else keep_running
     with console.status("Starting Spark, and reading the flights of 2013 ..."):
         table = flights()
-        stream = list(pages(table, PAGE, days))
+        stream = pages(table, WATCHED, None) if keep_running else list(pages(table, PAGE, days))
         engine = open_engine({} if master is None else {"master": master})
-    try:
-        with console.status(f"Registering {queries_text(count)} ..."):
-            replay = declare(engine, count, None if keep_running else len(stream))
+    with console.status(f"Registering {queries_text(count)} ..."):
+        replay = declare(engine, count, len(stream) if isinstance(stream, list) else None)
+    with serving(engine, ServerSettings(port=free_port())) as served:
+        replay.url = served.url
+        if not console.is_terminal:
+            print(f"The page is at {served.url} while the flights come.", flush=True)
         try:
-            show(console, replay, pages(table, PAGE, None) if keep_running else stream)
+            show(console, replay, stream)
             engine.drain()  # the last windows close too
         except KeyboardInterrupt:
-            pass  # the way to end --keep-running
+            pass  # the way to end what keeps running
         summary(console, replay)
-    finally:
-        engine.stop()
+
+
+def free_port() -> int:
+    """The server's own port, or if somebody has it, whichever is free."""
+    for port in PORTS:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as tried:
+            return int(tried.getsockname()[1])
+    raise SettingError("there is no free port on 127.0.0.1")
 
 
 def declare(engine: Engine, count: int, total: int | None) -> Replay:
@@ -142,8 +169,10 @@ def declare(engine: Engine, count: int, total: int | None) -> Replay:
     tally = Tally()
     for name, query in engine.register_all(demo_queries(count)).items():
         query.subscribe(partial(tally.add, name))
-    engine.register_all(LOOKUPS)
-    return Replay(engine, feed, tally, count, total)
+    engine.register_all(EARLY | LOOKUPS)
+    replay = Replay(engine, feed, tally, count, total)
+    engine.follow(lambda page: replay.committed.release() if page.stream == "flights" else None)
+    return replay
 
 
 def show(console: Console, replay: Replay, stream: Iterable[pa.Table]) -> None:

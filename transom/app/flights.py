@@ -116,6 +116,15 @@ EARLY_BIRDS = (
 LOOKUPS = {"early birds": EARLY_BIRDS, "in buckets": f"{EARLY_BIRDS} USING timegram(64)"}
 
 
+# Told before their windows close, with estimates of what they will be: these the page draws best.
+EARLY = {
+    "flights by origin, early": "SELECT origin, count(*) AS flights, round(avg(delay), 1) AS mean_delay "
+    "FROM flights [RANGE 3 hours SLIDE 1 hour] GROUP BY origin EMIT EARLY AT 50% OF SLIDE",
+    "worst delay, early": "SELECT max(delay) AS worst, count(*) FILTER (WHERE delay > 60) AS over_an_hour "
+    "FROM flights [RANGE 6 hours SLIDE 1 hour] EMIT EARLY WITH ACCURACY 90%",
+}
+
+
 def demo_queries(count: int) -> dict[str, str]:
     """So many different queries: a join with the airlines, then measures of scopes over windows, mixed."""
     made = [
