@@ -269,3 +269,15 @@ def test_names_that_could_not_stand_in_a_path_are_refused(name: str) -> None:
     with pytest.raises(SettingError):
         check_name(name)
     check_name("mean delay, by origin, 1 hour")
+
+
+@pytest.mark.parametrize("call", ["repeat('x', 2000000000)", "SPACE (2000000000)", "sequence(1, site)"])
+def test_functions_that_could_fill_the_memory_are_not_taken_from_requests(
+    spark: SparkSession, tmp_path: Path, call: str
+) -> None:
+    service, _ = bids_service(spark, tmp_path)
+    text = f"SELECT max({call}) AS m FROM bids [RANGE 1 minute SLIDE 1 minute]"
+    for attempt in (service.check, service.register, service.preview, service.lookup_text):
+        with pytest.raises(SQLError, match="not taken from a request"):
+            attempt(text)
+    service.check("SELECT count(*) AS repeat FROM bids [RANGE 1 minute SLIDE 1 minute]")
