@@ -304,12 +304,13 @@ def test_values_that_json_has_no_word_for(spark: Any, tmp_path: Any) -> None:
         text = own.client.get("/api/queries/q/results").text
         assert '"rows": 12345678901234.567890' in text  # all digits, as a number
         told = json.loads(text)
-        assert (told["rows"][0]["word"], told["rows"][0]["rows_2"]) == ('say "%s" – ok', 1)
-        assert "rows_2" in [column["name"] for column in told["columns"]]
+        assert told["rows"][0]["word"] == 'say "%s" – ok'
+        names = [column["name"] for column in told["columns"]]
+        assert names == list(told["rows"][0]) and len(set(names)) == len(names)
         table = arrow(own.client.get("/api/queries/q/results?format=arrow"))
         assert pa.types.is_decimal(table.column("rows").type)
-        assert table.column("rows_2").to_pylist() == [1]
-        assert ",rows_2," in own.client.get("/api/queries/q/results?format=csv").text.splitlines()[0]
+        assert table.column_names == names
+        assert own.client.get("/api/queries/q/results?format=csv").text.split("\n")[0] == ",".join(names)
 
 
 def test_early_says_what_it_is(back: Backend) -> None:
