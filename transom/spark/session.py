@@ -80,6 +80,8 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Each call of a DataFrame would tell the JVM, in several calls, which line of the program it is.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # A query's text is taken as it is: nothing of the environment goes into it.
+        "spark.sql.variable.substitute": "false",
         # Pages are small: planning a query again at each shuffle costs more than it saves.
         "spark.sql.adaptive.enabled": "false",
     }

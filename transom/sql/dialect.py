@@ -189,7 +189,18 @@ def tokens_of(text: str) -> list[Token]:
         raise SQLError("a quote or a comment is not closed", text, max(0, len(text) - 1)) from None
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
+    _refuse_variables(text, tokens)
     return tokens
+
+
+def _refuse_variables(text: str, tokens: list[Token]) -> None:
+    """Spark replaces `${env:HOME}` in any text by what it names: a query could read the environment."""
+    if "${" in text or "\\" in text:  # a literal may spell it with escapes
+        for token in tokens:
+            if "${" in token.text or "${" in text[token.start : token.end + 1]:
+                raise SQLError(
+                    "${ is not taken: Spark would put a variable there", text, token.start, token.end + 1
+                )
 
 
 def _plain(message: str) -> str:
