@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from transom.app.adhoc import read_replay
 from transom.app.cli import OK, USAGE, app
 from transom.app.output import Format
-from transom.app.replaying import Printer, named_queries
+from transom.app.printing import Printer
+from transom.app.replaying import named_queries
 from transom.errors import SettingError
 
 BIDS = Path(__file__).parents[2] / "examples" / "bids.json"

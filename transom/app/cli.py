@@ -1,4 +1,5 @@
-"""The command line: `transom query`, `run`, `serve`, `replay`, `explain`, `demo` and `reproduce`.
+"""The command line: `transom query`, `run`, `serve`, `replay`, `explain`, `demo` and `reproduce`; and what
+asks a running server.
 
 Only results go to stdout; progress, warnings and the summary go to stderr.
 """
@@ -15,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import transom
+from transom.app import remote_cli
 from transom.app.options import HELP, Master, PipelineFile, on_master
 from transom.app.output import Format, Paper, PlanFormat
 from transom.app.serve_cli import serve
@@ -361,6 +363,10 @@ def demo(
     from transom.app.demo import run_demo
 
     run_demo(queries, days, keep_running, master)
+
+
+for command in remote_cli.COMMANDS:
+    app.command()(guarded(command))
 
 
 def main(arguments: list[str] | None = None) -> None:
