@@ -152,7 +152,8 @@ class FakeServer:
         if (early := self.before(request)) is not None:
             return early
         if path == "/readyz":
-            return httpx.Response(200 if self.ready else 503, text="starting")
+            told = {"state": "running" if self.ready else "starting", "failure": None}
+            return httpx.Response(200 if self.ready else 503, json=told)
         if self.token is not None and request.headers.get("Authorization") != f"Bearer {self.token}":
             return failed(401, "unauthorized", "a token is needed")
         parts = [unquote(part) for part in path.split("/")[2:]]

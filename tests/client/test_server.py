@@ -110,6 +110,7 @@ ERRORS = [
     ("a limit", 429, "limit", LimitError),
     ("a wrong host", 403, "forbidden", Refused),
     ("a failure there", 500, "internal", ServerError),
+    ("an engine that is starting", 503, "state", ServerError),
     ("a kind of a newer server", 418, "teapot", ServerError),
 ]
 
@@ -210,7 +211,7 @@ class TestAsking:
 
     def test_but_not_for_ever(self, fake: FakeServer) -> None:
         fake.ready = False
-        with pytest.raises(StateError, match=r"not ready after 0\.2 seconds: starting"):
+        with pytest.raises(StateError, match=r"not ready after 0\.2 seconds: the engine is starting"):
             fake.connect().wait_ready(timeout=0.2)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
-from transom.client.errors import NotFound, Unreachable
+from transom.client.errors import NotFound, ServerError
 from transom.client.query import RemoteQuery
 from transom.client.told import Checked, QueryInfo, Status, StreamInfo, SummaryInfo, read
 from transom.client.typed import table_of
@@ -70,8 +70,8 @@ class Server:
         deadline = monotonic() + timeout
         while True:
             try:
-                ready, reason = self._wire.is_ready()
-            except Unreachable as error:
+                ready, reason = self._wire.readiness()
+            except ServerError as error:  # a proxy may answer before it does
                 ready, reason = False, str(error)
             if ready:
                 return

@@ -74,10 +74,15 @@ class Wire:
         more = headers.get("X-Transom-More", "false").lower() in ("true", "1")
         return Page(table, headers.get("X-Transom-Cursor"), more)
 
-    def is_ready(self) -> tuple[bool, str]:
-        """Whether the engine runs; if not, why."""
+    def readiness(self) -> tuple[bool, str]:
+        """Whether the engine runs, and what is said of it."""
         response = self._send("GET", "/readyz")
-        return response.is_success, "" if response.is_success else response.text.strip()
+        try:
+            told = response.json()
+            failure = f": {told['failure']}" if told.get("failure") else ""
+            return response.is_success, f"the engine is {told['state']}{failure}"
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise self._stranger(f" (HTTP {response.status_code})") from None
 
     def _ask(
         self,
@@ -118,10 +123,12 @@ class Wire:
         except (ValueError, KeyError, TypeError):
             return self._stranger(f" (HTTP {response.status_code})")
         error = error_of(told)
-        if isinstance(error, Refused) and response.status_code == httpx.codes.UNAUTHORIZED:
+        if response.status_code == httpx.codes.UNAUTHORIZED:
             return Refused(
                 f"{self.url} wants a token, and this is not it: {error}; set {TOKEN}, or give token="
             )
+        if response.is_server_error and not isinstance(error, ServerError):  # such as one that is starting
+            return ServerError(str(error))
         return error
 
     def _stranger(self, how: str = "") -> ServerError:
