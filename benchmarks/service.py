@@ -1,0 +1,271 @@
+"""A server under load: a thousand queries, data flowing, two hundred who follow results; what a page costs.
+
+python -m benchmarks.service            about five minutes
+python -m benchmarks.service --short    a few seconds: does it run, and does every event arrive?
+
+Blocks of pages without readers and with them take turns, so that a machine that gets slower shows. Readers are
+a process of their own on the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import random
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+
+import transom
+from transom.app.server.serving import Served, serving
+from transom.app.server.settings import ServerSettings
+from transom.spark.handles import Feed
+from transom.spark.report import PageReport
+
+SCHEMA = "ts timestamp, symbol string, price double, volume bigint"
+SYMBOLS = [f"S{i:02d}" for i in range(50)]
+AGGREGATES = ["max(price)", "min(price)", "sum(volume)", "count(*)", "avg(price)"]
+START = 1_767_225_600_000_000
+PAGE = 1_000_000  # microseconds of data in a page
+BAR = 1.1
+PATIENCE = 60.0  # seconds for what is under way at a block's end
+LOOKED_AT = ("/api/status", "/api/streams", "/api/queries?limit=100", "/metrics")
+
+
+@dataclass(frozen=True)
+class Load:
+    """So many queries and readers; rows a page, seconds from page to page, pages a block, blocks of each
+    kind; pages before the first block, and seconds between looks at the server as a whole."""
+
+    queries: int = 1000
+    readers: int = 200
+    slow: int = 2
+    rows: int = 4_000
+    pause: float = 1.0
+    pages: int = 20
+    blocks: int = 4
+    warm: int = 20
+    look: float = 2.0
+
+
+SHORT = Load(queries=60, readers=12, slow=1, rows=500, pause=0.2, pages=3, blocks=1, warm=2, look=0.5)
+
+
+def texts(queries: int) -> Iterator[str]:
+    """Windows of all lengths that slide with every page: over all rows, one symbol's, and by symbol."""
+    dice = random.Random(7)
+    for i in range(queries):
+        window = f"[RANGE {dice.randint(2, 60)} seconds SLIDE {dice.choice([1, 1, 1, 2, 5])} seconds]"
+        aggregate = dice.choice(AGGREGATES)
+        match i % 10:
+            case 0:
+                yield f"SELECT symbol, {aggregate} AS x FROM trades {window} GROUP BY symbol"
+            case 1 | 2 | 3:
+                yield f"SELECT {aggregate} AS x FROM trades {window}"
+            case _:
+                symbol = dice.choice(SYMBOLS)
+                yield f"SELECT {aggregate} AS x FROM trades {window} WHERE symbol = '{symbol}'"
+
+
+def trades(number: int, rows: int) -> pa.Table:
+    """Trades of one page, a little out of order."""
+    dice = np.random.default_rng(number)
+    times = START + number * PAGE + np.sort(dice.integers(0, PAGE, rows))
+    times -= np.where(dice.random(rows) < 0.05, PAGE // 2, 0)
+    return pa.table(
+        {
+            "ts": pa.array(times).cast(pa.timestamp("us", "UTC")),
+            "symbol": pa.array(SYMBOLS).take(pa.array(dice.integers(0, len(SYMBOLS), rows))),
+            "price": 100 + dice.normal(0, 1, rows).cumsum() / 100,
+            "volume": dice.integers(1, 1000, rows),
+        }
+    )
+
+
+@dataclass
+class Flow:
+    """Data that comes at a steady pace, and what its pages took."""
+
+    feed: Feed
+    load: Load
+    pushed: int = 0
+    seconds: list[float] = field(default_factory=list)
+    committed: dict[int, float] = field(default_factory=dict)  # by page: when, by the wall clock
+    done: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def note(self, report: PageReport) -> None:
+        """In the engine's thread: a page is committed."""
+        if report.stream is not None:
+            self.seconds.append(report.seconds)
+            self.committed[report.page] = time.time()
+            self.done.release()
+
+    def run(self, pages: int) -> list[float]:
+        """Push pages, each when its time has come, and wait for them; the seconds that each took."""
+        before, start = len(self.seconds), time.monotonic()
+        for number in range(pages):
+            time.sleep(max(0.0, start + number * self.load.pause - time.monotonic()))
+            self.feed.push(trades(self.pushed, self.load.rows))
+            self.pushed += 1
+            self.done.acquire()
+        return self.seconds[before:]
+
+
+class Crowd:
+    """Readers in a process of their own, and one who looks at the server as a whole now and then."""
+
+    def __init__(self, served: Served, names: list[str], slow: dict[str, str], look: float):
+        self.served, self.names, self.slow, self.look = served, names, slow, look
+        self.looks: list[float] = []
+        self._ended = threading.Event()
+        self._looker = threading.Thread(target=self._look, daemon=True)
+        self._before = self._counts()
+        command = [sys.executable, "-m", "benchmarks.subscribers"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        url = httpx.URL(served.url)
+        ready = self._ask({"host": url.host, "port": url.port, "names": names, "slow": slow})["ready"]
+        if ready != len(names) + len(slow):
+            raise RuntimeError(f"{ready} readers of {len(names) + len(slow)} are connected")
+        self._looker.start()
+
+    def end(self) -> dict[str, Any]:
+        """What came, when all has come that was made meanwhile."""
+        self._ended.set()
+        self._looker.join()
+        made = self._counts()
+        expect = {name: made[name] - self._before[name] for name in self.names}
+        expect |= {f"slow {name}": made[name] for name in self.slow}  # they read from the first result on
+        told = self._ask({"expect": expect, "patience": PATIENCE})
+        self._process.wait()
+        return told | {"expect": expect}
+
+    def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def _counts(self) -> dict[str, int]:
+        service = self.served.service
+        return {name: service.query(name).results for name in {*self.names, *self.slow}}
+
+    def _look(self) -> None:
+        with httpx.Client(base_url=self.served.url, trust_env=False) as client:
+            while not self._ended.wait(self.look):
+                for path in LOOKED_AT:
+                    start = time.perf_counter()
+                    client.get(path).raise_for_status()
+                    self.looks.append(time.perf_counter() - start)
+
+
+@contextmanager
+def running(load: Load) -> Iterator[tuple[Served, Flow]]:
+    """A server with all queries that has seen some pages."""
+    engine = transom.Engine(poll="10 ms", retention=load.warm + 2 * load.blocks * load.pages + 10)
+    flow = Flow(engine.feed("trades", SCHEMA, time="ts", slack="1 second"), load)
+    engine.register_all({f"q{i}": text for i, text in enumerate(texts(load.queries))})
+    with serving(engine, ServerSettings(port=0, page=False)) as served:
+        engine.follow(flow.note)
+        flow.run(load.warm)
+        yield served, flow
+
+
+def blocks(load: Load) -> Iterator[dict[str, Any]]:
+    """Blocks without readers and with them, by turns."""
+    spread = max(1, load.queries // load.readers)
+    names = [f"q{i * spread}" for i in range(load.readers)]
+    slow = dict.fromkeys([f"q{10 * i}" for i in range(load.slow)], "")
+    with running(load) as (served, flow):
+        for number in range(load.blocks):
+            yield shown(number, "without", flow.run(load.pages))
+            beginning = served.service.results("q0", None, 1).cursor
+            crowd = Crowd(served, names, dict.fromkeys(slow, beginning), load.look)
+            seconds = flow.run(load.pages)
+            yield shown(number, "with", seconds) | delivered(crowd.end(), flow.committed, crowd.looks)
+
+
+def shown(block: int, readers: str, seconds: list[float]) -> dict[str, Any]:
+    """A line of the table."""
+    points = np.percentile(np.array(seconds) * 1000, [50, 90, 100]).round(1).tolist()
+    names = ("page_p50_ms", "page_p90_ms", "page_max_ms")
+    return {
+        "block": block,
+        "readers": readers,
+        "pages": len(seconds),
+        **dict(zip(names, points, strict=True)),
+        "memory_mb": round(resident() / 1e6),
+    }
+
+
+def delivered(told: dict[str, Any], committed: dict[int, float], looks: list[float]) -> dict[str, Any]:
+    """What came to the readers, and how long after the page it was of was committed."""
+    delays = [at - committed[page] for page, at in told["came"] if page in committed]
+    missing = {name: rows - told["rows"][name] for name, rows in told["expect"].items()}
+    return {
+        "events": told["events"],
+        "rows": sum(told["rows"].values()),
+        "missing": sum(map(abs, missing.values())),
+        "errors": len(told["errors"]),
+        "behind": sum(told["expect"][f"slow {name}"] - rows for name, rows in told["early"].items()),
+        "delay_p50_ms": round(statistics.median(delays) * 1000, 1),
+        "delay_max_ms": round(max(delays) * 1000, 1),
+        "look_p50_ms": round(statistics.median(looks) * 1000, 1) if looks else None,
+        "look_max_ms": round(max(looks) * 1000, 1) if looks else None,
+    }
+
+
+def resident() -> int:
+    """The bytes of memory of this process: the server and the engine, without the JVM."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--short", action="store_true", help="a few seconds, to see that it works")
+    parser.add_argument("--out", type=Path, help="a directory for service.csv")
+    options = parser.parse_args(arguments)
+    load = SHORT if options.short else Load()
+    rows = []
+    for row in blocks(load):
+        rows.append(row)
+        print(", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        with (options.out / "service.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[-1]), restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+    return verdict(rows, options.short)
+
+
+def verdict(rows: list[dict[str, Any]], short: bool) -> int:
+    """Say how it went; a row that did not arrive is a failure, and so is a bar missed, unless it is short."""
+    medians = {
+        kind: [row["page_p50_ms"] for row in rows if row["readers"] == kind] for kind in ("without", "with")
+    }
+    ratio = statistics.median(medians["with"]) / statistics.median(medians["without"])
+    missing, errors = (sum(row.get(name, 0) for row in rows) for name in ("missing", "errors"))
+    print(f"a page with readers against one without: {ratio:.3f}x (bar: below {BAR}x)")
+    print(f"rows that did not arrive, or came twice: {missing}; readers that failed: {errors}")
+    return int(missing > 0 or errors > 0 or (ratio >= BAR and not short))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
