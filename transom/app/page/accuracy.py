@@ -160,10 +160,10 @@ def _scores(accuracy: Accuracy) -> str:
             tile("Worst", percent(recent.worst_projected), f"as arrived {percent(recent.worst_raw)}"),
             tile("In bounds", percent(recent.coverage), held, data_testid="accuracy-coverage"),
         ],
-        "four inner",
+        "pairs inner",
     ) + (
-        f'<p class="small muted" style="padding:8px 16px 0">{counted(recent.pairs, "early value")} of the last windows; '
-        f"{counted(accuracy.total.pairs, 'became', 'became')} final in all.</p>"
+        f'<p class="small muted" style="padding:8px 16px 0">{counted(accuracy.total.pairs, "early value")} became '
+        "final. The figures are of the last windows.</p>"
     )
 
 

@@ -36,8 +36,23 @@ _TOOLTIP = """(all) => {
   const head = all.map((one) => one.data && one.data.head).find(Boolean);
   return tips.length ? '<b>' + head + '</b>' + tips.join('') : '';
 }"""
+# Named in full: text is measured on a canvas, which inherits nothing.
+FONT = (
+    'ui-sans-serif, system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, '
+    "sans-serif"
+)
+_TIMES = {
+    "year": "{yyyy}",
+    "month": "{d} {MMM}",
+    "day": "{d} {MMM}",
+    "hour": "{HH}:{mm}",
+    "minute": "{HH}:{mm}",
+    "second": "{HH}:{mm}:{ss}",
+    "millisecond": "{HH}:{mm}:{ss}.{SSS}",
+    "none": "{HH}:{mm}:{ss}",
+}
 _CALM = "!matchMedia('(prefers-reduced-motion: reduce)').matches"
-_LABEL = {"color": "var(--muted)", "fontSize": 11, "fontFamily": "inherit", "hideOverlap": True}
+_LABEL = {"color": "var(--muted)", "fontSize": 11, "fontFamily": FONT, "hideOverlap": True}
 _PLAIN_NUMBER = "(v) => Math.abs(v) >= 1e4 ? Intl.NumberFormat('en', {notation: 'compact'}).format(v) : v.toLocaleString('en')"
 
 
@@ -54,6 +69,7 @@ def results_chart(drawn: Drawn) -> Options:
         "animationDuration": 200,
         "animationDurationUpdate": 200,
         "useUTC": True,
+        "textStyle": {"fontFamily": FONT},
         "grid": {"left": 8, "right": 24, "top": 36 if many else 20, "bottom": 4, "containLabel": True},
         "legend": {
             "show": many,
@@ -64,7 +80,7 @@ def results_chart(drawn: Drawn) -> Options:
             "itemHeight": 8,
             "icon": "circle",
             "data": list(drawn.groups),
-            "textStyle": {"color": "var(--text)", "fontSize": 12, "fontFamily": "inherit"},
+            "textStyle": {"color": "var(--text)", "fontSize": 12, "fontFamily": FONT},
             "inactiveColor": "var(--edge)",
         },
         "tooltip": _tooltip(),
@@ -80,7 +96,7 @@ def _tooltip() -> Options:
         "confine": True,
         "backgroundColor": "var(--surface)",
         "borderColor": "var(--line)",
-        "textStyle": {"color": "var(--text)", "fontSize": 12, "fontFamily": "inherit"},
+        "textStyle": {"color": "var(--text)", "fontSize": 12, "fontFamily": FONT},
         "extraCssText": "box-shadow: var(--shadow); border-radius: 6px; padding: 8px 12px;",
         "axisPointer": {"type": "line", "lineStyle": {"color": "var(--edge)", "type": "solid"}},
         "transitionDuration": 0,
@@ -89,7 +105,7 @@ def _tooltip() -> Options:
 
 
 def _axis(kind: str, split: bool) -> Options:
-    number_format = {} if kind == "time" else {":formatter": _PLAIN_NUMBER}
+    number_format: Options = {"formatter": _TIMES} if kind == "time" else {":formatter": _PLAIN_NUMBER}
     return {
         "type": kind,
         "scale": True,
@@ -255,7 +271,7 @@ def accuracy_chart(curve: Sequence[Point], aggressiveness: float | None, confide
             "left": 8,
             "top": 0,
             "itemWidth": 22,
-            "textStyle": {"color": "var(--text)", "fontSize": 12, "fontFamily": "inherit"},
+            "textStyle": {"color": "var(--text)", "fontSize": 12, "fontFamily": FONT},
         },
         "tooltip": _tooltip(),
         "xAxis": _axis("value", False)
@@ -266,7 +282,7 @@ def accuracy_chart(curve: Sequence[Point], aggressiveness: float | None, confide
             "name": "aggressiveness, %",
             "nameLocation": "middle",
             "nameGap": 26,
-            "nameTextStyle": {"color": "var(--muted)", "fontSize": 11, "fontFamily": "inherit"},
+            "nameTextStyle": {"color": "var(--muted)", "fontSize": 11, "fontFamily": FONT},
         },
         "yAxis": _axis("value", True) | {"min": int(100 * lowest) // 10 * 10, "max": 100, "scale": False},
         "series": [projected, line("as arrived", [one.raw for one in points], "var(--c2)", True)],
@@ -294,6 +310,22 @@ def sparkline(values: Sequence[float], width: int = 96, height: int = 24, label:
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     x, y = points[-1]
     return f'{head}<polyline points="{line}"/><circle cx="{x:.1f}" cy="{y:.1f}" r="2"/></svg>'
+
+
+def interval_bar(low: float, high: float, value: float | None, least: float, most: float) -> str:
+    """An interval among others, drawn small: a line with caps, and a dot for the value."""
+    span = (most - least) or 1.0
+    x1, x2 = (4 + 88 * (one - least) / span for one in (low, high))
+    caps = "".join(f'<path d="M{x:.1f} 3v10" stroke="currentColor" stroke-width="1.5"/>' for x in (x1, x2))
+    at = (
+        ""
+        if value is None
+        else f'<circle cx="{4 + 88 * (value - least) / span:.1f}" cy="8" r="2.5" fill="currentColor"/>'
+    )
+    return (
+        '<svg class="interval" width="96" height="16" aria-hidden="true"><path d="M4 8h88" stroke="var(--line)"/>'
+        f'<path d="M{x1:.1f} 8H{x2:.1f}" stroke="currentColor" stroke-width="1.5"/>{caps}{at}</svg>'
+    )
 
 
 def expected(curve: Sequence[Point], aggressiveness: float) -> Point | None:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from nicegui import run, ui
 
 from transom.app.page.icons import BRAND, icon
-from transom.app.page.parts import Panel, box, empty
+from transom.app.page.parts import Panel, box, empty, set_attributes
 from transom.app.page.words import compact, e, number, seconds
 from transom.app.server.status import NotFound, Status
 from transom.errors import TransomError
@@ -87,11 +87,14 @@ class Frame:
 
     def build(self) -> None:
         ui.page_title(f"{self.view.title} · {self.name}" if self.view.title else self.name)
+        around = self._client.content.parent_slot
+        if around is not None:  # Quasar's page says that it is the main part, with the navigation in it
+            set_attributes(around.parent, {"role": "presentation"})
         Panel("Skip to the content", "a", "skip", href="#main")
         with box("frame"):
             with box("side", "header"):
                 self._side()
-            with box("", "main", id="main", tabindex="-1"):
+            with box("main", "main", id="main", tabindex="-1"):
                 self.banner = Panel("", role="status")
                 with box("") as self.content:
                     self.view.build()

@@ -10,7 +10,7 @@ from typing import Any
 from transom.app.page.charts import sparkline
 from transom.app.page.frame import query_link
 from transom.app.page.parts import tag
-from transom.app.page.words import NONE, ago, e, number
+from transom.app.page.words import NONE, ago, e, number, window
 from transom.app.server.status import QueryStatus, Trend
 
 PAGE = 25  # rows
@@ -129,9 +129,9 @@ def query_row(query: QueryStatus, trend: Trend | None, now: int) -> str:
     name = e(query.name)
     return (
         f'<tr data-key="{name}" data-testid="query-row" data-name="{name}">'
-        f'<td class="name clip" style="width:30%"><a href="{e(query_link(query.name))}" title="{name}">{name}</a></td>'
+        f'<td class="name clip" style="width:34%"><a href="{e(query_link(query.name))}" title="{name}">{name}</a></td>'
         f"<td>{e(query.kind)}</td>"
-        f'<td class="clip" style="width:18%" title="{e(query.window or "")}">{e(query.window or NONE)}</td>'
+        f'<td title="{e(query.window or "")}" style="white-space:nowrap">{e(window(query.window))}</td>'
         f"<td>{e(', '.join(query.streams))}</td>"
         f'<td class="num">{what}{value}</td><td>{sparkline(trend.values if trend else ())}</td>'
         f'<td class="num">{number(query.results)}</td><td class="num muted">{ago(query.last, now)}</td>'

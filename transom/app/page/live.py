@@ -53,9 +53,9 @@ class LiveChart:
             self.groups = (
                 ui.select([], multiple=True, with_input=True, on_change=self._grouped)
                 .classes("pick")
-                .props('dense outlined options-dense use-chips=false aria-label="Groups" data-testid=groups')
+                .props('dense outlined options-dense aria-label="Groups" data-testid=groups')
             )
-            self.groups.props(f':display-value="{_CHOSEN}"')
+            self._name_groups(0)
         if len(self.layout.numeric) > 1:
             values = [(str(at), self.layout.names[at]) for at in self.layout.numeric]
             choice("Value", values, values[0][0], self._valued, data_testid="value")
@@ -63,7 +63,11 @@ class LiveChart:
 
     def _grouped(self, event: object) -> None:
         chosen = set(getattr(event, "value", None) or ())
+        self._name_groups(len(chosen))
         self._choose(replace(self.choice, groups=tuple(key for key in self.keys if label(key) in chosen)))
+
+    def _name_groups(self, chosen: int) -> None:
+        self.groups._props["display-value"] = counted(chosen, "group") if chosen else "Top groups"
 
     def _valued(self, value: str) -> None:
         self._choose(replace(self.choice, value=int(value)))
@@ -100,6 +104,3 @@ class LiveChart:
                 "aria_label": f"Chart of {drawn.value} by window: {told}. The table below has the newest.",
             },
         )
-
-
-_CHOSEN = "(props => '')"

@@ -137,7 +137,7 @@ def _stream(stream: StreamStatus) -> str:
     name = e(stream.name)
     return (
         f'<tr data-key="{name}" data-testid="stream-row" data-stream="{name}"><td class="name">{name}'
-        f'<div class="small muted" style="font-weight:400">{e(about)}</div></td>'
+        f'<div class="small muted" style="font-weight:400;white-space:nowrap">{e(about)}</div></td>'
         f"<td>{sparkline(stream.rates, 140, 28, f'rates of {stream.name}')}</td>"
         f'<td class="num">{compact(stream.rate)}</td><td class="num">{number(stream.rows)}</td>'
         f'<td class="num">{seconds(stream.lag)}</td>'

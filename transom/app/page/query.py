@@ -26,6 +26,7 @@ from transom.app.server.service import Service
 from transom.app.server.status import QueryStatus
 from transom.errors import TransomError
 from transom.estimates.monitor import Accuracy
+from transom.final.explain.words import counted
 
 ROWS = 5_000  # of results that are looked at
 TABS = (("results", "Results"), ("explain", "Explain"))
@@ -94,7 +95,7 @@ class OneQuery(View):
 
     def _about(self) -> None:
         sql = laid_out(self.status.sql)
-        with box("card section"):
+        with box("card section about"):
             Panel(
                 f'<div class="row" style="align-items:flex-start"><pre class="sql grow" data-testid="sql">'
                 f"{highlight(sql)}</pre><button type='button' class='b icon quiet' data-do='copy' "
@@ -102,7 +103,7 @@ class OneQuery(View):
                 "</button></div>",
                 classes="pad",
             )
-            self.facts = Panel("", style="border-top:1px solid var(--line)")
+            self.facts = Panel(skeleton(4))
 
     def _results(self) -> None:
         if self.lookup is not None:
@@ -262,23 +263,24 @@ def _head(status: QueryStatus) -> str:
 
 def _facts(status: QueryStatus, shared: list[str] | None) -> str:
     last = ago(status.last, time.time_ns() // 1000)
+    facts = [
+        ("Window", status.window or NONE),
+        ("Reads", ", ".join(status.streams)),
+        ("Early", status.early or "when refreshed") if status.kind == "standing" else ("", ""),
+        ("Joined", "with the next page" if status.since is None else f"page {number(status.since)}"),
+        ("Results", f"{number(status.results)}, last {last}") if status.kind != "on demand" else ("", ""),
+        ("Shares with", _shared(shared)),
+    ]
+    rows = "".join(f'<dt>{name}</dt><dd title="{e(text)}">{e(text)}</dd>' for name, text in facts if name)
+    return f'<dl class="facts" data-testid="facts">{rows}</dl>'
+
+
+def _shared(shared: list[str] | None) -> str:
     if shared is None:
-        shares, note = NONE, ""
-    elif not shared:
-        shares, note = "nobody", "no other query asks for the same rows"
-    else:
-        shares = f"{len(shared):,} other{'' if len(shared) == 1 else 's'}"
-        note = ", ".join(shared[:3]) + (" …" if len(shared) > 3 else "")
-    return tiles(
-        [
-            tile("Window", status.window or NONE, (status.early and f"early: {status.early}") or ""),
-            tile("Reads", ", ".join(status.streams)),
-            tile("Joined", "waiting" if status.since is None else f"page {number(status.since)}"),
-            tile("Results", number(status.results), f"last {last}"),
-            tile("Shares with", shares, note, data_testid="shares-with"),
-        ],
-        "five inner",
-    )
+        return NONE
+    if not shared:
+        return "nobody: no other query asks for the same rows"
+    return f"{counted(len(shared), 'query', 'queries')}: {', '.join(shared[:20])}"
 
 
 def _coverage(coverage: Any) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from transom.app.page.charts import interval_bar
 from transom.app.page.marks import Layout, layout_of, plain_values
 from transom.app.page.parts import empty, tag
 from transom.app.page.words import NONE, cell, clock, e, instant, number, percent, seconds
@@ -26,7 +27,11 @@ def result_table(table: pa.Table, columns: Sequence[Column], none: str, testid: 
         plain_values(column) if at in (*layout.window, layout.system.get("made")) else column.to_pylist()
         for at, column in enumerate(newest.columns)
     ]
-    rows = (_row([column[at] for column in values], layout, is_time, testid) for at in range(newest.num_rows))
+    spans = {} if "kind" in layout.system else _spans(values, layout)
+    rows = (
+        _row([column[at] for column in values], layout, is_time, testid, spans)
+        for at in range(newest.num_rows)
+    )
     return (
         f'<div class="scroll"><table class="t"><thead><tr>{_heads(layout)}</tr></thead>'
         f"<tbody>{''.join(reversed(list(rows)))}</tbody></table></div>"
@@ -40,7 +45,7 @@ def _heads(layout: Layout) -> str:
     for at in layout.values:
         names.append((layout.names[at], "num" if at in layout.numeric else ""))
         if "low" in layout.estimates[at]:
-            names.append(("Estimate", "num"))
+            names.append(("Projected" if "projected" in layout.estimates[at] else "Interval", "num"))
     names += [(name.capitalize(), "num") for name in _told(layout)]
     return "".join(f'<th scope="col" class="{css}">{e(name)}</th>' for name, css in names)
 
@@ -50,7 +55,21 @@ def _told(layout: Layout) -> list[str]:
     return [name for name in known if name in layout.system]
 
 
-def _row(row: Sequence[Any], layout: Layout, is_time: bool, testid: str) -> str:
+def _spans(values: Sequence[Sequence[Any]], layout: Layout) -> dict[int, tuple[float, float]]:
+    """From where to where intervals reach, by value."""
+    found = {}
+    for at, sides in layout.estimates.items():
+        ends = [
+            end for side in sides.values() for end in values[side] if end is not None and abs(end) < 1e300
+        ]
+        if ends:
+            found[at] = min(ends), max(ends)
+    return found
+
+
+def _row(
+    row: Sequence[Any], layout: Layout, is_time: bool, testid: str, spans: Mapping[int, tuple[float, float]]
+) -> str:
     kind = row[layout.system["kind"]] if "kind" in layout.system else "answer"
     complete = bool(row[layout.system["complete"]]) if "complete" in layout.system else True
     cells = []
@@ -66,7 +85,7 @@ def _row(row: Sequence[Any], layout: Layout, is_time: bool, testid: str) -> str:
         css = ' class="num"' if at in layout.numeric else ""
         cells.append(f"<td{css}>{e(cell(row[at]))}</td>")
         if "low" in (sides := layout.estimates[at]):
-            cells.append(f'<td class="num">{_estimate(row, sides)}</td>')
+            cells.append(f'<td class="num">{_estimate(row, sides)}{_bar(row, at, sides, spans)}</td>')
     told = {
         "rows": number,
         "share": percent,
@@ -82,7 +101,16 @@ def _row(row: Sequence[Any], layout: Layout, is_time: bool, testid: str) -> str:
     return f'<tr data-testid="{testid}" data-kind="{e(kind)}" data-key="{e(key)}">{"".join(cells)}</tr>'
 
 
-def _estimate(row: Sequence[Any], sides: Any) -> str:
+def _bar(
+    row: Sequence[Any], at: int, sides: Mapping[str, int], spans: Mapping[int, tuple[float, float]]
+) -> str:
+    low, high = row[sides["low"]], row[sides["high"]]
+    if at not in spans or low is None or high is None:
+        return ""
+    return interval_bar(low, high, row[at], *spans[at])
+
+
+def _estimate(row: Sequence[Any], sides: Mapping[str, int]) -> str:
     low, high = row[sides["low"]], row[sides["high"]]
     if low is None or high is None:
         return f'<span class="muted">{NONE}</span>'
@@ -96,7 +124,7 @@ def window_text(start: int, end: int, is_time: bool) -> str:
     >>> window_text(0, 60_000_000, True), window_text(0, 1200, False)
     ('1970-01-01 00:00:00 – 00:01:00', '0 – 1,200')
     """
-    first, last = instant(start, is_time), instant(end, is_time)
+    first, last = (instant(one, is_time).removesuffix(".000001") for one in (start, end))
     same = is_time and first[:10] == last[:10]
     return f"{first} – {last[11:] if same else last}"
 

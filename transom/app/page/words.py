@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import datetime
 from decimal import Decimal
 from html import escape
@@ -13,6 +14,8 @@ from transom.durations import format_instant
 
 NONE = "–"
 _SIZES = ("B", "KB", "MB", "GB", "TB")
+_SHORT = {"day": "d", "hour": "h", "minute": "min", "second": "s", "millisecond": "ms"}
+_UNITS = re.compile(r"\b(\d[\d.,]*) (day|hour|minute|second|millisecond)s?\b")
 _AGO = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -144,3 +147,15 @@ def cell(value: Any) -> str:
     if isinstance(value, datetime):
         return plain(value).replace("T", " ").removesuffix("Z")
     return number(value)
+
+
+def window(text: str | None) -> str:
+    """A window in few letters.
+
+    >>> window("range 1 hour 40 minutes, slide 45 minutes"), window("the last 24 hours of ts"), window(None)
+    ('1 h 40 min / 45 min', 'last 24 h of ts', '–')
+    """
+    if not text:
+        return NONE
+    short = _UNITS.sub(lambda found: f"{found[1]} {_SHORT[found[2]]}", text)
+    return short.removeprefix("range ").removeprefix("the ").replace(", slide ", " / ")
