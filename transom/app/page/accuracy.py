@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from nicegui import run, ui
+from nicegui import ui
 
 from transom.app.page.charts import accuracy_chart, expected
 from transom.app.page.parts import Panel, box, button, empty, set_attributes, skeleton, tile, tiles, toast
+from transom.app.page.threads import in_thread
 from transom.app.page.words import NONE, e, percent
 from transom.app.server.service import Service
 from transom.app.server.status import QueryStatus
 from transom.errors import TransomError
 from transom.estimates.monitor import Accuracy, Item, Score
-from transom.final.explain.words import counted
 
 MOST = 95  # percent: more would be to tell a window before it begins its last slide
 
@@ -28,12 +28,14 @@ class AccuracyMonitor:
 
     def build(self) -> None:
         with box("card", "section", aria_label="Accuracy of early results", data_testid="accuracy"):
-            Panel("<h2>Accuracy of early results</h2>", classes="bar")
+            with box("bar"):
+                Panel("<h2>Accuracy of early results</h2>")
+                self.count = Panel("", "span", "end small muted")
             self.scores = Panel(skeleton(3))
             with box("pad stack", style="padding-top:8px"):
                 self.chart = (
                     ui.echart(accuracy_chart((), None, 0.9), renderer="svg")
-                    .classes("chart low")
+                    .classes("chart flat")
                     .props('role=img aria-label="Accuracy by aggressiveness"')
                 )
                 with box("stack tight"):
@@ -69,8 +71,8 @@ class AccuracyMonitor:
 
     async def _tune(self, value: float | None) -> None:
         try:
-            await run.io_bound(self.service.tune, self.name, value)
-            self.status = await run.io_bound(self.service.query, self.name)
+            await in_thread(self.service.tune, self.name, value)
+            self.status = await in_thread(self.service.query, self.name)
         except TransomError as error:
             toast(str(error), "bad")
             return
@@ -89,6 +91,7 @@ class AccuracyMonitor:
     def show(self, accuracy: Accuracy, status: QueryStatus) -> None:
         self.accuracy, self.status = accuracy, status
         self.scores.set(_scores(accuracy))
+        self.count.set(f"{accuracy.total.pairs:,} became final" if accuracy.total.pairs else "")
         self._show_slider()
 
     def _item(self) -> Item | None:
@@ -161,9 +164,6 @@ def _scores(accuracy: Accuracy) -> str:
             tile("In bounds", percent(recent.coverage), held, data_testid="accuracy-coverage"),
         ],
         "pairs inner",
-    ) + (
-        f'<p class="small muted" style="padding:8px 16px 0">{counted(accuracy.total.pairs, "early value")} became '
-        "final. The figures are of the last windows.</p>"
     )
 
 

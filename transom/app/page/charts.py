@@ -125,7 +125,7 @@ def _group(group: str, marks: Sequence[Mark], colour: str, is_time: bool, many: 
     last = [[_x(mark.end, is_time), mark_value.value] for mark, mark_value in finals[-1:]]
     early_points = [_point(mark, early, early.best, shown, is_time) for mark, early in opens]
     base: Options = {"emphasis": {"disabled": True}, "itemStyle": {"color": colour}, "color": colour}
-    ring = {"color": "var(--surface)", "borderColor": colour, "borderWidth": 2, "borderType": "dashed"}
+    ring = {"color": "var(--surface)", "borderColor": colour, "borderWidth": 2}
     return [
         base
         | {

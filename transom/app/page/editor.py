@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from nicegui import run, ui
+from nicegui import ui
 
 from transom.app.page.frame import View, query_link
 from transom.app.page.icons import icon
@@ -18,6 +18,7 @@ from transom.app.page.marks import Drawn, Key
 from transom.app.page.parts import Panel, box, button, empty, entry, set_attributes, skeleton, toast
 from transom.app.page.results import result_table
 from transom.app.page.sqltext import error_place, examples, quoted
+from transom.app.page.threads import in_thread
 from transom.app.page.words import e
 from transom.app.server.service import Service
 from transom.app.server.status import Checked, NotFound, QueryStatus, StreamStatus
@@ -26,7 +27,6 @@ from transom.errors import SQLError, TransomError
 WAIT = 0.4  # seconds without typing, before a query is checked
 PROD_EVERY = 2  # looks at a preview
 ROWS = 2_000
-THEMES = {"light": "vscodeLight", "dark": "vscodeDark"}
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,13 @@ class Editor(View):
         if self.sql:
             ui.timer(0.1, self._changed, once=True)
 
-    def themed(self, theme: str) -> None:
-        """The browser's theme: the editor has one of its own."""
-        self.code.set_theme("vscodeDark" if theme == "dark" else "vscodeLight")
+    def _mark(self, place: tuple[int, int] | None) -> None:
+        """Underline a part of the text. (Setting the element's `decorations` would send the text, too, as the
+        server knows it, over what was typed since.)"""
+        marks = (
+            [] if place is None else [{"kind": "mark", "from": place[0], "to": place[1], "class": "wrong"}]
+        )
+        self.code.run_method("setDecorations", marks)
 
     # --- checking ---
 
@@ -114,19 +118,19 @@ class Editor(View):
     async def _check(self, mine: int) -> None:
         sql = self.code.value or ""
         if not sql.strip():
-            self.code.decorations = []
+            self._mark(None)
             self._judge("", _hint())
             self.plan.set("")
             return
         try:
-            found = await run.io_bound(self.service.check, sql)
+            found = await in_thread(self.service.check, sql)
         except TransomError as error:
             if mine == self._checks:
                 self._wrong(sql, error)
             return
         if mine == self._checks:
             self.checked = found
-            self.code.decorations = []
+            self._mark(None)
             self._judge("good", f"{icon('good')}<div>{_kind(found)}</div>")
             self.plan.set(_checked(found))
             self._allow(True)
@@ -140,11 +144,7 @@ class Editor(View):
     def _wrong(self, sql: str, error: TransomError) -> None:
         self.plan.set("")
         start, end = (error.start, error.end) if isinstance(error, SQLError) else (None, None)
-        place = error_place(sql, start, end)
-        if place is None:
-            self.code.decorations = []
-        else:
-            self.code.decorations = [{"kind": "mark", "from": place[0], "to": place[1], "class": "wrong"}]
+        self._mark(error_place(sql, start, end))
         self._judge("bad", error_html(sql, error))
 
     def _judge(self, kind: str, html: str) -> None:
@@ -160,8 +160,8 @@ class Editor(View):
         checked, sql = self.checked, self.code.value or ""
         self.try_button.classes("busy")
         try:
-            self.preview = await run.io_bound(self.service.preview, sql)
-            status = await run.io_bound(self.service.query, self.preview)
+            self.preview = await in_thread(self.service.preview, sql)
+            status = await in_thread(self.service.query, self.preview)
         except TransomError as error:
             toast(str(error), "bad")
             return
@@ -180,7 +180,7 @@ class Editor(View):
             panel.build()
             return
         if checked.kind == "standing":
-            self._trying = LiveChart(status.columns, "Preview", low=True)
+            self._trying = LiveChart(status.columns, "Preview", "low")
             self._trying.build()
         with box("card", "section", aria_label="Results of the preview"):
             with box("bar"):
@@ -198,7 +198,7 @@ class Editor(View):
         name, self.preview, self._trying = self.preview, None, None
         if name is not None:
             try:
-                await run.io_bound(self.service.end_preview, name)
+                await in_thread(self.service.end_preview, name)
             except TransomError:
                 pass  # it has left by itself
 
@@ -215,7 +215,7 @@ class Editor(View):
         try:
             await self._end_preview()
             name = self.name.strip() or None
-            status = await run.io_bound(self.service.register, self.code.value or "", name)
+            status = await in_thread(self.service.register, self.code.value or "", name)
         except TransomError as error:
             toast(str(error), "bad")
             return
@@ -317,15 +317,18 @@ def _kind(checked: Checked) -> str:
 
 
 def _checked(checked: Checked) -> str:
+    shown = [column for column in checked.columns if column.role != "system"]
     rows = "".join(
         f"<tr><td class='mono'>{e(column.name)}</td><td class='mono muted'>{e(column.type)}</td>"
-        f"<td class='muted'>{e(f'{column.role} of {column.of}' if column.of else column.role)}</td></tr>"
-        for column in checked.columns
+        f"<td class='muted' style='white-space:nowrap'>{e(column.role)}</td></tr>"
+        for column in shown
     )
+    others = ", ".join(column.name for column in checked.columns if column.role == "system")
     return (
-        '<div class="halves"><div class="card"><div class="bar"><h2>Columns</h2></div>'
-        f'<table class="t"><thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">Role</th>'
+        '<div class="halves"><div class="card"><div class="bar"><h2>Columns</h2></div><div class="scroll">'
+        '<table class="t"><thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">Role</th>'
         f"</tr></thead><tbody>{rows}</tbody></table></div>"
+        f'<p class="small muted pad" style="padding-top:8px">and {e(others)}</p></div>'
         '<div class="card"><div class="bar"><h2>How it would be computed</h2></div>'
         f'<pre class="plan" tabindex="0" aria-label="Plan">{e(checked.plan)}</pre></div></div>'
     )

@@ -7,10 +7,11 @@ import logging
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from nicegui import run, ui
+from nicegui import ui
 
 from transom.app.page.icons import BRAND, icon
 from transom.app.page.parts import Panel, box, empty, set_attributes
+from transom.app.page.threads import in_thread
 from transom.app.page.words import compact, e, number, seconds
 from transom.app.server.status import NotFound, Status
 from transom.errors import TransomError
@@ -94,22 +95,15 @@ class Frame:
         with box("frame"):
             with box("side", "header"):
                 self._side()
-            with box("main", "main", id="main", tabindex="-1"):
+            with box("page-body", "main", id="main", tabindex="-1"):
                 self.banner = Panel("", role="status")
                 with box("") as self.content:
                     self.view.build()
         Panel("", id="toasts", aria_live="polite", role="status")
         Panel(_keys(), "dialog", id="keys", aria_labelledby="keys-title")
         ui.on("seen", self._seen)
-        ui.on("theme-is", lambda event: self.themed(str(event.args)))
         self._client.on_disconnect(self._left)
         ui.timer(EVERY, self.look)
-
-    def themed(self, theme: str) -> None:
-        """The theme that the browser shows."""
-        themed = getattr(self.view, "themed", None)
-        if themed is not None:
-            themed(theme)
 
     def _side(self) -> None:
         Panel(f"{BRAND}<span>{e(self.name)}</span>", "a", "brand", href="/")
@@ -154,7 +148,7 @@ class Frame:
             return
         async with self._looking:
             try:
-                found = await run.io_bound(self._fetch)
+                found = await in_thread(self._fetch)
             except NotFound as error:
                 self.is_lost = True
                 self.view.gone(str(error))
@@ -162,7 +156,7 @@ class Frame:
             except TransomError as error:
                 self.banner.set(banner(str(error)))
                 return
-            if found is not None and not self._client.is_deleted:
+            if not self._client.is_deleted:
                 self._show(*found)
 
     def _fetch(self) -> tuple[Status, Any]:

@@ -25,8 +25,8 @@ LEGEND = (
 class LiveChart:
     """A chart that is drawn again when results or choices change."""
 
-    def __init__(self, columns: Sequence[Column], title: str = "Windows", low: bool = False):
-        self.columns, self.title, self.low = columns, title, low
+    def __init__(self, columns: Sequence[Column], title: str = "Windows", height: str = ""):
+        self.columns, self.title, self.height = columns, title, height
         self.layout = layout_of(columns)
         self.choice = Choice()
         self.table: pa.Table | None = None
@@ -43,7 +43,7 @@ class LiveChart:
             with box("pad", style="padding:12px 8px 8px"):
                 self.chart = (
                     ui.echart(results_chart(Drawn({})), renderer="svg")
-                    .classes("chart low" if self.low else "chart")
+                    .classes(f"chart {self.height}")
                     .props("role=img")
                 )
                 set_attributes(self.chart, {"data_testid": "chart", "data_early": "0", "data_final": "0"})
@@ -59,7 +59,8 @@ class LiveChart:
         if len(self.layout.numeric) > 1:
             values = [(str(at), self.layout.names[at]) for at in self.layout.numeric]
             choice("Value", values, values[0][0], self._valued, data_testid="value")
-        choice("Windows", [(one, one) for one in WINDOWS], str(self.choice.windows), self._counted)
+        windows = [(one, f"{one} windows") for one in WINDOWS]
+        choice("Windows", windows, str(self.choice.windows), self._counted)
 
     def _grouped(self, event: object) -> None:
         chosen = set(getattr(event, "value", None) or ())

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from nicegui import run
 
 from transom.app.page.marks import is_numeric
 from transom.app.page.parts import Panel, box, entry, skeleton, toast
 from transom.app.page.results import result_table
+from transom.app.page.threads import in_thread
 from transom.app.page.words import clock, e, number
 from transom.app.server.service import Service
 from transom.app.server.status import QueryStatus
@@ -137,7 +138,7 @@ class LookupPanel:
                     with box("lab", "label"):
                         Panel(e(column.name), "span")
                         entry(
-                            lambda text, column=column: self._where(column.name, text),
+                            partial(self._where, column.name),
                             type="text",
                             placeholder="all",
                             data_testid=f"where-{column.name}",
@@ -175,7 +176,7 @@ class LookupPanel:
     async def ask(self) -> str:
         """Look up and show; returns what is to be said of it."""
         try:
-            return self.show(await run.io_bound(self.fetch))
+            return self.show(await in_thread(self.fetch))
         except TransomError as error:
             toast(str(error), "bad")
             return ""

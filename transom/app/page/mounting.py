@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 from nicegui import app as pages
-from nicegui import core, run, ui
+from nicegui import core, ui
 
 from transom.app.page.editor import Editor
 from transom.app.page.frame import Frame, View, missing
@@ -19,6 +19,7 @@ from transom.app.page.parts import Panel
 from transom.app.page.queries import Queries
 from transom.app.page.query import OneQuery
 from transom.app.page.sharing import Sharing
+from transom.app.page.threads import in_thread
 from transom.app.page.tokens import stylesheet
 from transom.app.server.service import Service
 from transom.app.server.status import NotFound
@@ -69,7 +70,7 @@ def mount(app: FastAPI, service: Service, title: str = "Transom") -> None:
     @ui.page("/query/{name:path}")
     async def query(name: str, tab: str = "") -> None:
         try:
-            status = await run.io_bound(service.query, name)
+            status = await in_thread(service.query, name)
         except NotFound as error:
             not_found(f"There is no query named {name}", str(error))
         else:

@@ -4,6 +4,15 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const chosen = () => root.dataset.theme || (dark.matches ? "dark" : "light");
 
+  // The editor has themes of its own. It comes a while after the page.
+  function dressEditor(theme, tries) {
+    const place = document.querySelector(".nicegui-codemirror");
+    if (!place) return;
+    const editor = window.getElement?.(place.id.slice(1));
+    if (editor?.editor) editor.setTheme(theme === "dark" ? "vscodeDark" : "vscodeLight");
+    else if (tries) setTimeout(() => dressEditor(theme, tries - 1), 250);
+  }
+
   function announce() {
     const theme = chosen();
     window.Quasar?.Dark.set(theme === "dark");
@@ -12,7 +21,7 @@
       button.setAttribute("aria-label", `Use the ${other} theme`);
       button.title = `Use the ${other} theme`;
     });
-    window.emitEvent?.("theme-is", theme);
+    dressEditor(theme, 20);
   }
 
   function toggleTheme() {

@@ -104,7 +104,7 @@ def choice(
 ) -> Panel:
     """A list to choose from, with its label; calls back with the value that was chosen."""
     made = Panel(
-        choice_html(label, options, value, attributes.pop("data_testid", "")), "label", "lab", **attributes
+        choice_html(label, options, value, attributes.pop("data_testid", "")), "span", "lab", **attributes
     )
     made.on(
         "change", lambda event: handler(str(event.args)), js_handler="(event) => emit(event.target.value)"
@@ -117,7 +117,7 @@ def choice_html(label: str, options: Sequence[tuple[str, str]], value: str, test
         f'<option value="{e(key)}"{" selected" if key == value else ""}>{e(text)}</option>'
         for key, text in options
     )
-    return f'<span>{e(label)}</span><select class="field small" data-testid="{e(testid)}">{chosen}</select>'
+    return f'<select class="field small" aria-label="{e(label)}" data-testid="{e(testid)}">{chosen}</select>'
 
 
 def segments(name: str, options: Sequence[tuple[str, str]], value: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from nicegui import run, ui
+from nicegui import ui
 
 from transom.app.page.accuracy import AccuracyMonitor
 from transom.app.page.frame import View, missing, query_link
@@ -21,6 +21,7 @@ from transom.app.page.parts import Panel, box, button, set_attributes, skeleton,
 from transom.app.page.results import refresh_note, result_table
 from transom.app.page.sharing import sharers
 from transom.app.page.sqltext import highlight, laid_out
+from transom.app.page.threads import in_thread
 from transom.app.page.words import NONE, ago, e, number, percent
 from transom.app.server.service import Service
 from transom.app.server.status import QueryStatus
@@ -57,7 +58,7 @@ class OneQuery(View):
         self.status, self.name, self.title = status, status.name, status.name
         self.tab = tab if tab in dict(TABS) else "results"
         self.is_lookup, self.is_preferred = status.kind == "on demand", status.kind == "preferred"
-        self.chart = LiveChart(status.columns)
+        self.chart = LiveChart(status.columns, height="tall" if status.emits_early else "")
         self.monitor = AccuracyMonitor(service, status.name) if status.emits_early else None
         self.lookup = LookupPanel(service, status) if self.is_lookup else None
         self._seen: tuple[int, int | None] | None = None
@@ -165,7 +166,7 @@ class OneQuery(View):
             if self.lookup is not None:
                 self.note.set(await self.lookup.ask())
                 return
-            told = await run.io_bound(self.service.prod, self.name)
+            told = await in_thread(self.service.prod, self.name)
             self.note.set(refresh_note(told, self.status.columns))
             self._seen = None
             await self.frame.look()
@@ -176,7 +177,7 @@ class OneQuery(View):
 
     async def _drop(self) -> None:
         try:
-            await run.io_bound(self.service.drop, self.name)
+            await in_thread(self.service.drop, self.name)
         except TransomError as error:
             ui.run_javascript("document.getElementById('drop').close()")
             toast(str(error), "bad")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -86,7 +86,7 @@ def _row(
         cells.append(f"<td{css}>{e(cell(row[at]))}</td>")
         if "low" in (sides := layout.estimates[at]):
             cells.append(f'<td class="num">{_estimate(row, sides)}{_bar(row, at, sides, spans)}</td>')
-    told = {
+    told: Mapping[str, Callable[[Any], str]] = {
         "rows": number,
         "share": percent,
         "skipped": number,
@@ -112,10 +112,11 @@ def _bar(
 
 def _estimate(row: Sequence[Any], sides: Mapping[str, int]) -> str:
     low, high = row[sides["low"]], row[sides["high"]]
+    projected = row[sides["projected"]] if "projected" in sides else None
+    middle = "" if projected is None else e(number(projected))
     if low is None or high is None:
-        return f'<span class="muted">{NONE}</span>'
-    middle = f"{e(number(row[sides['projected']]))} " if "projected" in sides else ""
-    return f'{middle}<span class="muted small">{e(number(low))} to {e(number(high))}</span>'
+        return middle or f'<span class="muted">{NONE}</span>'
+    return f'{middle} <span class="muted small">{e(number(low))} to {e(number(high))}</span>'
 
 
 def window_text(start: int, end: int, is_time: bool) -> str:

@@ -38,7 +38,7 @@ def number(value: Any) -> str:
         return f"{value:,}"
     if not math.isfinite(value):
         return plain(value)
-    size = abs(value)
+    size = abs(float(value))
     if size and size < 1e-4:
         return f"{value:.3g}"
     digits = 1 if size >= 10_000 else 2 if size >= 100 else 4
