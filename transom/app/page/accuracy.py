@@ -5,7 +5,19 @@ from __future__ import annotations
 from nicegui import ui
 
 from transom.app.page.charts import accuracy_chart, expected
-from transom.app.page.parts import Panel, box, button, empty, set_attributes, skeleton, tile, tiles, toast
+from transom.app.page.parts import (
+    Panel,
+    box,
+    button,
+    empty,
+    set_attributes,
+    skeleton,
+    slider,
+    slider_html,
+    tile,
+    tiles,
+    toast,
+)
 from transom.app.page.threads import in_thread
 from transom.app.page.words import NONE, e, percent
 from transom.app.server.service import Service
@@ -24,6 +36,7 @@ class AccuracyMonitor:
         self.accuracy: Accuracy | None = None
         self.status: QueryStatus | None = None
         self.wanted: float | None = None  # while the slider is moved
+        self._waits = False  # for the engine to do as it was told, with the next page
         self._drawn: object = None
 
     def build(self) -> None:
@@ -40,44 +53,32 @@ class AccuracyMonitor:
                 )
                 with box("stack tight"):
                     self.words = Panel("", classes="row apart")
-                    self.slider = box(
-                        "",
-                        "input",
-                        type="range",
-                        min="0",
-                        max=str(MOST),
-                        step="5",
-                        value="0",
-                        aria_label="Aggressiveness, percent",
-                        data_testid="aggressiveness",
-                    )
-                    self.slider.on("input", self._moved, js_handler="(event) => emit(event.target.value)")
-                    self.slider.on("change", self._chosen, js_handler="(event) => emit(event.target.value)")
+                    self.slider = slider(_slider(None), self._moved, self._tune_percent)
                     self.note = Panel("", classes="small muted", data_testid="expected", role="status")
                     with box("row"):
                         self.back = button(
                             "As the query says", self._reset, "small", data_testid="aggressiveness-reset"
                         )
 
-    async def _moved(self, event: object) -> None:
-        self.wanted = float(str(getattr(event, "args", 0))) / 100
+    def _moved(self, value: int) -> None:
+        self.wanted = value / 100
         self._tell()
 
-    async def _chosen(self, event: object) -> None:
-        await self._tune(float(str(getattr(event, "args", 0))) / 100)
+    async def _tune_percent(self, value: int) -> None:
+        await self._tune(value / 100)
 
     async def _reset(self) -> None:
         await self._tune(None)
 
     async def _tune(self, value: float | None) -> None:
+        self.wanted = value
+        self._waits = value is not None
         try:
             await in_thread(self.service.tune, self.name, value)
-            self.status = await in_thread(self.service.query, self.name)
         except TransomError as error:
+            self.wanted, self._waits = None, False
             toast(str(error), "bad")
             return
-        finally:
-            self.wanted = None
         toast(
             "Windows are told as the query says."
             if value is None
@@ -90,6 +91,8 @@ class AccuracyMonitor:
 
     def show(self, accuracy: Accuracy, status: QueryStatus) -> None:
         self.accuracy, self.status = accuracy, status
+        if self._waits and status.aggressiveness == self.wanted:
+            self.wanted, self._waits = None, False  # the engine says so itself
         self.scores.set(_scores(accuracy))
         self.count.set(f"{accuracy.total.pairs:,} became final" if accuracy.total.pairs else "")
         self._show_slider()
@@ -100,8 +103,7 @@ class AccuracyMonitor:
 
     def _show_slider(self) -> None:
         if self.wanted is None and self.status is not None:
-            at = self.status.aggressiveness
-            set_attributes(self.slider, {"value": str(round(100 * at)) if at is not None else "0"})
+            self.slider.set(_slider(self.status.aggressiveness))
         self._tell()
 
     def _tell(self) -> None:
@@ -110,7 +112,7 @@ class AccuracyMonitor:
         if status is None:
             return
         at = self.wanted if self.wanted is not None else status.aggressiveness
-        own = "set here" if status.tuned else "of the query"
+        own = "set here" if status.tuned or self._waits else "of the query"
         said = NONE if at is None else percent(at, 0)
         self.words.set(
             f'<span><b>Aggressiveness {e(said)}</b> <span class="muted small">{own}</span></span>'
@@ -124,6 +126,12 @@ class AccuracyMonitor:
         if drawn != self._drawn:
             self._drawn = drawn
             _replace(self.chart, accuracy_chart(curve, at, confidence))
+
+
+def _slider(at: float | None) -> str:
+    return slider_html(
+        round(100 * (at or 0)), 0, MOST, 5, aria_label="Aggressiveness, percent", data_testid="aggressiveness"
+    )
 
 
 def _replace(chart: ui.echart, options: dict[str, object]) -> None:

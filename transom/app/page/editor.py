@@ -325,12 +325,12 @@ def _checked(checked: Checked) -> str:
     )
     others = ", ".join(column.name for column in checked.columns if column.role == "system")
     return (
-        '<div class="halves"><div class="card"><div class="bar"><h2>Columns</h2></div><div class="scroll">'
+        '<div class="halves" style="grid-template-columns:minmax(0,300px) minmax(0,1fr)"><div class="card"><div class="bar"><h2>Columns</h2></div><div class="scroll">'
         '<table class="t"><thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">Role</th>'
         f"</tr></thead><tbody>{rows}</tbody></table></div>"
         f'<p class="small muted pad" style="padding-top:8px">and {e(others)}</p></div>'
         '<div class="card"><div class="bar"><h2>How it would be computed</h2></div>'
-        f'<pre class="plan" tabindex="0" aria-label="Plan">{e(checked.plan)}</pre></div></div>'
+        f'<pre class="plan wrap" tabindex="0" aria-label="Plan">{e(checked.plan)}</pre></div></div>'
     )
 
 

@@ -59,7 +59,7 @@ class LiveChart:
         if len(self.layout.numeric) > 1:
             values = [(str(at), self.layout.names[at]) for at in self.layout.numeric]
             choice("Value", values, values[0][0], self._valued, data_testid="value")
-        windows = [(one, f"{one} windows") for one in WINDOWS]
+        windows = [(one, f"last {one}") for one in WINDOWS]
         choice("Windows", windows, str(self.choice.windows), self._counted)
 
     def _grouped(self, event: object) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.app.page.marks import is_numeric
-from transom.app.page.parts import Panel, box, entry, skeleton, toast
+from transom.app.page.parts import Panel, box, entry, skeleton, slider, slider_html, toast
 from transom.app.page.results import result_table
 from transom.app.page.threads import in_thread
 from transom.app.page.words import clock, e, number
@@ -122,18 +122,13 @@ class LookupPanel:
             with box("pad row", style="gap:24px"):
                 with box("grow stack tight", style="max-width:520px"):
                     self.length = Panel("The last …", classes="row apart")
-                    slider = box(
-                        "",
-                        "input",
-                        type="range",
-                        min="1",
-                        max=str(STEPS),
-                        value=str(STEPS),
-                        aria_label="Length of the window",
-                        data_testid="lookup-range",
+                    slider(
+                        slider_html(
+                            STEPS, 1, STEPS, 1, aria_label="Length of the window", data_testid="lookup-range"
+                        ),
+                        self._slid,
+                        self._slid_to,
                     )
-                    slider.on("input", self._slid, js_handler="(event) => emit(event.target.value)")
-                    slider.on("change", self.ask, js_handler="() => emit()")
                 for column in keys:
                     with box("lab", "label"):
                         Panel(e(column.name), "span")
@@ -149,9 +144,13 @@ class LookupPanel:
     def _keeps(self, event: Any) -> None:
         self.keeps = bool(event.args)
 
-    def _slid(self, event: Any) -> None:
-        self.percent = int(event.args)
+    def _slid(self, percent: int) -> None:
+        self.percent = percent
         self.show_length()
+
+    async def _slid_to(self, percent: int) -> None:
+        self.percent = percent
+        await self.ask()
 
     def _where(self, name: str, text: str) -> None:
         self.where[name] = text

@@ -1,7 +1,10 @@
 // HTML that the server writes, changed in place: what has the focus, is selected or was opened stays so.
 function sync(old, now) {
   for (const { name, value } of [...now.attributes]) {
-    if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (name !== "open" && old.getAttribute(name) !== value) {
+      old.setAttribute(name, value);
+      if (name === "value") old.value = value;
+    }
   }
   for (const { name } of [...old.attributes]) {
     if (name !== "open" && !now.hasAttribute(name)) old.removeAttribute(name);

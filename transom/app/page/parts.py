@@ -82,9 +82,12 @@ def button(
 
 def entry(
     on_input: Callable[[str], Awaitable[None] | None], value: str = "", wait: float = 0.0, **attributes: Any
-) -> Element:
-    """A field to type in; calls back with its text, at most once in `wait` seconds."""
-    made = box("field", "input", value=value, **attributes)
+) -> Panel:
+    """A field to type in; calls back with its text, at most once in `wait` seconds.
+
+    It is plain HTML, so that what is typed is the browser's alone: nothing that the server sends is put there.
+    """
+    made = Panel(f'<input class="field" value="{e(value)}"{_written(attributes)}>', "span")
     made.on(
         "input",
         lambda event: on_input(str(event.args)),
@@ -93,6 +96,29 @@ def entry(
         leading_events=wait == 0.0,
     )
     return made
+
+
+def slider_html(value: int, least: int, most: int, step: int, **attributes: Any) -> str:
+    """A slider, as HTML."""
+    return (
+        f'<input type="range" min="{least}" max="{most}" step="{step}" value="{value}"{_written(attributes)}>'
+    )
+
+
+def slider(html: str, moved: Callable[[int], Any], chosen: Callable[[int], Any]) -> Panel:
+    """A slider that tells while it is moved, and when it is let go."""
+    made = Panel(html)
+    for event, handler in (("input", moved), ("change", chosen)):
+        made.on(
+            event,
+            lambda told, handler=handler: handler(int(told.args)),
+            js_handler="(event) => emit(event.target.value)",
+        )
+    return made
+
+
+def _written(attributes: Mapping[str, Any]) -> str:
+    return "".join(f' {name.rstrip("_").replace("_", "-")}="{e(text)}"' for name, text in attributes.items())
 
 
 def choice(
@@ -154,9 +180,8 @@ def empty(symbol: str, head: str, text: str, action: str = "", slim: bool = Fals
 
 def tile(name: str, value: str, note: str = "", **attributes: str) -> str:
     """A figure with its name, as HTML."""
-    about = "".join(f' {key.replace("_", "-")}="{e(text)}"' for key, text in attributes.items())
     return (
-        f'<div class="tile"{about}><dt>{e(name)}</dt><dd title="{e(value)}">{e(value)}</dd>'
+        f'<div class="tile"{_written(attributes)}><dt>{e(name)}</dt><dd title="{e(value)}">{e(value)}</dd>'
         f'<div class="note" title="{e(note)}">{e(note) or "&nbsp;"}</div></div>'
     )
 

@@ -65,6 +65,7 @@ class OneQuery(View):
         self._planned = 0.0
         self._shared: list[str] | None = None
         self._asked = False
+        self._reason = ""
 
     # --- elements ---
 
@@ -236,7 +237,8 @@ class OneQuery(View):
     def _show_refresh(self, status: QueryStatus) -> None:
         reason = why_not(status)
         set_attributes(self.refresh, {"disabled": True if reason else None, "title": reason or "Refresh (r)"})
-        if reason:
+        if reason != self._reason:
+            self._reason = reason
             self.note.set(e(reason))
 
     def gone(self, reason: str) -> None:
