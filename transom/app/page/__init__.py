@@ -1,4 +1,4 @@
-"""The page: streams, queries and their results for people to look at, on NiceGUI, with its own assets only."""
+"""The page: streams, queries and results for people to look at, on NiceGUI, with its own assets only."""
 
 from transom.app.page.mounting import mount
 

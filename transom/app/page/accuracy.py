@@ -52,13 +52,13 @@ class AccuracyMonitor:
                     .props('role=img aria-label="Accuracy by aggressiveness"')
                 )
                 with box("stack tight"):
-                    self.words = Panel("", classes="row apart")
-                    self.slider = slider(_slider(None), self._moved, self._tune_percent)
-                    self.note = Panel("", classes="small muted", data_testid="expected", role="status")
-                    with box("row"):
+                    with box("row apart"):
+                        self.words = Panel("")
                         self.back = button(
                             "As the query says", self._reset, "small", data_testid="aggressiveness-reset"
                         )
+                    self.slider = slider(_slider(None), self._moved, self._tune_percent)
+                    self.note = Panel("", classes="small muted", data_testid="expected", role="status")
 
     def _moved(self, value: int) -> None:
         self.wanted = value / 100
@@ -114,10 +114,7 @@ class AccuracyMonitor:
         at = self.wanted if self.wanted is not None else status.aggressiveness
         own = "set here" if status.tuned or self._waits else "of the query"
         said = NONE if at is None else percent(at, 0)
-        self.words.set(
-            f'<span><b>Aggressiveness {e(said)}</b> <span class="muted small">{own}</span></span>'
-            f'<span class="muted small">{e(status.early or "")}</span>'
-        )
+        self.words.set(f'<b>Aggressiveness {e(said)}</b> <span class="muted small">{own}</span>')
         self.note.set(_expectation(item, at))
         set_attributes(self.back, {"disabled": None if status.tuned else True})
         curve = item.curve if item else ()

@@ -1,7 +1,7 @@
 """Charts: options for ECharts, and small drawings that are plain SVG.
 
 Colours are CSS variables, which drawings in SVG follow when the theme changes. A key that begins with a
-colon is JavaScript.
+colon is JavaScript; the functions of `transom` are in page.js.
 """
 
 from __future__ import annotations
@@ -16,26 +16,6 @@ from transom.estimates.monitor import Mark as Point
 
 Options = dict[str, Any]
 
-# From [x, low, high]: a soft bar with a cap at each end.
-_INTERVAL = """(params, api) => {
-  const colour = api.visual('color'), half = 5;
-  const [x, low] = api.coord([api.value(0), api.value(1)]), high = api.coord([api.value(0), api.value(2)])[1];
-  const line = (y) => ({type: 'line', shape: {x1: x - half, y1: y, x2: x + half, y2: y}, style: {stroke: colour, lineWidth: 1.5}});
-  return {type: 'group', children: [
-    {type: 'rect', shape: {x: x - half, y: high, width: 2 * half, height: low - high}, style: {fill: colour, opacity: 0.16}},
-    line(low), line(high)]};
-}"""
-# From [x, early, final]: what was told, led to what came.
-_BECAME = """(params, api) => {
-  const colour = api.visual('color');
-  const [x, y1] = api.coord([api.value(0), api.value(1)]), y2 = api.coord([api.value(0), api.value(2)])[1];
-  return {type: 'line', shape: {x1: x, y1, x2: x, y2}, style: {stroke: colour, lineWidth: 1, lineDash: [2, 2], opacity: 0.7}};
-}"""
-_TOOLTIP = """(all) => {
-  const tips = all.map((one) => one.data && one.data.tip).filter(Boolean);
-  const head = all.map((one) => one.data && one.data.head).find(Boolean);
-  return tips.length ? '<b>' + head + '</b>' + tips.join('') : '';
-}"""
 # Named in full: text is measured on a canvas, which inherits nothing.
 FONT = (
     'ui-sans-serif, system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, '
@@ -53,7 +33,6 @@ _TIMES = {
 }
 _CALM = "!matchMedia('(prefers-reduced-motion: reduce)').matches"
 _LABEL = {"color": "var(--muted)", "fontSize": 11, "fontFamily": FONT, "hideOverlap": True}
-_PLAIN_NUMBER = "(v) => Math.abs(v) >= 1e4 ? Intl.NumberFormat('en', {notation: 'compact'}).format(v) : v.toLocaleString('en')"
 
 
 def results_chart(drawn: Drawn) -> Options:
@@ -100,12 +79,12 @@ def _tooltip() -> Options:
         "extraCssText": "box-shadow: var(--shadow); border-radius: 6px; padding: 8px 12px;",
         "axisPointer": {"type": "line", "lineStyle": {"color": "var(--edge)", "type": "solid"}},
         "transitionDuration": 0,
-        ":formatter": _TOOLTIP,
+        ":formatter": "transom.tooltip",
     }
 
 
 def _axis(kind: str, split: bool) -> Options:
-    number_format: Options = {"formatter": _TIMES} if kind == "time" else {":formatter": _PLAIN_NUMBER}
+    number_format: Options = {"formatter": _TIMES} if kind == "time" else {":formatter": "transom.figure"}
     return {
         "type": kind,
         "scale": True,
@@ -155,7 +134,7 @@ def _group(group: str, marks: Sequence[Mark], colour: str, is_time: bool, many: 
             "name": f"{group}, interval",
             "type": "custom",
             "z": 2,
-            ":renderItem": _INTERVAL,
+            ":renderItem": "transom.interval",
             "encode": {"x": 0, "y": [1, 2]},
             "data": [
                 [_x(mark.end, is_time), early.low, early.high]
@@ -168,7 +147,7 @@ def _group(group: str, marks: Sequence[Mark], colour: str, is_time: bool, many: 
             "name": f"{group}, became",
             "type": "custom",
             "z": 2,
-            ":renderItem": _BECAME,
+            ":renderItem": "transom.became",
             "encode": {"x": 0, "y": [1, 2]},
             "data": [
                 [_x(mark.end, is_time), early.best, final.value]
@@ -209,6 +188,9 @@ def _point(mark: Mark, reading: Reading, value: float | None, group: str, is_tim
 
 
 def _tip(mark: Mark, reading: Reading, group: str) -> str:
+    """What is said of a mark where the pointer is: of one group everything, of several a line each."""
+    if group:
+        return f'<dl class="tip"><dt>{e(group)}</dt><dd>{_in_short(mark)}</dd></dl>'
     rows = [("final", number(mark.final.value))] if mark.final else []
     if (early := mark.early) is not None:
         rows.append(("early", number(early.value)))
@@ -223,8 +205,18 @@ def _tip(mark: Mark, reading: Reading, group: str) -> str:
     ]
     if not reading.complete:
         rows.append(("complete", "no"))
-    head = f'<div class="tip-group">{e(group)}</div>' if group else ""
-    return head + '<dl class="tip">' + "".join(f"<dt>{k}</dt><dd>{e(v)}</dd>" for k, v in rows) + "</dl>"
+    return '<dl class="tip">' + "".join(f"<dt>{k}</dt><dd>{e(v)}</dd>" for k, v in rows) + "</dl>"
+
+
+def _in_short(mark: Mark) -> str:
+    early = mark.early
+    if mark.final is not None:
+        told = f", early {number(early.best)}" if early else ""
+        return e(f"{number(mark.final.value)} final{told}")
+    assert early is not None  # a mark is of one or the other
+    sure = "" if early.low is None or early.high is None else f", {number(early.low)} to {number(early.high)}"
+    so_far = "" if early.projected is None else f" ({number(early.value)} so far)"
+    return e(f"{number(early.best)} early{so_far}{sure}")
 
 
 def accuracy_chart(curve: Sequence[Point], aggressiveness: float | None, confidence: float) -> Options:
@@ -237,11 +229,15 @@ def accuracy_chart(curve: Sequence[Point], aggressiveness: float | None, confide
         return {
             "name": name,
             "type": "line",
-            "symbol": "circle" if not dashed else "emptyCircle",
-            "symbolSize": 4,
+            "symbol": "circle",
+            "symbolSize": 5,
             "emphasis": {"disabled": True},
             "color": colour,
-            "itemStyle": {"color": colour},
+            "itemStyle": {
+                "color": "var(--surface)" if dashed else colour,
+                "borderColor": colour,
+                "borderWidth": 1.5,
+            },
             "lineStyle": {"width": 2, "color": colour, "type": "dashed" if dashed else "solid"},
             "data": [
                 {
@@ -287,45 +283,6 @@ def accuracy_chart(curve: Sequence[Point], aggressiveness: float | None, confide
         "yAxis": _axis("value", True) | {"min": int(100 * lowest) // 10 * 10, "max": 100, "scale": False},
         "series": [projected, line("as arrived", [one.raw for one in points], "var(--c2)", True)],
     }
-
-
-def sparkline(values: Sequence[float], width: int = 96, height: int = 24, label: str = "") -> str:
-    """Some numbers as a small line; the last one is a dot.
-
-    >>> sparkline([]).count("polyline"), sparkline([1, 2, 3]).count("polyline")
-    (0, 1)
-    """
-    finite = [value for value in values if value == value and abs(value) != float("inf")]
-    about = f'role="img" aria-label="{e(label)}"' if label else 'aria-hidden="true"'
-    head = f'<svg class="spark" {about} width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
-    if not finite:
-        return f'{head}<line class="none" x1="2" x2="{width - 2}" y1="{height - 4}" y2="{height - 4}"/></svg>'
-    low, high = min(finite), max(finite)
-    scale = (height - 8) / (high - low) if high > low else 0.0
-    step = (width - 8) / max(1, len(finite) - 1)
-    points = [
-        (4 + at * step, (height - 4 - (value - low) * scale) if scale else height / 2)
-        for at, value in enumerate(finite)
-    ]
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    x, y = points[-1]
-    return f'{head}<polyline points="{line}"/><circle cx="{x:.1f}" cy="{y:.1f}" r="2"/></svg>'
-
-
-def interval_bar(low: float, high: float, value: float | None, least: float, most: float) -> str:
-    """An interval among others, drawn small: a line with caps, and a dot for the value."""
-    span = (most - least) or 1.0
-    x1, x2 = (4 + 88 * (one - least) / span for one in (low, high))
-    caps = "".join(f'<path d="M{x:.1f} 3v10" stroke="currentColor" stroke-width="1.5"/>' for x in (x1, x2))
-    at = (
-        ""
-        if value is None
-        else f'<circle cx="{4 + 88 * (value - least) / span:.1f}" cy="8" r="2.5" fill="currentColor"/>'
-    )
-    return (
-        '<svg class="interval" width="96" height="16" aria-hidden="true"><path d="M4 8h88" stroke="var(--line)"/>'
-        f'<path d="M{x1:.1f} 8H{x2:.1f}" stroke="currentColor" stroke-width="1.5"/>{caps}{at}</svg>'
-    )
 
 
 def expected(curve: Sequence[Point], aggressiveness: float) -> Point | None:

@@ -290,7 +290,8 @@ def _insertion(element: int, text: str) -> str:
 def _hint() -> str:
     return (
         '<span class="muted">A query is <code>SELECT</code> over a stream with a window: '
-        "<code>[RANGE 10 minutes SLIDE 1 minute]</code>. Without <code>SLIDE</code> it is looked up on demand."
+        "<code>[RANGE 10 minutes SLIDE 1 minute]</code>. Without <code>SLIDE</code> it is looked up on "
+        "demand."
         "</span>"
     )
 
@@ -325,8 +326,10 @@ def _checked(checked: Checked) -> str:
     )
     others = ", ".join(column.name for column in checked.columns if column.role == "system")
     return (
-        '<div class="halves" style="grid-template-columns:minmax(0,300px) minmax(0,1fr)"><div class="card"><div class="bar"><h2>Columns</h2></div><div class="scroll">'
-        '<table class="t"><thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">Role</th>'
+        '<div class="halves" style="grid-template-columns:minmax(0,300px) minmax(0,1fr)"><div class="card">'
+        '<div class="bar"><h2>Columns</h2></div><div class="scroll">'
+        '<table class="t"><thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">'
+        "Role</th>"
         f"</tr></thead><tbody>{rows}</tbody></table></div>"
         f'<p class="small muted pad" style="padding-top:8px">and {e(others)}</p></div>'
         '<div class="card"><div class="bar"><h2>How it would be computed</h2></div>'
@@ -348,8 +351,10 @@ def _start(streams: Sequence[StreamStatus], titles: Sequence[str]) -> str:
             for name, kind in stream.columns.items()
         )
         parts.append(
-            f'<div class="pad columns" style="border-top:1px solid var(--line)"><h3 style="margin-bottom:4px">'
-            f'<button type="button" data-act="insert" data-arg="{e(quoted(stream.name))}">{e(stream.name)}</button>'
+            '<div class="pad columns" style="border-top:1px solid var(--line)"><h3 '
+            'style="margin-bottom:4px">'
+            f'<button type="button" data-act="insert" data-arg="{e(quoted(stream.name))}">'
+            f"{e(stream.name)}</button>"
             f"</h3><ul>{columns}</ul></div>"
         )
     return "".join(parts)

@@ -179,7 +179,8 @@ class Frame:
 def banner(text: str, kind: str = "", detail: str = "") -> str:
     """A message above everything, as HTML."""
     more = f"<pre>{e(detail)}</pre>" if detail else ""
-    return f'<div class="banner {kind}" data-testid="banner">{icon("warn")}<div><b>{e(text)}</b>{more}</div></div>'
+    words = f"<div><b>{e(text)}</b>{more}</div>"
+    return f'<div class="banner {kind}" data-testid="banner">{icon("warn")}{words}</div>'
 
 
 def _state_banner(status: Status) -> str:

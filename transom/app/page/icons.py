@@ -12,8 +12,8 @@ _PATHS = {
     "late": '<circle cx="8" cy="8" r="5.5"/><path d="M8 4.8V8l2.2 1.6"/>',
     "refresh": '<path d="M13 8a5 5 0 1 1-1.5-3.6M13 2.5v2.6h-2.6"/>',
     "theme": '<circle cx="8" cy="8" r="5.5"/><path d="M8 2.5v11a5.5 5.5 0 0 0 0-11z" fill="currentColor"/>',
-    "keys": '<rect x="1.5" y="4" width="13" height="8.5" rx="1.5"/><path d="M4 6.7h.01M6.7 6.7h.01M9.3 6.7h.01'
-    'M12 6.7h.01M4.5 10h7"/>',
+    "keys": '<rect x="1.5" y="4" width="13" height="8.5" rx="1.5"/><path d="M4 6.7h.01M6.7 6.7h.01'
+    'M9.3 6.7h.01M12 6.7h.01M4.5 10h7"/>',
     "copy": '<rect x="5.5" y="5.5" width="8" height="8" rx="1"/><path d="M10.5 5.5v-3h-8v8h3"/>',
     "warn": '<path d="M8 2.5 14 13H2z"/><path d="M8 6.5v3M8 11.3v.01"/>',
     "good": '<circle cx="8" cy="8" r="5.5"/><path d="m5.6 8.2 1.7 1.7 3.2-3.6"/>',
@@ -29,7 +29,8 @@ BRAND = (
     '<rect x="2.5" y="2.5" width="15" height="15" rx="2"/><path d="M2.5 8h15M8 8v9.5"/></svg>'
 )
 FAVICON = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 20 20" fill="none" stroke="#148993" stroke-width="2">'
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 20 20" fill="none" stroke="#148993" '
+    'stroke-width="2">'
     '<rect x="2.5" y="2.5" width="15" height="15" rx="2"/><path d="M2.5 8h15M8 8v9.5"/></svg>'
 )
 

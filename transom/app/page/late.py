@@ -45,7 +45,8 @@ class Late(View):
 
     def build(self) -> None:
         Panel(
-            '<div><h1>Late and rejected</h1><p class="sub">Rows that no open window could take are kept here, '
+            '<div><h1>Late and rejected</h1><p class="sub">Rows that no open window could take are kept '
+            "here, "
             "each with the reason.</p></div>",
             classes="head",
         )
@@ -130,8 +131,10 @@ def _rows(found: Found) -> str:
         for row in reversed(list(zip(*columns, strict=True)))
     )
     return (
-        f'<div class="bar"><h2>{word} rows of {e(found.stream)}</h2><span class="muted small">the newest first</span>'
-        f'<div class="end"><a class="b small" href="{e(address)}" download data-testid="download">{icon("down")}'
+        f'<div class="bar"><h2>{word} rows of {e(found.stream)}</h2><span class="muted small">the newest '
+        "first</span>"
+        f'<div class="end"><a class="b small" href="{e(address)}" download data-testid="download">'
+        f"{icon('down')}"
         f'CSV</a></div></div><div class="scroll"><table class="t"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{lines}</tbody></table></div>"
     )

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transom.app.page.charts import sparkline
 from transom.app.page.frame import query_link
 from transom.app.page.parts import tag
+from transom.app.page.sparks import sparkline
 from transom.app.page.words import NONE, ago, e, number, window
 from transom.app.server.status import QueryStatus, Trend
 
@@ -129,7 +129,8 @@ def query_row(query: QueryStatus, trend: Trend | None, now: int) -> str:
     name = e(query.name)
     return (
         f'<tr data-key="{name}" data-testid="query-row" data-name="{name}">'
-        f'<td class="name clip" style="width:34%"><a href="{e(query_link(query.name))}" title="{name}">{name}</a></td>'
+        f'<td class="name clip" style="width:34%"><a href="{e(query_link(query.name))}" title="{name}">'
+        f"{name}</a></td>"
         f"<td>{e(query.kind)}</td>"
         f'<td title="{e(query.window or "")}" style="white-space:nowrap">{e(window(query.window))}</td>'
         f"<td>{e(', '.join(query.streams))}</td>"

@@ -72,7 +72,7 @@ def mount(app: FastAPI, service: Service, title: str = "Transom") -> None:
         try:
             status = await in_thread(service.query, name)
         except NotFound as error:
-            not_found(f"There is no query named {name}", str(error))
+            not_found("No such query", f"{str(error)[:1].upper()}{str(error)[1:]}.")
         else:
             open_view(OneQuery(service, status, tab))
 

@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transom.app.page.charts import sparkline
 from transom.app.page.frame import View
 from transom.app.page.listing import query_row, query_table
 from transom.app.page.parts import Panel, box, empty, skeleton, tile, tiles
+from transom.app.page.sparks import sparkline
 from transom.app.page.words import compact, e, instant, number, percent, seconds, size
 from transom.app.server.status import QueryStatus, Status, StreamStatus, Trend
 from transom.final.explain.words import counted
@@ -43,7 +43,8 @@ class Overview(View):
             self.streams = Panel(skeleton(2), data_testid="streams")
         with box("card section", "section", aria_label="Queries"):
             Panel(
-                '<h2>Queries with the newest results</h2><div class="end"><a href="/queries">All queries</a></div>',
+                '<h2>Queries with the newest results</h2><div class="end"><a href="/queries">All '
+                "queries</a></div>",
                 classes="bar",
             )
             self.queries = Panel(skeleton(5), data_testid="recent-queries")
@@ -93,7 +94,8 @@ def _spent(status: Status) -> str:
         for name, part, colour in steps
     )
     legend = "".join(
-        f'<span><i style="background:{colour}"></i>{e(name)} <b>{seconds(part)}</b> {percent(part / total, 0)}</span>'
+        f'<span><i style="background:{colour}"></i>{e(name)} <b>{seconds(part)}</b> '
+        f"{percent(part / total, 0)}</span>"
         for name, part, colour in steps
     )
     return (
@@ -107,7 +109,8 @@ def _streams(streams: Sequence[StreamStatus]) -> str:
     if not streams:
         return empty("none", "No streams", "The pipeline declares none, so there is nothing to ask about.")
     head = (
-        '<th scope="col">Stream</th><th scope="col">Rate, last minutes</th><th scope="col" class="num">Rows/s</th>'
+        '<th scope="col">Stream</th><th scope="col">Rate, last minutes</th><th scope="col" class="num">'
+        "Rows/s</th>"
         '<th scope="col" class="num">Rows</th><th scope="col" class="num">Lag</th>'
         '<th scope="col" class="num">Watermark</th><th scope="col" class="num">Delay</th>'
         '<th scope="col" class="num">Open windows</th><th scope="col" class="num">Late</th>'

@@ -95,5 +95,40 @@
   });
   document.addEventListener("visibilitychange", () => window.emitEvent?.("seen", !document.hidden));
   window.addEventListener("load", () => setTimeout(announce, 300));
-  window.transom = { toast, announce };
+
+  // --- parts of charts ---
+
+  // From [x, low, high]: a soft bar with a cap at each end.
+  function interval(params, api) {
+    const stroke = api.visual("color");
+    const half = 5;
+    const [x, low] = api.coord([api.value(0), api.value(1)]);
+    const high = api.coord([api.value(0), api.value(2)])[1];
+    const cap = (y) => ({
+      type: "line",
+      shape: { x1: x - half, y1: y, x2: x + half, y2: y },
+      style: { stroke, lineWidth: 1.5 },
+    });
+    const shape = { x: x - half, y: high, width: 2 * half, height: low - high };
+    const band = { type: "rect", shape, style: { fill: stroke, opacity: 0.16 } };
+    return { type: "group", children: [band, cap(low), cap(high)] };
+  }
+
+  // From [x, early, final]: what was told, led to what came.
+  function became(params, api) {
+    const [x, y1] = api.coord([api.value(0), api.value(1)]);
+    const y2 = api.coord([api.value(0), api.value(2)])[1];
+    const style = { stroke: api.visual("color"), lineWidth: 1, lineDash: [2, 2], opacity: 0.7 };
+    return { type: "line", shape: { x1: x, y1, x2: x, y2 }, style };
+  }
+
+  function tooltip(all) {
+    const told = all.map((one) => one.data).filter((data) => data && data.tip);
+    return told.length ? `<b>${told[0].head}</b>${told.map((data) => data.tip).join("")}` : "";
+  }
+
+  const short = Intl.NumberFormat("en", { notation: "compact" });
+  const figure = (value) => (Math.abs(value) >= 1e4 ? short.format(value) : value.toLocaleString("en"));
+
+  window.transom = { toast, interval, became, tooltip, figure };
 })();

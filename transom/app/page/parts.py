@@ -85,7 +85,8 @@ def entry(
 ) -> Panel:
     """A field to type in; calls back with its text, at most once in `wait` seconds.
 
-    It is plain HTML, so that what is typed is the browser's alone: nothing that the server sends is put there.
+    It is plain HTML, so that what is typed is the browser's alone, and nothing that the server sends is put
+    over it.
     """
     made = Panel(f'<input class="field" value="{e(value)}"{_written(attributes)}>', "span")
     made.on(
@@ -175,7 +176,8 @@ def skeleton(lines: int = 3) -> str:
 
 def empty(symbol: str, head: str, text: str, action: str = "", slim: bool = False) -> str:
     """What is shown where there is nothing; `action` is HTML."""
-    return f'<div class="empty{" slim" if slim else ""}">{icon(symbol)}<b>{e(head)}</b><p>{e(text)}</p>{action}</div>'
+    classes = "empty slim" if slim else "empty"
+    return f'<div class="{classes}">{icon(symbol)}<b>{e(head)}</b><p>{e(text)}</p>{action}</div>'
 
 
 def tile(name: str, value: str, note: str = "", **attributes: str) -> str:

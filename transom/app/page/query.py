@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 from nicegui import ui
@@ -101,7 +102,8 @@ class OneQuery(View):
             Panel(
                 f'<div class="row" style="align-items:flex-start"><pre class="sql grow" data-testid="sql">'
                 f"{highlight(sql)}</pre><button type='button' class='b icon quiet' data-do='copy' "
-                f'data-text="{e(self.status.sql)}" aria-label="Copy the SQL" title="Copy the SQL">{icon("copy")}'
+                f'data-text="{e(self.status.sql)}" aria-label="Copy the SQL" title="Copy the SQL">'
+                f"{icon('copy')}"
                 "</button></div>",
                 classes="pad",
             )
@@ -124,7 +126,7 @@ class OneQuery(View):
         with box("card", "section", aria_label="Newest results"):
             Panel(
                 '<h2>Newest results</h2><div class="end"><a class="b small" data-testid="download" download '
-                f'href="{e("/api/queries/" + query_link(self.name).removeprefix("/query/").replace("/", "%2F"))}'
+                f'href="/api/queries/{quote(self.name, safe="")}'
                 f'/results?format=csv">{icon("down")}CSV</a></div>',
                 classes="bar",
             )
@@ -133,7 +135,8 @@ class OneQuery(View):
     def _drop_dialog(self) -> None:
         with box("", "dialog", id="drop", aria_labelledby="drop-title"):
             Panel(
-                f'<h2 id="drop-title">Drop {e(self.name)}?</h2><p>It leaves with the next page, and its open windows '
+                f'<h2 id="drop-title">Drop {e(self.name)}?</h2><p>It leaves with the next page, and its '
+                "open windows "
                 "are not answered. Queries that share with it stay as they are.</p>"
             )
             with box("row"):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.app.page.charts import interval_bar
 from transom.app.page.marks import Layout, layout_of, plain_values
 from transom.app.page.parts import empty, tag
+from transom.app.page.sparks import interval_bar
 from transom.app.page.words import NONE, cell, clock, e, instant, number, percent, seconds
 from transom.app.server.status import Column
 

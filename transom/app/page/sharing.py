@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from transom.app.page.frame import View, query_link
@@ -119,7 +120,8 @@ def _saved(streams: Sequence[Plan]) -> str:
     done = work["partials"] + work["finals"]
     unshared = work["unshared_partials"] + work["unshared_finals"]
     if not done:
-        return f'<div class="card">{empty("none", "Nothing computed yet", "The first page tells what sharing saves.", slim=True)}</div>'
+        none = empty("none", "Nothing computed yet", "The first page tells what sharing saves.", slim=True)
+        return f'<div class="card">{none}</div>'
     ratio = unshared / done
     pairs = (
         ("Rows into slices", work["partials"], work["unshared_partials"]),
@@ -132,8 +134,10 @@ def _saved(streams: Sequence[Plan]) -> str:
         for which, count in enumerate(counts)
     )
     return (
-        '<div class="card pad" style="display:grid;grid-template-columns:240px minmax(0,1fr);gap:32px;align-items:center">'
-        f'<div><div class="big" data-testid="ratio">{ratio:,.1f} ×</div><p class="muted">as many aggregations '
+        '<div class="card pad" style="display:grid;grid-template-columns:240px '
+        'minmax(0,1fr);gap:32px;align-items:center">'
+        f'<div><div class="big" data-testid="ratio">{ratio:,.1f} ×</div><p class="muted">as many '
+        "aggregations "
         f"without sharing: {compact(unshared)} in place of {compact(done)}.</p></div>"
         f'<div class="bars" role="img" aria-label="Aggregations, shared and unshared">{bars}</div></div>'
     )
@@ -142,7 +146,8 @@ def _saved(streams: Sequence[Plan]) -> str:
 def _bar(name: str, how: str, count: int, most: int, hatched: bool) -> str:
     return (
         f'<span class="muted">{f"<b>{name}</b>, " if name else ""}{how}</span>'
-        f'<span class="track"><i class="{"un" if hatched else ""}" style="width:{100 * count / most:.2f}%"></i></span>'
+        f'<span class="track"><i class="{"un" if hatched else ""}" style="width:{100 * count / most:.2f}%">'
+        "</i></span>"
         f'<span class="num">{compact(count)}</span>'
     )
 
@@ -210,9 +215,11 @@ def _family(family: Plan, words: Sequence[str], is_open: bool) -> str:
     inside = "".join(_selection(one, words) for one in selections[:SELECTIONS])
     if len(selections) > SELECTIONS:
         inside += f'<p class="small muted">and {counted(len(selections) - SELECTIONS, "selection")} more</p>'
-    agrees = f'<p class="small muted">all ask that <span class="cond">{e(readable(" AND ".join(family["agrees"])))}</span></p>'
+    agreed = e(readable(" AND ".join(family["agrees"])))
+    agrees = f'<p class="small muted">all ask that <span class="cond">{agreed}</span></p>'
     return (
-        f'<details class="fam" data-key="family {family["id"]}"{" open" if is_open else ""} data-testid="family">'
+        f'<details class="fam" data-key="family {family["id"]}"{" open" if is_open else ""} '
+        'data-testid="family">'
         f"<summary><b>Family {family['id']}</b><span>{e(kind)}</span>"
         f'<span class="muted small" style="margin-left:auto">{e(" · ".join(facts))}</span></summary>'
         f'<div class="in">{agrees if family["agrees"] else ""}{inside}</div></details>'
@@ -233,7 +240,8 @@ def _selection(selection: Plan, words: Sequence[str]) -> str:
     )
     return (
         f'<div class="sel" data-key="selection {selection["id"]}"><div class="row apart"><span>{where}</span>'
-        f'<span class="muted small">{e(shared)}: {number(slicing["edges"])} per {e(slicing["per"])} · {e(held)}</span></div>'
+        f'<span class="muted small">{e(shared)}: {number(slicing["edges"])} per {e(slicing["per"])} · '
+        f"{e(held)}</span></div>"
         f"{_ruler(slicing)}{_chips(queries, words)}</div>"
     )
 
@@ -241,7 +249,7 @@ def _selection(selection: Plan, words: Sequence[str]) -> str:
 def _ruler(slicing: Plan) -> str:
     """The next edges, as far apart as the slices between them are long."""
     edges = slicing["next_edges"]
-    lengths = [after - before for before, after in zip(edges, edges[1:], strict=False)]
+    lengths = [after - before for before, after in pairwise(edges)]
     if not lengths or not sum(lengths):
         return ""
     names = [*slicing["lengths"], *[""] * len(lengths)]
@@ -287,8 +295,10 @@ def _gathering(gathering: Plan, words: Sequence[str]) -> str:
         f'<b>On demand {gathering["id"]}</b><span class="cond">{where}</span>'
         f'<span class="muted small" style="margin-left:auto">the last {e(gathering["longest"])} · '
         f"{counted(len(stores), 'store')} · {size(held)}</span></summary>"
-        f'<div class="in">{_chips(gathering["queries"], words)}<table class="t" style="margin-top:8px"><thead><tr>'
+        f'<div class="in">{_chips(gathering["queries"], words)}<table class="t" style="margin-top:8px">'
+        "<thead><tr>"
         '<th scope="col">Store</th><th scope="col">Keeps</th><th scope="col" class="num">Entries</th>'
-        f'<th scope="col" class="num">Bytes</th><th scope="col">Place</th></tr></thead><tbody>{rows}</tbody></table>'
+        '<th scope="col" class="num">Bytes</th><th scope="col">Place</th></tr></thead><tbody>'
+        f"{rows}</tbody></table>"
         "</div></details>"
     )
