@@ -1,7 +1,7 @@
 # The one door: people, hooks and CI all come through here. `make` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cluster bench bench-lookups bench-short bench-plots reproduce reproduce-short check format venv java clean
+.PHONY: help demo test test-api test-cluster bench bench-lookups bench-short bench-plots reproduce reproduce-short check format venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,6 +19,9 @@ demo: java $(READY) ## a real stream of flights, dozens of queries, under a minu
 
 test: java $(READY) ## every test but the cluster's and the browser's (ARGS="-k slack" for some of them)
 	@$(BIN)/python -m pytest -m "not cluster and not browser" -n 2 --dist loadgroup $(ARGS)
+
+test-api: java $(READY) ## many made-up requests against the API's description, a few minutes
+	@TRANSOM_API_EXAMPLES=200 $(BIN)/python -m pytest tests/app/server/test_description.py $(ARGS)
 
 test-cluster: java $(READY) ## the differential tests on a real standalone cluster on loopback
 	@$(BIN)/python -m pytest -m cluster $(ARGS)

@@ -6,7 +6,7 @@ import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse
 
 from transom.app.output import PlanFormat
 from transom.app.server.errors import RESPONSES
@@ -100,7 +100,7 @@ async def rejected(kit: Kept, stream: StreamName, form: Form, limit: Limit = 1_0
 # --- all queries -----------------------------------------------------------------------------
 
 
-@router.get("/explain", tags=["service"], responses=PLAN, response_class=PlainTextResponse)
+@router.get("/explain", tags=["service"], responses=PLAN)
 async def explain_all(kit: Kept, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False) -> Response:
     """How all queries are computed together, and who shares what."""
     return await plan(kit, None, format, verbose)

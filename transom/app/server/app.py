@@ -14,7 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 import transom
 from transom.app.server import api, queries
-from transom.app.server.errors import add_errors
+from transom.app.server.errors import RESPONSES, add_errors
 from transom.app.server.events import Broadcast, Reader, Threads
 from transom.app.server.guard import Guard
 from transom.app.server.kit import Kept, Kit
@@ -72,13 +72,13 @@ def _add_metrics(
 ) -> None:
     known = registry(service, requests, settings.metrics_queries)
 
-    @app.get(
-        "/metrics", tags=["health"], response_class=Response, responses={200: {"content": {"text/plain": {}}}}
-    )
+    text = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Metrics"}
+
+    @app.get("/metrics", tags=["health"], responses={**RESPONSES, 200: text})
     async def metrics(kit: Kept) -> Response:
         """Metrics in Prometheus's text format."""
-        text = await kit.threads.quick(lambda: generate_latest(known))
-        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        found = await kit.threads.quick(lambda: generate_latest(known))
+        return Response(found, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 def _add_reference(app: FastAPI) -> None:

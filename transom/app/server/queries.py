@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
-from fastapi.responses import PlainTextResponse
 
 from transom.app.output import PlanFormat
 from transom.app.server.api import PLAN, plan
@@ -111,7 +110,6 @@ async def results(
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         },
     },
-    response_class=PlainTextResponse,
 )
 async def tail(
     kit: Kept,
@@ -143,7 +141,7 @@ async def lookup(kit: Kept, name: QueryName, asked: LookupQuery, form: Form) -> 
     return await kit.rows(found, form, await kit.columns(name))
 
 
-@router.get("/{name}/explain", responses=PLAN, response_class=PlainTextResponse)
+@router.get("/{name}/explain", responses=PLAN)
 async def explain(
     kit: Kept, name: QueryName, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False
 ) -> Response:

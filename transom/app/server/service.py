@@ -72,7 +72,11 @@ class Service(Hosted):
         key = handle.name, handle.text
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = described(handle.bound)
+            try:
+                bound = handle.bound
+            except StateError:  # the page that it joins with has begun, and is not committed yet
+                bound = self.engine.check(handle.text)
+            known = self._known[key] = described(bound)
         return known
 
     def _status(self, handle: QueryHandle) -> QueryStatus:
