@@ -41,7 +41,6 @@ START = 1_767_225_600_000_000
 PAGE = 1_000_000  # microseconds of data in a page
 BAR = 1.1
 PATIENCE = 30.0  # seconds for what is under way at a block's end
-LOOKED_AT = ("/api/status", "/api/streams", "/api/queries?limit=100", "/metrics")
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Load:
     pages: int = 20
     blocks: int = 4
     warm: int = 20
-    look: float = 2.0
+    look: float = 5.0
 
 
 SHORT = Load(queries=60, readers=12, slow=1, rows=500, pause=0.2, pages=3, blocks=1, warm=2, look=0.5)
@@ -124,26 +123,21 @@ class Flow:
 
 
 class Crowd:
-    """Readers in a process of their own, and one who looks at the server as a whole now and then."""
+    """Readers in a process of their own, and one there who looks at the server as a whole now and then."""
 
     def __init__(self, served: Served, names: list[str], slow: dict[str, str], look: float):
-        self.served, self.names, self.slow, self.look = served, names, slow, look
-        self.looks: list[float] = []
-        self._ended = threading.Event()
-        self._looker = threading.Thread(target=self._look, daemon=True)
+        self.served, self.names, self.slow = served, names, slow
         self._before = self._counts()
         command = [sys.executable, "-m", "benchmarks.subscribers"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         url = httpx.URL(served.url)
-        ready = self._ask({"host": url.host, "port": url.port, "names": names, "slow": slow})["ready"]
+        order = {"host": url.host, "port": url.port, "names": names, "slow": slow, "look": look}
+        ready = self._ask(order)["ready"]
         if ready != len(names) + len(slow):
             raise RuntimeError(f"{ready} readers of {len(names) + len(slow)} are connected")
-        self._looker.start()
 
     def end(self) -> dict[str, Any]:
         """What came, when all has come that was made meanwhile."""
-        self._ended.set()
-        self._looker.join()
         made = self._counts()
         expect = {name: made[name] - self._before[name] for name in self.names}
         expect |= {f"slow {name}": made[name] - 1 for name in self.slow}  # they begin behind the first row
@@ -160,14 +154,6 @@ class Crowd:
     def _counts(self) -> dict[str, int]:
         service = self.served.service
         return {name: service.query(name).results for name in {*self.names, *self.slow}}
-
-    def _look(self) -> None:
-        with httpx.Client(base_url=self.served.url, trust_env=False) as client:
-            while not self._ended.wait(self.look):
-                for path in LOOKED_AT:
-                    start = time.perf_counter()
-                    client.get(path).raise_for_status()
-                    self.looks.append(time.perf_counter() - start)
 
 
 @contextmanager
@@ -193,7 +179,7 @@ def blocks(load: Load) -> Iterator[dict[str, Any]]:
             first = {name: served.service.results(name, None, 1).cursor for name in slow}
             crowd = Crowd(served, names, first, load.look)
             seconds = flow.run(load.pages)
-            yield shown(number, "with", seconds) | delivered(crowd.end(), flow.committed, crowd.looks)
+            yield shown(number, "with", seconds) | delivered(crowd.end(), flow.committed)
 
 
 def shown(block: int, readers: str, seconds: list[float]) -> dict[str, Any]:
@@ -204,13 +190,15 @@ def shown(block: int, readers: str, seconds: list[float]) -> dict[str, Any]:
         "block": block,
         "readers": readers,
         "pages": len(seconds),
+        "page_mean_ms": round(statistics.fmean(seconds) * 1000, 1),
         **dict(zip(names, points, strict=True)),
         "memory_mb": round(resident() / 1e6),
     }
 
 
-def delivered(told: dict[str, Any], committed: dict[int, float], looks: list[float]) -> dict[str, Any]:
+def delivered(told: dict[str, Any], committed: dict[int, float]) -> dict[str, Any]:
     """What came to the readers, and how long after the page it was of was committed."""
+    looks = told["looks"]
     delays = [at - committed[page] for page, at in told["came"] if page in committed]
     missing = {name: rows - told["rows"][name] for name, rows in told["expect"].items()}
     return {
@@ -261,8 +249,9 @@ def verdict(rows: list[dict[str, Any]], short: bool) -> int:
         kind: [row["page_p50_ms"] for row in rows if row["readers"] == kind] for kind in ("without", "with")
     }
     ratio = statistics.median(medians["with"]) / statistics.median(medians["without"])
+    pairs = [f"{w / wo:.2f}" for w, wo in zip(medians["with"], medians["without"], strict=True)]
     missing, errors = (sum(row.get(name, 0) for row in rows) for name in ("missing", "errors"))
-    print(f"a page with readers against one without: {ratio:.3f}x (bar: below {BAR}x)")
+    print(f"a page with readers against one without: {ratio:.3f}x (bar: below {BAR}x); by block {pairs}")
     print(f"rows that did not arrive, or came twice: {missing}; readers that failed: {errors}")
     return int(missing > 0 or errors > 0 or (ratio >= BAR and not short))
 

@@ -1,8 +1,9 @@
 """Many readers of one server in a process of their own, on plain sockets, so that they cost little.
 
-It reads a line of JSON, {"host", "port", "names", "slow"}, connects a reader for each name and says
+It reads a line of JSON, {"host", "port", "names", "slow", "look"}, connects a reader for each name and says
 {"ready": n}; reads another, {"expect": {name: rows}, "patience"}; and, when all have come or patience is at
-an end, says what came. The slow ones read a kilobyte every fifth of a second until then.
+an end, says what came. The slow ones read a kilobyte every fifth of a second until then. Meanwhile somebody
+looks at the server as a whole, every `look` seconds.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+import httpx
+
 PAGE = re.compile(rb'"page": (\d+)')
 LINE = 1 << 24  # bytes of the longest event
 SIP, PAUSE = 1024, 0.2  # bytes and seconds of a slow reader
+LOOKED_AT = ("/api/status", "/api/streams", "/api/queries?limit=100", "/metrics")
 
 
 @dataclass
@@ -81,6 +85,17 @@ class Reader:
             self.came.setdefault(int(page), now)
 
 
+async def look(url: str, every: float, took: list[float]) -> None:
+    """Ask what a page of all queries and Prometheus ask, again and again."""
+    async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+        while True:
+            for path in LOOKED_AT:
+                start = time.perf_counter()
+                (await client.get(path)).raise_for_status()
+                took.append(time.perf_counter() - start)
+            await asyncio.sleep(every)
+
+
 async def serve(lines: Iterator[str], say: Callable[[Any], None]) -> None:
     """One round: connect, tell, wait for all that is expected, tell what came."""
     loop = asyncio.get_running_loop()
@@ -91,6 +106,8 @@ async def serve(lines: Iterator[str], say: Callable[[Any], None]) -> None:
     tasks = [asyncio.create_task(reader.follow(order["host"], order["port"], hurry)) for reader in readers]
     for reader in readers:
         await reader.connected.wait()
+    looks: list[float] = []
+    tasks.append(asyncio.create_task(look(f"http://{order['host']}:{order['port']}", order["look"], looks)))
     say({"ready": sum(reader.error is None for reader in readers)})
     if not (line := await loop.run_in_executor(None, next, lines, "")):
         return  # nobody is there any more
@@ -108,6 +125,7 @@ async def serve(lines: Iterator[str], say: Callable[[Any], None]) -> None:
             "events": sum(reader.events for reader in readers),
             "errors": [reader.error for reader in readers if reader.error is not None],
             "early": early,
+            "looks": looks,
             "came": [(page, at) for r in readers if not r.slow for page, at in r.came.items()],
         }
     )
