@@ -19,7 +19,7 @@ from transom.app.page.parts import (
     toast,
 )
 from transom.app.page.threads import in_thread
-from transom.app.page.words import NONE, e, percent
+from transom.app.page.words import e, percent
 from transom.app.server.service import Service
 from transom.app.server.status import QueryStatus
 from transom.errors import TransomError
@@ -55,7 +55,11 @@ class AccuracyMonitor:
                     with box("row apart"):
                         self.words = Panel("")
                         self.back = button(
-                            "As the query says", self._reset, "small", data_testid="aggressiveness-reset"
+                            "Reset",
+                            self._reset,
+                            "small",
+                            data_testid="aggressiveness-reset",
+                            title="Tell windows as the query itself says",
                         )
                     self.slider = slider(_slider(None), self._moved, self._tune_percent)
                     self.note = Panel("", classes="small muted", data_testid="expected", role="status")
@@ -86,15 +90,15 @@ class AccuracyMonitor:
         )
         self._show_slider()
 
-    def fetch(self) -> Accuracy:
-        return self.service.accuracy(self.name)
-
-    def show(self, accuracy: Accuracy, status: QueryStatus) -> None:
-        self.accuracy, self.status = accuracy, status
+    def show(self, accuracy: Accuracy | None, status: QueryStatus) -> None:
+        """Show how good early results were, if that is new, and how they are told now."""
+        self.status = status
         if self._waits and status.aggressiveness == self.wanted:
             self.wanted, self._waits = None, False  # the engine says so itself
-        self.scores.set(_scores(accuracy))
-        self.count.set(f"{accuracy.total.pairs:,} became final" if accuracy.total.pairs else "")
+        if accuracy is not None:
+            self.accuracy = accuracy
+            self.scores.set(_scores(accuracy))
+            self.count.set(f"{accuracy.total.pairs:,} became final" if accuracy.total.pairs else "")
         self._show_slider()
 
     def _item(self) -> Item | None:
@@ -113,8 +117,10 @@ class AccuracyMonitor:
             return
         at = self.wanted if self.wanted is not None else status.aggressiveness
         own = "set here" if status.tuned or self._waits else "of the query"
-        said = NONE if at is None else percent(at, 0)
-        self.words.set(f'<b>Aggressiveness {e(said)}</b> <span class="muted small">{own}</span>')
+        said = "as the query says" if at is None else percent(at, 0)
+        self.words.set(
+            f'<b>Aggressiveness {e(said)}</b> <span class="muted small">{own if at is not None else ""}</span>'
+        )
         self.note.set(_expectation(item, at))
         set_attributes(self.back, {"disabled": None if status.tuned else True})
         curve = item.curve if item else ()

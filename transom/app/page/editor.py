@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from nicegui import ui
+from nicegui import background_tasks, ui
 
 from transom.app.page.frame import View, query_link
 from transom.app.page.icons import icon
@@ -204,9 +204,7 @@ class Editor(View):
 
     def close(self) -> None:
         if self.preview is not None:
-            from nicegui import background_tasks
-
-            background_tasks.create(self._end_preview())
+            background_tasks.create(self._end_preview(), name="end of a preview")
 
     async def _register(self) -> None:
         if self.checked is None:

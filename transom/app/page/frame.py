@@ -156,6 +156,10 @@ class Frame:
             except TransomError as error:
                 self.banner.set(banner(str(error)))
                 return
+            except Exception:
+                log.exception("the page could not be brought up to date")
+                self.banner.set(banner("This can't be read now. What is shown is what was last known."))
+                return
             if not self._client.is_deleted:
                 self._show(*found)
 

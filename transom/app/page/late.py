@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -118,6 +120,11 @@ def _stream(stream: StreamStatus, found: Found) -> str:
     )
 
 
+def _cell(value: Any) -> str:
+    css = ' class="when"' if isinstance(value, datetime) else ""
+    return f"<td{css}>{e(cell(value))}</td>"
+
+
 def _rows(found: Found) -> str:
     word, fine, why = WORDS[found.what]
     if found.rows is None or not found.rows.num_rows:
@@ -127,7 +134,7 @@ def _rows(found: Found) -> str:
     heads = "".join(f'<th scope="col">{e(name)}</th>' for name in table.column_names)
     columns = [column.to_pylist() for column in table.columns]
     lines = "".join(
-        '<tr data-testid="late-row">' + "".join(f"<td>{e(cell(value))}</td>" for value in row) + "</tr>"
+        '<tr data-testid="late-row">' + "".join(map(_cell, row)) + "</tr>"
         for row in reversed(list(zip(*columns, strict=True)))
     )
     return (

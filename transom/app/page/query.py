@@ -228,7 +228,7 @@ class OneQuery(View):
                 "A window is answered when the watermark passes its end. Refresh asks for what is known now."
             )
             self.table.set(result_table(found.table, status.columns, none))
-        if found.accuracy is not None and self.monitor is not None:
+        if self.monitor is not None:
             self.monitor.show(found.accuracy, status)
         if found.coverage is not None:
             self.coverage.set(_coverage(found.coverage))

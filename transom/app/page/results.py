@@ -105,7 +105,7 @@ def _bar(
     row: Sequence[Any], at: int, sides: Mapping[str, int], spans: Mapping[int, tuple[float, float]]
 ) -> str:
     low, high = row[sides["low"]], row[sides["high"]]
-    if at not in spans or low is None or high is None:
+    if at not in spans or low is None or high is None or low == high:
         return ""
     return interval_bar(low, high, row[at], *spans[at])
 
@@ -116,6 +116,8 @@ def _estimate(row: Sequence[Any], sides: Mapping[str, int]) -> str:
     middle = "" if projected is None else e(number(projected))
     if low is None or high is None:
         return middle or f'<span class="muted">{NONE}</span>'
+    if low == high and "projected" not in sides:
+        return '<span class="muted small">exact</span>'
     return f'{middle} <span class="muted small">{e(number(low))} to {e(number(high))}</span>'
 
 
