@@ -1,7 +1,7 @@
 # The one door: people, hooks and CI all come through here. `make` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-api test-cluster bench bench-lookups bench-short bench-plots reproduce reproduce-short check format venv java clean
+.PHONY: help demo test test-api test-cluster bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check format venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -33,10 +33,14 @@ bench-lookups: java $(BENCH)/.ready ## what structures cost, and lookups over a 
 	@$(BENCH)/bin/python -m benchmarks.structures
 	@$(BENCH)/bin/python -m benchmarks.lookups $(ARGS)
 
+bench-service: java $(BENCH)/.ready ## a server with 1,000 queries, pages with 200 readers and without, five minutes
+	@$(BENCH)/bin/python -m benchmarks.service --out benchmarks/results $(ARGS)
+
 bench-short: java $(BENCH)/.ready ## a small run of the same, and its tests
 	@$(BENCH)/bin/python -m pytest -q tests/benchmarks
 	@$(BENCH)/bin/python -m benchmarks.run --short --out $(BENCH)/results $(ARGS)
 	@$(BENCH)/bin/python -m benchmarks.lookups --short --out $(BENCH)/results
+	@$(BENCH)/bin/python -m benchmarks.service --short --out $(BENCH)/results
 	@$(BENCH)/bin/python -m benchmarks.summaries --rows 50000 --page 10000 --rounds 1
 
 bench-plots: $(BENCH)/.ready ## plots of the last run of bench, into docs/benchmarks
