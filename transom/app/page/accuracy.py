@@ -116,11 +116,9 @@ class AccuracyMonitor:
         if status is None:
             return
         at = self.wanted if self.wanted is not None else status.aggressiveness
-        own = "set here" if status.tuned or self._waits else "of the query"
+        own = "set here" if status.tuned or self._waits else "of the query" if at is not None else ""
         said = "as the query says" if at is None else percent(at, 0)
-        self.words.set(
-            f'<b>Aggressiveness {e(said)}</b> <span class="muted small">{own if at is not None else ""}</span>'
-        )
+        self.words.set(f'<b>Aggressiveness {e(said)}</b> <span class="muted small">{own}</span>')
         self.note.set(_expectation(item, at))
         set_attributes(self.back, {"disabled": None if status.tuned else True})
         curve = item.curve if item else ()

@@ -102,7 +102,7 @@ class Frame:
         Panel("", id="toasts", aria_live="polite", role="status")
         Panel(_keys(), "dialog", id="keys", aria_labelledby="keys-title")
         ui.on("seen", self._seen)
-        self._client.on_disconnect(self._left)
+        self._client.on_delete(self._left)
         ui.timer(EVERY, self.look)
 
     def _side(self) -> None:
