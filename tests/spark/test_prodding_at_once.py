@@ -293,3 +293,12 @@ def test_sinks_get_the_early_results_of_pages(spark: SparkSession, tmp_path: Pat
         ("q", "early", 1),
         ("q", "final", 3),
     ]
+
+
+@pytest.mark.parametrize("moment", ["2013-01-01 12:00:05", "2013-01-01T12:00:05Z"])
+def test_a_pattern_may_write_times_as_text(spark: SparkSession, tmp_path: Path, moment: str) -> None:
+    engine, feed = bids_engine(spark, tmp_path)
+    query = engine.register("SELECT ts, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY ts")
+    feed.push(bids((1, 1.0, "12:00:05"), (1, 1.0, "12:00:06")))
+    engine.step()
+    assert query.prod(where={"ts": moment})["n"].to_pylist() == [1]

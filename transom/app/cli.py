@@ -359,7 +359,7 @@ def demo(
     ] = None,
     master: Master = None,
 ) -> None:
-    """Replay real flights through dozens of queries, their delays as disorder, and serve the page meanwhile."""
+    """Replay real flights through dozens of queries, their delays as disorder, and serve the page."""
     from transom.app.demo import run_demo
 
     run_demo(queries, days, keep_running, master)

@@ -20,7 +20,7 @@ from transom.algorithms.intervals import LOWEST, IntervalSet
 from transom.errors import SettingError, near_miss
 from transom.final.middling import middle
 from transom.final.results import Lowered, Moment, Results, finish, result_schema
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled import CompiledQuery, typed_value
 from transom.plan.demands import Glance, Needs, needs_of, store_key
 from transom.sql.catalog import Scalars
 from transom.sql.query import Call, Query, free_name
@@ -177,7 +177,7 @@ def pattern_on(query: CompiledQuery, where: Where) -> Pattern:
         values = tuple(given) if isinstance(given, list | tuple | set | frozenset) else (given,)
         kind = bound.keys[place].scalar.type
         try:
-            found.append((place, tuple(pa.scalar(value, kind).as_py() for value in values)))
+            found.append((place, tuple(typed_value(value, kind) for value in values)))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise SettingError(f"{name} can't be {given!r}: {error}") from error
     return tuple(found)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, Moments, served_columns
 from transom.aggregates.functions import FUNCTIONS
+from transom.durations import parse_instant
 from transom.elements import Clock
 from transom.plan.text import predicate_text
 from transom.sql.query import (
@@ -167,6 +168,20 @@ def _pins(predicate: Predicate | None) -> Iterator[tuple[str, tuple[Any, ...]]]:
             yield column, (plain_value(value),)
         case Member(Scalar(column=str(column)), values):
             yield column, tuple(map(plain_value, values))
+
+
+def typed_value(value: Any, kind: pa.DataType) -> Any:
+    """A value in a column's type; what stands for a time, a date or a decimal, as in JSON, is read as such.
+
+    >>> typed_value("2013-01-01", pa.date32()), typed_value(12.5, pa.decimal128(10, 2))
+    (datetime.date(2013, 1, 1), Decimal('12.50'))
+    """
+    if isinstance(value, str) and pa.types.is_timestamp(kind):
+        return pa.scalar(parse_instant(value), pa.int64()).cast(pa.timestamp("us")).cast(kind).as_py()
+    is_text = isinstance(value, str) and (pa.types.is_date(kind) or pa.types.is_decimal(kind))
+    if is_text or (isinstance(value, float | int) and pa.types.is_decimal(kind)):
+        return pa.scalar(str(value)).cast(kind).as_py()
+    return pa.scalar(value, kind).as_py()
 
 
 def plain_value(value: Any) -> Any:

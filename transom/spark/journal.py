@@ -26,7 +26,7 @@ from transom.spark.report import PageReport
 if TYPE_CHECKING:
     from transom.spark.loop import PageLoop
 
-END = "end"  # the cursor behind all that there is
+START, END = "start", "end"  # cursors before and behind all that there is
 MOST = 1 << 30  # rows, for readers who set no limit
 MOST_ENTRIES = 10_000
 DEEP = 64  # pages that are read back for whoever wants to see what was before

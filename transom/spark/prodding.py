@@ -21,7 +21,7 @@ from transom.final.learning import estimated
 from transom.final.page import with_early
 from transom.final.prodder import now_of
 from transom.final.results import Moment, Results
-from transom.plan.compiled import CompiledQuery, plain_value
+from transom.plan.compiled import CompiledQuery, plain_value, typed_value
 from transom.spark.declare import clock_kind, declared_column
 from transom.spark.log import Begun
 from transom.spark.loop import PageLoop
@@ -146,8 +146,8 @@ def pattern_of(stream: Stream, where: Mapping[str, Any] | None) -> tuple[tuple[s
         if pa.types.is_nested(kind):
             raise SettingError(f"the column {column} is {kind}: no pattern can match it")
         try:
-            typed = pa.scalar(value, kind)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            typed = typed_value(value, kind)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise SettingError(f"the column {column} can't be {value!r}: {error}") from error
-        pattern.append((column, plain_value(typed.as_py())))
+        pattern.append((column, plain_value(typed)))
     return tuple(pattern)

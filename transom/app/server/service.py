@@ -148,22 +148,24 @@ class Service(Hosted):
         self.watching.forget(name)
 
     def results(self, name: str, cursor: str | None = None, limit: int | None = None) -> Chunk:
-        """Results behind a cursor, the oldest first; without one from the beginning. `end` is a cursor too:
-        behind all there is."""
-        from transom.spark.journal import END, Cursor
+        """Results behind a cursor, the oldest first; without one from the beginning. `start` and `end` are
+        cursors too: before and behind all there is."""
+        from transom.spark.journal import END, START, Cursor
 
         whose = self._whose(name)
         if cursor == END:
             return Chunk(whose.schema.empty_table(), str(self.journal.end()))
-        start = Cursor() if cursor is None else Cursor.parse(cursor)
+        start = Cursor() if cursor is None or cursor == START else Cursor.parse(cursor)
         read = self.journal.read(whose, start, self._most(limit))
         return Chunk(read.table, str(read.cursor), read.more)
 
     def is_recent(self, name: str, cursor: str) -> bool:
         """Whether what is behind a cursor is in memory, so that reading it waits for nothing."""
-        from transom.spark.journal import END, Cursor
+        from transom.spark.journal import END, START, Cursor
 
-        return cursor == END or self.journal.is_near(self._whose(name), Cursor.parse(cursor))
+        return cursor == END or (
+            cursor != START and self.journal.is_near(self._whose(name), Cursor.parse(cursor))
+        )
 
     def recent(self, name: str, limit: int = 2_000) -> pa.Table:
         """The newest results, the oldest of them first; some of them may be read back."""
