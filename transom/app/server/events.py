@@ -176,10 +176,11 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, reader: Reader, name: str, columns: Sequence[Column], first: Written):
+    def __init__(self, reader: Reader, name: str, columns: Sequence[Column], start: str, first: Written):
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._reader, self._name, self._columns, self._first = reader, name, columns, first
+        self._reader, self._name, self._first = reader, name, first
+        self._columns = columns_event(columns, start)  # whoever leaves before the first rows begins there
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with subscribing(self._reader.service):
@@ -198,7 +199,7 @@ class EventStream(Response):
 
     async def _follow(self, send: Send) -> None:
         reader, cursor = self._reader, self._first.cursor
-        await _send(send, columns_event(self._columns, cursor) + self._first.body)
+        await _send(send, self._columns + self._first.body)
         while not reader.broadcast.closed:
             changed = reader.broadcast.next()
             try:

@@ -121,8 +121,9 @@ async def tail(
 ) -> Response:
     """Results as they come, as server-sent events; from now on, unless a cursor says otherwise."""
     columns = await kit.columns(name)
-    first = await kit.reader.read(name, last_event_id or cursor or END, CHUNK, EVENT)
-    return EventStream(kit.reader, name, columns, first)
+    start = last_event_id or cursor or END
+    first = await kit.reader.read(name, start, CHUNK, EVENT)
+    return EventStream(kit.reader, name, columns, first.cursor if start == END else start, first)
 
 
 @router.post("/{name}/prod", responses=rows_answers("Early results"))
