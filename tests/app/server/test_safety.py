@@ -117,7 +117,7 @@ EXPRESSIONS = [
         "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] HAVING max({}) = ''",
         "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] WHERE {} = ''",
         "SELECT max(CASE WHEN {} = '' THEN 1 END) AS n FROM bids [RANGE 1 minute SLIDE 1 minute]",
-        "SELECT site FROM bids WHERE {} = '' WITH PREFERENCE asc SUMMARY.Estimate.Count(site) BUDGET 10 PROBES",
+        "SELECT * FROM bids WHERE {} = '' WITH PREFERENCE asc SUMMARY.Estimate.Count(site) BUDGET 9 PROBES",
         "SELECT site, {} AS x FROM bids WITH PREFERENCE asc SUMMARY.Estimate.Count(site) BUDGET 10 PROBES",
     ],
     ids=["grouped", "having", "where", "nested", "preferred where", "preferred"],
