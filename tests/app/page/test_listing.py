@@ -23,13 +23,9 @@ KNOWN = [
         pytest.param(Wanted("max delay"), ["worst"], id="all words"),
         pytest.param(Wanted(kind="on demand"), ["Flights"], id="of a kind"),
         pytest.param(Wanted(kind="suspended"), ["worst"], id="suspended"),
-        pytest.param(
-            Wanted(sort="name"), ["Flights", "mean delay", "worst"], id="by name, whatever the case"
-        ),
+        pytest.param(Wanted(sort="name"), ["Flights", "mean delay", "worst"], id="by name, in any case"),
         pytest.param(Wanted(sort="-results"), ["Flights", "worst", "mean delay"], id="most results first"),
-        pytest.param(
-            Wanted(sort="nonsense"), ["mean delay", "Flights", "worst"], id="an unknown order is none"
-        ),
+        pytest.param(Wanted(sort="nonsense"), ["mean delay", "Flights", "worst"], id="an order unknown"),
     ],
 )
 def test_the_queries_that_are_wanted(wanted, names):
