@@ -16,10 +16,11 @@ from transom.final.explain.words import counted, readable
 
 Plan = Mapping[str, Any]
 
-OPEN = 2  # families that are open at first
+OPEN = 2  # families that are open at first; of many queries, one
+MANY = 100
 FAMILIES = 40  # that are shown of a stream
 SELECTIONS = 12  # of a family
-CHIPS = 24  # queries of a selection
+CHIPS = 10  # queries of a selection
 EVERY = 3  # seconds: a plan of thousands of queries takes a while to write
 
 
@@ -167,7 +168,7 @@ def _stream(stream: Plan, words: Sequence[str]) -> tuple[str, int]:
     wanted = [(family, count) for family, count in families if count or not words]
     for at, (family, count) in enumerate(wanted[:FAMILIES]):
         hits += count
-        parts.append(_family(family, words, at < OPEN or bool(words)))
+        parts.append(_family(family, words, at < (1 if stream["queries"] > MANY else OPEN) or bool(words)))
     gatherings = [
         (one, len(_matching(one["queries"], words)))
         for one in stream["gatherings"]
