@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from transom.errors import PageError, SettingError, SQLError, StateError, TransomError
 
 if TYPE_CHECKING:
+    from transom.app.server.serving import serving
     from transom.client.server import connect
     from transom.spark.engine import Engine
 
@@ -20,12 +21,13 @@ __all__ = [
     "TransomError",
     "__version__",
     "connect",
+    "serving",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """`Engine` is imported when it is first asked for: the rest of the package needs no Spark. Neither does
-    `connect`, but it needs HTTP."""
+    """`Engine` is imported when it is first asked for: the rest of the package needs no Spark. Neither do
+    `connect` and `serving`, but they need HTTP."""
     if name == "Engine":
         from transom.spark.engine import Engine
 
@@ -34,4 +36,8 @@ def __getattr__(name: str) -> Any:
         from transom.client.server import connect
 
         return connect
+    if name == "serving":
+        from transom.app.server.serving import serving
+
+        return serving
     raise AttributeError(f"module 'transom' has no attribute {name!r}")

@@ -84,6 +84,16 @@ def test_prods_are_typed_one_by_one_and_together(running: Running) -> None:
         query.prod(where={"nowhere": 1})
 
 
+def test_many_queries_are_registered_at_once_or_none(running: Running) -> None:
+    client = running.client
+    with pytest.raises(SQLError, match=r"^wrong: unknown column prise"):
+        client.register_all({"a": COUNT, "wrong": COUNT.replace("price", "prise")})
+    assert client.queries() == {}
+    assert list(client.register_all({"a": COUNT, "b": COUNT})) == ["a", "b"]
+    assert list(client.queries()) == ["a", "b"]
+    assert client.register_all({}) == {}
+
+
 def test_lookups(running: Running) -> None:
     top = running.client.register(
         "SELECT city, max(price) AS top FROM bids [RANGE 1 hour] GROUP BY city", "top"
@@ -91,6 +101,7 @@ def test_lookups(running: Running) -> None:
     running.push(0, "1.25", "2.50")
     assert str(top.lookup(range="5 minutes")["top"].to_pylist()[0]) == "2.50"
     assert top.lookup(where={"city": "SEA"}).num_rows == 0
+    assert top.lookup(where={"city": ["SEA", "PDX"]}).num_rows == 1
     text = "SELECT city, max(price) AS m FROM bids [RANGE 1 minute] GROUP BY city"
     assert running.client.lookup(text).column_names[2:4] == ["city", "m"]
     with pytest.raises(SettingError, match="look it up"):

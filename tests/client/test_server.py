@@ -167,12 +167,13 @@ class TestAsking:
             "             ^^^^^",
         ]
 
-    def test_of_many_queries_all_are_registered_or_none(self, fake: FakeServer) -> None:
+    def test_queries_in_their_order_are_all_registered_or_none(self, fake: FakeServer) -> None:
         server = fake.connect()
         with pytest.raises(SQLError, match=r"^wrong: unknown column prise"):
-            server.register_all({"count": COUNT, "new": COUNT, "wrong": "SELECT sum(prise)"})
+            server.register_each([("count", COUNT), ("new", COUNT), ("wrong", "SELECT sum(prise)")])
         assert list(fake.queries) == ["count"]  # it was there before
-        assert list(server.register_all({"a": COUNT, "b": COUNT})) == ["a", "b"]
+        done = server.register_each([("a", COUNT), ("b", COUNT)])
+        assert [query.name for query in done] == ["a", "b"]
 
     def test_prods_of_many_queries_are_typed(self, fake: FakeServer) -> None:
         told = fake.connect().prod("bids", at=datetime(2013, 1, 1, 12), where={"site": 1}, queries="count")

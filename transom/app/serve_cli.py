@@ -34,6 +34,10 @@ def serve(
     page: Annotated[
         bool | None, typer.Option("--page/--no-page", help="whether there is a page, and not the API alone")
     ] = None,
+    exit_on_failure: Annotated[
+        bool,
+        typer.Option("--exit-on-failure", help="end when the engine fails, instead of telling those who ask"),
+    ] = False,
     master: Master = None,
 ) -> None:
     """Serve a pipeline: its engine, an HTTP API and a page in one process, until stopped.
@@ -55,13 +59,13 @@ def serve(
     settings = server_settings(pipeline.server, given, generate_token)
     if generate_token:
         typer.echo(f"token: {settings.token}", err=True)
-    run(pipeline, settings)
+    run(pipeline, settings, exit_on_failure)
 
 
-def run(pipeline: Pipeline, settings: ServerSettings) -> None:
-    """Serve until asked to stop. The address is told when the engine runs; it answers before."""
+def run(pipeline: Pipeline, settings: ServerSettings, exit_on_failure: bool = False) -> None:
+    """Serve until asked to stop, or until the engine fails. The address is told when it runs, not before."""
     from transom.app.build import building
-    from transom.app.commands import asked_to_stop
+    from transom.app.commands import LOOK_EVERY, asked_to_stop
     from transom.app.server.serving import HttpServer, show
 
     http = HttpServer(settings)
@@ -69,7 +73,8 @@ def run(pipeline: Pipeline, settings: ServerSettings) -> None:
         with building(pipeline, keep=True) as engine, asked_to_stop() as asked:
             service = show(http, engine, settings)
             typer.echo(f"transom serves at {http.url}")
-            asked.wait()
+            while not asked.wait(LOOK_EVERY) and not (exit_on_failure and service.failure):
+                pass
             http.stop()
             service.stop()
     finally:

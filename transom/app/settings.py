@@ -108,7 +108,7 @@ SERVER = (
     Setting("queries", "count", "queries that can be registered", "10000"),
     Setting("subscribers", "count", "readers that can follow results at once", "1000"),
     Setting("rows", "count", "rows of one answer; there is a cursor for the rest", "100000"),
-    Setting("body", "count", "bytes of a request", "1048576"),
+    Setting("body", "count", "bytes of a request", "4194304"),
     Setting("sql", "count", "characters of a query", "65536"),
     Setting("previews", "count", "queries that can be tried out at once", "16"),
     Setting("recent", "count", "bytes of results that are kept in memory for readers", "67108864"),

@@ -117,9 +117,11 @@ class Server:
         return self._query(self._wire.json("POST", "/api/queries", asked))
 
     def register_all(self, queries: Mapping[str, str], *, partial: bool = False) -> dict[str, RemoteQuery]:
-        """Register many queries; if one is wrong, those before it leave again."""
-        done = self.register_each([(name, sql) for name, sql in queries.items()], partial=partial)
-        return {query.name: query for query in done}
+        """Register many queries at once: all of them, or none if one is wrong."""
+        if not queries:
+            return {}
+        told = self._wire.json("POST", "/api/register", {"queries": dict(queries), "partial": partial})
+        return {one["name"]: self._query(one) for one in told["queries"]}
 
     def register_each(
         self, queries: Sequence[tuple[str | None, str]], *, partial: bool = False

@@ -59,7 +59,7 @@ def backend(
     settings = settings or served_with()
     headers = {"Authorization": f"Bearer {settings.token}"} if settings.token else {}
     with (
-        serving(engine, settings, start) as served,
+        serving(engine, settings, start=start) as served,
         httpx.Client(base_url=served.url, headers=headers, timeout=60, trust_env=False) as client,
     ):
         yield Backend(engine, feed, served, client)

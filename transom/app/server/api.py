@@ -17,8 +17,11 @@ from transom.app.server.models import (
     Health,
     LookupText,
     Named,
+    NewQueries,
     ProdMany,
     Prods,
+    Queries,
+    QueryInfo,
     ServiceStatus,
     SQLText,
     StreamInfo,
@@ -111,6 +114,13 @@ async def plan(kit: Kit, name: str | None, form: PlanFormat, verbose: bool) -> R
     text = await kit.threads.slow(lambda: kit.service.explain(name, form.value, verbose))
     media = "application/json" if form is PlanFormat.JSON else "text/plain"
     return Response(text, media_type=media)
+
+
+@router.post("/register", tags=["queries"], status_code=201)
+async def register_all(kit: Kept, asked: NewQueries) -> Queries:
+    """Register many queries at once, all or none; they join with the next page."""
+    made = await kit.threads.slow(lambda: kit.service.register_all(asked.queries, asked.partial))
+    return Queries(queries=[QueryInfo.model_validate(each) for each in made], total=len(made))
 
 
 @router.post("/check", tags=["queries"])

@@ -35,6 +35,14 @@ Where = Annotated[
     dict[Annotated[str, Field(max_length=1024)], Scalar],
     Field(description="a pattern on the groups: column to value", examples=[{"site": 1}], max_length=64),
 ]
+Groups = Annotated[
+    dict[Annotated[str, Field(max_length=1024)], Scalar | Annotated[list[Scalar], Field(max_length=10_000)]],
+    Field(
+        description="a pattern on the groups: column to value, or to a list of values",
+        examples=[{"site": [1, 2]}],
+        max_length=64,
+    ),
+]
 Name = Annotated[
     str, Field(min_length=1, max_length=256, description="a query's name", examples=["per_site"])
 ]
@@ -63,6 +71,15 @@ class NewQuery(Asked):
     sql: Text
     name: Name | None = Field(None, description="what it is called; q1, q2, ... if not given")
     partial: bool = Field(False, description="also report windows that the query saw only in part")
+
+
+class NewQueries(Asked):
+    """Queries to register, all or none."""
+
+    queries: dict[Name, Text] = Field(
+        description="texts by name", min_length=1, max_length=10_000, examples=[{"per_site": SQL}]
+    )
+    partial: bool = Field(False, description="also report windows that they saw only in part")
 
 
 class SQLText(Asked):
@@ -107,7 +124,7 @@ class LookupQuery(Asked):
         None, description="likewise, of a window of rows"
     )
     at: Instant | None = Field(None, description="where the window ends, if later than the newest row")
-    where: Where | None = None
+    where: Groups | None = None
 
 
 class LookupText(Asked):
@@ -115,7 +132,7 @@ class LookupText(Asked):
 
     sql: Text
     at: Instant | None = Field(None, description="where the window ends, if later than the newest row")
-    where: Where | None = None
+    where: Groups | None = None
 
 
 class Tuning(Asked):

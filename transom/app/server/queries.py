@@ -32,7 +32,7 @@ Cursor = Annotated[
     str | None,
     Query(
         max_length=1024,
-        description="go on behind it; `end` is behind all there is; from the beginning if not given",
+        description="go on behind it; `start` is before all there is, `end` behind it",
     ),
 ]
 

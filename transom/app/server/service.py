@@ -131,6 +131,19 @@ class Service(Hosted):
                 raise TooMany(f"there are {self.limits.queries:,} queries already: drop one first")
             return self._status(self.engine.register(sql, name, partial=partial))
 
+    def register_all(self, queries: Mapping[str, str], partial: bool = False) -> list[QueryStatus]:
+        """Register many queries at once: all of them, or none if one is wrong."""
+        for name, sql in queries.items():
+            check_name(name)
+            self._check_text(sql)
+        with self._binding:
+            known = self.engine.queries()
+            if len({*known, *queries}) > self.limits.queries:
+                raise TooMany(
+                    f"there are {len(known):,} queries, and at most {self.limits.queries:,} are taken"
+                )
+            return [self._status(h) for h in self.engine.register_all(queries, partial=partial).values()]
+
     def _check_text(self, sql: str) -> None:
         if len(sql) > self.limits.sql:
             raise SettingError(

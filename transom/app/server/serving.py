@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -152,9 +152,15 @@ def show(http: HttpServer, engine: Engine, settings: ServerSettings, start: bool
 
 
 @contextmanager
-def serving(engine: Engine, settings: ServerSettings | None = None, start: bool = True) -> Iterator[Served]:
-    """Meanwhile an engine is served from this process, on a free port unless the settings name one."""
-    settings = settings or ServerSettings(port=0)
+def serving(
+    engine: Engine, settings: ServerSettings | None = None, *, start: bool = True, **given: Any
+) -> Iterator[Served]:
+    """Meanwhile an engine is served from this process, on a free port unless the settings name one.
+
+    Settings may also be given by their names (`port=8710`). The engine is started, unless its program steps
+    it, and stopped at the end.
+    """
+    settings = replace(settings or ServerSettings(port=0), **given)
     http = HttpServer(settings)
     try:
         service = show(http, engine, settings, start)

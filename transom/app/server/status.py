@@ -25,7 +25,7 @@ class Limits:
     queries: int = 10_000
     subscribers: int = 1_000
     rows: int = 100_000  # of one answer; there is a cursor for the rest
-    body: int = 1 << 20  # bytes of a request
+    body: int = 4 << 20  # bytes of a request
     sql: int = 64 << 10  # characters of a query
     previews: int = 16
     recent: int = 64 << 20  # bytes of results that are kept in memory for readers
