@@ -24,8 +24,15 @@ def test_finals_are_a_solid_line_and_open_windows_a_dashed_one_of_rings_with_int
     assert series["a, open"]["lineStyle"]["type"] == "dashed"
     assert series["a, open"]["itemStyle"]["color"] == "var(--surface)"
     assert [point["value"][1] for point in series["a, open"]["data"]] == [5.0, 8.0]
-    assert series["a, interval"]["data"] == [[20 * MINUTE / 1000, 6.0, 9.0]]
+    assert series["a, interval"]["data"] == [[20 * MINUTE / 1000, 6.0, 9.0, 6.0, 9.0]]
     assert series["a, became"]["data"] == []
+
+
+def test_a_wide_interval_does_not_make_the_values_a_flat_line():
+    wide = result(20, "a", 8.0, "early", total_low=-1e9, total_high=9.0)
+    series = chart(result(10, "a", 4.0), wide)
+    assert series["a, interval"]["data"] == [[20 * MINUTE / 1000, -1e9, 9.0, 2.0, 9.0]]
+    assert series["a, interval"]["encode"]["y"] == [3, 4]
 
 
 def test_an_early_value_that_became_final_is_led_to_it_and_has_no_interval():

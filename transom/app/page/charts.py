@@ -37,11 +37,11 @@ _LABEL = {"color": "var(--muted)", "fontSize": 11, "fontFamily": FONT, "hideOver
 
 def results_chart(drawn: Drawn) -> Options:
     """A query's windows: finals solid, early estimates hollow with their intervals, joined to what came."""
-    many = len(drawn.groups) > 1
+    many, reach = len(drawn.groups) > 1, _reach(drawn)
     series = [
         one
         for at, (group, marks) in enumerate(drawn.groups.items())
-        for one in _group(group, marks, f"var(--c{at % SERIES + 1})", drawn.is_time, many)
+        for one in _group(group, marks, f"var(--c{at % SERIES + 1})", drawn.is_time, many, reach)
     ]
     return {
         ":animation": _CALM,
@@ -67,6 +67,18 @@ def results_chart(drawn: Drawn) -> Options:
         "yAxis": _axis("value", True),
         "series": series,
     }
+
+
+def _reach(drawn: Drawn) -> tuple[float, float]:
+    """How far the axis goes for an interval: half of what the values span. Further it is cut off, or the first
+    wide one would make the values a flat line."""
+    told = [reading.best for marks in drawn.groups.values() for mark in marks for reading in mark.readings]
+    known = [value for value in told if value is not None and abs(value) < float("inf")]
+    if not known:
+        return 0.0, 0.0
+    least, most = min(known), max(known)
+    more = (most - least) / 2 or abs(most) or 1.0
+    return least - more, most + more
 
 
 def _tooltip() -> Options:
@@ -95,8 +107,11 @@ def _axis(kind: str, split: bool) -> Options:
     }
 
 
-def _group(group: str, marks: Sequence[Mark], colour: str, is_time: bool, many: bool) -> list[Options]:
+def _group(
+    group: str, marks: Sequence[Mark], colour: str, is_time: bool, many: bool, reach: tuple[float, float]
+) -> list[Options]:
     """Five series, always, so that a chart is changed in place: the line, the early ones and what becomes."""
+    least, most = reach
     finals = [(mark, mark.final) for mark in marks if mark.final is not None]
     opens = [(mark, mark.early) for mark in marks if mark.early is not None and mark.final is None]
     both = [(mark, mark.early, mark.final) for mark in marks if mark.early and mark.final]
@@ -135,9 +150,10 @@ def _group(group: str, marks: Sequence[Mark], colour: str, is_time: bool, many: 
             "type": "custom",
             "z": 2,
             ":renderItem": "transom.interval",
-            "encode": {"x": 0, "y": [1, 2]},
+            "encode": {"x": 0, "y": [3, 4]},
+            "clip": True,
             "data": [
-                [_x(mark.end, is_time), early.low, early.high]
+                [_x(mark.end, is_time), early.low, early.high, max(early.low, least), min(early.high, most)]
                 for mark, early in opens
                 if early.low is not None and early.high is not None
             ],

@@ -64,6 +64,11 @@ class Mark:
     def is_open(self) -> bool:
         return self.final is None
 
+    @property
+    def readings(self) -> list[Reading]:
+        """What is known of it."""
+        return [reading for reading in (self.early, self.final) if reading is not None]
+
 
 @dataclass(frozen=True)
 class Drawn:
