@@ -70,8 +70,10 @@ def results_chart(drawn: Drawn) -> Options:
 
 
 def _reach(drawn: Drawn) -> tuple[float, float]:
-    """How far the axis goes for an interval: half of what the values span. Further it is cut off, or the first
-    wide one would make the values a flat line."""
+    """How far the axis goes for an interval: half of what the values span, and the rest of it is cut off.
+
+    Otherwise the first wide one would make the values a flat line.
+    """
     told = [reading.best for marks in drawn.groups.values() for mark in marks for reading in mark.readings]
     known = [value for value in told if value is not None and abs(value) < float("inf")]
     if not known:
