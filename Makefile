@@ -14,7 +14,7 @@ help: ## list the targets
 	@echo "usage: make TARGET [ARGS=\"...\"]"
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: java $(READY) ## a real stream of flights, dozens of queries, under a minute (ARGS="--keep-running")
+demo: java $(READY) ## a real stream of flights, dozens of queries and the page (ARGS="--keep-running", "--once")
 	@$(BIN)/transom demo $(ARGS)
 
 test: java $(READY) ## every test but the cluster's and the browser's (ARGS="-k slack" for some of them)
