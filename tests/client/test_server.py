@@ -38,16 +38,10 @@ def test_neither_connecting_nor_asking_needs_spark() -> None:
 
 
 def test_what_the_server_tells_is_known_here_by_the_same_names() -> None:
-    from transom.app.server import status
     from transom.estimates import monitor
     from transom.spark.summarized import SummaryInfo
 
     pairs = [
-        (told.Status, status.Status),
-        (told.StreamInfo, status.StreamStatus),
-        (told.QueryInfo, status.QueryStatus),
-        (told.Column, status.Column),
-        (told.Checked, status.Checked),
         (told.SummaryInfo, SummaryInfo),
         (told.Accuracy, monitor.Accuracy),
         (told.Item, monitor.Item),

@@ -20,7 +20,7 @@ from transom.app.output import Format, arranged, of_lookup, without_system_colum
 from transom.app.printing import Printer
 from transom.client.query import RemoteQuery
 from transom.client.server import Server
-from transom.client.told import QueryInfo, StreamInfo
+from transom.client.told import QueryStatus, StreamStatus
 from transom.durations import format_instant
 from transom.errors import SettingError
 
@@ -48,7 +48,7 @@ def ps(server: Server, streams: bool, as_json: bool) -> None:
     if status.state != "running":
         failure = f": {status.failure}" if status.failure else ""
         print(f"the engine is {status.state}{failure}", file=sys.stderr)
-    told: Sequence[StreamInfo] | Sequence[QueryInfo]
+    told: Sequence[StreamStatus] | Sequence[QueryStatus]
     if streams:
         told = list(server.streams().values())
     else:
@@ -59,11 +59,11 @@ def ps(server: Server, streams: bool, as_json: bool) -> None:
         for one in told:
             print(json.dumps(asdict(one), ensure_ascii=False))
     else:
-        rows = [stream_row(one) if isinstance(one, StreamInfo) else query_row(one) for one in told]
+        rows = [stream_row(one) if isinstance(one, StreamStatus) else query_row(one) for one in told]
         write({"": pa.Table.from_pylist(rows)}, Format.TABLE, sys.stdout)
 
 
-def query_row(query: QueryInfo) -> dict[str, Any]:
+def query_row(query: QueryStatus) -> dict[str, Any]:
     """A query as a line for people."""
     state = f"suspended: {query.suspended}" if query.suspended else "waits" if query.waits else "runs"
     last = "" if query.last is None else format_instant(query.last // SECOND * SECOND)
@@ -77,7 +77,7 @@ def query_row(query: QueryInfo) -> dict[str, Any]:
     }
 
 
-def stream_row(stream: StreamInfo) -> dict[str, Any]:
+def stream_row(stream: StreamStatus) -> dict[str, Any]:
     """A stream as a line for people."""
     mark = stream.watermark
     return {

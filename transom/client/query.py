@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.client.errors import NotFound, Refused, ServerError
-from transom.client.told import Accuracy, Coverage, QueryInfo, read
+from transom.client.told import Accuracy, Coverage, QueryStatus, read
 from transom.client.wire import Page, Wire, given, part
 
 END = "end"  # the cursor behind all there is
@@ -22,7 +22,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 10.0  # between attempts, doubling
 class RemoteQuery:
     """A registered query: it reads like an engine's own handle."""
 
-    def __init__(self, wire: Wire, info: QueryInfo):
+    def __init__(self, wire: Wire, info: QueryStatus):
         self._wire, self._path = wire, f"/api/queries/{part(info.name)}"
         self.info = info  # as it was told last
         self.cursor: str | None = None  # behind what was read last
@@ -38,9 +38,9 @@ class RemoteQuery:
     def text(self) -> str:
         return self.info.sql
 
-    def status(self) -> QueryInfo:
+    def status(self) -> QueryStatus:
         """How the query fares now."""
-        self.info = read(QueryInfo, self._wire.json("GET", self._path))
+        self.info = read(QueryStatus, self._wire.json("GET", self._path))
         return self.info
 
     # --- results ---

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from transom.client.errors import NotFound, ServerError
 from transom.client.query import RemoteQuery
-from transom.client.told import Checked, QueryInfo, Status, StreamInfo, SummaryInfo, read
+from transom.client.told import Checked, QueryStatus, Status, StreamStatus, SummaryInfo, read
 from transom.client.typed import table_of
 from transom.client.wire import Wire, given, part
 from transom.errors import SQLError, StateError, TransomError
@@ -84,10 +84,10 @@ class Server:
 
     # --- streams ---
 
-    def streams(self) -> dict[str, StreamInfo]:
+    def streams(self) -> dict[str, StreamStatus]:
         """All streams by name, and how they fare."""
         told = self._wire.json("GET", "/api/streams")["streams"]
-        return {one["name"]: read(StreamInfo, one) for one in told}
+        return {one["name"]: read(StreamStatus, one) for one in told}
 
     def late(self, stream: str, limit: int | None = None) -> pa.Table:
         """The newest rows that came too late, with the reason and the page."""
@@ -171,7 +171,7 @@ class Server:
         return self._wire.text("/api/explain", format=format, verbose=verbose or None)
 
     def _query(self, told: Mapping[str, Any]) -> RemoteQuery:
-        return RemoteQuery(self._wire, read(QueryInfo, told))
+        return RemoteQuery(self._wire, read(QueryStatus, told))
 
     # --- summaries ---
 

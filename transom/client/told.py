@@ -1,6 +1,6 @@
-"""What a server tells of its streams, its queries and itself, as plain values.
+"""What a server tells of its streams, its queries and itself, as plain values on both sides.
 
-The names are the server's own. What a newer server tells beyond them is left out.
+What a newer server tells beyond them is left out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Status:
 
 
 @dataclass(frozen=True)
-class StreamInfo:
+class StreamStatus:
     """A stream: every row accounted for, how far its time has come, and how fast it comes."""
 
     name: str
@@ -74,7 +74,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class QueryInfo:
+class QueryStatus:
     """A registered query."""
 
     name: str
