@@ -11,7 +11,7 @@ from typing import Any
 
 from transom.app.page.marks import Drawn, Mark, Reading
 from transom.app.page.tokens import SERIES
-from transom.app.page.words import clock, e, instant, number, percent, seconds
+from transom.app.page.words import about, clock, e, instant, number, percent, seconds
 from transom.estimates.monitor import Mark as Point
 
 Options = dict[str, Any]
@@ -63,7 +63,7 @@ def results_chart(drawn: Drawn) -> Options:
             "inactiveColor": "var(--edge)",
         },
         "tooltip": _tooltip(),
-        "xAxis": _axis("time" if drawn.is_time else "value", False),
+        "xAxis": _axis("time" if drawn.is_time else "value", False) | {"show": bool(drawn.groups)},
         "yAxis": _axis("value", True),
         "series": series,
     }
@@ -211,11 +211,11 @@ def _tip(mark: Mark, reading: Reading, group: str) -> str:
         return f'<dl class="tip"><dt>{e(group)}</dt><dd>{_in_short(mark)}</dd></dl>'
     rows = [("final", number(mark.final.value))] if mark.final else []
     if (early := mark.early) is not None:
-        rows.append(("early", number(early.value)))
+        rows.append(("early", about(early.value)))
         if early.projected is not None:
-            rows.append(("projected", number(early.projected)))
+            rows.append(("projected", about(early.projected)))
         if early.low is not None and early.high is not None:
-            rows.append(("interval", f"{number(early.low)} to {number(early.high)}"))
+            rows.append(("interval", f"{about(early.low)} to {about(early.high)}"))
     rows += [
         ("rows", number(reading.rows)),
         ("made", f"{clock(reading.made)}, page {number(reading.page)}"),
@@ -229,12 +229,12 @@ def _tip(mark: Mark, reading: Reading, group: str) -> str:
 def _in_short(mark: Mark) -> str:
     early = mark.early
     if mark.final is not None:
-        told = f", early {number(early.best)}" if early else ""
+        told = f", early {about(early.best)}" if early else ""
         return e(f"{number(mark.final.value)} final{told}")
     assert early is not None  # a mark is of one or the other
-    sure = "" if early.low is None or early.high is None else f", {number(early.low)} to {number(early.high)}"
-    so_far = "" if early.projected is None else f" ({number(early.value)} so far)"
-    return e(f"{number(early.best)} early{so_far}{sure}")
+    sure = "" if early.low is None or early.high is None else f", {about(early.low)} to {about(early.high)}"
+    so_far = "" if early.projected is None else f" ({about(early.value)} so far)"
+    return e(f"{about(early.best)} early{so_far}{sure}")
 
 
 def accuracy_chart(curve: Sequence[Point], aggressiveness: float | None, confidence: float) -> Options:
@@ -285,6 +285,7 @@ def accuracy_chart(curve: Sequence[Point], aggressiveness: float | None, confide
             "left": 8,
             "top": 0,
             "itemWidth": 22,
+            "itemHeight": 6,
             "textStyle": {"color": "var(--text)", "fontSize": 12, "fontFamily": FONT},
         },
         "tooltip": _tooltip(),

@@ -93,7 +93,7 @@ class Editor(View):
             line_wrapping=True,
             on_change=self._changed,
             keymap={"Mod-Enter": self._preview, "Mod-Shift-Enter": self._register},
-        ).props('aria-label="SQL"')
+        )
         if self.sql:
             ui.timer(0.1, self._changed, once=True)
 
@@ -341,7 +341,9 @@ def _start(streams: Sequence[StreamStatus], titles: Sequence[str]) -> str:
         f'<button type="button" data-act="example" data-arg="{at}" data-testid="example">{e(title)}</button>'
         for at, title in enumerate(titles)
     )
-    parts = [f'<div class="pad examples"><h3 style="margin-bottom:4px">Start from</h3>{links}</div>']
+    parts = [
+        f'<div class="pad examples"><h2 class="minor" style="margin-bottom:4px">Start from</h2>{links}</div>'
+    ]
     for stream in streams:
         columns = "".join(
             f'<li><button type="button" data-act="insert" data-arg="{e(quoted(name))}">{e(name)}</button>'
@@ -349,10 +351,10 @@ def _start(streams: Sequence[StreamStatus], titles: Sequence[str]) -> str:
             for name, kind in stream.columns.items()
         )
         parts.append(
-            '<div class="pad columns" style="border-top:1px solid var(--line)"><h3 '
-            'style="margin-bottom:4px">'
+            '<div class="pad columns" style="border-top:1px solid var(--line)">'
+            '<h2 class="minor" style="margin-bottom:4px">'
             f'<button type="button" data-act="insert" data-arg="{e(quoted(stream.name))}">'
             f"{e(stream.name)}</button>"
-            f"</h3><ul>{columns}</ul></div>"
+            f"</h2><ul>{columns}</ul></div>"
         )
     return "".join(parts)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from nicegui import ui
 
 from transom.app.page.icons import BRAND, icon
-from transom.app.page.parts import Panel, box, empty, set_attributes
+from transom.app.page.parts import Panel, box, empty
 from transom.app.page.threads import in_thread
 from transom.app.page.words import compact, e, number, seconds
 from transom.app.server.status import NotFound, Status
@@ -89,8 +89,8 @@ class Frame:
     def build(self) -> None:
         ui.page_title(f"{self.view.title} · {self.name}" if self.view.title else self.name)
         around = self._client.content.parent_slot
-        if around is not None:  # Quasar's page says that it is the main part, with the navigation in it
-            set_attributes(around.parent, {"role": "presentation"})
+        if around is not None:  # Quasar's page would be a main part, with the navigation in it
+            around.parent.tag = "div"
         Panel("Skip to the content", "a", "skip", href="#main")
         with box("frame"):
             with box("side", "header"):
@@ -204,7 +204,7 @@ def _engine(status: Status) -> str:
     )
     return (
         f'<div data-testid="engine-state" data-state="{e(status.state)}"><span class="dot {e(status.state)}">'
-        f"</span>{e(status.state.capitalize())}</div><dl>"
+        f'</span><span class="word" data-off="Not connected">{e(status.state.capitalize())}</span></div><dl>'
         + "".join(f"<dt>{name}</dt><dd>{e(value)}</dd>" for name, value in facts)
         + "</dl>"
     )

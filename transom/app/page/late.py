@@ -97,7 +97,8 @@ def _streams(found: Found) -> str:
         '<div class="card scroll"><table class="t"><thead><tr><th scope="col">Stream</th>'
         '<th scope="col" class="num">Rows</th><th scope="col" class="num">Late</th>'
         '<th scope="col" class="num">Of all</th><th scope="col" class="num">Rejected</th>'
-        f'<th scope="col">Slack</th><th scope="col"></th></tr></thead><tbody>{rows}</tbody></table></div>'
+        '<th scope="col">Slack</th><th scope="col"><span class="sr">Show</span></th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
     )
 
 

@@ -10,7 +10,7 @@ from nicegui import ui
 
 from transom.app.page.charts import results_chart
 from transom.app.page.marks import ALL, Choice, Drawn, Key, draw, label, layout_of
-from transom.app.page.parts import Panel, box, choice, set_attributes
+from transom.app.page.parts import Panel, box, choice, empty, set_attributes
 from transom.app.server.status import Column
 from transom.final.explain.words import counted
 
@@ -20,13 +20,14 @@ LEGEND = (
     '<span class="key" aria-hidden="true"><span><i></i>final</span><span><i class="open"></i>early</span>'
     '<span><i class="band"></i>interval</span></span>'
 )
+WAIT = "A window is drawn when it closes, or when it is told early."
 
 
 class LiveChart:
     """A chart that is drawn again when results or choices change."""
 
-    def __init__(self, columns: Sequence[Column], title: str = "Windows", height: str = ""):
-        self.columns, self.title, self.height = columns, title, height
+    def __init__(self, columns: Sequence[Column], title: str = "Windows", height: str = "", wait: str = WAIT):
+        self.columns, self.title, self.height, self.wait = columns, title, height, wait
         self.layout = layout_of(columns)
         self.choice = Choice()
         self.table: pa.Table | None = None
@@ -40,13 +41,14 @@ class LiveChart:
                 Panel(LEGEND)
                 with box("end"):
                     self._choices()
-            with box("pad", style="padding:12px 8px 8px"):
+            with box("pad plot", style="padding:12px 8px 8px"):
                 self.chart = (
                     ui.echart(results_chart(Drawn({})), renderer="svg")
                     .classes(f"chart {self.height}")
                     .props("role=img")
                 )
                 set_attributes(self.chart, {"data_testid": "chart", "data_early": "0", "data_final": "0"})
+                self.none = Panel(empty("none", "No windows yet", self.wait, slim=True), classes="over")
 
     def _choices(self) -> None:
         if self.layout.keys:
@@ -93,6 +95,7 @@ class LiveChart:
         if drawn == self._drawn:
             return
         self._drawn = drawn
+        self.none.set_visibility(not drawn.groups)
         self.chart.options.clear()
         self.chart.options.update(results_chart(drawn))
         self.chart.update()

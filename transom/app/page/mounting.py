@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from urllib.parse import unquote
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from nicegui import app as pages
 from nicegui import core, ui
+from starlette.types import Scope
 
 from transom.app.page.editor import Editor
 from transom.app.page.frame import Frame, View, missing
@@ -68,11 +70,12 @@ def mount(app: FastAPI, service: Service, title: str = "Transom") -> None:
         open_view(Queries(service, search, kind, sort, page))
 
     @ui.page("/query/{name:path}")
-    async def query(name: str, tab: str = "") -> None:
+    async def query(request: Request, name: str, tab: str = "") -> None:
+        name = named(request.scope, name)
         try:
             status = await in_thread(service.query, name)
         except NotFound as error:
-            not_found("No such query", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+            not_found("No such query", f"{str(error)[:1].upper()}{str(error)[1:]}")
         else:
             open_view(OneQuery(service, status, tab))
 
@@ -94,10 +97,21 @@ def mount(app: FastAPI, service: Service, title: str = "Transom") -> None:
             return JSONResponse(
                 {"error": {"kind": "not_found", "message": f"there is nothing at /{path}"}}, 404
             )
-        not_found("There is nothing here", f"No view of this page is at /{path}.")
+        not_found("There is nothing here", f"No view of this page is at /{unquote(path)}")
         return None
 
     _run_with(app, title)
+
+
+def named(scope: Scope, name: str) -> str:
+    """The name of a query at the end of an address, decoded once, whatever was done to the path before.
+
+    >>> named({"raw_path": b"/query/100%25%3F%23x"}, "100%25?#x"), named({}, "a, b")
+    ('100%?#x', 'a, b')
+    """
+    raw: bytes = scope.get("raw_path") or b""
+    _, found, rest = raw.partition(b"?")[0].partition(b"/query/")
+    return unquote(rest.decode("latin-1"), errors="replace") if found else name
 
 
 def _run_with(app: FastAPI, title: str) -> None:

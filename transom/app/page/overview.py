@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from transom.app.page.frame import View
 from transom.app.page.listing import query_row, query_table
@@ -74,7 +75,7 @@ def _figures(status: Status) -> str:
             tile("Rows a second", compact(status.rate), f"{compact(status.rows)} rows in all"),
             tile("Queries", number(status.queries), suspended),
             tile("State", size(status.state_bytes), far),
-            tile("Saved by sharing", saved, "aggregations, unshared to shared"),
+            tile("Saved by sharing", saved, "fewer aggregations"),
         ]
     )
     return strip + _spent(status)
@@ -143,7 +144,7 @@ def _stream(stream: StreamStatus) -> str:
         f'<div class="small muted" style="font-weight:400;white-space:nowrap">{e(about)}</div></td>'
         f"<td>{sparkline(stream.rates, 140, 28, f'rates of {stream.name}')}</td>"
         f'<td class="num">{compact(stream.rate)}</td><td class="num">{number(stream.rows)}</td>'
-        f'<td class="num">{seconds(stream.lag)}</td>'
+        f'<td class="num" title="{_lag(stream)}">{seconds(stream.lag)}</td>'
         f'<td class="num">{e(instant(stream.watermark, stream.is_time))}</td><td class="num">{delay}</td>'
         f'<td class="num">{number(stream.open_windows)}</td>'
         f'<td class="num">{_count(stream, "late", stream.late)}</td>'
@@ -151,10 +152,19 @@ def _stream(stream: StreamStatus) -> str:
     )
 
 
+def _lag(stream: StreamStatus) -> str:
+    if not stream.is_time:
+        return "Its time is a number, which no clock tells"
+    if stream.high is None:
+        return "No row has come"
+    return "From the newest row to now" if stream.lag is not None else "A recording: its time is long past"
+
+
 def _count(stream: StreamStatus, what: str, count: int) -> str:
     if not count:
         return "0"
-    return f'<a href="/late?stream={e(stream.name)}&amp;what={what}">{count:,}</a>'
+    address = "/late?" + urlencode({"stream": stream.name, "what": what})
+    return f'<a href="{e(address)}">{count:,}</a>'
 
 
 def _queries(found: Found) -> str:

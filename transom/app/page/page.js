@@ -4,13 +4,15 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const chosen = () => root.dataset.theme || (dark.matches ? "dark" : "light");
 
-  // The editor has themes of its own. It comes a while after the page.
+  // The editor has themes of its own, and no name. It comes a while after the page.
   function dressEditor(theme, tries) {
     const place = document.querySelector(".nicegui-codemirror");
     if (!place) return;
     const editor = window.getElement?.(place.id.slice(1));
-    if (editor?.editor) editor.setTheme(theme === "dark" ? "vscodeDark" : "vscodeLight");
-    else if (tries) setTimeout(() => dressEditor(theme, tries - 1), 250);
+    if (editor?.editor) {
+      editor.setTheme(theme === "dark" ? "vscodeDark" : "vscodeLight");
+      editor.editor.contentDOM.setAttribute("aria-label", "SQL");
+    } else if (tries) setTimeout(() => dressEditor(theme, tries - 1), 250);
   }
 
   function announce() {
@@ -22,6 +24,7 @@
       button.title = `Use the ${other} theme`;
     });
     dressEditor(theme, 20);
+    document.getElementById("popup")?.setAttribute("role", "alert");
   }
 
   function toggleTheme() {

@@ -184,7 +184,7 @@ def tile(name: str, value: str, note: str = "", **attributes: str) -> str:
     """A figure with its name, as HTML."""
     return (
         f'<div class="tile"{_written(attributes)}><dt>{e(name)}</dt><dd title="{e(value)}">{e(value)}</dd>'
-        f'<div class="note" title="{e(note)}">{e(note) or "&nbsp;"}</div></div>'
+        f'<dd class="note" title="{e(note)}">{e(note) or "&nbsp;"}</dd></div>'
     )
 
 

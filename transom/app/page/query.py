@@ -100,7 +100,7 @@ class OneQuery(View):
         sql = laid_out(self.status.sql)
         with box("card section about"):
             Panel(
-                f'<div class="row" style="align-items:flex-start"><pre class="sql grow" data-testid="sql">'
+                f'<div class="row top"><pre class="sql grow" data-testid="sql">'
                 f"{highlight(sql)}</pre><button type='button' class='b icon quiet' data-do='copy' "
                 f'data-text="{e(self.status.sql)}" aria-label="Copy the SQL" title="Copy the SQL">'
                 f"{icon('copy')}"
@@ -274,8 +274,10 @@ def _facts(status: QueryStatus, shared: list[str] | None) -> str:
         ("Reads", ", ".join(status.streams)),
         ("Early", status.early or "when refreshed") if status.kind == "standing" else ("", ""),
         ("Joined", "with the next page" if status.since is None else f"page {number(status.since)}"),
-        ("Results", f"{number(status.results)}, last {last}") if status.kind != "on demand" else ("", ""),
-        ("Shares with", _shared(shared)),
+        ("Results", f"{number(status.results)}, last {last}" if status.last else "none yet")
+        if status.kind != "on demand"
+        else ("", ""),
+        ("Shares with", _shared(shared)) if status.kind != "preferred" else ("", ""),
     ]
     rows = "".join(f'<dt>{name}</dt><dd title="{e(text)}">{e(text)}</dd>' for name, text in facts if name)
     return f'<dl class="facts" data-testid="facts">{rows}</dl>'
@@ -285,7 +287,7 @@ def _shared(shared: list[str] | None) -> str:
     if shared is None:
         return NONE
     if not shared:
-        return "nobody: no other query asks for the same rows"
+        return "nobody"
     return f"{counted(len(shared), 'query', 'queries')}: {', '.join(shared[:20])}"
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from transom.app.page.marks import Layout, layout_of, plain_values
 from transom.app.page.parts import empty, tag
 from transom.app.page.sparks import interval_bar
-from transom.app.page.words import NONE, cell, clock, e, instant, number, percent, seconds
+from transom.app.page.words import NONE, about, cell, clock, e, instant, number, percent, seconds
 from transom.app.server.status import Column
 
 SHOWN = 40  # rows
@@ -28,13 +28,15 @@ def result_table(table: pa.Table, columns: Sequence[Column], none: str, testid: 
         for at, column in enumerate(newest.columns)
     ]
     spans = {} if "kind" in layout.system else _spans(values, layout)
-    rows = (
+    rows = [
         _row([column[at] for column in values], layout, is_time, testid, spans)
         for at in range(newest.num_rows)
-    )
+    ]
+    if "kind" in layout.system or not layout.window:  # else it is the answer to a lookup, all of one moment
+        rows.reverse()
     return (
         f'<div class="scroll"><table class="t"><thead><tr>{_heads(layout)}</tr></thead>'
-        f"<tbody>{''.join(reversed(list(rows)))}</tbody></table></div>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
@@ -83,7 +85,7 @@ def _row(
     cells += [f"<td>{e(cell(row[at]))}</td>" for at in layout.keys]
     for at in layout.values:
         css = ' class="num"' if at in layout.numeric else ""
-        cells.append(f"<td{css}>{e(cell(row[at]))}</td>")
+        cells.append(f"<td{css}>{e((about if kind == 'early' else cell)(row[at]))}</td>")
         if "low" in (sides := layout.estimates[at]):
             cells.append(f'<td class="num">{_estimate(row, sides)}{_bar(row, at, sides, spans)}</td>')
     told: Mapping[str, Callable[[Any], str]] = {
@@ -113,12 +115,12 @@ def _bar(
 def _estimate(row: Sequence[Any], sides: Mapping[str, int]) -> str:
     low, high = row[sides["low"]], row[sides["high"]]
     projected = row[sides["projected"]] if "projected" in sides else None
-    middle = "" if projected is None else e(number(projected))
+    middle = "" if projected is None else e(about(projected))
     if low is None or high is None:
         return middle or f'<span class="muted">{NONE}</span>'
     if low == high and "projected" not in sides:
         return '<span class="muted small">exact</span>'
-    return f'{middle} <span class="muted small">{e(number(low))} to {e(number(high))}</span>'
+    return f'{middle} <span class="muted small">{e(about(low))} to {e(about(high))}</span>'
 
 
 def window_text(start: int, end: int, is_time: bool) -> str:

@@ -46,6 +46,18 @@ def number(value: Any) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def about(value: Any) -> str:
+    """An estimate, in the three digits that it is good for.
+
+    >>> about(34.9714), about(56.8181), about(0.12345), about(12345.678), about(7), about(None)
+    ('35', '56.8', '0.123', '12,346', '7', '–')
+    """
+    if not isinstance(value, (float, Decimal)) or not math.isfinite(value) or not value:
+        return number(value)
+    digits = 2 - math.floor(math.log10(abs(value)))
+    return number(value) if digits > 4 else number(round(float(value), max(0, digits)))
+
+
 def compact(value: float) -> str:
     """A count in about three digits.
 
