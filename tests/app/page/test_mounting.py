@@ -6,6 +6,7 @@ import re
 
 import pytest
 from fastapi import FastAPI
+from nicegui import background_tasks
 from starlette.testclient import TestClient
 
 from tests.app.page.fake import FakeService, query, stream
@@ -16,7 +17,14 @@ from transom.app.page import mount
 def browser():
     app = FastAPI()
     mount(
-        app, FakeService(query("a, b"), query("told", emits_early=True, early="at 75%"), streams=(stream(),))
+        app,
+        FakeService(
+            query("a, b"),
+            query("told", emits_early=True, early="at 75%"),
+            query("100%?#x"),
+            query("a%2Fb"),
+            streams=(stream(),),
+        ),
     )
     with TestClient(app) as client:
         yield client
@@ -40,6 +48,11 @@ def test_every_view_has_an_address_and_a_title(browser, path, title):
     assert f"<title>{title} · Transom</title>" in answer.text
 
 
+def test_a_name_is_decoded_once(browser):
+    assert "<title>100%?#x · Transom</title>" in browser.get("/query/100%25%3F%23x").text
+    assert "<title>a%2Fb · Transom</title>" in browser.get("/query/a%252Fb").text
+
+
 @pytest.mark.parametrize("path", ["/query/nobody", "/what/ever"])
 def test_what_is_not_there_is_a_page_that_says_so(browser, path):
     answer = browser.get(path)
@@ -58,3 +71,28 @@ def test_the_page_names_nothing_outside(browser):
     assert not linked
     for name in set(re.findall(r"/_transom/[\w.]+\?\w+", text)):
         assert browser.get(name).status_code == 200
+
+
+def test_each_of_two_servers_in_a_process_shows_its_own_service():
+    apps = [FastAPI(), FastAPI()]
+    for app, name in zip(apps, "ab", strict=True):
+        mount(app, FakeService(query(name)), f"Page {name}")
+    with TestClient(apps[1]) as second:
+        with TestClient(apps[0]) as first:
+            for client, own, other in ((first, "a", "b"), (second, "b", "a")):
+                assert f"<title>{own} · Page {own}</title>" in client.get(f"/query/{own}").text
+                assert client.get(f"/query/{other}").status_code == 404
+        assert second.get("/query/b").status_code == 200
+
+
+def test_a_server_that_stops_leaves_the_tasks_of_another_alone():
+    apps = [FastAPI(), FastAPI()]
+    for app in apps:
+        mount(app, FakeService(query("a")))
+    with TestClient(apps[1]) as second:
+        before = set(background_tasks.running_tasks)
+        with TestClient(apps[0]) as first:
+            first.get("/")
+            assert set(background_tasks.running_tasks) > before
+        assert second.get("/").status_code == 200
+        assert not any(task.done() for task in before)

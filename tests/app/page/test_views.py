@@ -26,6 +26,20 @@ def test_a_long_table_is_cut_and_an_empty_one_says_why():
     assert "wait &amp; see" in result_table(results(), COLUMNS, "wait & see")
 
 
+def test_the_answer_to_a_lookup_is_in_its_own_order():
+    columns = [column for column in COLUMNS if column.name != "kind"]
+    found = results(result(10, "a", 1.0), result(10, "b", 2.0)).drop_columns(["kind"])
+    table = result_table(found, columns, "none")
+    assert table.index(">a<") < table.index(">b<")
+
+
+def test_a_preview_leaves_out_when_rows_were_made():
+    told = results(result(10, "a", 34.9714, "early", total_low=29.4354, total_high=46.1587))
+    table = result_table(told, COLUMNS, "none", brief=True)
+    assert "Rows" in table and not any(name in table for name in ("Made", "Page", "Latency"))
+    assert ">35<" in table and "29.4 to 46.2" in table
+
+
 def test_a_refresh_says_when_after_which_page_and_of_how_many_windows():
     told = results(
         result(20, "a", 1.0, "early", made=43_385 * 1_000_000, page=812),
@@ -118,6 +132,6 @@ def test_the_monitor_says_how_good_estimates_were_and_what_to_expect():
     scores = _scores(accuracy())
     assert "95.0 %" in scores and "asked for 90 %" in scores
     item = accuracy().items[0]
-    assert "<b>90.0 %</b> of total" in _expectation(item, 0.25)
+    assert "<b>90.0 %</b> as projected and 80.0 % as arrived, for total" in _expectation(item, 0.25)
     assert "Nothing was seen that early" in _expectation(item, 0.95)
     assert "learned" in _expectation(None, 0.25)

@@ -98,7 +98,8 @@ class AccuracyMonitor:
         if accuracy is not None:
             self.accuracy = accuracy
             self.scores.set(_scores(accuracy))
-            self.count.set(f"{accuracy.total.pairs:,} became final" if accuracy.total.pairs else "")
+            of = " of all values" if len(accuracy.items) > 1 else ""
+            self.count.set(f"{accuracy.total.pairs:,}{of} became final" if accuracy.total.pairs else "")
         self._show_slider()
 
     def _item(self) -> Item | None:
@@ -153,8 +154,8 @@ def _expectation(item: Item | None, at: float | None) -> str:
     if found is None:
         return f"Told {early}. Nothing was seen that early yet."
     return (
-        f"Told {early}: expect <b>{percent(found.projected)}</b> of {e(item.name)} as projected, "
-        f"{percent(found.raw)} as arrived."
+        f"Told {early}: expect an accuracy of <b>{percent(found.projected)}</b> as projected and "
+        f"{percent(found.raw)} as arrived, for {e(item.name)}."
     )
 
 

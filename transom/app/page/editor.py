@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from nicegui import background_tasks, ui
+from nicegui import ui
 
 from transom.app.page.frame import View, query_link
 from transom.app.page.icons import icon
@@ -18,7 +18,7 @@ from transom.app.page.marks import Drawn, Key
 from transom.app.page.parts import Panel, box, button, empty, entry, set_attributes, skeleton, toast
 from transom.app.page.results import result_table
 from transom.app.page.sqltext import error_place, examples, quoted
-from transom.app.page.threads import in_thread
+from transom.app.page.threads import in_thread, later
 from transom.app.page.words import e
 from transom.app.server.service import Service
 from transom.app.server.status import Checked, NotFound, QueryStatus, StreamStatus
@@ -204,7 +204,8 @@ class Editor(View):
 
     def close(self) -> None:
         if self.preview is not None:
-            background_tasks.create(self._end_preview(), name="end of a preview")
+            later(self.service.end_preview, self.preview)  # its loop may be ending, too
+            self.preview = None
 
     async def _register(self) -> None:
         if self.checked is None:
@@ -274,7 +275,7 @@ class Editor(View):
             if tried.status.waits
             else "What its open windows hold is asked for as it comes."
         )
-        self.tried_rows.set(result_table(tried.table, tried.status.columns, none, "preview-row"))
+        self.tried_rows.set(result_table(tried.table, tried.status.columns, none, "preview-row", brief=True))
 
 
 def _insertion(element: int, text: str) -> str:

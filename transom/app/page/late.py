@@ -121,8 +121,9 @@ def _stream(stream: StreamStatus, found: Found) -> str:
     )
 
 
-def _cell(value: Any) -> str:
-    css = ' class="when"' if isinstance(value, datetime) else ""
+def _cell(name: str, value: Any) -> str:
+    kind = "why" if name.endswith("reason") else "when" if isinstance(value, datetime) else ""
+    css = f' class="{kind}"' if kind else ""
     return f"<td{css}>{e(cell(value))}</td>"
 
 
@@ -135,7 +136,7 @@ def _rows(found: Found) -> str:
     heads = "".join(f'<th scope="col">{e(name)}</th>' for name in table.column_names)
     columns = [column.to_pylist() for column in table.columns]
     lines = "".join(
-        '<tr data-testid="late-row">' + "".join(map(_cell, row)) + "</tr>"
+        '<tr data-testid="late-row">' + "".join(map(_cell, table.column_names, row)) + "</tr>"
         for row in reversed(list(zip(*columns, strict=True)))
     )
     return (

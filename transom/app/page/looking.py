@@ -183,7 +183,8 @@ class LookupPanel:
     def show(self, found: pa.Table) -> str:
         self.show_length()
         self.rows = found.num_rows
-        self.answer.set(result_table(found, self.status.columns, NONE, self.testid))
+        brief = self.testid == "preview-row"  # beside the streams there is less room
+        self.answer.set(result_table(found, self.status.columns, NONE, self.testid, brief))
         if not found.num_rows:
             return NONE
         made = found["made"][-1].as_py() if "made" in found.column_names else None

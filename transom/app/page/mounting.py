@@ -9,13 +9,13 @@ from urllib.parse import unquote
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from nicegui import app as pages
-from nicegui import core, ui
+from nicegui import ui
 from starlette.types import Scope
 
 from transom.app.page.editor import Editor
 from transom.app.page.frame import Frame, View, missing
-from transom.app.page.icons import FAVICON
 from transom.app.page.late import Late
+from transom.app.page.living import Given, given, run_with
 from transom.app.page.overview import Overview
 from transom.app.page.parts import Panel
 from transom.app.page.queries import Queries
@@ -52,55 +52,62 @@ def mount(app: FastAPI, service: Service, title: str = "Transom") -> None:
     """Serve the page at / of an application, beside what it serves already."""
     for name in ("style.css", "page.js"):
         pages.add_static_file(local_file=HERE / name, url_path=f"{ASSETS}/{name}")
+    _views()
+    run_with(app, Given(service, title))
 
-    def open_view(view: View) -> None:
-        ui.add_head_html(_head())
-        Frame(service, view, title).build()
 
-    def not_found(head: str, text: str) -> None:
-        ui.context.client.status_code = 404
-        open_view(Missing(service, head, text))
+def _views() -> None:
+    """Every view at its address; the service is that of the application which was asked."""
 
     @ui.page("/")
-    def overview() -> None:
-        open_view(Overview(service))
+    def overview(request: Request) -> None:
+        _open(request, Overview(given(request).service))
 
     @ui.page("/queries")
-    def queries(search: str = "", kind: str = "", sort: str = "", page: int = 1) -> None:
-        open_view(Queries(service, search, kind, sort, page))
+    def queries(request: Request, search: str = "", kind: str = "", sort: str = "", page: int = 1) -> None:
+        _open(request, Queries(given(request).service, search, kind, sort, page))
 
     @ui.page("/query/{name:path}")
     async def query(request: Request, name: str, tab: str = "") -> None:
-        name = named(request.scope, name)
+        service = given(request).service
         try:
-            status = await in_thread(service.query, name)
+            status = await in_thread(service.query, named(request.scope, name))
         except NotFound as error:
-            not_found("No such query", f"{str(error)[:1].upper()}{str(error)[1:]}")
+            _not_found(request, "No such query", f"{str(error)[:1].upper()}{str(error)[1:]}")
         else:
-            open_view(OneQuery(service, status, tab))
+            _open(request, OneQuery(service, status, tab))
 
     @ui.page("/sharing")
-    def sharing(search: str = "") -> None:
-        open_view(Sharing(service, search))
+    def sharing(request: Request, search: str = "") -> None:
+        _open(request, Sharing(given(request).service, search))
 
     @ui.page("/new")
-    def editor(sql: str = "", name: str = "") -> None:
-        open_view(Editor(service, sql, name))
+    def editor(request: Request, sql: str = "", name: str = "") -> None:
+        _open(request, Editor(given(request).service, sql, name))
 
     @ui.page("/late")
-    def late(stream: str = "", what: str = "late") -> None:
-        open_view(Late(service, stream, what))
+    def late(request: Request, stream: str = "", what: str = "late") -> None:
+        _open(request, Late(given(request).service, stream, what))
 
     @ui.page("/{path:path}")
-    def other(path: str) -> Response | None:
+    def other(request: Request, path: str) -> Response | None:
         if path.startswith(("api/", "_")):
             return JSONResponse(
                 {"error": {"kind": "not_found", "message": f"there is nothing at /{path}"}}, 404
             )
-        not_found("There is nothing here", f"No view of this page is at /{unquote(path)}")
+        _not_found(request, "There is nothing here", f"No view of this page is at /{unquote(path)}")
         return None
 
-    _run_with(app, title)
+
+def _open(request: Request, view: View) -> None:
+    page = given(request)
+    ui.add_head_html(_head())
+    Frame(page.service, view, page.title).build()
+
+
+def _not_found(request: Request, head: str, text: str) -> None:
+    ui.context.client.status_code = 404
+    _open(request, Missing(given(request).service, head, text))
 
 
 def named(scope: Scope, name: str) -> str:
@@ -112,23 +119,6 @@ def named(scope: Scope, name: str) -> str:
     raw: bytes = scope.get("raw_path") or b""
     _, found, rest = raw.partition(b"?")[0].partition(b"/query/")
     return unquote(rest.decode("latin-1"), errors="replace") if found else name
-
-
-def _run_with(app: FastAPI, title: str) -> None:
-    """Mount NiceGUI's application, which is one for the process: a second time anew."""
-    core.app.user_middleware.clear()
-    core.app.middleware_stack = None
-    ui.run_with(
-        app,
-        title=title,
-        favicon=FAVICON,
-        dark=None,
-        language="en-US",
-        binding_refresh_interval=None,
-        reconnect_timeout=10.0,
-        tailwind=False,
-        show_welcome_message=False,
-    )
 
 
 def _head() -> str:

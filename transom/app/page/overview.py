@@ -138,14 +138,14 @@ def _stream(stream: StreamStatus) -> str:
         about += ", at its end"
     if stream.aside or stream.shed:
         about += f", {stream.aside:,} rows aside, {stream.shed:,} shed"
-    name = e(stream.name)
+    name, mark = e(stream.name), instant(stream.watermark, stream.is_time)  # shown to the second
     return (
         f'<tr data-key="{name}" data-testid="stream-row" data-stream="{name}"><td class="name">{name}'
         f'<div class="small muted" style="font-weight:400;white-space:nowrap">{e(about)}</div></td>'
         f"<td>{sparkline(stream.rates, 140, 28, f'rates of {stream.name}')}</td>"
         f'<td class="num">{compact(stream.rate)}</td><td class="num">{number(stream.rows)}</td>'
         f'<td class="num" title="{_lag(stream)}">{seconds(stream.lag)}</td>'
-        f'<td class="num">{e(instant(stream.watermark, stream.is_time))}</td><td class="num">{delay}</td>'
+        f'<td class="num" title="{e(mark)}">{e(mark[:19])}</td><td class="num">{delay}</td>'
         f'<td class="num">{number(stream.open_windows)}</td>'
         f'<td class="num">{_count(stream, "late", stream.late)}</td>'
         f'<td class="num">{_count(stream, "rejected", stream.rejected)}</td></tr>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,13 +15,23 @@ from transom.app.page.words import NONE, about, cell, clock, e, instant, number,
 from transom.app.server.status import Column
 
 SHOWN = 40  # rows
+_MAKING = ("page", "made", "latency")
 
 
-def result_table(table: pa.Table, columns: Sequence[Column], none: str, testid: str = "result-row") -> str:
-    """The newest results first, early ones marked; `none` is said where there are none."""
+def result_table(
+    table: pa.Table, columns: Sequence[Column], none: str, testid: str = "result-row", brief: bool = False
+) -> str:
+    """The newest results first, early ones marked; `none` is said where there are none.
+
+    In brief: without when and after which page each was made.
+    """
     if not table.num_rows:
         return empty("none", "No results yet", none, slim=True)
     layout = layout_of(columns)
+    if brief:
+        layout = replace(
+            layout, system={name: at for name, at in layout.system.items() if name not in _MAKING}
+        )
     newest = table.slice(max(0, table.num_rows - SHOWN))
     is_time = bool(layout.window) and pa.types.is_timestamp(table.schema.types[layout.window[0]])
     values = [

@@ -54,7 +54,7 @@ def about(value: Any) -> str:
     """
     if not isinstance(value, (float, Decimal)) or not math.isfinite(value) or not value:
         return number(value)
-    digits = 2 - math.floor(math.log10(abs(value)))
+    digits = 2 - math.floor(math.log10(abs(float(value))))
     return number(value) if digits > 4 else number(round(float(value), max(0, digits)))
 
 
