@@ -44,7 +44,7 @@ def test_an_error_shows_its_line_with_a_mark_under_the_place():
 def test_examples_are_of_the_streams_columns_with_names_quoted_where_they_must_be():
     made = {example.title: example.sql for example in examples([stream()])}
     assert made["Mean unit price by site"].startswith("SELECT site, avg(`unit price`) AS mean")
-    assert made["Told early, with an estimate"].endswith("EMIT EARLY AT 75% OF SLIDE")
-    assert "SLIDE" not in made["Looked up on demand"]
+    assert made["Total unit price, told early"].endswith("EMIT EARLY AT 75% OF SLIDE")
+    assert "SLIDE" not in made["Top unit price, looked up on demand"]
     assert "RANGE 100 SLIDE 10" in examples([stream(is_time=False)])[0].sql
     assert len(examples([stream(columns={"ts": "timestamp"})])) == 1

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.app.page.fake import COLUMNS, MINUTE, accuracy, query, result, results
-from transom.app.page.accuracy import _expectation, _scores
+from tests.app.page.fake import COLUMNS, MINUTE, FakeService, accuracy, query, result, results
+from transom.app.page.accuracy import AccuracyMonitor, _expectation, _scores
 from transom.app.page.looking import Reach, reach_of
 from transom.app.page.query import why_not
 from transom.app.page.results import SHOWN, refresh_note, result_table
@@ -135,3 +135,21 @@ def test_the_monitor_says_how_good_estimates_were_and_what_to_expect():
     assert "<b>90.0 %</b> as projected and 80.0 % as arrived, for total" in _expectation(item, 0.25)
     assert "Nothing was seen that early" in _expectation(item, 0.95)
     assert "learned" in _expectation(None, 0.25)
+
+
+def test_a_tuning_is_shown_before_the_engine_does_it():
+    monitor = AccuracyMonitor(FakeService(), "q")
+    before = query("q", emits_early=True, aggressiveness=0.5)
+    monitor.follow(before)
+    assert monitor.now(before) == (0.5, False)
+    monitor.told = (0.25,)
+    monitor.follow(before)
+    assert monitor.now(before) == (0.25, True)
+    tuned = query("q", emits_early=True, aggressiveness=0.25, tuned=True)
+    monitor.follow(tuned)
+    assert monitor.told is None and monitor.now(tuned) == (0.25, True)
+    monitor.told = (None,)
+    monitor.follow(tuned)
+    assert monitor.now(tuned) == (0.5, False)
+    monitor.follow(before)
+    assert monitor.told is None

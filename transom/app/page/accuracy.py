@@ -35,8 +35,9 @@ class AccuracyMonitor:
         self.service, self.name = service, name
         self.accuracy: Accuracy | None = None
         self.status: QueryStatus | None = None
-        self.wanted: float | None = None  # while the slider is moved
-        self._waits = False  # for the engine to do as it was told, with the next page
+        self.moved: float | None = None  # while the slider is moved
+        self.told: tuple[float | None] | None = None  # what the engine was told, until it does so
+        self._own: float | None = None  # what the query itself says, as far as it was seen
         self._drawn: object = None
 
     def build(self) -> None:
@@ -65,7 +66,7 @@ class AccuracyMonitor:
                     self.note = Panel("", classes="small muted", data_testid="expected", role="status")
 
     def _moved(self, value: int) -> None:
-        self.wanted = value / 100
+        self.moved = value / 100
         self._tell()
 
     async def _tune_percent(self, value: int) -> None:
@@ -75,31 +76,28 @@ class AccuracyMonitor:
         await self._tune(None)
 
     async def _tune(self, value: float | None) -> None:
-        self.wanted = value
-        self._waits = value is not None
+        self.moved, self.told = None, (value,)
+        self._show_slider()
         try:
             await in_thread(self.service.tune, self.name, value)
         except TransomError as error:
-            self.wanted, self._waits = None, False
+            self.told = None
             toast(str(error), "bad")
+            self._show_slider()
             return
         toast(
             "Windows are told as the query says."
             if value is None
             else f"Windows are told at {percent(value, 0)} aggressiveness from now on."
         )
-        self._show_slider()
 
     def show(self, accuracy: Accuracy | None, status: QueryStatus) -> None:
         """Show how good early results were, if that is new, and how they are told now."""
-        self.status = status
-        if self._waits and status.aggressiveness == self.wanted:
-            self.wanted, self._waits = None, False  # the engine says so itself
+        self.follow(status)
         if accuracy is not None:
             self.accuracy = accuracy
             self.scores.set(_scores(accuracy))
-            of = " of all values" if len(accuracy.items) > 1 else ""
-            self.count.set(f"{accuracy.total.pairs:,}{of} became final" if accuracy.total.pairs else "")
+            self.count.set(f"{accuracy.total.pairs:,} became final" if accuracy.total.pairs else "")
         self._show_slider()
 
     def _item(self) -> Item | None:
@@ -107,21 +105,37 @@ class AccuracyMonitor:
         return next((item for item in items if item.curve), None)
 
     def _show_slider(self) -> None:
-        if self.wanted is None and self.status is not None:
-            self.slider.set(_slider(self.status.aggressiveness))
+        if self.moved is None and self.status is not None:
+            self.slider.set(_slider(self.now(self.status)[0]))
         self._tell()
+
+    def follow(self, status: QueryStatus) -> None:
+        """Take over how the engine tells windows, and what it was told if it does so now."""
+        self.status = status
+        if not status.tuned:
+            self._own = status.aggressiveness
+        if self.told is not None and self.told[0] == (status.aggressiveness if status.tuned else None):
+            self.told = None
+
+    def now(self, status: QueryStatus) -> tuple[float | None, bool]:
+        """How windows are told, and whether that was set here: as it was just told, or as it is."""
+        if self.told is None:
+            return status.aggressiveness, status.tuned
+        (told,) = self.told
+        return (self._own, False) if told is None else (told, True)
 
     def _tell(self) -> None:
         """The words around the slider, and the mark on the curve."""
         status, item = self.status, self._item()
         if status is None:
             return
-        at = self.wanted if self.wanted is not None else status.aggressiveness
-        own = "set here" if status.tuned or self._waits else "of the query" if at is not None else ""
+        now, tuned = self.now(status)
+        at = now if self.moved is None else self.moved
+        own = "set here" if tuned or self.moved is not None else "of the query" if at is not None else ""
         said = "as the query says" if at is None else percent(at, 0)
         self.words.set(f'<b>Aggressiveness {e(said)}</b> <span class="muted small">{own}</span>')
         self.note.set(_expectation(item, at))
-        set_attributes(self.back, {"disabled": None if status.tuned else True})
+        set_attributes(self.back, {"disabled": None if tuned else True})
         curve = item.curve if item else ()
         confidence = self.accuracy.confidence if self.accuracy else 0.9
         drawn = (curve, at)
@@ -166,9 +180,10 @@ def _scores(accuracy: Accuracy) -> str:
     recent = accuracy.recent if accuracy.recent.pairs else accuracy.total
     held = f"asked for {percent(accuracy.confidence, 0)}"
     aim = f"asked for {percent(accuracy.target, 0)}" if accuracy.target else _all(accuracy.total, "projected")
+    of = ", all values" if len(accuracy.items) > 1 else ""
     return tiles(
         [
-            tile("Projected", percent(recent.projected), aim, data_testid="accuracy-projected"),
+            tile(f"Projected{of}", percent(recent.projected), aim, data_testid="accuracy-projected"),
             tile("As arrived", percent(recent.raw), _all(accuracy.total, "raw")),
             tile("Worst", percent(recent.worst_projected), f"as arrived {percent(recent.worst_raw)}"),
             tile("In bounds", percent(recent.coverage), held, data_testid="accuracy-coverage"),

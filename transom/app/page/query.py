@@ -116,7 +116,7 @@ class OneQuery(View):
         if self.is_preferred:
             self.coverage = Panel(f'<div class="card">{skeleton(1)}</div>', data_testid="coverage")
         elif self.monitor is not None:
-            with box("two", style="grid-template-columns:minmax(0,1fr) 372px"):
+            with box("two watch"):
                 with box("stack"):
                     self.chart.build()
                 with box("stack"):

@@ -162,12 +162,12 @@ def _examples(stream: StreamStatus) -> list[Example]:
                 f"\nFROM {name} [RANGE {long} SLIDE {short}]{by}",
             ),
             Example(
-                "Told early, with an estimate",
+                f"Total {measure}, told early",
                 f"SELECT sum({value}) AS total\nFROM {name} [RANGE {long} SLIDE {long}]"
                 "\nEMIT EARLY AT 75% OF SLIDE",
             ),
             Example(
-                "Looked up on demand",
+                f"Top {measure}, looked up on demand",
                 f"SELECT max({value}) AS top, count(*) AS n\nFROM {name} [RANGE {long}]",
             ),
         ]
