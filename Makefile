@@ -23,6 +23,10 @@ test: java $(READY) ## every test but the cluster's and the browser's (ARGS="-k 
 test-api: java $(READY) ## many made-up requests against the API's description, a few minutes
 	@TRANSOM_API_EXAMPLES=200 $(BIN)/python -m pytest tests/app/server/test_description.py $(ARGS)
 
+test-browser: java $(READY) ## the page in a real Chromium, which is installed if it is missing
+	@scripts/install-browser
+	@$(BIN)/python -m pytest tests/browser $(ARGS)
+
 test-cluster: java $(READY) ## the differential tests on a real standalone cluster on loopback
 	@$(BIN)/python -m pytest -m cluster $(ARGS)
 

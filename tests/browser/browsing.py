@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, P
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SIZE = {"width": 1280, "height": 800}
-PATIENCE = 20_000  # milliseconds that anything may take to appear
+PATIENCE = 8_000  # milliseconds that anything may take to appear
 LOCAL = ("data", "blob", "about")  # schemes that reach nobody
 ARGUMENTS = (
     "--disable-gpu",
@@ -84,7 +84,8 @@ class Watched:
 def watched_page(browser: Browser, address: str, **options: Any) -> Iterator[Watched]:
     """A page in a context of its own: no cookie, no storage and no cache of another test."""
     context: BrowserContext = browser.new_context(
-        **{"base_url": address, "viewport": SIZE, "color_scheme": "light", "reduced_motion": "reduce"} | options
+        **{"base_url": address, "viewport": SIZE, "color_scheme": "light", "reduced_motion": "reduce"}
+        | options
     )
     try:
         context.set_default_timeout(PATIENCE)

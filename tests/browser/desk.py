@@ -30,7 +30,9 @@ Row = tuple[str | None, float | None, str | None]
 class Desk:
     """What a test holds in its hands."""
 
-    def __init__(self, engine: transom.Engine, feed: Any, clock: SettableClock, served: Served, seen: Watched):
+    def __init__(
+        self, engine: transom.Engine, feed: Any, clock: SettableClock, served: Served, seen: Watched
+    ):
         self.engine, self.feed, self.clock, self.served = engine, feed, clock, served
         self.seen, self.page = seen, seen.page
         self._pushed = 0
@@ -47,7 +49,7 @@ class Desk:
         self.wait(lambda: self.engine.progress().streams["bids"].rows >= self._pushed, "the rows to be read")
 
     def minute(self, number: int, *cities: str, price: float = 10.0) -> None:
-        """A minute of the stream in four quarters: a bid of each city in each, so that windows fill evenly."""
+        """A minute of the stream in four quarters: each city bids in each, so windows fill evenly."""
         for second in (5, 20, 35, 50):
             self.push(*[(city, price + number, f"12:{number:02}:{second:02}") for city in cities])
 
@@ -78,7 +80,7 @@ class Desk:
 
     def rows(self, kind: str | None = None) -> Locator:
         """The rows of results that are shown, all or of one kind."""
-        return self.page.locator(f'[data-testid=result-row]{f"[data-kind={kind}]" if kind else ""}')
+        return self.page.locator(f"[data-testid=result-row]{f'[data-kind={kind}]' if kind else ''}")
 
     def row_of(self, query: str) -> Locator:
         """A query's row in a list."""

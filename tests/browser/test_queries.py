@@ -78,10 +78,12 @@ def test_an_early_mark_is_hollow_and_a_final_one_is_not(desk: Desk) -> None:
     desk.push(("Oslo", 1.0, "12:01:05"), ("Oslo", 1.0, "12:01:40"))
     expect(desk.at("chart")).to_have_attribute("data-early", "1")
     expect(desk.at("chart")).to_have_attribute("data-final", "1")
-    hollow = desk.at("chart").locator('svg path[fill="var(--surface)"][stroke-dasharray]')
-    expect(hollow).to_have_count(1)
-    solid = desk.at("chart").locator('svg path[fill="var(--c1)"]:not([stroke-dasharray])')
-    expect(solid).not_to_have_count(0)
+    chart = desk.at("chart")
+    expect(
+        chart.locator('path[fill="var(--surface)"][stroke="var(--c1)"]:not([fill-opacity])')
+    ).to_have_count(1)
+    expect(chart.locator('path[stroke="var(--c1)"][stroke-width="1.5"][stroke-dasharray]')).to_have_count(1)
+    expect(chart.locator('path[fill="var(--c1)"]')).to_have_count(1)
 
 
 def test_a_query_is_dropped_after_a_question(desk: Desk) -> None:
