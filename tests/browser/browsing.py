@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, P
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SIZE = {"width": 1280, "height": 800}
-PATIENCE = 8_000  # milliseconds that anything may take to appear
+PATIENCE = 20_000  # milliseconds that anything may take to appear
 LOCAL = ("data", "blob", "about")  # schemes that reach nobody
 ARGUMENTS = (
     "--disable-gpu",
