@@ -57,6 +57,21 @@ def test_no_python_that_is_new_enough(tmp_path: Path) -> None:
     assert not (tmp_path / "venv").exists()
 
 
+def test_a_browser_that_is_there_is_not_installed_again(tmp_path: Path) -> None:
+    chromium = tmp_path / "my-chromium"
+    chromium.write_text("#!/bin/sh\n")
+    chromium.chmod(0o755)
+    done = run("install-browser", CHROMIUM=str(chromium))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_no_browser_where_one_was_named(tmp_path: Path) -> None:
+    done = run("install-browser", CHROMIUM=str(tmp_path / "chromium"))
+    assert done.returncode == 1
+    assert "nothing to run at CHROMIUM" in done.stderr
+    assert "apt install chromium" in done.stderr
+
+
 def test_the_locks_pin_everything_and_name_no_registry() -> None:
     for name in ("requirements.lock", "requirements-dev.lock"):
         lines = [line for line in (ROOT / name).read_text().splitlines() if line and not line.startswith("#")]
