@@ -19,8 +19,10 @@ from transom.app.flights import EARLY, LOOKUPS, SCHEMA, data_file, demo_queries,
 from transom.app.server.serving import serving
 from transom.app.server.settings import ServerSettings
 
+pytestmark = pytest.mark.timeout(1200)  # with pictures there are days of flights first
+
 PAGE = timedelta(minutes=30)
-RICH = (120, 92)  # queries and pages for a picture: until the afternoon of the third day
+RICH = (80, 92)  # queries and pages for a picture: until the afternoon of the third day
 PLAIN = (30, 16)  # and where nobody sees it
 OLD = 7  # flights of the first page that come once more, days later
 LARGEST = 250_000  # bytes of a picture
