@@ -114,7 +114,7 @@ def test_what_prods_are_told_comes_in_between_while_it_is_in_memory(
         values = list(range(len(wanted), len(wanted) + number))
         wanted += values
         if is_prod:
-            journal.told(made(values))
+            journal.told(made(values), loop.state.page)
         else:
             loop.page(values)
     assert read_all(journal, Cursor(0, journal.epoch, 0), limit)[0] == wanted
@@ -126,7 +126,7 @@ def test_the_end_is_behind_all_there_is() -> None:
     loop.page([1, 2])
     end = journal.end()
     assert journal.read(WHOSE, end).table.num_rows == 0
-    journal.told(made([3]))
+    journal.told(made([3]), 1)
     loop.page([4])
     assert journal.read(WHOSE, end).table["value"].to_pylist() == [3, 4]
     assert journal.is_near(WHOSE, end)
@@ -168,7 +168,7 @@ def test_listeners_are_told_of_pages_and_prods_until_they_end() -> None:
     heard: list[int] = []
     end = journal.listen(lambda: heard.append(1))
     loop.page([])
-    journal.told(made([1]))
+    journal.told(made([1]), 1)
     end()
     loop.page([2])
     assert len(heard) == 2

@@ -170,7 +170,7 @@ def declare(engine: Engine, count: int, total: int | None) -> Replay:
     for name, query in engine.register_all(demo_queries(count)).items():
         query.subscribe(partial(tally.add, name))
     engine.register_all(EARLY | LOOKUPS)
-    replay = Replay(engine, feed, tally, count, total)
+    replay = Replay(engine, feed, tally, len(engine.queries()), total)
     engine.follow(lambda page: replay.committed.release() if page.stream == "flights" else None)
     return replay
 

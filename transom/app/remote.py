@@ -18,6 +18,7 @@ import pyarrow as pa
 from transom.app.looking import default_format
 from transom.app.output import Format, arranged, of_lookup, without_system_columns, write
 from transom.app.printing import Printer
+from transom.client.errors import ServerError
 from transom.client.query import RemoteQuery
 from transom.client.server import Server
 from transom.client.told import QueryStatus, StreamStatus
@@ -85,7 +86,7 @@ def stream_row(stream: StreamStatus) -> dict[str, Any]:
         "queries": stream.queries,
         "rows": stream.rows,
         "rows/s": round(stream.rate),
-        "lag": "" if stream.lag is None else f"{stream.lag:.1f} s",
+        "lag": "ended" if stream.finished else "" if stream.lag is None else f"{stream.lag:.1f} s",
         "watermark": "" if mark is None else format_instant(mark) if stream.is_time else str(mark),
         "late": stream.late,
         "rejected": stream.rejected,
@@ -179,6 +180,10 @@ def tail(server: Server, names: Sequence[str], from_start: bool, form: Format | 
         pass  # the way to end it
 
 
+def _tell_away(error: ServerError) -> None:
+    print(f"{error}; asking again, for five minutes", file=sys.stderr, flush=True)
+
+
 def together(
     queries: Sequence[RemoteQuery], from_start: bool
 ) -> Iterator[tuple[RemoteQuery, pa.Table | None]]:
@@ -193,7 +198,7 @@ def together(
         except Exception as error:
             came.put((query, None, error))
 
-    followed = [(query, query.tail(from_start=from_start)) for query in queries]
+    followed = [(query, query.tail(from_start=from_start, away=_tell_away)) for query in queries]
     for pair in followed:
         threading.Thread(target=follow, args=pair, daemon=True).start()
     left = len(queries)

@@ -69,12 +69,14 @@ def run(pipeline: Pipeline, settings: ServerSettings, exit_on_failure: bool = Fa
     from transom.app.server.serving import HttpServer, show
 
     http = HttpServer(settings)
+    typer.echo("starting Spark ...", err=True)
     try:
         with building(pipeline, keep=True) as engine, asked_to_stop() as asked:
             service = show(http, engine, settings)
             typer.echo(f"transom serves at {http.url}")
             while not asked.wait(LOOK_EVERY) and not (exit_on_failure and service.failure):
                 pass
+            typer.echo("stopping after the page at hand ...", err=True)
             http.stop()
             service.stop()
     finally:

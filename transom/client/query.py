@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from time import monotonic, sleep
 from typing import Any
@@ -54,38 +54,47 @@ class RemoteQuery:
         return pa.concat_tables([page.table for page in pages])
 
     def tail(
-        self, cursor: str | None = None, from_start: bool = False, patience: float = 300.0
+        self,
+        cursor: str | None = None,
+        from_start: bool = False,
+        patience: float = 300.0,
+        away: Callable[[ServerError], None] | None = None,
     ) -> Iterator[pa.Table]:
         """Results as they come, from now on, from a cursor, or from the first; it ends when the query leaves.
 
         When the server is away, it is asked again and again, for `patience` seconds, and gone on with behind
-        the last result that came: none is left out, and none comes twice. `query.cursor` is behind the table
-        at hand.
+        the last result that came: none is left out, and none comes twice; `away` is called once when that
+        begins. `query.cursor` is behind the table at hand.
         """
         first = self._page(cursor if cursor is not None or from_start else END)
-        return self._from(first, patience)
+        return self._from(first, patience, away)
 
-    def _from(self, page: Page, patience: float) -> Iterator[pa.Table]:
-        while True:
+    def _from(
+        self, page: Page, patience: float, away: Callable[[ServerError], None] | None
+    ) -> Iterator[pa.Table]:
+        columns = page.table.schema
+        while page.table.schema == columns:  # else another query has come by its name
             self.cursor = page.cursor
             if page.table.num_rows:
                 yield page.table
             try:
-                page = self._patiently(page, patience)
+                page = self._patiently(page, patience, away)
             except NotFound:
                 return
 
-    def _patiently(self, behind: Page, patience: float) -> Page:
+    def _patiently(self, behind: Page, patience: float, away: Callable[[ServerError], None] | None) -> Page:
         """The next page, as soon as there is one and a server to ask."""
-        pause, away = FIRST_PAUSE, None
+        pause, since = FIRST_PAUSE, None
         while True:
             try:
                 return self._page(behind.cursor, None if behind.more else WAIT)
             except Refused:
                 raise
-            except ServerError:
-                away = away or monotonic()
-                if monotonic() + pause > away + patience:
+            except ServerError as error:
+                if since is None and away is not None:
+                    away(error)
+                since = since or monotonic()
+                if monotonic() + pause > since + patience:
                     raise
                 sleep(pause * random.uniform(0.5, 1))  # not all who wait come back at once
                 pause = min(2 * pause, LONGEST_PAUSE)

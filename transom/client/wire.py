@@ -36,7 +36,7 @@ class Wire:
 
     def __init__(self, url: str, token: str | None, timeout: float, transport: httpx.BaseTransport | None):
         self.url, self.timeout = checked_url(url), timeout
-        token = os.environ.get(TOKEN) if token is None else token
+        token = self.token = os.environ.get(TOKEN) if token is None else token
         self._client = httpx.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"} if token else {},
@@ -124,9 +124,8 @@ class Wire:
             return self._stranger(f" (HTTP {response.status_code})")
         error = error_of(told)
         if response.status_code == httpx.codes.UNAUTHORIZED:
-            return Refused(
-                f"{self.url} wants a token, and this is not it: {error}; set {TOKEN}, or give token="
-            )
+            what = "wants a token" if self.token is None else "wants another token than this"
+            return Refused(f"{self.url} {what}: put it into {TOKEN}, or give it (--token-file, token=)")
         if response.is_server_error and not isinstance(error, ServerError):  # such as one that is starting
             return ServerError(str(error))
         return error

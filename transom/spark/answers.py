@@ -87,10 +87,10 @@ class Answers:
                 problem = error
         if problem is not None and not prods:
             raise problem
-        results = self._prodding.answer(prods)
+        results, page = self._prodding.answer(prods)
         self._delivery.tell(results)
         for journal in self._journals:
-            journal.told(results)
+            journal.told(results, page)
         return dict(results)
 
     def _prodded_query(self, name: str) -> str:

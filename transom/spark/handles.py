@@ -138,7 +138,7 @@ class QueryHandle:
     def tuned(self) -> float | None:
         """The aggressiveness that it was tuned to, as far as pages know; None: it goes by its own words."""
         own = self._engine._loop.state.prodders.get(self.name)
-        return None if own is None or own.point is None else 1 - own.point
+        return None if own is None or own.point is None else round(1 - own.point, 9)
 
     @property
     def bound(self) -> Query | Preferred:

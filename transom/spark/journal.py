@@ -10,6 +10,7 @@ readers, and whoever falls behind reads what pages left under the checkpoint.
 
 from __future__ import annotations
 
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -17,10 +18,11 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from transom.errors import SettingError
-from transom.final.results import Results
+from transom.final.results import ResultBatch, Results
 from transom.spark.report import PageReport
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 START, END = "start", "end"  # cursors before and behind all that there is
 MOST = 1 << 30  # rows, for readers who set no limit
 MOST_ENTRIES = 10_000
+MOST_READ = 64  # queries of which it is remembered what was before
+OVERHEAD = 600  # bytes of a query in an entry, beside its values
 DEEP = 64  # pages that are read back for whoever wants to see what was before
 BEFORE_ANY = 1 << 62  # the page that a query joined with which waits for one: it has no results yet
 
@@ -55,6 +59,8 @@ class Cursor:
         try:
             page, epoch, number, row = text.split("-")
             read = cls(int(page), epoch, int(number), int(row))
+            if not re.fullmatch("[0-9a-f]{0,8}", epoch):
+                raise ValueError
         except ValueError:
             raise SettingError(f"not a cursor: {text!r}; take one that came with results") from None
         if min(read.page, read.number, read.row) < 0:
@@ -85,19 +91,21 @@ class Entry:
     """What a page made, or a prod was told."""
 
     number: int
-    page: int
+    page: int  # the last one that was committed by then
+    made: int  # the one that its results are of; a prod may have been overtaken
     results: Results
     is_page: bool
     bytes: int
 
     def of(self, whose: Whose) -> pa.Table | None:
         """A query's own, if it has any."""
-        if self.page < whose.since or whose.name not in self.results:
+        if self.made < whose.since or whose.name not in self.results:
             return None
         try:
-            return self.results[whose.name]
+            table = self.results[whose.name]
         except FileNotFoundError:  # too many to be in memory, and too old to be kept
             return None
+        return table if table.schema == whose.schema else None  # of another query that had its name
 
 
 @dataclass(frozen=True)
@@ -122,6 +130,7 @@ class Journal:
         self._entries: list[Entry] = []
         self._last, self._bytes = 0, 0
         self._listeners: list[Callable[[], None]] = []
+        self._read: dict[tuple[str, int, int], tuple[pa.Table, int]] = {}  # what was before, and until where
         with loop.lock:
             self._through = loop.state.page  # the last page that was committed, and is in no later entry
             loop.followers.append(self._page)
@@ -132,20 +141,21 @@ class Journal:
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def _page(self, report: PageReport) -> None:
-        self._add(report.page, report.results)
+        self._add(report.page, report.results, is_page=True)
 
-    def told(self, results: Results) -> None:
-        """Note what a prod was told."""
+    def told(self, results: Results, page: int) -> None:
+        """Note what a prod was told, from the state after a page."""
         if results:
-            self._add(None, results)
+            self._add(page, results, is_page=False)
 
-    def _add(self, page: int | None, results: Results) -> None:
-        size = sum(batch.table.nbytes for batch in results.batches)
+    def _add(self, page: int, results: Results, is_page: bool) -> None:
+        kept = compact(results)
+        size = sum(batch.table.nbytes for batch in kept.batches) + OVERHEAD * len(kept)
         with self._lock:
-            self._through = self._through if page is None else page
+            self._through = page if is_page else self._through
             if results:
                 self._last += 1
-                self._entries.append(Entry(self._last, self._through, results, page is not None, size))
+                self._entries.append(Entry(self._last, self._through, page, kept, is_page, size))
                 self._bytes += size
             while (self._bytes > self.limit or len(self._entries) > MOST_ENTRIES) and len(self._entries) > 1:
                 self._bytes -= self._entries.pop(0).bytes
@@ -191,22 +201,33 @@ class Journal:
             entries = list(self._entries)
             through = self._through
         first = next((entry.page for entry in entries if entry.is_page), through + 1)
-        before = [page for page, _ in self.loop.result_pages if whose.since <= page < first] if deep else []
-        near = (entry.of(whose) for entry in reversed(entries))
-        far = (
-            self.loop.page_results(whose.name, whose.schema, whose.since, page)
-            for page in reversed(before[-DEEP:])
-        )
         found: list[pa.Table] = []
         rows = 0
-        for table in chain(near, far):
-            if table is not None:
+        for entry in reversed(entries):
+            if (table := entry.of(whose)) is not None:
                 found.append(table)
                 rows += table.num_rows
             if rows >= limit:
                 break
+        if deep and rows < limit:
+            found.append(self._before(whose, first, limit))
         newest = pa.concat_tables([whose.schema.empty_table(), *reversed(found)])
         return newest.slice(max(newest.num_rows - limit, 0))
+
+    def _before(self, whose: Whose, until: int, limit: int) -> pa.Table:
+        """The newest results of the pages before one; those that were read once are not read again."""
+        key = whose.name, whose.since, limit
+        with self._lock:
+            known, since = self._read.pop(key, (whose.schema.empty_table(), whose.since))
+        pages = [page for page, _ in self.loop.result_pages if since <= page < until][-DEEP:]
+        tables = (self.loop.page_results(whose.name, whose.schema, whose.since, page) for page in pages)
+        table = pa.concat_tables([known, *tables])
+        table = table.slice(max(table.num_rows - limit, 0))
+        with self._lock:
+            self._read[key] = table, until
+            while len(self._read) > MOST_READ:
+                del self._read[next(iter(self._read))]
+        return table
 
     def _holds(self, cursor: Cursor) -> bool:
         first = self._entries[0].number if self._entries else self._last + 1
@@ -230,6 +251,21 @@ class Journal:
             if max(since, whose.since) <= page < until:
                 table = self.loop.page_results(whose.name, whose.schema, whose.since, page)
                 yield Part(Cursor(page), Cursor(page + 1), table)
+
+
+def compact(results: Results) -> Results:
+    """The same results in one table for each schema that occurs, instead of many small ones."""
+    alike: dict[pa.Schema, list[ResultBatch]] = {}
+    for batch in results.batches:
+        alike.setdefault(batch.table.schema, []).append(batch)
+    made = []
+    for batches in alike.values():
+        table = pa.concat_tables([batch.table for batch in batches]).combine_chunks()
+        starts = np.cumsum([0, *(batch.table.num_rows for batch in batches)])
+        bounds = [batch.bounds[:-1] + start for batch, start in zip(batches, starts, strict=False)]
+        names = [name for batch in batches for name in batch.names]
+        made.append(ResultBatch(names, np.concatenate([*bounds, starts[-1:]]), table))
+    return Results(made, results.stored)
 
 
 def _filled(whose: Whose, cursor: Cursor, parts: Iterable[Part], limit: int) -> Read:

@@ -39,15 +39,16 @@ class Prodding:
 
     loop: PageLoop
 
-    def answer(self, prods: Sequence[Prod]) -> Results:
-        """What is known of the windows that prods ask for; it is kept with the queries' results."""
+    def answer(self, prods: Sequence[Prod]) -> tuple[Results, int]:
+        """What is known of the windows that prods ask for, and after which page; it is kept with the queries'
+        results."""
         loop = self.loop
         loop.bind()
         while True:
             with loop.control_lock:
                 state, registry = loop.state, loop.registry.copy()  # whom it suspends, pages find out too
             try:
-                return self._answer(prods, state, registry)
+                return self._answer(prods, state, registry), state.page
             except Exception:
                 if loop.state is state:
                     raise

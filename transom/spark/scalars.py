@@ -15,9 +15,11 @@ from pyspark.sql import functions as F
 from transom.errors import SettingError, SQLError
 from transom.spark.session import ansi_off
 from transom.spark.types import arrow_type, spark_schema, to_frame, to_table
+from transom.sql.wall import reaches_out
 
 Columns = tuple[tuple[str, pa.DataType], ...]
 MAX_CACHED = 100_000  # types kept; a day of queries that come and go must not fill the memory
+FOREIGN = "an expression reads nothing but the columns of its streams and tables"
 FEW_ROWS = 10_000  # up to here rows are collected from a local relation, without a job
 
 
@@ -39,7 +41,11 @@ class SparkScalars:
         key = tuple(columns.items())
         known = {text: self._types[key, text] for text in set(expressions) if (key, text) in self._types}
         new = [text for text in dict.fromkeys(expressions) if text not in known]
-        found = dict(zip(new, self._analyse(self._empty_frame(key), new), strict=True)) if new else {}
+        found: dict[str, pa.DataType | SQLError] = {
+            text: SQLError(FOREIGN) for text in new if reaches_out(text)
+        }
+        new = [text for text in new if text not in found]
+        found |= dict(zip(new, self._analyse(self._empty_frame(key), new), strict=True)) if new else {}
         if len(self._types) + len(found) > MAX_CACHED:
             self._types.clear()
         self._types |= {(key, text): type for text, type in found.items() if not isinstance(type, SQLError)}

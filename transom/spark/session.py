@@ -19,7 +19,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-import transom
 from transom.errors import SettingError, StateError
 
 OLDEST_JAVA = 17
@@ -141,7 +140,7 @@ def is_local(spark: SparkSession) -> bool:
 
 @cache
 def _package_zip() -> Path:
-    package = Path(transom.__path__[0])
+    package = Path(__file__).parent.parent
     target = Path(tempfile.mkdtemp(prefix="transom-")) / "transom.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for source in sorted(package.rglob("*.py")):

@@ -18,6 +18,56 @@ from transom.sql.dialect import Parsed
 from transom.sql.functions import AGGREGATES, ALLOWED, OTHER_AGGREGATES, TAKES_UNIT
 
 Leaf = Callable[[exp.Expr], str | None]
+UNITS = frozenset(
+    [
+        "YEAR",
+        "YEARS",
+        "Y",
+        "YR",
+        "YRS",
+        "YEAROFWEEK",
+        "QUARTER",
+        "QUARTERS",
+        "QTR",
+        "MONTH",
+        "MONTHS",
+        "MON",
+        "MONS",
+        "WEEK",
+        "WEEKS",
+        "W",
+        "DAY",
+        "DAYS",
+        "D",
+        "DAYOFWEEK",
+        "DOW",
+        "DAYOFWEEK_ISO",
+        "DOW_ISO",
+        "DAYOFYEAR",
+        "DOY",
+        "HOUR",
+        "HOURS",
+        "H",
+        "HR",
+        "HRS",
+        "MINUTE",
+        "MINUTES",
+        "M",
+        "MIN",
+        "MINS",
+        "SECOND",
+        "SECONDS",
+        "S",
+        "SEC",
+        "SECS",
+        "MILLISECOND",
+        "MILLISECONDS",
+        "MICROSECOND",
+        "MICROSECONDS",
+        "NANOSECOND",
+        "NANOSECONDS",
+    ]
+)
 
 OPERATORS: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -134,7 +184,10 @@ class Printer:
         function = "TRY_CAST" if isinstance(node, exp.TryCast) else "CAST"
         if node.args.get("format"):
             self.parsed.fail("CAST ... FORMAT is not supported", node)
-        return f"{function}({self.root(node.this)} AS {_type_text(node.args['to'])})"
+        kind = _type_text(node.args["to"])
+        if kind is None:
+            self.parsed.fail("not a type", node)
+        return f"{function}({self.root(node.this)} AS {kind})"
 
     def _case(self, node: exp.Expr) -> str:
         parts = ["CASE"]
@@ -164,12 +217,19 @@ class Printer:
             raise_at = exp.Anonymous(this=written).update_positions(node)
             self.parsed.fail(f"unknown function {written}{near_miss(name, known)}", raise_at)
         if name in TAKES_UNIT and len(node.expressions) == 3 and isinstance(node.expressions[0], exp.Column):
-            unit = node.expressions[0].name.upper()
+            unit = self._unit(node.expressions[0])
             return f"{name}({unit}, {self._list(node.expressions[1:])})"
         return f"{name}({self._list(node.expressions)})"
 
     def _extract(self, node: exp.Expr) -> str:
-        return f"extract({node.name.upper()} FROM {self.root(node.expression)})"
+        return f"extract({self._unit(node.this)} FROM {self.root(node.expression)})"
+
+    def _unit(self, node: exp.Expr) -> str:
+        """A word of time; it is printed as it is, so that it must be one that is known."""
+        unit = node.name.upper()
+        if unit not in UNITS:
+            self.parsed.fail(f"unknown unit {node.name}{near_miss(unit, UNITS)}", node)
+        return unit
 
     def _trim(self, node: exp.Expr) -> str:
         where, what = node.args.get("position"), node.expression
@@ -197,7 +257,11 @@ class Printer:
     def _interval(self, node: exp.Expr) -> str:
         if not isinstance(node.this, exp.Literal):
             self.parsed.fail("an INTERVAL is written with a constant", node)
-        return node.sql("spark")
+        unit, length = node.args.get("unit"), node.this.name
+        if not re.fullmatch(r"[\w :.+-]*", length):
+            self.parsed.fail("not the length of an INTERVAL", node)
+        ends = [unit.this, unit.expression] if isinstance(unit, exp.IntervalSpan) else [unit] if unit else []
+        return " ".join([f"INTERVAL '{length}'", " TO ".join(self._unit(each) for each in ends)]).rstrip()
 
 
 _PRINTERS: dict[type[exp.Expr], Callable[[Printer, exp.Expr], str]] = {
@@ -234,8 +298,16 @@ _PRINTERS: dict[type[exp.Expr], Callable[[Printer, exp.Expr], str]] = {
 
 
 @lru_cache(maxsize=1024)
-def _type_text(kind: exp.DataType) -> str:
-    return kind.sql("spark")
+def _type_text(kind: exp.DataType) -> str | None:
+    """A type as Spark writes it; None if it is made of something else than types, numbers and plain names."""
+    sizes = (size.this for size in kind.find_all(exp.DataTypeParam))
+    names = (name.name for name in kind.find_all(exp.Identifier))
+    is_plain = (
+        all(each.this is not exp.DataType.Type.USERDEFINED for each in kind.find_all(exp.DataType))
+        and all(isinstance(size, exp.Literal) and size.is_int for size in sizes)
+        and all(re.fullmatch(r"\w+", name) for name in names)
+    )
+    return kind.sql("spark") if is_plain else None
 
 
 def _all_intervals(*nodes: exp.Expr) -> bool:

@@ -148,6 +148,8 @@ def parse(text: str) -> Parsed:
         raise SQLError(_plain(error.message), text, error.start, error.end) from None
     except ParseError as error:
         raise SQLError(str(error).split("\n")[0], text) from None
+    except (LookupError, ValueError, TypeError, AttributeError):  # of the parser's own, on strange names
+        raise SQLError("this can't be read as SQL", text) from None
     if not isinstance(tree, exp.Select):
         raise SQLError("expected SELECT", text, tokens[0].start, tokens[0].end + 1)
     if not tree.expressions:

@@ -315,3 +315,14 @@ def test_values_that_json_has_no_word_for(spark: Any, tmp_path: Any) -> None:
 
 def test_early_says_what_it_is(back: Backend) -> None:
     assert back.client.get("/api/queries/early").json()["sql"] == EARLY
+
+
+def test_what_is_not_there_is_told_in_the_api_s_own_words(back: Backend) -> None:
+    wrong = back.client.post("/api/status")
+    assert error(wrong) == (405, "request")
+    assert wrong.headers["allow"] == "GET"
+    assert error(back.client.get("/api/nothing")) == (404, "not_found")
+    text = back.client.post("/api/check", content=b'{"sql": "x"}', headers={"Content-Type": "text/plain"})
+    assert "application/json" in text.json()["error"]["message"]
+    broken = back.client.post("/api/check", content=b"{", headers={"Content-Type": "application/json"})
+    assert "not JSON" in broken.json()["error"]["message"]

@@ -281,3 +281,52 @@ def test_functions_that_could_fill_the_memory_are_not_taken_from_requests(
         with pytest.raises(SQLError, match="not taken from a request"):
             attempt(text)
     service.check("SELECT count(*) AS repeat FROM bids [RANGE 1 minute SLIDE 1 minute]")
+
+
+def test_trends_of_averages_are_means_over_groups(spark: SparkSession, tmp_path: Path) -> None:
+    service, feed = bids_service(spark, tmp_path)
+    service.register(
+        "SELECT site, avg(price) AS mean FROM bids [RANGE 5 minutes SLIDE 5 minutes] GROUP BY site", "m"
+    )
+    feed.push([*FIVE_MINUTES, *bids((1, 0.0, "12:05"))])
+    service.engine.step()
+    trend = service.trend("m")
+    assert trend is not None
+    assert trend.values == ((80 / 3 + 12.5) / 2,)
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["format_string('%30000000d', 1)", "array_insert(array(1), 3000000, 1)", "format_number(1, 99999999)"],
+)
+def test_other_functions_without_bounds_are_not_taken_either(
+    spark: SparkSession, tmp_path: Path, call: str
+) -> None:
+    service, _ = bids_service(spark, tmp_path)
+    with pytest.raises(SQLError, match="not taken from a request"):
+        service.check(f"SELECT max({call}) AS m FROM bids [RANGE 1 minute SLIDE 1 minute]")
+
+
+@pytest.mark.parametrize("pattern", [r"r'^.(a+)+(b)?\2$'", r"'(a*)*b'", r"'(a|aa)+$'"])
+def test_patterns_that_may_be_matched_for_ever_are_not_taken(
+    spark: SparkSession, tmp_path: Path, pattern: str
+) -> None:
+    service, _ = bids_service(spark, tmp_path)
+    minute = "[RANGE 1 minute SLIDE 1 minute]"
+    text = f"SELECT count(*) AS n FROM bids {minute} WHERE regexp_like(CAST(site AS STRING), {{}})"
+    with pytest.raises(SQLError, match="for ever"):
+        service.check(text.format(pattern))
+    service.check(text.format(r"'^(1|2)[0-9]+$'"))
+
+
+def test_nothing_is_remembered_of_previews_that_left(spark: SparkSession, tmp_path: Path) -> None:
+    service, feed = bids_service(spark, tmp_path)
+    name = service.preview(PER_SITE)
+    feed.push(FIVE_MINUTES)
+    service.engine.step()
+    assert service.query(name).results
+    service.end_preview(name)
+    service.engine.step()
+    assert not service._known
+    assert not service.watching.results
+    assert not service.watching.last

@@ -13,6 +13,7 @@ from transom.app.page.icons import BRAND, icon
 from transom.app.page.parts import Panel, box, empty
 from transom.app.page.threads import in_thread
 from transom.app.page.words import compact, e, number, seconds
+from transom.app.server.login import COOKIE, LOGOUT
 from transom.app.server.status import NotFound, Status
 from transom.errors import TransomError
 
@@ -113,8 +114,17 @@ class Frame:
             f'<button type="button" class="b icon quiet" data-do="theme" data-testid="theme" '
             f'aria-label="Change the theme">{icon("theme")}</button>'
             f'<button type="button" class="b icon quiet" data-do="keys" aria-label="Keys" title="Keys (?)">'
-            f"{icon('keys')}</button><span class='small'>Times are UTC</span>",
+            f"{icon('keys')}</button>{self._sign_out()}<span class='small'>Times are UTC</span>",
             classes="tools",
+        )
+
+    def _sign_out(self) -> str:
+        """A way out for those who came in with a token."""
+        if COOKIE not in self._client.request.cookies:
+            return ""
+        return (
+            f'<form method="post" action="{LOGOUT}"><button class="b icon quiet" data-testid="sign-out" '
+            f'aria-label="Sign out" title="Sign out">{icon("out")}</button></form>'
         )
 
     def _links(self, status: Status | None) -> str:

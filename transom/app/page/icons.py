@@ -20,6 +20,7 @@ _PATHS = {
     "bad": '<circle cx="8" cy="8" r="5.5"/><path d="M8 5v3.4M8 10.9v.01"/>',
     "drop": '<path d="M3 4.5h10M6.5 4.5V3h3v1.5M4.5 4.5l.6 9h5.8l.6-9"/>',
     "play": '<path d="M5 3.5v9l7-4.5z"/>',
+    "out": '<path d="M9.5 2.5h-6v11h6M6.5 8h7M11 5.2 13.8 8 11 10.8"/>',
     "down": '<path d="M8 2.5v8M4.8 7.5 8 10.7l3.2-3.2M3 13.5h10"/>',
     "none": '<path d="M2 12.5h12M3 10l3-3 3 2 4-5"/>',
     "lost": '<circle cx="7" cy="7" r="4.5"/><path d="m10.4 10.4 3.4 3.4M5.5 7h3"/>',

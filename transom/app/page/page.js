@@ -42,6 +42,7 @@
     note.className = `toast ${kind || ""}`;
     note.dataset.testid = "toast";
     note.textContent = text;
+    if (!kind && box.lastChild?.className === note.className) box.lastChild.remove(); // good news, but newer
     box.append(note);
     setTimeout(() => note.remove(), kind === "bad" ? 12000 : 5000);
     while (box.children.length > 4) box.firstChild.remove();

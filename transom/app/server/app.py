@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 import transom
 from transom.app.server import api, queries
@@ -23,6 +25,7 @@ from transom.app.server.reference import reference_page
 from transom.app.server.service import Service
 from transom.app.server.settings import ServerSettings
 
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 ABOUT = (
     "Standing window-aggregate SQL queries over streams: register them, follow their results, ask for early "
     'ones. Rows are JSON, CSV or Arrow; errors are {"error": {"kind", "message"}}.'
@@ -57,6 +60,7 @@ def make_app(service: Service, settings: ServerSettings) -> FastAPI:
     requests: Counter[tuple[str, str, str]] = Counter()
     _add_metrics(app, service, settings, requests)
     _add_reference(app)
+    _add_rest(app)
     add_errors(app)
     app.add_middleware(Guard, settings=settings)
     app.add_middleware(Requests, counts=requests)
@@ -79,6 +83,18 @@ def _add_metrics(
         """Metrics in Prometheus's text format."""
         found = await kit.threads.quick(lambda: generate_latest(known))
         return Response(found, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+def _add_rest(app: FastAPI) -> None:
+    """What is asked of the API and is not there; the page would answer otherwise, in words of its own."""
+
+    @app.api_route("/api/{path:path}", methods=list(METHODS), include_in_schema=False)
+    async def rest(request: Request, path: str) -> None:
+        others = [route for route in app.routes if route.matches(request.scope)[0] is Match.PARTIAL]
+        if others:
+            allowed = sorted({method for route in others for method in getattr(route, "methods", None) or ()})
+            raise HTTPException(405, f"/api/{path} takes {', '.join(allowed)}", {"Allow": ", ".join(allowed)})
+        raise HTTPException(404, f"there is nothing at /api/{path}")
 
 
 def _add_reference(app: FastAPI) -> None:

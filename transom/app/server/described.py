@@ -19,6 +19,7 @@ from transom.final.results import ESTIMATES, result_schema
 from transom.sql.preferred import Preferred
 from transom.sql.query import Query
 
+ADDITIVE = ("count_rows", "count", "sum")
 STANDING, ON_DEMAND, PREFERRED = "standing", "on demand", "preferred"
 
 _NAMES = {
@@ -47,6 +48,7 @@ class Described:
     columns: tuple[Column, ...]
     schema: pa.Schema
     emit: Emit | None = None
+    sums: frozenset[str] = frozenset()  # values that add up over groups: counts and sums
 
     @property
     def early(self) -> str | None:
@@ -70,7 +72,12 @@ def described(query: Query | Preferred) -> Described:
         window = window_text(query.window, kind)
     columns = _columns(schema, 2, [(item.name, item.is_key) for item in query.items])
     form = STANDING if query.demand is None else ON_DEMAND
-    return Described(form, (query.stream,), window, columns, schema, query.emit)
+    return Described(form, (query.stream,), window, columns, schema, query.emit, _sums(query))
+
+
+def _sums(query: Query) -> frozenset[str]:
+    calls = {f"`a{place}`": call.function for place, call in enumerate(query.calls)}
+    return frozenset(item.name for item in query.items if calls.get(item.sql) in ADDITIVE)
 
 
 def _preferred(query: Preferred) -> Described:

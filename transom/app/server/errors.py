@@ -66,6 +66,10 @@ def of_error(error: TransomError) -> JSONResponse:
 def of_request(error: RequestValidationError) -> JSONResponse:
     """The answer to a request that is not understood: the first thing that is wrong with it."""
     first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return failure(422, "request", f"the body is not JSON: {first['ctx']['error']}")
+    if first["loc"] == ("body",) and first["type"] in ("model_attributes_type", "missing"):
+        return failure(422, "request", "the body is not a JSON object; send it as application/json")
     place = ".".join(str(part) for part in first["loc"])
     return failure(422, "request", f"{place}: {first['msg']}")
 

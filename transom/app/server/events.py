@@ -28,6 +28,7 @@ from transom.app.server.status import Chunk, Column, NotFound, TooMany
 Made = TypeVar("Made")
 Form = RowsFormat | str
 EVENT = "event"  # a form besides those that a request can name
+Key = tuple[str, str, str | None, int, Form]  # name, text, cursor, limit
 
 HEARTBEAT_EVERY = 15.0  # seconds
 CHUNK = 1_000  # rows of an event
@@ -102,24 +103,36 @@ class Reader:
     def __init__(self, service: Service, broadcast: Broadcast, threads: Threads):
         self.service, self.broadcast, self.threads = service, broadcast, threads
         self._generation = -1
-        self._made: dict[tuple[str, str | None, int, Form], asyncio.Task[Written]] = {}
+        self._made: dict[Key, asyncio.Task[Written]] = {}
         self._bytes = 0
 
     async def read(
-        self, name: str, cursor: str | None, limit: int, form: Form, columns: Sequence[Column] = ()
+        self,
+        name: str,
+        cursor: str | None,
+        limit: int,
+        form: Form,
+        columns: Sequence[Column] = (),
+        text: str | None = None,
     ) -> Written:
-        """Results behind a cursor; `columns` are of JSON answers, and the same for all of a query."""
+        """Results behind a cursor; `columns` are of JSON answers, and the same for all of a query.
+
+        With a `text`, only of the query that is written so: another may have come by its name.
+        """
+        found = self.service.text(name)
+        if text is not None and found != text:
+            raise NotFound(f"the query {name} was dropped, and another has its name")
         if self._generation != self.broadcast.generation or self._bytes > KEPT:
             self._generation, self._bytes = self.broadcast.generation, 0
             self._made = {}
-        key = (name, cursor, limit, form)
+        key = (name, found, cursor, limit, form)
         if (task := self._made.get(key)) is None:
             task = asyncio.ensure_future(self._make(name, cursor, limit, form, columns))
             task.add_done_callback(lambda done: self._keep(key, done))
             self._made[key] = task
         return await asyncio.shield(task)  # others wait for it, too
 
-    def _keep(self, key: tuple[str, str | None, int, Form], done: asyncio.Task[Written]) -> None:
+    def _keep(self, key: Key, done: asyncio.Task[Written]) -> None:
         if done.cancelled() or done.exception() is not None:
             if self._made.get(key) is done:
                 del self._made[key]
@@ -145,14 +158,15 @@ class Reader:
     ) -> Written:
         """The same, but wait for something new, if there is nothing, for at most so many seconds."""
         until = asyncio.get_running_loop().time() + seconds
+        text = self.service.text(name)
         while True:
             changed = self.broadcast.next()
-            found = await self.read(name, cursor, limit, form, columns)
+            found = await self.read(name, cursor, limit, form, columns, text)
             left = until - asyncio.get_running_loop().time()
             if found.rows or left <= 0 or self.broadcast.closed:
                 return found
             cursor = found.cursor
-            with suppress(TimeoutError):
+            with subscribing(self.service), suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), left)
 
 
@@ -180,6 +194,7 @@ class EventStream(Response):
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._reader, self._name, self._first = reader, name, first
+        self._text = reader.service.text(name)
         self._columns = columns_event(columns, start)  # whoever leaves before the first rows begins there
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -203,7 +218,7 @@ class EventStream(Response):
         while not reader.broadcast.closed:
             changed = reader.broadcast.next()
             try:
-                written = await reader.read(self._name, cursor, CHUNK, EVENT)
+                written = await reader.read(self._name, cursor, CHUNK, EVENT, text=self._text)
             except NotFound:
                 await _send(send, DROPPED)
                 break

@@ -20,6 +20,7 @@ from transom.app.server.login import LOGIN, Login
 from transom.app.server.settings import ServerSettings, is_loopback
 
 SAFE = ("GET", "HEAD", "OPTIONS")
+SPOKEN = ("/api/", "/_nicegui_ws")  # what programs read, and not people
 OPEN = ("/healthz", "/readyz", LOGIN)  # need no token
 ANYWHERE = ("0.0.0.0", "::", "")
 
@@ -78,7 +79,7 @@ class Guard:
         if not self._is_known(host):
             return failure(403, "forbidden", "the request came by a name that is not this server's own")
         unsafe = scope["type"] == "websocket" or scope["method"] not in SAFE
-        if (unsafe or scope["path"].startswith("/api/")) and not _is_own(headers, host):
+        if (unsafe or scope["path"].startswith(SPOKEN)) and not _is_own(headers, host):
             return failure(403, "forbidden", "the request came from a page of another site")
         if scope["path"] in OPEN or self._login is None or self._login.admits(headers):
             return None

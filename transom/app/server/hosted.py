@@ -34,7 +34,7 @@ class Hosted:
         self.engine, self.limits = engine, limits or Limits()
         self.journal = engine.journal(self.limits.recent)
         self.watching = Watching(engine)
-        self.previews = Previews(engine, self.limits.previews)
+        self.previews = Previews(engine, self.limits.previews, self.forgotten)
         self.subscribers = 0  # who tail results; counted by those who serve them
         self._state = "starting"
         self._lock = threading.Lock()
@@ -108,6 +108,10 @@ class Hosted:
     def queries(self) -> list[QueryStatus]:
         """The queries that people registered."""
         raise NotImplementedError
+
+    def forgotten(self, name: str) -> None:
+        """A query leaves: nothing is remembered of it."""
+        self.watching.forget(name)
 
     # --- streams ---
 

@@ -7,11 +7,10 @@ import hmac
 import html
 import time
 from collections import deque
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import Request, cookie_parser
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -71,11 +70,8 @@ class Login:
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.casefold() == "bearer":
             return _same(given.strip(), self._token)
-        try:
-            found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return False
-        return found is not None and self._is_session(found.value)
+        found = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+        return found is not None and self._is_session(found)
 
     def _session(self, until: int) -> str:
         """A cookie's value: until when it is good, signed with the token."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from transom.app.server.status import NotFound, TooMany
@@ -27,8 +28,8 @@ def is_preview(name: str) -> bool:
 class Previews:
     """The previews of an engine, at most so many at a time."""
 
-    def __init__(self, engine: Engine, most: int):
-        self.engine, self.most = engine, most
+    def __init__(self, engine: Engine, most: int, left: Callable[[str], None] = lambda name: None):
+        self.engine, self.most, self.left = engine, most, left
         self._asked: dict[str, float] = {}  # by name: when somebody last asked
         self._lock = threading.Lock()
         engine.follow(self._page)
@@ -88,3 +89,4 @@ class Previews:
             self.engine.query(name).drop()
         except TransomError:  # it has left, or never came
             pass
+        self.left(name)

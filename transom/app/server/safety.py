@@ -2,27 +2,72 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError
 from transom.sql.dialect import tokens_of
 
 # One number in a query would make them fill the memory of a machine.
-UNBOUNDED = frozenset(["repeat", "space", "lpad", "rpad", "sequence", "array_repeat"])
+UNBOUNDED = frozenset(
+    [
+        "repeat",
+        "space",
+        "lpad",
+        "rpad",
+        "sequence",
+        "array_repeat",
+        "array_insert",
+        "format_string",
+        "printf",
+        "format_number",
+    ]
+)
+PATTERNS = frozenset(
+    [
+        "rlike",
+        "regexp",
+        "regexp_like",
+        "regexp_count",
+        "regexp_extract",
+        "regexp_extract_all",
+        "regexp_instr",
+        "regexp_replace",
+        "regexp_substr",
+        "split",
+    ]
+)
+# Java tries every way to match: with a repeated group that holds a repetition, that may be for ever.
+ENDLESS = re.compile(r"\\[1-9]|\\k<|[+*}?]\)+[+*{]|\|[^()]*\)[+*{]")
 
 
-def refuse_large_values(sql: str) -> None:
-    """Refuse calls of functions whose values can be of any size.
+def refuse_costly(sql: str) -> None:
+    """Refuse calls of functions whose values can be of any size, and patterns that may be matched for ever.
 
-    >>> refuse_large_values("SELECT repeat('x', 2000000000) FROM bids")
+    >>> refuse_costly("SELECT repeat('x', 2000000000) FROM bids")
     Traceback (most recent call last):
     transom.errors.SQLError: repeat is not taken from a request: its values may be of any size
       SELECT repeat('x', 2000000000) FROM bids
              ^^^^^^
     """
-    for word, behind in pairwise(tokens_of(sql)):
+    tokens = tokens_of(sql)
+    for word, behind in pairwise(tokens):
         if behind.token_type is TokenType.L_PAREN and word.text.casefold() in UNBOUNDED:
-            message = f"{word.text} is not taken from a request: its values may be of any size"
-            raise SQLError(message, sql, word.start, word.end + 1)
+            _refuse(sql, word, f"{word.text} is not taken from a request: its values may be of any size")
+    if not any(token.text.casefold() in PATTERNS for token in tokens):
+        return
+    for token in tokens:
+        is_text = sql[token.start : token.start + 1] in ("'", '"') or sql[token.start : token.start + 2] in (
+            "r'",
+            'r"',
+            "R'",
+            'R"',
+        )
+        if is_text and ENDLESS.search(sql[token.start : token.end + 1].replace("\\\\", "\\")):
+            _refuse(sql, token, "this pattern is not taken from a request: to match it may take for ever")
+
+
+def _refuse(sql: str, token: Token, message: str) -> None:
+    raise SQLError(message, sql, token.start, token.end + 1)

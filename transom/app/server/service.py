@@ -15,7 +15,7 @@ import pyarrow as pa
 from transom.app.server.described import ON_DEMAND, STANDING, Described, described
 from transom.app.server.hosted import Hosted
 from transom.app.server.previews import is_preview
-from transom.app.server.safety import refuse_large_values
+from transom.app.server.safety import refuse_costly
 from transom.app.server.status import (
     Checked,
     Chunk,
@@ -29,6 +29,7 @@ from transom.app.server.trends import trend
 from transom.errors import SettingError, StateError, near_miss
 from transom.estimates.monitor import Accuracy
 from transom.final.explain.early import emit_text
+from transom.sql.canonical import quote
 
 if TYPE_CHECKING:
     from transom.spark.engine import Engine
@@ -149,16 +150,23 @@ class Service(Hosted):
             raise SettingError(
                 f"the query has {len(sql):,} characters; at most {self.limits.sql:,} are taken"
             )
-        refuse_large_values(sql)
+        refuse_costly(sql)
 
     def drop(self, name: str) -> None:
         """Let a query leave with the next page."""
         if is_preview(name):
             raise SettingError(f"{name} is a preview: end it instead")
-        handle = self._handle(name)
-        handle.drop()
-        self._known.pop((name, handle.text), None)
-        self.watching.forget(name)
+        self._handle(name).drop()
+        self.forgotten(name)
+
+    def forgotten(self, name: str) -> None:
+        super().forgotten(name)
+        for key in [key for key in list(self._known) if key[0] == name]:
+            self._known.pop(key, None)
+
+    def text(self, name: str) -> str:
+        """A query's text: what tells it from another that had its name before."""
+        return self._handle(name).text
 
     def results(self, name: str, cursor: str | None = None, limit: int | None = None) -> Chunk:
         """Results behind a cursor, the oldest first; without one from the beginning. `start` and `end` are
@@ -185,7 +193,7 @@ class Service(Hosted):
         return self.journal.recent(self._whose(name), self._most(limit), deep=True)
 
     def trend(self, name: str, points: int = 40) -> Trend | None:
-        """The first numeric value of the newest finals in memory, summed over groups, if there is one."""
+        """The first numeric value of the newest finals in memory, over all groups, if there is one."""
         known = self._described(self._handle(name))
         if known.kind != STANDING:
             return None
@@ -285,7 +293,7 @@ class Service(Hosted):
         known = self.engine.summaries()
         if name not in known:
             raise NotFound(f"there is no summary named {name}{near_miss(name, known)}")
-        self.engine.execute(f"DROP SUMMARY `{name}`")
+        self.engine.execute(f"DROP SUMMARY {quote(name)}")
 
 
 def check_name(name: str) -> None:

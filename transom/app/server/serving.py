@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -125,7 +126,8 @@ def _listen(settings: ServerSettings) -> socket.socket:
         return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
         place = f"{settings.host}:{settings.port}"
-        raise SettingError(f"can't listen on {place}: {error.strerror or error}") from None
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise SettingError(f"can't listen on {place}: {why}") from None
 
 
 @dataclass(frozen=True)

@@ -85,5 +85,7 @@ def _token(file: str | None) -> str | None:
         return os.environ.get(TOKEN) or None
     try:
         return Path(file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"the token file {file} can't be read: {error}") from None
+    except OSError as error:
+        raise SettingError(f"the token file {file} can't be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise SettingError(f"the token file {file} is not text") from None

@@ -11,7 +11,8 @@ from transom.app.server.status import Trend
 
 
 def trend(query: Described, results: pa.Table, points: int) -> Trend | None:
-    """The first numeric value of a query with windows, one point each, summed over groups, if it has one."""
+    """The first numeric value of a query with windows, one point each; over groups, counts and sums are added
+    up, and of others it is the mean."""
     roles = [column.role for column in query.columns]
     numeric = (
         place
@@ -26,11 +27,12 @@ def trend(query: Described, results: pa.Table, points: int) -> Trend | None:
     drawn = pa.table(
         {"end": finals.column(1).cast(pa.int64()), "value": finals.column(place).cast(pa.float64())}
     )
-    drawn = drawn.filter(pc.is_valid(drawn["value"])).group_by("end").aggregate([("value", "sum")])
-    drawn = drawn.sort_by("end")
+    drawn = drawn.filter(pc.is_valid(drawn["value"])).group_by("end")
+    how = "sum" if query.columns[place].name in query.sums else "mean"
+    drawn = drawn.aggregate([("value", how)]).sort_by("end")
     drawn = drawn.slice(max(drawn.num_rows - points, 0))
-    name = query.columns[place].name
-    return Trend(name, tuple(drawn["end"].to_pylist()), tuple(drawn["value_sum"].to_pylist()))
+    name, values = query.columns[place].name, drawn[f"value_{how}"].to_pylist()
+    return Trend(name, tuple(drawn["end"].to_pylist()), tuple(values))
 
 
 def _is_number(kind: pa.DataType) -> bool:

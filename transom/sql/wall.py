@@ -1,0 +1,65 @@
+"""A second wall before Spark: texts that are made from queries are expressions, and reach out to nothing.
+
+The SQL front prints what it has understood, word by word. Should a word of a user's ever slip through, it is
+met here, read as Spark would read it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import TokenType
+
+_DIALECT = Spark()
+_STATEMENTS = {TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.TABLE, TokenType.SEMICOLON}
+_REACHES_OUT = frozenset(
+    [
+        "reflect",
+        "try_reflect",
+        "java_method",
+        "identifier",
+        "input_file_name",
+        "input_file_block_start",
+        "input_file_block_length",
+        "read_files",
+        "read_kafka",
+        "read_kinesis",
+        "range",
+        "explode",
+        "posexplode",
+        "inline",
+        "stack",
+        "current_user",
+        "session_user",
+        "user",
+        "current_catalog",
+        "current_database",
+        "current_schema",
+        "version",
+        "transform",
+        "raise_error",
+        "assert_true",
+    ]
+)
+
+
+def reaches_out(text: str) -> bool:
+    """Whether a text is more than an expression over columns.
+
+    >>> reaches_out("sum(`price`) || 'SELECT'"), reaches_out("1 || (SELECT max(x) FROM y)")
+    (False, True)
+    """
+    try:
+        tokens = _DIALECT.tokenize(text)
+    except TokenError:
+        return True
+    if any(token.token_type in _STATEMENTS or token.comments for token in tokens):
+        return True
+    return any(
+        behind.token_type is TokenType.L_PAREN
+        and word.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
+        and word.text.casefold() in _REACHES_OUT
+        for word, behind in pairwise(tokens)
+    )
