@@ -99,7 +99,7 @@ def sky(
 
 @pytest.fixture(params=["light", "dark"])
 def tour(request: pytest.FixtureRequest, chromium: Browser, sky: Sky) -> Iterator[Tour]:
-    look = {"color_scheme": request.param, "device_scale_factor": 1.25}
+    look = {"color_scheme": request.param, "device_scale_factor": 1.2}
     with watched_page(chromium, sky.url, **look) as seen:
         yield Tour(seen.page, sky, request.config.getoption("--screenshots", None))
         assert not seen.unpardoned(), "\n".join(seen.unpardoned())
@@ -127,7 +127,7 @@ def test_the_queries(tour: Tour) -> None:
 
 @pytest.mark.parametrize("tour", ["light", "dark"], indirect=True, ids=str)
 def test_a_query_with_early_and_final_results(tour: Tour, request: pytest.FixtureRequest) -> None:
-    tour.page.set_viewport_size({"width": 1280, "height": 940})  # all of the chart
+    tour.page.set_viewport_size({"width": 1280, "height": 900})  # all of the chart
     page = tour.open(f"/query/{SHOWN}")
     expect(page.get_by_test_id("accuracy-projected")).to_contain_text("%")
     page.get_by_test_id("refresh").click()
