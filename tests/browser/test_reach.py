@@ -48,6 +48,8 @@ def test_no_view_breaks_a_rule_of_accessibility(open_desk: Callable[..., Desk], 
     for view in VIEWS:
         desk.open(view)
         expect(desk.page.locator("[aria-busy=true]:visible")).to_have_count(0)
+        if view == "/new":  # the editor is loaded behind the page
+            expect(desk.page.get_by_role("textbox", name="SQL")).to_be_visible()
         found += violations(desk)
     desk.open("/new")
     desk.write("SELECT nothing FROM bids [RANGE 1 minute SLIDE 1 minute]")
