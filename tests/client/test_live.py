@@ -194,7 +194,7 @@ def test_a_token_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     guarded = Running(spark, tmp_path, token=SECRET)
     assert guarded.client.status().streams == 1
     with transom.connect(guarded.served.url, "a wrong token") as other:
-        with pytest.raises(Refused, match="wants a token"):
+        with pytest.raises(Refused, match="wants another token than this"):
             other.status()
         with pytest.raises(StateError, match="not ready"):
             other.wait_ready(0)  # which needs no token, and the engine was not started
