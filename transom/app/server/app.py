@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import compile_path
 
 import transom
 from transom.app.server import api, queries
@@ -89,12 +89,15 @@ def _add_rest(app: FastAPI) -> None:
     """What is asked of the API and is not there; the page would answer otherwise, in words of its own."""
 
     @app.api_route("/api/{path:path}", methods=list(METHODS), include_in_schema=False)
-    async def rest(request: Request, path: str) -> None:
-        others = [route for route in app.routes if route.matches(request.scope)[0] is Match.PARTIAL]
-        if others:
-            allowed = sorted({method for route in others for method in getattr(route, "methods", None) or ()})
-            raise HTTPException(405, f"/api/{path} takes {', '.join(allowed)}", {"Allow": ", ".join(allowed)})
-        raise HTTPException(404, f"there is nothing at /api/{path}")
+    async def rest(request: Request) -> None:
+        asked, described = request.scope["path"], app.openapi()["paths"]
+        taken = {
+            method.upper() for at in described if compile_path(at)[0].match(asked) for method in described[at]
+        }
+        if taken:
+            allowed = ", ".join(sorted(taken))
+            raise HTTPException(405, f"{asked} takes {allowed}", {"Allow": allowed})
+        raise HTTPException(404, f"there is nothing at {asked}")
 
 
 def _add_reference(app: FastAPI) -> None:
