@@ -87,6 +87,7 @@ class TestTheService:
         assert "http://" not in page and "https://" not in page  # nothing from elsewhere
 
     def test_metrics(self, back: Backend) -> None:
+        back.client.get("/api/status")
         text = back.client.get("/metrics").text
         for line in (
             'transom_rows_total{fate="late",stream="bids"} 1.0',
