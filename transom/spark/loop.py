@@ -39,7 +39,7 @@ from transom.spark.log import Begun, PageLog
 from transom.spark.outputs import Outputs, results_of
 from transom.spark.promising import Pace, Promising
 from transom.spark.registry import Registry
-from transom.spark.report import PageReport, Watch
+from transom.spark.report import PageReport, Watch, tell
 from transom.spark.secondhalf import SecondHalf
 from transom.spark.store import Store
 from transom.spark.streams import Carried, Stream, rows_as_prods
@@ -300,7 +300,7 @@ class PageLoop(Archive):
         self.far.forget(before, output.state)  # whoever is reading it asks again
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
-        self._follow(self.report)
+        tell(self.followers, self.report)
         self.idle.notify_all()
 
     def _inputs(
@@ -394,11 +394,3 @@ class PageLoop(Archive):
         self.begun = None
         if begun.stream is not None and begun.reference:
             self.streams[begun.stream].source.release(begun.reference)
-
-    def _follow(self, report: PageReport) -> None:
-        """Tell of a page that is committed; whatever a follower does, it stays so."""
-        for follower in list(self.followers):
-            try:
-                follower(report)
-            except Exception:
-                log.exception("a follower of pages failed")

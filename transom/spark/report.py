@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -59,3 +59,12 @@ def say(loop: PageLoop, report: PageReport) -> None:
             f"{report.stream or 'control'}: {outcome.rows} rows, {outcome.late} late, "
             f"{rejected} rejected, {report.results.rows} results; {progress_of(loop)}"
         )
+
+
+def tell(followers: Iterable[Callable[[PageReport], None]], report: PageReport) -> None:
+    """Tell of a page that is committed; whatever a follower does, it stays so."""
+    for follower in list(followers):
+        try:
+            follower(report)
+        except Exception:
+            log.exception("a follower of pages failed")

@@ -15,59 +15,9 @@ from sqlglot import exp
 
 from transom.errors import near_miss
 from transom.sql.dialect import Parsed
-from transom.sql.functions import AGGREGATES, ALLOWED, OTHER_AGGREGATES, TAKES_UNIT
+from transom.sql.functions import AGGREGATES, ALLOWED, OTHER_AGGREGATES, TAKES_UNIT, UNITS
 
 Leaf = Callable[[exp.Expr], str | None]
-UNITS = frozenset(
-    [
-        "YEAR",
-        "YEARS",
-        "Y",
-        "YR",
-        "YRS",
-        "YEAROFWEEK",
-        "QUARTER",
-        "QUARTERS",
-        "QTR",
-        "MONTH",
-        "MONTHS",
-        "MON",
-        "MONS",
-        "WEEK",
-        "WEEKS",
-        "W",
-        "DAY",
-        "DAYS",
-        "D",
-        "DAYOFWEEK",
-        "DOW",
-        "DAYOFWEEK_ISO",
-        "DOW_ISO",
-        "DAYOFYEAR",
-        "DOY",
-        "HOUR",
-        "HOURS",
-        "H",
-        "HR",
-        "HRS",
-        "MINUTE",
-        "MINUTES",
-        "M",
-        "MIN",
-        "MINS",
-        "SECOND",
-        "SECONDS",
-        "S",
-        "SEC",
-        "SECS",
-        "MILLISECOND",
-        "MILLISECONDS",
-        "MICROSECOND",
-        "MICROSECONDS",
-        "NANOSECOND",
-        "NANOSECONDS",
-    ]
-)
 
 OPERATORS: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -226,10 +176,9 @@ class Printer:
 
     def _unit(self, node: exp.Expr) -> str:
         """A word of time; it is printed as it is, so that it must be one that is known."""
-        unit = node.name.upper()
-        if unit not in UNITS:
-            self.parsed.fail(f"unknown unit {node.name}{near_miss(unit, UNITS)}", node)
-        return unit
+        if node.name.lower() not in UNITS:
+            self.parsed.fail(f"unknown unit {node.name}{near_miss(node.name, UNITS)}", node)
+        return node.name.upper()
 
     def _trim(self, node: exp.Expr) -> str:
         where, what = node.args.get("position"), node.expression

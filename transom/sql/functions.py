@@ -89,3 +89,26 @@ ALLOWED = _words(" ".join(SCALAR_FUNCTIONS.values()))
 
 # With three arguments these take a unit as a bare word first: dateadd(HOUR, 1, ts).
 TAKES_UNIT = _words("dateadd date_add datediff date_diff timestampadd timestampdiff")
+UNITS = _words(
+    """year years y yr yrs yearofweek quarter quarters qtr month months mon mons week weeks w day days d
+    dayofweek dow dayofweek_iso dow_iso dayofyear doy hour hours h hr hrs minute minutes m min mins second
+    seconds s sec secs millisecond milliseconds microsecond microseconds nanosecond nanoseconds"""
+)
+
+# What no expression may call: it would read something else than its columns, or stop a page.
+REACHING_OUT = _words(
+    """reflect try_reflect java_method identifier input_file_name input_file_block_start
+    input_file_block_length read_files read_kafka read_kinesis range explode posexplode inline stack current_user session_user user
+    current_catalog current_database current_schema version transform raise_error assert_true"""
+)
+
+# One number in a query makes their values as large as it likes.
+UNBOUNDED = _words(
+    "repeat space lpad rpad sequence array_repeat array_insert format_string printf format_number"
+)
+
+# They match patterns, as Java does: by trying every way.
+MATCHING = _words(
+    """rlike regexp regexp_like regexp_count regexp_extract regexp_extract_all regexp_instr regexp_replace
+    regexp_substr split"""
+)

@@ -12,37 +12,10 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
+from transom.sql.functions import REACHING_OUT
+
 _DIALECT = Spark()
 _STATEMENTS = {TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.TABLE, TokenType.SEMICOLON}
-_REACHES_OUT = frozenset(
-    [
-        "reflect",
-        "try_reflect",
-        "java_method",
-        "identifier",
-        "input_file_name",
-        "input_file_block_start",
-        "input_file_block_length",
-        "read_files",
-        "read_kafka",
-        "read_kinesis",
-        "range",
-        "explode",
-        "posexplode",
-        "inline",
-        "stack",
-        "current_user",
-        "session_user",
-        "user",
-        "current_catalog",
-        "current_database",
-        "current_schema",
-        "version",
-        "transform",
-        "raise_error",
-        "assert_true",
-    ]
-)
 
 
 def reaches_out(text: str) -> bool:
@@ -60,6 +33,6 @@ def reaches_out(text: str) -> bool:
     return any(
         behind.token_type is TokenType.L_PAREN
         and word.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
-        and word.text.casefold() in _REACHES_OUT
+        and word.text.casefold() in REACHING_OUT
         for word, behind in pairwise(tokens)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ STALE = 0.5  # seconds for which an account of the engine will do
 LONG_AGO = 366 * 24 * 3600.0  # seconds: a stream that far behind is a recording, and has no lag
 
 
-class Hosted:
+class Hosted(ABC):
     """An engine that others look at, and what is remembered of it for them."""
 
     def __init__(self, engine: Engine, limits: Limits | None = None):
@@ -105,9 +106,9 @@ class Hosted:
         """Call back, in the engine's thread, after every page and prod; returns how to end it."""
         return self.journal.listen(callback)
 
+    @abstractmethod
     def queries(self) -> list[QueryStatus]:
         """The queries that people registered."""
-        raise NotImplementedError
 
     def forgotten(self, name: str) -> None:
         """A query leaves: nothing is remembered of it."""

@@ -9,36 +9,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError
 from transom.sql.dialect import tokens_of
+from transom.sql.functions import MATCHING, UNBOUNDED
 
-# One number in a query would make them fill the memory of a machine.
-UNBOUNDED = frozenset(
-    [
-        "repeat",
-        "space",
-        "lpad",
-        "rpad",
-        "sequence",
-        "array_repeat",
-        "array_insert",
-        "format_string",
-        "printf",
-        "format_number",
-    ]
-)
-PATTERNS = frozenset(
-    [
-        "rlike",
-        "regexp",
-        "regexp_like",
-        "regexp_count",
-        "regexp_extract",
-        "regexp_extract_all",
-        "regexp_instr",
-        "regexp_replace",
-        "regexp_substr",
-        "split",
-    ]
-)
+TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
+
 # Java tries every way to match: with a repeated group that holds a repetition, that may be for ever.
 ENDLESS = re.compile(r"\\[1-9]|\\k<|[+*}?]\)+[+*{]|\|[^()]*\)[+*{]")
 
@@ -56,16 +30,11 @@ def refuse_costly(sql: str) -> None:
     for word, behind in pairwise(tokens):
         if behind.token_type is TokenType.L_PAREN and word.text.casefold() in UNBOUNDED:
             _refuse(sql, word, f"{word.text} is not taken from a request: its values may be of any size")
-    if not any(token.text.casefold() in PATTERNS for token in tokens):
+    if not any(token.text.casefold() in MATCHING for token in tokens):
         return
     for token in tokens:
-        is_text = sql[token.start : token.start + 1] in ("'", '"') or sql[token.start : token.start + 2] in (
-            "r'",
-            'r"',
-            "R'",
-            'R"',
-        )
-        if is_text and ENDLESS.search(sql[token.start : token.end + 1].replace("\\\\", "\\")):
+        written = sql[token.start : token.end + 1].replace("\\\\", "\\")
+        if token.token_type in TEXTS and ENDLESS.search(written):
             _refuse(sql, token, "this pattern is not taken from a request: to match it may take for ever")
 
 
