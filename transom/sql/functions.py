@@ -98,8 +98,9 @@ UNITS = _words(
 # What no expression may call: it would read something else than its columns, or stop a page.
 REACHING_OUT = _words(
     """reflect try_reflect java_method identifier input_file_name input_file_block_start
-    input_file_block_length read_files read_kafka read_kinesis range explode posexplode inline stack current_user session_user user
-    current_catalog current_database current_schema version transform raise_error assert_true"""
+    input_file_block_length read_files read_kafka read_kinesis range explode posexplode inline stack
+    current_user session_user user current_catalog current_database current_schema version transform
+    raise_error assert_true"""
 )
 
 # One number in a query makes their values as large as it likes.
