@@ -101,7 +101,7 @@ class Bench:
     @cached_property
     def spark(self) -> SparkSession:
         """A session on two cores that has run a page."""
-        from transom.spark.session import start_session
+        from transom.backends.spark.session import start_session
 
         self.step("starting Spark")
         spark = start_session("benchmark", "local[2]", {"spark.driver.memory": "6g"})

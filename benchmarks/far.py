@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import transom
-from transom.spark.session import start_session
+from transom.backends.spark.session import start_session
 
 MINUTE = 60_000_000
 START = 1_357_041_600_000_000  # 2013-01-01 12:00

@@ -11,16 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from transom import oracle
-from transom.control.rules import StreamRules
+from transom.windows.stream_rules import StreamRules
 from transom.elements import Clock, ClockKind
-from transom.final.concluding import conclude
-from transom.final.members import Strategy, admit
-from transom.final.planning import Planner
-from transom.final.streams import PageInput
-from transom.partial.kernel import PagePlan, run
+from transom.results.advance import conclude
+from transom.plan.passes.admission import Strategy, admit
+from transom.plan.planner import Planner
+from transom.results.stream_progress import PageInput
+from transom.kernel.aggregate import PagePlan, run
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.families import Fragments
-from transom.sql import Catalog, Query, Relation, bind
+from transom.sql import Catalog, Query, Relation
+from transom.sql.binding import bind
 from transom.state.state import State
 
 TIME = Clock("trades", "time", ClockKind.TIME)

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 import transom
-from transom.spark.handles import Feed, QueryHandle
+from transom.runtime.handles import Feed, QueryHandle
 
 SCHEMA = "ts timestamp, symbol string, price double, volume bigint"
 SYMBOLS = [f"S{i:02d}" for i in range(50)]

@@ -29,10 +29,10 @@ import numpy as np
 import pyarrow as pa
 
 import transom
-from transom.app.server.serving import Served, serving
-from transom.app.server.settings import ServerSettings
-from transom.spark.handles import Feed
-from transom.spark.report import PageReport
+from transom.server.lifecycle import Served, serving
+from transom.server.settings import ServerSettings
+from transom.runtime.handles import Feed
+from transom.runtime.batch_report import PageReport
 
 SCHEMA = "ts timestamp, symbol string, price double, volume bigint"
 SYMBOLS = [f"S{i:02d}" for i in range(50)]

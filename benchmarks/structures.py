@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Moments, Sum
-from transom.structures.exact import Raw, exact
-from transom.structures.kept import Kept
-from transom.structures.runs import Batch, Recipe
-from transom.structures.timegram import TimeGram
+from transom.ondemand.structures.exact import Raw, exact
+from transom.ondemand.structures.tiers import Kept
+from transom.ondemand.structures.runs import Batch, Recipe
+from transom.ondemand.structures.timegram import TimeGram
 
 FLOAT, LONG = pa.float64(), pa.int64()
 LOOKUPS = 50

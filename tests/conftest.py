@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """A local session that all tests share."""
-    from transom.spark.session import start_session
+    from transom.backends.spark.session import start_session
 
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     session = start_session(

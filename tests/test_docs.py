@@ -14,8 +14,8 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from transom.app.cli import app
-from transom.app.settings import KINDS_EXPLAINED, SECTIONS, markdown
+from transom.cli.main import app
+from transom.cli.settings_table import KINDS_EXPLAINED, SECTIONS, markdown
 
 ROOT = Path(__file__).parents[1]
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -93,10 +93,10 @@ def test_the_settings_are_in_the_reference() -> None:
 
 
 def test_the_python_interface_is_in_the_reference() -> None:
-    from transom.client.query import RemoteQuery
-    from transom.client.server import Server
-    from transom.spark.engine import Engine
-    from transom.spark.handles import Feed, QueryHandle
+    from transom.client.remote_query import RemoteQuery
+    from transom.client.connection import Server
+    from transom.runtime.engine import Engine
+    from transom.runtime.handles import Feed, QueryHandle
 
     text = (ROOT / "docs/reference/python.md").read_text()
     owners: dict[type, tuple[str, ...]] = {

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from transom.errors import PageError, SettingError, SQLError, StateError, TransomError
 
 if TYPE_CHECKING:
-    from transom.app.server.serving import serving
-    from transom.client.server import connect
-    from transom.spark.engine import Engine
+    from transom.server.lifecycle import serving
+    from transom.client.connection import connect
+    from transom.runtime.engine import Engine
 
 __version__ = "0.1.0"
 __all__ = [
@@ -29,15 +29,15 @@ def __getattr__(name: str) -> Any:
     """`Engine` is imported when it is first asked for: the rest of the package needs no Spark. Neither do
     `connect` and `serving`, but they need HTTP."""
     if name == "Engine":
-        from transom.spark.engine import Engine
+        from transom.runtime.engine import Engine
 
         return Engine
     if name == "connect":
-        from transom.client.server import connect
+        from transom.client.connection import connect
 
         return connect
     if name == "serving":
-        from transom.app.server.serving import serving
+        from transom.server.lifecycle import serving
 
         return serving
     raise AttributeError(f"module 'transom' has no attribute {name!r}")

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, States
 from transom.aggregates.functions import FUNCTIONS
-from transom.sql.calls import result_type
+from transom.sql.binding.aggregate_calls import result_type
 
 NAN, INF = math.nan, math.inf
 SAMPLES: dict[pa.DataType, list[Any]] = {

@@ -25,7 +25,7 @@ from transom.aggregates.accumulators import (
 from transom.aggregates.functions import FUNCTIONS
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.oracle.aggregates import aggregate
-from transom.sql.calls import result_type
+from transom.sql.binding.aggregate_calls import result_type
 from transom.sql.query import Call, Scalar
 
 NAN, INF = math.nan, math.inf

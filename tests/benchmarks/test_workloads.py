@@ -26,7 +26,8 @@ from benchmarks.workloads import (
     texts,
 )
 from transom.oracle import PythonScalars
-from transom.sql import Catalog, Query, Relation, bind
+from transom.sql import Catalog, Query, Relation
+from transom.sql.binding import bind
 
 FLAGS = dict.fromkeys(MEMBERS, pa.bool_())
 TRADES = {

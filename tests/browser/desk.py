@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 import transom
 from tests.browser.browsing import PATIENCE, Watched, watched_page
-from tests.spark.engine_helpers import SettableClock, at
-from transom.app.server.serving import Served, serving
-from transom.app.server.settings import ServerSettings
+from tests.runtime.engine_helpers import SettableClock, at
+from transom.server.lifecycle import Served, serving
+from transom.server.settings import ServerSettings
 
 BIDS = "city string, price double, ts timestamp"
 COUNTS = "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute]"

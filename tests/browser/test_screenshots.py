@@ -15,9 +15,9 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 import transom
 from tests.browser.browsing import watched_page
-from transom.app.flights import EARLY, LOOKUPS, SCHEMA, data_file, demo_queries, flights, pages
-from transom.app.server.serving import serving
-from transom.app.server.settings import ServerSettings
+from transom.cli.flights import EARLY, LOOKUPS, SCHEMA, data_file, demo_queries, flights, pages
+from transom.server.lifecycle import serving
+from transom.server.settings import ServerSettings
 
 pytestmark = pytest.mark.timeout(1200)  # with pictures there are days of flights first
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from playwright.sync_api import expect
 
 from tests.browser.desk import COUNTS, Desk
-from transom.app.server.settings import ServerSettings
+from transom.server.settings import ServerSettings
 
 TOKEN = "correct horse battery staple"
 

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 import httpx
 import pyarrow as pa
 
-from transom.client.server import Server
-from transom.client.typed import arrow_type
+from transom.client.connection import Server
+from transom.client.arrow_rows import arrow_type
 
 URL = "http://transom.test"
 COUNT = "SELECT site, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site"

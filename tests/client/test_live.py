@@ -15,12 +15,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import transom
-from transom.app.server.serving import Served, serving
-from transom.app.server.settings import ServerSettings
-from transom.client.errors import NotFound, Refused
-from transom.client.server import Server
+from transom.server.lifecycle import Served, serving
+from transom.server.settings import ServerSettings
+from transom.client.connection_errors import NotFound, Refused
+from transom.client.connection import Server
 from transom.errors import SettingError, SQLError, StateError
-from transom.spark.handles import Feed
+from transom.runtime.handles import Feed
 
 SCHEMA = "site int, city string, price decimal(10,2), ts timestamp"
 COUNT = (

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from transom.spark.cluster import loopback_cluster
-from transom.spark.session import start_session
+from transom.backends.spark.cluster import loopback_cluster
+from transom.backends.spark.session import start_session
 
 
 @pytest.fixture(scope="session")

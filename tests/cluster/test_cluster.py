@@ -17,7 +17,7 @@ import transom
 from tests.differential.cases import case
 from tests.differential.looking import looked_up
 from tests.differential.on_spark import check_on_files
-from tests.spark.preference_helpers import JOIN, joined, pairs, sales, stores
+from tests.runtime.preference_helpers import JOIN, joined, pairs, sales, stores
 
 pytestmark = pytest.mark.cluster
 
@@ -26,7 +26,7 @@ def test_the_package_is_shipped_to_the_executors(cluster: SparkSession) -> None:
     transom.Engine(cluster)
 
     def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import transom.partial.kernel as kernel
+        import transom.kernel.aggregate as kernel
 
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"path": [kernel.__file__]})

@@ -9,22 +9,23 @@ import pyarrow as pa
 
 from tests.differential.cases import COLUMNS, Case, PageCase
 from transom import oracle
-from transom.control.bursts import Parted
-from transom.control.horizon import horizon_limit
-from transom.control.rules import StreamRules
+from transom.overload.bursts import Parted
+from transom.windows.horizon import horizon_limit
+from transom.windows.stream_rules import StreamRules
 from transom.elements import Clock, ClockKind
-from transom.final.concluding import clocks_of
-from transom.final.demanding import opened, takings
-from transom.final.inprocess import advance
-from transom.final.members import Strategy, admit, release
-from transom.final.planning import Planner
-from transom.final.rehoming import rehomed
-from transom.final.streams import PageInput
-from transom.partial.kernel import Outcome, PagePlan, late_rows, merge, put_away, run
-from transom.partial.shards import Shelf
+from transom.results.advance import clocks_of
+from transom.ondemand.stores import opened, takings
+from transom.results.inprocess import advance
+from transom.plan.passes.admission import Strategy, admit, release
+from transom.plan.planner import Planner
+from transom.plan.passes.resharing import rehomed
+from transom.results.stream_progress import PageInput
+from transom.kernel.aggregate import Outcome, PagePlan, late_rows, merge, put_away, run
+from transom.kernel.shards import Shelf
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.plan.demands import Gathering
-from transom.sql import Catalog, Query, Relation, bind
+from transom.ondemand.needs import Gathering
+from transom.sql import Catalog, Query, Relation
+from transom.sql.binding import bind
 from transom.state import snapshot
 from transom.state.shards import ShardRef
 from transom.state.state import State

@@ -24,14 +24,14 @@ from tests.differential.cases import (
 )
 from tests.differential.comparing import alike, oracle_answer, same_as_oracle
 from tests.differential.engine import SCALARS, PureEngine, Row, bound, presented
-from transom.final.demanding import end_of
-from transom.final.desk import Desk
-from transom.final.lookup import Answer, Lookup, answered, finished
-from transom.partial.demands import fetched_runs
-from transom.partial.kernel import Outcome
-from transom.plan.demands import Glance
+from transom.ondemand.stores import end_of
+from transom.ondemand.cache import Desk
+from transom.ondemand.lookup import Answer, Lookup, answered, finished
+from transom.kernel.store_runs import fetched_runs
+from transom.kernel.aggregate import Outcome
+from transom.ondemand.needs import Glance
 from transom.sql import Query
-from transom.structures.runs import Found
+from transom.ondemand.structures.runs import Found
 
 BOUNDED = ["count(*)", "count(price)", "sum(price)", "sum(qty)", "avg(price)", "avg(qty)", "min(price)",
            "max(price)", "max(qty)", "sum(amount)", "min(amount)", "count(kind)",

@@ -21,10 +21,10 @@ from tests.differential.cases import SECOND, Case, PageCase, case, stream
 from tests.differential.comparing import identity, oracle_answer, same_row
 from tests.differential.engine import TIME, PureEngine, Row, bound, presented, table_of
 from tests.differential.on_spark import SCHEMA, micros
-from transom.control.bursts import Chunk, Overload, Parted, due, in_a_lull, parted, rows_of
+from transom.overload.bursts import Chunk, Overload, Parted, due, in_a_lull, parted, rows_of
 from transom.elements import ClockKind
-from transom.final.concluding import clocks_of
-from transom.final.members import Place, Strategy
+from transom.results.advance import clocks_of
+from transom.plan.passes.admission import Place, Strategy
 from transom.sql import Query
 
 STRATEGIES: list[dict[str, Any]] = [

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.final.pure import SCALARS, Pure, Row
+from tests.results.pure_batches import SCALARS, Pure, Row
 from transom import oracle
 from transom.elements import ClockKind, Prod
-from transom.final.members import Strategy
+from transom.plan.passes.admission import Strategy
 from transom.plan.families import Fragments
 from transom.sql import Query
-from transom.sql.derived import relation_of
+from transom.sql.binding.cascades import relation_of
 
 COLUMNS = {"site": pa.int64(), "v": pa.int64()}
 STRATEGIES = [Strategy(), Strategy(shared=False), Strategy(paned=True, fragments=Fragments.JOINT)]

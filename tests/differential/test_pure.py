@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.differential.cases import alike, case, nested, prodded
 from tests.differential.comparing import check
-from transom.final.members import Place, Strategy
-from transom.partial import rollups
+from transom.plan.passes.admission import Place, Strategy
+from transom.kernel import rollups
 from transom.plan.families import Fragments
 
 STRATEGIES: dict[str, dict[str, Any]] = {

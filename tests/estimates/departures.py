@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tests.estimates.streams import LEFT, Floats, Told
-from transom.app.flights import flights
+from transom.cli.flights import flights
 from transom.elements import Emit
 from transom.estimates import Finals, ItemKind, Learned, Sight
 

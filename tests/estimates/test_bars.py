@@ -10,7 +10,7 @@ import pytest
 from tests.estimates import departures
 from tests.estimates.streams import KINDS, VALUES, Floats, Told, run, run_every, thesis
 from transom.elements import Emit
-from transom.estimates.sight import accuracy
+from transom.estimates.sightings import accuracy
 
 SEEDS = (1, 2)
 ITEMS = [kind.name for kind in KINDS]

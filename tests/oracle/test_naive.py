@@ -24,7 +24,7 @@ from tests.oracle.building import (
 )
 from transom.elements import Clock, ClockKind, Drop, Punctuation, Register, WindowSpec
 from transom.oracle import OraclePage, PythonScalars, StreamRules, answer, join_tables, windows_of
-from transom.oracle.closing import covered
+from transom.oracle.window_close import covered
 from transom.sql.query import And, Comparison, Item, Join, Key, Not, Scalar, Truth
 
 TEN = WindowSpec.ending(range=10, slide=10)

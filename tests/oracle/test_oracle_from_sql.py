@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from transom.oracle import OraclePage, PythonScalars, StreamRules, answer, join_tables
-from transom.oracle.values import microseconds
+from transom.sql.interpreter.values import microseconds
 from transom.sql import Catalog, Relation, bind_one
 
 MINUTE = 60_000_000

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from transom.oracle import OraclePage, PythonScalars, StreamRules, answer
-from transom.oracle.values import rows_of, table_of
+from transom.sql.interpreter.values import rows_of, table_of
 from transom.sql import Catalog, Relation, bind_one
 
 pytestmark = pytest.mark.spark

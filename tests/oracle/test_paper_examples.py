@@ -9,8 +9,8 @@ import pytest
 from tests.oracle.building import call, column, page, query, run, told, until
 from transom.elements import Clock, WindowSpec
 from transom.oracle import OraclePage, PythonScalars, StreamRules, answer, windows_of
-from transom.oracle.types import TIMESTAMP
-from transom.oracle.values import microseconds
+from transom.sql.interpreter.types import TIMESTAMP
+from transom.sql.interpreter.values import microseconds
 from transom.sql.query import Key, Query
 
 MINUTE = 60_000_000

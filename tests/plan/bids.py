@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from transom.control.rules import StreamRules
+from transom.windows.stream_rules import StreamRules
 from transom.elements import Clock, ClockKind
-from transom.final.members import Strategy, admit
-from transom.final.planning import Planner, SharedPlan
+from transom.plan.passes.admission import Strategy, admit
+from transom.plan.planner import Planner, SharedPlan
 from transom.oracle import PythonScalars
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.sql import Catalog, Query, Relation, bind_one

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transom.algorithms.intervals import IntervalSet
-from transom.partial.predicates import evaluate
+from transom.windows.intervals import IntervalSet
+from transom.kernel.predicates import evaluate
 from transom.plan.axis import Axis, AxisKind, axis_kind, is_searchable
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Scalar, Truth
 

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from tests.plan.bids import compiled, planned
-from transom.final.members import Strategy
+from transom.plan.passes.admission import Strategy
 from transom.plan import families as module
 from transom.plan.families import Family, Fragments
 

@@ -18,7 +18,7 @@ from transom.promising.representation import (
     step_of,
     together,
 )
-from transom.promising.summaries import Summaries, concatenated, empty
+from transom.promising.summary_kinds import Summaries, concatenated, empty
 
 KEYS = np.arange(7, dtype=np.uint64)
 

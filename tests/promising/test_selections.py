@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transom.elements import Preference, Summary
-from transom.promising.baselines import selected, simple_selection
+from reproduce.promising.baselines import selected, simple_selection
 from transom.promising.joins import values_of
 from transom.promising.regions import Bools, Floats, Regions, chosen
 from transom.promising.representation import Representation, arrived, bucket_of

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.sql.trading import CATALOG, TRADES, Rules, bound
 from transom.errors import SQLError
-from transom.sql import Query, bind
+from transom.sql import Query
+from transom.sql.binding import bind
 
 WINDOW = "[RANGE 5 min SLIDE 1 min]"
 

@@ -14,7 +14,7 @@ from tests.sql.trading import UTC, Rules
 from transom.elements import Preference, Summary
 from transom.errors import SQLError
 from transom.sql import Preferred, bind_all_preferred, bind_preferred
-from transom.sql.preferred import Figure, Output, Side
+from transom.sql.preferred_query import Figure, Output, Side
 from transom.sql.promise import Arithmetic, Column, Count
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Scalar, Truth
 

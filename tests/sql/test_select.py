@@ -11,7 +11,7 @@ import pytest
 
 from tests.sql.trading import TRADES, bound, over_trades
 from transom.errors import SQLError
-from transom.sql.calls import result_type
+from transom.sql.binding.aggregate_calls import result_type
 from transom.sql.query import Call, Comparison, Item, Key, Scalar
 
 LONG, DOUBLE = pa.int64(), pa.float64()

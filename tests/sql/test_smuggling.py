@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import transom
 from transom.errors import SQLError
-from transom.sql.wall import reaches_out
+from transom.sql.syntax.expression_guard import reaches_out
 
 WINDOW = "[RANGE 10 seconds SLIDE 10 seconds]"
 SECRET = "(SELECT MAX(VALUE) FROM IDENTIFIER(CAST(X'{}' AS STRING)))"

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from transom.aggregates.sketches import Distinct, Quantiles
-from transom.algorithms.intervals import LOWEST, IntervalSet
-from transom.control.closed import Closed
+from transom.windows.intervals import LOWEST, IntervalSet
+from transom.windows.closed import Closed
 from transom.elements import Clock, ClockKind
 from transom.errors import StateError
 from transom.state import snapshot

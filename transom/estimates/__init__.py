@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transom.estimates.learned import Learned
 from transom.estimates.monitor import Accuracy, Item, Mark, Quality, Score
-from transom.estimates.sight import Estimates, Finals, ItemKind, Sight
+from transom.estimates.sightings import Estimates, Finals, ItemKind, Sight
 
 __all__ = [
     "Accuracy",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.estimates.marks import MARKS, Runs, nearest
-from transom.estimates.sight import Floats, Ints
+from transom.estimates.sightings import Floats, Ints
 
 KEPT = 256  # scores of a mark
 SHARE = 32  # scores of one closing at most, so that many groups don't push out all windows but one

@@ -14,7 +14,7 @@ import numpy as np
 
 from transom.estimates.groups import FAST, SLOW, Groups, step, toward
 from transom.estimates.marks import MARKS, Runs, nearest
-from transom.estimates.sight import Flags, Floats, Ints, accuracy
+from transom.estimates.sightings import Flags, Floats, Ints, accuracy
 
 
 class Expert(IntEnum):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.algorithms.hashing import mixed
-from transom.estimates.sight import Flags, Floats, Ints
+from transom.columns.hashing import mixed
+from transom.estimates.sightings import Flags, Floats, Ints
 
 MOST_GROUPS = 2048
 MOST_LOOKED = 128  # groups that are remembered at a mark, if they are only looked at

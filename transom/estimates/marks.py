@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from transom.estimates.sight import Floats, Ints
+from transom.estimates.sightings import Floats, Ints
 
 PER_SLIDE = 20
 # Every 5 % of the last slide; before and after it, coarser the farther away.

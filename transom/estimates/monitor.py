@@ -9,7 +9,7 @@ import numpy as np
 
 from transom.estimates.groups import SLOW, step, toward
 from transom.estimates.marks import LAST_SLIDE, MARKS, PER_SLIDE, Runs
-from transom.estimates.sight import Flags, Floats, Ints
+from transom.estimates.sightings import Flags, Floats, Ints
 
 Quality = Callable[[Any, Any, float], float]
 

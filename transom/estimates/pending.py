@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.estimates.sight import Flags, Floats, Ints
+from transom.estimates.sightings import Flags, Floats, Ints
 
 MOST_PENDING = 131_072  # rows of a query; windows that never close must not fill the memory
 MOST_SHEETS = 32

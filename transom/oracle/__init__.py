@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from transom.oracle.closing import windows_of
+from transom.oracle.window_close import windows_of
 from transom.oracle.joins import join_tables
 from transom.oracle.naive import answer
-from transom.oracle.pages import Lookup, LookupAnswer, OracleOutcome, OraclePage, StreamRules
-from transom.oracle.scalars import PythonScalars
+from transom.oracle.batches import Lookup, LookupAnswer, OracleOutcome, OraclePage, StreamRules
+from transom.sql.interpreter.expressions import PythonScalars
 
 __all__ = [
     "Lookup",

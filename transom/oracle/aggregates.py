@@ -10,8 +10,8 @@ from typing import Any, Mapping, Sequence
 import pyarrow as pa
 
 from transom.errors import SQLError
-from transom.oracle.types import is_decimal, is_int
-from transom.oracle.values import EXACT, TESTS, fit, order, order_nulls, sameness, wrap
+from transom.sql.interpreter.types import is_decimal, is_int
+from transom.sql.interpreter.values import EXACT, TESTS, fit, order, order_nulls, sameness, wrap
 from transom.sql.query import And, Call, Comparison, IsNull, Member, Not, Or, Predicate, Truth
 
 Values = Mapping[str, Any]  # the value of each scalar of a query for one row, by its text

@@ -6,8 +6,8 @@ from typing import Any, Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from transom.oracle.pages import Row
-from transom.oracle.values import rows_of, table_of
+from transom.oracle.batches import Row
+from transom.sql.interpreter.values import rows_of, table_of
 from transom.sql.catalog import Scalars
 from transom.sql.query import Join, Query
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from transom.elements import Clock, ClockKind, Prod, Punctuation, Register
 from transom.oracle.aggregates import Values, aggregate, holds
-from transom.oracle.closing import Window, is_asked, is_closed, windows_of
+from transom.oracle.window_close import Window, is_asked, is_closed, windows_of
 from transom.oracle.joins import Joined, unjoined
 from transom.oracle.lookups import Held, floor_of, newest, who_is_asked
-from transom.oracle.pages import (
+from transom.oracle.batches import (
     LookupAnswer,
     OracleOutcome,
     OraclePage,
@@ -27,7 +27,7 @@ from transom.oracle.pages import (
     in_order,
     sieve,
 )
-from transom.oracle.values import grouped, microseconds, rows_of, sameness, table_of
+from transom.sql.interpreter.values import grouped, microseconds, rows_of, sameness, table_of
 from transom.sql.catalog import Scalars
 from transom.sql.query import Query
 

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.algorithms.intervals import IntervalSet
-from transom.algorithms.placing import places
+from transom.windows.intervals import IntervalSet
+from transom.columns.search import places
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Scalar, Truth, scalars_of
 
 _EXACT = Context(prec=120)

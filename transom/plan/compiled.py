@@ -15,7 +15,7 @@ from transom.aggregates.accumulators import Accumulator, Moments, served_columns
 from transom.aggregates.functions import FUNCTIONS
 from transom.durations import parse_instant
 from transom.elements import Clock
-from transom.plan.text import predicate_text
+from transom.plan.predicate_text import predicate_text
 from transom.sql.query import (
     And,
     Call,

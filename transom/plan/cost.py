@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from transom.algorithms.slicing import cuts
+from transom.windows.slices import cuts
 from transom.elements import WindowSpec
 
 # A plan is changed when the other one costs less than this share of it: rates waver.

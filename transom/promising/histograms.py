@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from transom.estimates import packing
-from transom.promising.adt import Floats, Ints, Keys, Summaries, likeness
+from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries, likeness
 
 
 @dataclass(frozen=True, eq=False)

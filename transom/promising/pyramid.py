@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.promising.adt import Floats, Ints, Keys, Summaries
+from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries
 
 LIKELY = 0.5  # a value that is estimated to occur less often is taken not to occur
 

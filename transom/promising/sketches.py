@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.algorithms.hashing import mixed
+from transom.columns.hashing import mixed
 from transom.estimates import packing
-from transom.promising.adt import Floats, Ints, Keys, Summaries, likeness, trust
+from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries, likeness, trust
 
 _HALF = np.uint64(32)
 

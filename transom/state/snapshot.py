@@ -15,16 +15,16 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from transom.algorithms.arrivals import Arrivals
-from transom.algorithms.intervals import IntervalSet
-from transom.control.bursts import Chunk
-from transom.control.closed import Closed
+from transom.windows.arrivals import Arrivals
+from transom.windows.intervals import IntervalSet
+from transom.overload.bursts import Chunk
+from transom.windows.closed import Closed
 from transom.elements import Clock, ClockKind, Summary
 from transom.errors import StateError
 from transom.estimates.learned import Learned
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation
-from transom.state.preferring import Coverage, PreferredState, Preferring, SummaryState, TupleRun
+from transom.state.promising import Coverage, PreferredState, Preferring, SummaryState, TupleRun
 from transom.state.shards import ShardRef
 from transom.state.state import (
     ClockState,
@@ -37,8 +37,8 @@ from transom.state.state import (
     Totals,
     Work,
 )
-from transom.structures.kept import Kept
-from transom.structures.runs import Run
+from transom.ondemand.structures.tiers import Kept
+from transom.ondemand.structures.runs import Run
 
 VERSION = 5
 

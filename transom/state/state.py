@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from transom.algorithms.arrivals import Arrivals
-from transom.algorithms.intervals import LOWEST, IntervalSet
-from transom.control.bursts import Chunk, held_by
-from transom.control.closed import Closed
+from transom.windows.arrivals import Arrivals
+from transom.windows.intervals import LOWEST, IntervalSet
+from transom.overload.bursts import Chunk, held_by
+from transom.windows.closed import Closed
 from transom.elements import Clock, ClockKind
 from transom.estimates.learned import Learned
-from transom.state.preferring import Preferring
+from transom.state.promising import Preferring
 from transom.state.shards import ShardRef
-from transom.structures.kept import Kept
+from transom.ondemand.structures.tiers import Kept
 
 # How finely it is remembered where in time rows were accepted, to tell a joining query what it missed.
 MOST_OCCUPIED = 4096

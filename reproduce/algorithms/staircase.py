@@ -1,0 +1,85 @@
+"""MAX and MIN of any window that ends now, exactly: the tuples that no later tuple outdoes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from heapq import merge
+from operator import ge, itemgetter, le
+from typing import Any
+
+from transom.columns.nan_order import TOP, unranked
+
+
+class Staircase:
+    """Times that ascend, with values that descend (for MAX): the first one in a window is its answer.
+
+    Nulls are the caller's to leave out.
+
+    >>> stairs = Staircase()
+    >>> for time, value in enumerate([3, 9, 4, 7]):
+    ...     stairs.insert(time, value)
+    >>> stairs.lookup(since=0), stairs.lookup(since=2), stairs.lookup(since=4)
+    (9, 7, None)
+    """
+
+    def __init__(self, greatest: bool = True) -> None:
+        self.greatest = greatest
+        self._gives_way = le if greatest else ge
+        self.times: list[int] = []
+        self.values: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def insert(self, time: int, value: Any) -> None:
+        """Add a tuple: amortised O(1) at the end, a binary search more if it is out of order."""
+        times, values = self.times, self.values
+        if value != value:
+            value = TOP
+        if times and time <= times[-1]:
+            self._insert_late(time, value)
+            return
+        gives_way = self._gives_way
+        while values and gives_way(values[-1], value):
+            values.pop()
+            times.pop()
+        values.append(value)
+        times.append(time)
+
+    def _insert_late(self, time: int, value: Any) -> None:
+        """Only if no tuple of that time or later outdoes it; earlier ones that it outdoes go."""
+        times, values, gives_way = self.times, self.values, self._gives_way
+        end = bisect_left(times, time)
+        if gives_way(value, values[end]):  # the best of that time or later; there is one
+            return
+        start = end
+        while start and gives_way(values[start - 1], value):
+            start -= 1
+        if times[end] == time:
+            end += 1
+        times[start:end] = [time]
+        values[start:end] = [value]
+
+    def lookup(self, since: int) -> Any:
+        """The answer for the tuples from `since` on, in O(log n); None if there are none."""
+        at = bisect_left(self.times, since)
+        return unranked(self.values[at]) if at < len(self.values) else None
+
+    def expire(self, before: int) -> None:
+        """Forget tuples before a time, as soon as they are the greater part; nobody may ask for them."""
+        if self.times and self.times[len(self.times) // 2] < before:
+            stale = bisect_left(self.times, before)
+            del self.times[:stale], self.values[:stale]
+
+    def merge(self, other: Staircase) -> Staircase:
+        """The staircase of the tuples of both, in linear time."""
+        both = Staircase(self.greatest)
+        steps: Iterable[tuple[int, Any]] = merge(
+            zip(self.times, self.values, strict=True),
+            zip(other.times, other.values, strict=True),
+            key=itemgetter(0),
+        )
+        for time, value in steps:
+            both.insert(time, value)
+        return both

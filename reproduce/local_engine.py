@@ -1,0 +1,172 @@
+"""The engine without Spark, for experiments: one stream, Arrow tables as pages, the clock given with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from transom.overload.bursts import NOTHING, Overload, Parted
+from transom.windows.stream_rules import StreamRules
+from transom.durations import format_duration, parse_duration
+from transom.elements import Clock, ClockKind, Prod, Punctuation
+from transom.errors import SettingError, SQLError
+from transom.ondemand.stores import end_of, opened
+from transom.ondemand.cache import Desk
+from transom.results.inprocess import advance, folded
+from transom.ondemand.lookup import Lookup, answered, finished, lookup_schema, pattern_on
+from transom.plan.passes.admission import Strategy, admit
+from transom.results.emit import PageOutput
+from transom.plan.planner import Planner
+from transom.results.presentation import result_schema
+from transom.results.stream_progress import PageInput
+from transom.oracle import PythonScalars
+from transom.kernel.aggregate import Outcome
+from transom.plan.compiled import CompiledQuery, compile_query
+from transom.ondemand.needs import gatherings
+from transom.sql.binding import bind
+from transom.sql.catalog import Catalog, Relation
+from transom.state.state import State
+
+INSTANT = pa.timestamp("us", tz="UTC")
+
+
+class PlainScalars(PythonScalars):
+    """Python's scalars, with columns that are named and not computed passed through as they are.
+
+    >>> PlainScalars().project(pa.table({"price": [10, None]}), {"x": "`price`"}).to_pylist()
+    [{'x': 10}, {'x': None}]
+    """
+
+    def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
+        plain = {f"`{name}`": name for name in table.column_names}
+        rest = {name: text for name, text in expressions.items() if text not in plain}
+        computed = super().project(table, rest) if rest else None
+        return pa.table(
+            {
+                name: table[plain[text]] if text in plain else computed[name]  # type: ignore[index]
+                for name, text in expressions.items()
+            }
+        )
+
+
+class LocalEngine:
+    """Standing queries over one stream, page by page, in this process.
+
+    Every query joins before the first page. `slack` None means that windows close by punctuations. With
+    `live`, marks of EMIT EARLY are passed by the clock that pages are given, not by their rows alone.
+
+    >>> engine = LocalEngine("s", {"v": pa.int64(), "ts": INSTANT}, "ts",
+    ...     {"n": "SELECT count(*) AS n FROM s [RANGE 1 minute SLIDE 1 minute]"})
+    >>> rows = pa.table({"v": [1, 2], "ts": pa.array([0, 59_000_000]).cast(INSTANT)})
+    >>> _ = engine.page(rows, ended=True)
+    >>> engine.results("n")["n"].to_pylist()
+    [2]
+
+    Queries without SLIDE are looked up, for their own window or a shorter one:
+
+    >>> engine = LocalEngine("s", {"v": pa.int64(), "ts": INSTANT}, "ts",
+    ...     {"top": "SELECT max(v) AS top FROM s [RANGE 1 minute]"})
+    >>> _ = engine.page(rows)
+    >>> engine.lookup("top")["top"].to_pylist(), engine.lookup("top", "30 seconds")["window_start"][0].value
+    ([2], 29000001)
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        columns: Mapping[str, pa.DataType],
+        time: str,
+        queries: Mapping[str, str],
+        *,
+        slack: str | int | None = 0,
+        live: bool = False,
+        overload: Overload | None = None,
+        strategy: Strategy | None = None,
+    ):
+        self.scalars = PlainScalars()
+        self.time = Clock(stream, time, ClockKind.TIME)
+        waits = None if slack is None else parse_duration(slack)
+        self.rules = StreamRules(self.time, waits, live=live, overload=overload)
+        self.planner = Planner(strategy or Strategy())
+        catalog = Catalog({stream: Relation(stream, columns, time)})
+        compiled = list(self._compiled(queries, catalog))
+        self.queries = [query for query in compiled if query.query.demand is None]
+        self.looking = {query.name: query for query in compiled if query.query.demand is not None}
+        self.gatherings = gatherings(list(self.looking.values()))
+        living = {query.name: query for query in self.queries}
+        state = admit(State(), self.queries, living, self.planner.strategy, [])
+        self.state, self.desk = opened(state, self.gatherings), Desk()
+        self._results: dict[str, list[pa.Table]] = {name: [] for name in queries}
+
+    def _compiled(self, texts: Mapping[str, str], catalog: Catalog) -> Iterator[CompiledQuery]:
+        for name, bound in bind(dict(texts), catalog, self.scalars).items():
+            if isinstance(bound, SQLError):
+                raise bound
+            if bound.joins or bound.clock.kind is ClockKind.ROWS:
+                raise SettingError(f"{name}: joins and ROWS windows need the whole engine")
+            yield compile_query(name, bound, False)
+
+    def page(
+        self,
+        rows: pa.Table | None = None,
+        *,
+        clock: int = 0,
+        punctuations: Sequence[Punctuation] = (),
+        prods: Sequence[Prod] = (),
+        ended: bool = False,
+        parted: Parted = NOTHING,
+    ) -> PageOutput:
+        """Process a page; its early and final results are also added to those of before.
+
+        `parted` says which of the rows were aside before, and which others are now.
+        """
+        outcome = Outcome()
+        if rows is not None and rows.num_rows:
+            outcome = folded(
+                rows, self.queries, self.rules, self.state, self.planner, self.scalars, self.gatherings
+            )
+        given = PageInput(
+            self.rules,
+            self.queries,
+            outcome,
+            punctuations,
+            ended,
+            clock=clock,
+            parted=parted,
+            gatherings=self.gatherings,
+        )
+        output = advance(self.state, [given], self.scalars, clock=clock, prods=prods)
+        for name, table in output.results.items():
+            self._results[name].append(table)
+        self.state = output.state
+        self.desk.committed(self.state, outcome.runs, self.gatherings)
+        return output
+
+    def lookup(
+        self, name: str, length: str | int | None = None, where: Mapping[str, Any] | None = None
+    ) -> pa.Table:
+        """What an on-demand query is answered now, for its own window or one of a shorter length."""
+        query = self.looking[name]
+        end = end_of(query.clock, self.state.stream(self.time.stream))
+        if end is None:
+            return lookup_schema(query.query).empty_table()
+        whole = query.query.window.range
+        reach = whole if length is None else parse_duration(length)
+        if not 0 < reach <= whole:
+            most = format_duration(whole)
+            raise SettingError(f"{name} has a window of {most}: it can't be looked up for {length}")
+        asked = Lookup.over(query, reach, end, pattern_on(query, where))
+        answer = answered(asked, self.desk.reader(asked, self.state))
+        return finished(answer, self.state, self.scalars)
+
+    def results(self, name: str) -> pa.Table:
+        """All results of a query so far, in the order in which they were made."""
+        found = self._results[name]
+        schema = result_schema(next(query.query for query in self.queries if query.name == name))
+        return pa.concat_tables(found) if found else schema.empty_table()
+
+    def punctuation(self, until: int, where: tuple[tuple[str, Any], ...] = ()) -> Punctuation:
+        """No more rows up to there, of a group or of all."""
+        return Punctuation(self.time, until, None, where)

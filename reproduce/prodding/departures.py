@@ -1,0 +1,51 @@
+"""Real delays: flights out of New York, by their scheduled times, arriving in the stream when they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reproduce.prodding.aggressiveness import LEVELS
+from reproduce.prodding.analysis import Matched, Pairs, accuracies, mean
+from reproduce.prodding.data import SECOND, departures
+from reproduce.report import Line, Options, Report
+from reproduce.prodding.simulation import Script, Windows, emit_at, simulate
+
+WINDOWS = Windows(3 * 3600, 3600)
+SLACK = 2 * 3600 * SECOND
+ITEMS = {"n": "count(*)", "miles": "sum(value)", "mean": "avg(value)", "longest": "max(value)"}
+
+
+def run(options: Options) -> Report:
+    """How accurate early results are where delays are real, and how many finals the intervals cover."""
+    stream = departures(options.seconds(60))
+    parts = [1 - level / 100 for level in LEVELS]
+    items = ", ".join(f"{call} AS {name}" for name, call in ITEMS.items())
+    query = f"SELECT origin, {items} FROM S {WINDOWS.clause} GROUP BY origin {emit_at(parts)}"
+    script = Script(stream).look(WINDOWS, (*parts, 1.0))
+    results = simulate({"q": query}, script, slack=SLACK).results["q"]
+    matched = Matched.of(results, WINDOWS.slide, ["origin"])
+    found = {name: matched.pairs(name) for name in ITEMS}
+    rows = [_row(name, level, pairs.at(level)) for name, pairs in found.items() for level in LEVELS]
+    return Report({"departures": rows}, list(_lines(found)))
+
+
+def _row(name: str, level: int, pairs: Pairs) -> Mapping[str, Any]:
+    return {
+        "item": ITEMS[name],
+        "aggressiveness": level,
+        "pairs": len(pairs),
+        "accuracy": mean(pairs.accuracies),
+        "projected": mean(accuracies(pairs.learned.projected, pairs.learned.final)),
+        "coverage": pairs.coverage,
+    }
+
+
+def _lines(found: Mapping[str, Pairs]) -> Iterator[Line]:
+    for name, pairs in found.items():
+        half = pairs.at(50)
+        yield Line("ours", f"flights, {ITEMS[name]} at 50 %: raw", None, mean(half.accuracies))
+        projected = mean(accuracies(half.learned.projected, half.learned.final))
+        yield Line("ours", f"flights, {ITEMS[name]} at 50 %: projected", None, projected)
+    pooled = Pairs.together(list(found.values()))
+    yield Line("ours", "flights, real delays: 90 % intervals cover", None, pooled.coverage)

@@ -1,0 +1,52 @@
+"""All experiments, one after the other: `transom reproduce prodding`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic
+
+from rich.console import Console
+
+from reproduce.prodding import aggressiveness
+from reproduce.prodding import bursts
+from reproduce.prodding import delays
+from reproduce.prodding import departures
+from reproduce.prodding import closed_loop as loop
+from reproduce.prodding import overhead
+from reproduce.prodding import sideline_strategies as sidelining
+from reproduce.plot import can_draw, draw_all
+from reproduce.report import Options, Report, markdown, write
+
+EXPERIMENTS: Mapping[str, Callable[[Options], Report]] = {
+    "overhead of prodding (4.2)": overhead.run,
+    "delayed data (4.3.1)": delays.run,
+    "bursts (4.3.2)": bursts.run,
+    "aggressiveness (4.4)": aggressiveness.run,
+    "burst processing (6.2)": sidelining.run,
+    "real delays": departures.run,
+    "accuracy loop": loop.run,
+}
+
+
+def run_prodding(directory: Path, short: bool, seeds: int, data: Path | None) -> None:
+    """The command: tables, plots if they can be drawn, and the comparison on stdout."""
+    console = Console(stderr=True)
+    options = Options(1 if short else seeds, short, data)
+    report = reproduce(options, directory, lambda line: console.print(line, style="dim", highlight=False))
+    if can_draw():
+        draw_all(directory, [name for name, rows in report.tables.items() if rows])
+    else:
+        console.print("no plots: they need matplotlib, which `make reproduce` brings", highlight=False)
+    print(markdown(report.lines), end="", flush=True)
+
+
+def reproduce(options: Options, directory: Path, say: Callable[[str], None]) -> Report:
+    """Run every experiment, and write its tables as they come."""
+    report = Report()
+    for name, run in EXPERIMENTS.items():
+        started = monotonic()
+        report = report + run(options)
+        write(report, directory)
+        say(f"{name}: {monotonic() - started:.1f} s")
+    return report

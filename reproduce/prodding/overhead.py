@@ -1,0 +1,91 @@
+"""Does prodding delay the final results? (section 4.2, table 4.1)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reproduce.prodding.analysis import Floats
+from reproduce.prodding.bursts import COST, Q4_2
+from reproduce.prodding.data import SECOND, Recording, wireless
+from reproduce.prodding.delays import MAX_QUERY, uniform
+from reproduce.report import Line, Options, Report
+from reproduce.prodding.simulation import Run, Script, Windows, simulate
+
+REPEATED = 3  # processor time is noisy: the quickest of so many runs of each
+THESIS = {"Uniform_1500": (11, 11), "Burst_2": (6, 6), "Burst_4": (6, 6)}  # with and without prodding
+
+
+def run(options: Options) -> Report:
+    """Final latencies with and without prods, and whether the final results are the same."""
+    rows = [compared(*case, 1 if options.short else REPEATED) for case in cases(options)]
+    return Report({"table_4_1": rows}, [line for row in rows for line in _lines(row)])
+
+
+def cases(options: Options) -> Iterator[tuple[str, Recording, str, Windows]]:
+    """The streams of the table and their queries."""
+    yield "Uniform_1500", uniform(options.seconds(1500), 0), *MAX_QUERY
+    for name, records in (("Burst_2", 28_000), ("Burst_4", 56_000)):
+        yield name, wireless(options.seconds(records), 0).served(COST), *Q4_2
+
+
+def compared(name: str, stream: Recording, query: str, windows: Windows, times: int) -> Mapping[str, Any]:
+    """A row of the table."""
+    plain = Script(stream).close(windows).measure(windows)
+    prodded = (
+        Script(stream)
+        .close(windows)
+        .measure(windows)
+        .prod(windows, after=-round(0.3 * windows.slide * SECOND))
+    )
+    runs = [(simulate({"q": query}, prodded), simulate({"q": query}, plain)) for _ in range(times)]
+    with_prods, without = (min(pair, key=lambda one: one.seconds) for pair in zip(*runs, strict=True))
+    return {
+        "stream": name,
+        "with_prodding": _latency(with_prods),
+        "without_prodding": _latency(without),
+        "ratio": _latency(with_prods) / _latency(without),
+        "closing_to_result_with": float(np.mean(_waited(with_prods))),
+        "closing_to_result_without": float(np.mean(_waited(without))),
+        "processor_with": with_prods.seconds,
+        "processor_without": without.seconds,
+        "finals_are_the_same": _finals(with_prods).equals(_finals(without)),
+    }
+
+
+def _finals(one: Run) -> pa.Table:
+    results = one.results["q"]
+    finals = results.filter(pc.equal(results["kind"], "final"))
+    return finals.drop_columns(["page", "made", "latency"]).sort_by("window_end")
+
+
+def _waited(one: Run) -> Floats:
+    """The seconds between a window's closing and its final result: processing, its own and that before it."""
+    results = one.results["q"]
+    finals = results.filter(pc.equal(results["kind"], "final"))
+    made = finals["made"].cast(pa.int64()).to_numpy() / SECOND
+    return np.array([one.made[page] for page in finals["page"].to_pylist()]) - made
+
+
+def _latency(one: Run) -> float:
+    """The mean latency of final results in seconds, with that processing."""
+    results = one.results["q"]
+    finals = results.filter(pc.equal(results["kind"], "final"))
+    return float(np.mean(finals["latency"].to_numpy() + _waited(one)))
+
+
+def _lines(row: Mapping[str, Any]) -> Iterator[Line]:
+    name, thesis = row["stream"], THESIS[row["stream"]]
+    same = "finals identical" if row["finals_are_the_same"] else "finals differ"
+    for what, told in (("with", thesis[0]), ("without", thesis[1])):
+        yield Line(
+            "table 4.1", f"{name}: final latency {what} prods", told, row[f"{what}_prodding"], "s", same
+        )
+    yield Line("table 4.1", f"{name}: with against without", None, row["ratio"], "times")
+    for what in ("with", "without"):
+        waited = 1000 * row[f"closing_to_result_{what}"]
+        yield Line("table 4.1", f"{name}: from closing to result, {what} prods", None, waited, "ms")

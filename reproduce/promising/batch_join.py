@@ -1,0 +1,173 @@
+"""A preferred join of two streams run page by page, without an engine: for experiments and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from transom.elements import Preference, Summary
+from reproduce.promising.baselines import Budget, Pairs, Stream
+from transom.promising.joins import join_regions, probed, values_of
+from transom.promising.regions import Regions, ranked, spent
+from transom.promising.representation import Representation, arrived, bucket_of
+from transom.promising.tuples import Ints, Tuples
+from transom.sql.promise import Arithmetic, Count, Promise
+
+# In which what is left of a page's budget is spent again: what lies outside of the window costs nothing.
+ROUNDS = 32
+
+
+def dealt(times: tuple[Ints, Ints], length: int) -> tuple[Ints, Ints]:
+    """The pages of two streams' tuples, `length` of time each: even ones are the first stream's."""
+    return 2 * (times[0] // length), 2 * (times[1] // length) + 1
+
+
+def stream_of(times: Ints, values: Ints, page: Ints, buckets: int) -> Stream:
+    """A stream of whole numbers, with the buckets of a hash join."""
+    shape = Summary("", "", "", granularity=1, structure="cells", buckets=buckets)
+    key = values.astype(np.uint64)
+    return Stream(page, times, key, bucket_of(shape, key, values.astype(np.float64)))
+
+
+def share_of(needs: dict[int, int], share: float) -> Budget:
+    """A share of what each page needs; nothing for a page that is not there."""
+    return lambda page: int(needs.get(page, 0) * share)
+
+
+def product_of_counts(shapes: tuple[Summary, Summary]) -> Promise:
+    """The promise of the paper's examples: Count of one stream times Count of the other."""
+    one, two = (Count(shape.stream, shape.column) for shape in shapes)
+    return Arithmetic("*", one, two)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What there is of one stream: its summaries, its tuples, the regions that wait to be probed for them."""
+
+    kept: Representation
+    tuples: Tuples
+    pending: Regions
+
+    @staticmethod
+    def new(shape: Summary) -> _Side:
+        nothing = np.zeros(0, np.int64)
+        none = Tuples.made(nothing.astype(np.uint64), nothing, nothing, 0, row=pa.array(nothing))
+        return _Side(Representation.new(shape), none, Regions.none())
+
+    def inserted(self, stream: Stream, rows: Ints, page: int) -> _Side:
+        """With a page's tuples."""
+        shape = self.kept.shape
+        time, key = stream.time[rows], stream.key[rows]
+        bucket = bucket_of(shape, key, key.astype(np.float64))
+        kept = self.kept.inserted(arrived(shape, time, key, bucket), int(time.max()))
+        more = Tuples.made(key, bucket, time, page, row=pa.array(rows))
+        return replace(self, kept=kept, tuples=Tuples.merged([self.tuples, more]).since(kept.floor))
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A preferred join over two streams; regions that a page's budget doesn't reach wait for better times."""
+
+    streams: tuple[Stream, Stream]
+    shapes: tuple[Summary, Summary]
+    preference: Preference
+    promise: Promise
+
+    def run(self, budget: Budget = lambda page: None, idle: Sequence[int] = ()) -> Pairs:
+        """The pairs found when each page has its budget; `idle` are the numbers of pages that are empty."""
+        sides = [_Side.new(shape) for shape in self.shapes]
+        found: list[tuple[Ints, Ints, Ints]] = []
+        probes: dict[int, int] = {}
+        pages = [_rows_of(stream) for stream in self.streams]
+        for page in sorted({*pages[0], *pages[1], *idle}):
+            fresh = [Regions.none(), Regions.none()]
+            for own in (0, 1):
+                if page in pages[own]:
+                    sides[own] = sides[own].inserted(self.streams[own], pages[own][page], page)
+                    fresh[own] = self._planned(sides[own], sides[1 - own], page)
+            waiting = self._waiting(sides)
+            rest, probes[page] = budget(page), 0
+            for number in range(ROUNDS):
+                charge = self._round(page, sides, fresh, waiting, rest, 1 << number, found)
+                probes[page] += charge
+                rest = None if rest is None else rest - charge
+                if not rest or not any(map(len, (*fresh, *waiting))):
+                    break
+            for own in (0, 1):
+                sides[own] = replace(sides[own], pending=Regions.concatenated([fresh[own], waiting[own]]))
+        left, right, at = (
+            np.concatenate([part[i] for part in found] or [np.zeros(0, int)]) for i in range(3)
+        )
+        return Pairs(left, right, at, probes)
+
+    def _round(
+        self,
+        page: int,
+        sides: list[_Side],
+        fresh: list[Regions],
+        waiting: list[Regions],
+        left: int | None,
+        times: int,
+        found: list[tuple[Ints, Ints, Ints]],
+    ) -> int:
+        """Spend what is left of a budget, note what is found and what stays; what it cost.
+
+        So many times as many probes are planned: most may be outside of the window.
+        """
+        order = self.preference.order
+        for queue in (fresh, waiting):
+            queue[:] = [regions.where(ranked(regions, order)) for regions in queue]
+        planned = None if left is None else left * times
+        now, later = spent(Regions.concatenated(fresh), Regions.concatenated(waiting), order, planned)
+        charge = 0
+        for queue, taken in (
+            (fresh, np.split(now, [len(fresh[0])])),
+            (waiting, np.split(later, [len(waiting[0])])),
+        ):
+            for own in (0, 1):
+                mine, theirs, cost, made = probed(
+                    queue[own],
+                    taken[own],
+                    sides[own].tuples,
+                    sides[1 - own].tuples,
+                    self.preference.window,
+                    None if left is None else left - charge,
+                )
+                rows = _row(sides[own].tuples)[mine], _row(sides[1 - own].tuples)[theirs]
+                found.append((rows[own], rows[1 - own], np.full(len(mine), page)))
+                queue[own] = queue[own].after(made)
+                charge += cost
+        return charge
+
+    def _planned(self, own: _Side, other: _Side, page: int) -> Regions:
+        """The regions of a page's tuples."""
+        if not len(other.tuples):
+            return Regions.none()
+        values = values_of(own.tuples.in_page(page))
+        return join_regions(values, page, own.kept, other.kept, self.preference, self.promise)
+
+    def _waiting(self, sides: list[_Side]) -> list[Regions]:
+        """The pending regions that are still within reach, of either side."""
+        window = self.preference.window
+        highs = [side.kept.high for side in sides if side.kept.high is not None]
+        since = None if window is None or not highs else max(highs) - window
+        return [
+            own.pending.reachable(other.kept.floor, own.kept.floor, since)
+            for own, other in (sides, sides[::-1])
+        ]
+
+
+def _rows_of(stream: Stream) -> dict[int, Ints]:
+    """The rows of each page."""
+    edges = np.flatnonzero(np.diff(stream.page, prepend=-1))
+    return {
+        int(stream.page[part[0]]): part for part in np.split(np.arange(len(stream)), edges[1:]) if len(part)
+    }
+
+
+def _row(tuples: Tuples) -> Ints:
+    """The stream's rows of kept tuples."""
+    return tuples.table.column("row").to_numpy()

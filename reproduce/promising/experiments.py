@@ -1,0 +1,79 @@
+"""Promising tuples beside simple joins, selections and aggregates: `transom reproduce promising`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from rich.console import Console
+
+from reproduce.promising import costs
+from reproduce.promising import joins
+from reproduce.promising import selection
+from reproduce.plot import can_draw
+from reproduce.promising.bars import BUDGET, bars
+from reproduce.promising.data import Stores, all_stores, generated
+from reproduce.promising.plots import draw_figures
+from reproduce.report import Options, write_tables
+from reproduce.shared_aggregates.measures import Bar, Tables, markdown
+
+SECONDS, SHORT = 180, 90  # the length of a pair of streams
+QUERIES = 100
+Rows = list[dict[str, Any]]
+
+
+def run_promising(directory: Path, options: Options) -> list[Bar]:
+    """The command: tables as they come, plots if they can be drawn, and the bars on stdout."""
+    console = Console(stderr=True)
+    found: Tables = {}
+    started = monotonic()
+    for name, rows in tables(options):
+        found[name] = rows
+        write_tables({f"promising_{name}": rows}, directory)
+        console.print(f"{name}: {monotonic() - started:.1f} s", style="dim", highlight=False)
+        started = monotonic()
+    measured = bars(found)
+    (directory / "promising_bars.md").write_text(markdown(measured), encoding="utf-8")
+    told = [vars(bar) | {"met": bar.met} for bar in measured]
+    (directory / "promising_bars.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    if can_draw():
+        draw_figures(directory)
+    else:
+        console.print("no plots: they need matplotlib, which `make reproduce` brings", highlight=False)
+    print(markdown(measured), end="", flush=True)
+    return measured
+
+
+def tables(options: Options) -> Iterator[tuple[str, Rows]]:
+    """One table after the other, each of all stores."""
+    every = list(all_stores(options, SHORT if options.short else SECONDS))
+    yield "stores", [stores.told() for stores in every]
+    yield "insertion", list(costs.insertion(options.short))
+    yield "structures", list(costs.structures(options))
+    yield "interarrival", list(costs.by_interarrival(options))
+    yield "windows", list(costs.by_window(options))
+    for name, rows in _experiments(options).items():
+        yield name, [row for stores in every for row in rows(stores)]
+    length = SHORT if options.short else SECONDS
+    yield "settings", list(joins.settings(generated(length, seed=0), BUDGET, options.short))
+
+
+def _experiments(options: Options) -> Mapping[str, Callable[[Stores], Iterator[dict[str, Any]]]]:
+    """What is done with every pair of stores."""
+    budgets = (1, 10, 100) if options.short else joins.BUDGETS
+    numbers = (20, 100, 200) if options.short else selection.QUERIES
+    page = 10 * joins.PAGE if options.short else joins.PAGE
+    shares = [percent / 100 for percent in budgets]
+    return {
+        **{name: _curve(name, budgets, page) for name in joins.PREFERENCES},
+        "selection": lambda stores: selection.selection(stores, QUERIES, shares),
+        "queries": lambda stores: selection.by_queries(stores, numbers),
+        "aggregates": lambda stores: selection.aggregates(stores, QUERIES, budgets),
+    }
+
+
+def _curve(name: str, budgets: tuple[int, ...], page: int) -> Callable[[Stores], Iterator[dict[str, Any]]]:
+    return lambda stores: joins.curve(stores, name, budgets, page)

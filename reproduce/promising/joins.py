@@ -1,0 +1,125 @@
+"""Window joins led by summaries beside symmetric hash join, at the same budgets (figures 11 to 14)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from reproduce.prodding.data import SECOND, Numbers
+from reproduce.promising.data import Stores
+from reproduce.promising.metrics import freshness, hist_mse, outlier_share, outliers
+from transom.elements import Preference, Summary
+from reproduce.promising.baselines import Budget, Pairs, Stream, SymmetricHashJoin
+from reproduce.promising.batch_join import Simulation, dealt, product_of_counts, share_of, stream_of
+
+BUDGETS = (1, 2, 5, 10, 20, 50, 100)  # percent of what the exact answer costs, page by page
+BUCKETS = 16
+PAGE = SECOND
+SETTINGS = (16, 64, 256)  # buckets
+GRANULARITY = 10 * SECOND
+MINUTE = 60 * SECOND
+WHOLE = 5  # granularities, that hold 57 minutes: nothing of a whole stream is let go
+PREFERENCES = {
+    "sliding": Preference("desc", window=MINUTE),
+    "whole": Preference("desc", fade=0.8),
+    "faithful": Preference("weighted", window=MINUTE),
+    "rare": Preference("asc", window=MINUTE),
+}
+
+
+@dataclass(frozen=True)
+class Join:
+    """A join of two stores, and its exact answer."""
+
+    stores: Stores
+    preference: Preference
+    page: int = PAGE
+    buckets: int = BUCKETS
+
+    @cached_property
+    def streams(self) -> tuple[Stream, Stream]:
+        stores = self.stores
+        pages = dealt((stores.first.times, stores.second.times), self.page)
+        one, two = (
+            stream_of(stream.times, stream.items, page, self.buckets)
+            for stream, page in zip((stores.first, stores.second), pages, strict=True)
+        )
+        return one, two
+
+    @cached_property
+    def simple(self) -> SymmetricHashJoin:
+        return SymmetricHashJoin(self.streams, self.preference.window)
+
+    @cached_property
+    def exact(self) -> Pairs:
+        return self.simple.run()
+
+    def promising(self, structure: str = "adjusting") -> Simulation:
+        """The join led by summaries of that structure."""
+        depth = WHOLE if self.preference.window is None else 3
+        one, two = (
+            Summary(name, name, "item", GRANULARITY, depth=depth, structure=structure, buckets=self.buckets)
+            for name in ("store1", "store2")
+        )
+        promise = product_of_counts((one, two))
+        return Simulation(self.streams, (one, two), self.preference, promise)
+
+    def budget(self, percent: float) -> Budget:
+        """A share of what each page costs."""
+        return share_of(self.simple.needs, percent / 100)
+
+    def judged(self, pairs: Pairs) -> dict[str, Any]:
+        """All that an answer is judged by."""
+        first, second, numbered = self.stores.first, self.stores.second, self.stores.items
+        exact, obtained = first.items[self.exact.left], first.items[pairs.left]
+        rare = outliers(exact, numbered)
+        return {
+            "probes": pairs.cost,
+            "output": len(pairs),
+            "output_percent": 100 * len(pairs) / max(len(exact), 1),
+            "hist_mse": hist_mse(exact, obtained, numbered),
+            "outlier_percent": 100 * outlier_share(exact, obtained, numbered),
+            "outliers_found_percent": 100 * float(rare[obtained].sum()) / rare[exact].sum()
+            if rare.any()
+            else float("nan"),
+            "mean_age_s": freshness(first.times[pairs.left], second.times[pairs.right]),
+            "differs": int(len(pairs) != len(exact) or not np.array_equal(_codes(pairs), _codes(self.exact))),
+        }
+
+
+def _codes(pairs: Pairs) -> Numbers:
+    """The pairs as sorted numbers."""
+    return np.sort(pairs.left * (1 << 32) + pairs.right)
+
+
+def curve(stores: Stores, name: str, budgets: Sequence[int], page: int) -> Iterator[dict[str, Any]]:
+    """A figure's rows of two stores: both systems at every budget, and with none."""
+    join = Join(stores, PREFERENCES[name], page)
+    for percent in budgets:
+        yield from compared(join, percent)
+    yield _told(join, "promising", None) | join.judged(join.promising().run())
+
+
+def compared(join: Join, percent: int) -> Iterator[dict[str, Any]]:
+    """Both systems at the same budget."""
+    for system, run in (("simple", join.simple.run), ("promising", join.promising().run)):
+        yield _told(join, system, percent) | join.judged(run(join.budget(percent)))
+
+
+def _told(join: Join, system: str, percent: int | None) -> dict[str, Any]:
+    stores = join.stores
+    return {"data": stores.name, "seed": stores.seed, "system": system, "budget_percent": percent}
+
+
+def settings(stores: Stores, percent: int, short: bool) -> Iterator[dict[str, Any]]:
+    """What the paper does not tell, in all combinations: the number of buckets, and the length of pages."""
+    for name, preference in PREFERENCES.items():
+        for buckets in SETTINGS[:1] if short else SETTINGS:
+            for page in (10 * PAGE,) if short else (PAGE, 10 * PAGE):
+                told = {"figure": name, "buckets": buckets, "page_s": page // SECOND}
+                for row in compared(Join(stores, preference, page, buckets), percent):
+                    yield told | row

@@ -1,0 +1,161 @@
+"""Starting Spark, and saying in time why it can't start."""
+
+from __future__ import annotations
+
+import threading
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from transom.errors import SettingError
+from transom.backends.spark import session as sessions
+from transom.backends.spark.session import ANSI, ansi_off, check_java, java_version, ship
+
+
+@pytest.mark.parametrize(
+    "text, version",
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_392"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ("The operation couldn't be completed. Unable to locate a Java Runtime.", None),
+    ],
+)
+def test_the_version_of_java_is_read_from_what_it_prints(text: str, version: int | None) -> None:
+    assert java_version(text) == version
+
+
+def fake_java(home: Path, script: str) -> Path:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(0o755)
+    return java
+
+
+@pytest.mark.parametrize(
+    "script, said",
+    [
+        ("echo 'openjdk version \"11.0.2\" 2019' >&2", "too old: .* is version 11"),
+        ("echo 'Unable to locate a Java Runtime.' >&2; exit 1", "missing: .* does not run"),
+    ],
+)
+def test_an_unfit_java_is_named_with_the_way_to_install_one(
+    script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_java(tmp_path, script)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SettingError, match=said) as caught:
+        check_java()
+    for way in ("apt install", "brew install", "winget install", "JAVA_HOME"):
+        assert way in str(caught.value)
+
+
+def test_no_java_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SettingError, match="no java on the PATH"):
+        check_java()
+
+
+def test_a_wrong_java_home_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SettingError, match="there is no bin/java in it"):
+        check_java()
+
+
+def test_a_fit_java_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_java(tmp_path, "echo 'openjdk version \"17.0.1\" 2021' >&2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    check_java()
+
+
+def context(master: str, id: str, sent: list[str]) -> Any:
+    return SimpleNamespace(
+        sparkContext=SimpleNamespace(master=master, applicationId=id, addPyFile=sent.append)
+    )
+
+
+def test_the_package_is_shipped_once_per_context_and_not_to_threads() -> None:
+    sent: list[str] = []
+    ship(context("local[2]", "a", sent))
+    assert sent == []
+    ship(context("spark://127.0.0.1:7077", "b", sent))
+    ship(context("spark://127.0.0.1:7077", "b", sent))
+    ship(context("spark://127.0.0.1:7077", "c", sent))
+    assert len(sent) == 2
+    names = zipfile.ZipFile(sent[0]).namelist()
+    assert "transom/elements.py" in names and "transom/spark/session.py" in names
+
+
+def test_a_local_session_is_the_running_one(spark: SparkSession) -> None:
+    assert sessions.local_session().sparkContext is spark.sparkContext
+
+
+def test_workers_run_the_same_python_as_the_driver(spark: SparkSession) -> None:
+    def executable(_: int) -> str:
+        import sys
+
+        return sys.executable
+
+    import sys
+
+    assert spark.sparkContext.parallelize([1], 1).map(executable).collect() == [sys.executable]
+
+
+@pytest.mark.parametrize("before", ["true", "false"])
+def test_the_ansi_setting_is_restored_even_after_an_error(spark: SparkSession, before: str) -> None:
+    original = spark.conf.get(ANSI)
+    spark.conf.set(ANSI, before)
+    try:
+        with pytest.raises(ZeroDivisionError), ansi_off(spark):
+            assert spark.conf.get(ANSI) == "false"
+            raise ZeroDivisionError
+        assert spark.conf.get(ANSI) == before
+    finally:
+        spark.conf.set(ANSI, original or "true")
+
+
+def test_expressions_keep_the_mode_they_were_analysed_with(spark: SparkSession) -> None:
+    frame = spark.range(3)
+    with ansi_off(spark):
+        lenient = frame.selectExpr(
+            "1 / id AS divided",
+            "CAST('x' AS INT) AS cast",
+            "id + 9223372036854775807 AS wrapped",
+            "element_at(array(1), CAST(id AS INT) + 5) AS element",
+            "to_timestamp('no time') AS time",
+            "make_date(2020, 13, 1) AS date",
+            "CAST(id AS INT) % 0 AS rest",
+        )
+    assert spark.conf.get(ANSI) == "true"
+    rows = lenient.repartition(2).orderBy("wrapped").collect()  # through a shuffle, as pages go
+    assert [row.wrapped for row in rows] == [-(2**63), -(2**63) + 1, 2**63 - 1]
+    assert [row.divided for row in rows] == [1.0, 0.5, None]
+    for name in ("cast", "element", "time", "date", "rest"):
+        assert [row[name] for row in rows] == [None] * 3
+
+
+def test_threads_take_turns_with_the_ansi_setting(spark: SparkSession) -> None:
+    inside = threading.Event()
+    seen: list[bool | str | None] = []
+
+    def second() -> None:
+        inside.wait()
+        seen.append(sessions._ansi_lock.acquire(blocking=False))
+        with ansi_off(spark):
+            seen.append(spark.conf.get(ANSI))
+
+    thread = threading.Thread(target=second)
+    with ansi_off(spark):
+        thread.start()
+        inside.set()
+        while not seen:
+            thread.join(0.001)
+        assert spark.conf.get(ANSI) == "false"
+    thread.join()
+    assert seen == [False, "false"] and spark.conf.get(ANSI) == "true"

@@ -1,0 +1,73 @@
+"""The demo's stream and queries, and a short demo on Spark."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from transom.cli.main import app
+from transom.cli.flights import YEAR, demo_queries, flights, most_queries, pages
+
+
+@pytest.fixture(scope="module")
+def year() -> pa.Table:
+    return flights()
+
+
+def test_flights_come_in_the_order_in_which_they_left(year: pa.Table) -> None:
+    left, sched = year["left"].to_numpy(), year["sched"].to_numpy()
+    assert year.num_rows == 336_776
+    assert (left[1:] >= left[:-1]).all()
+    assert (sched[1:] < sched[:-1]).any(), "there is disorder"
+
+
+def test_pages_cut_the_stream_without_losing_a_flight(year: pa.Table) -> None:
+    cut = list(pages(year, timedelta(hours=12), 365))
+    assert sum(page.num_rows for page in cut) == year.num_rows
+    joined = pa.concat_tables(cut)
+    assert joined["sched"].cast(pa.int64()).equals(year["sched"])
+    assert "left" not in joined.column_names
+
+
+def test_without_an_end_the_years_follow_each_other(year: pa.Table) -> None:
+    once = list(pages(year, timedelta(days=30), 365))
+    endless = pages(year, timedelta(days=30), None)
+    first, again = next(endless), [next(endless) for _ in range(len(once))][-1]
+    assert first.equals(once[0])
+    shifted = again["sched"].cast(pa.int64()).to_numpy() - first["sched"].cast(pa.int64()).to_numpy()
+    assert set(shifted.tolist()) == {YEAR}
+
+
+def test_the_demo_has_as_many_different_queries_as_it_says() -> None:
+    every = demo_queries(most_queries())
+    assert len(every) == len(set(every.values())) == most_queries()
+    assert list(demo_queries(48).items()) == list(every.items())[:48]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_short_demo_ends_by_itself_with_a_summary(year: pa.Table) -> None:
+    done = CliRunner().invoke(app, ["demo", "--days", "2", "--queries", "12"])
+    assert done.exit_code == 0, done.stderr
+    summary = dict(re.findall(r"^  ([a-z ]+?)  +(.*)$", done.stdout, re.MULTILINE))
+    rows = sum(page.num_rows for page in pages(year, timedelta(days=1), 2))
+    assert summary["rows"].startswith(f"{rows:,} flights")
+    assert summary["queries"].startswith("16,"), "12, two that are told early, and two that are looked up"
+    assert set(summary) == {
+        "rows",
+        "queries",
+        "windows closed",
+        "late rows",
+        "rejected rows",
+        "rows a second",
+        "early birds",
+        "in buckets",
+    }
+    exact, bounds = (
+        dict(re.findall(r"(\w+)=([\d.]+)", summary[name])) for name in ("early birds", "in buckets")
+    )
+    assert exact["flights"] == bounds["flights"] != "0"
+    assert float(bounds["miles_low"]) <= float(exact["miles"]) <= float(bounds["miles_high"])

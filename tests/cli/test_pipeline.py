@@ -1,0 +1,235 @@
+"""Pipeline files: what they mean, and where an error points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transom.cli.build_engine import declare
+from transom.cli.pipeline import QueryEntry, load_pipeline, read_pipeline
+from transom.errors import SettingError, SQLError
+
+WHOLE = """
+engine:
+  checkpoint: state
+  retention: 7 days
+streams:
+  bids:
+    path: bids/
+    format: json
+    schema: site int, price double, ts timestamp
+    time: ts
+    slack: 30 seconds
+    options: {multiLine: true}
+tables:
+  sites: {path: /data/sites.csv}
+  remote: {path: "s3://bucket/sites"}
+queries:
+  short: SELECT count(*) FROM bids [RANGE 1 minute SLIDE 1 minute]
+  long:
+    sql: SELECT sum(price) FROM bids [RANGE 1 hour SLIDE 1 minute]
+    partial: true
+    sinks: [{format: parquet, path: out/long}]
+sinks:
+  - {format: json, path: out/all, options: {compression: gzip}}
+"""
+STREAMS = "streams: {bids: {path: b, time: ts}}\n"
+QUERIES = "queries: {q: SELECT 1}\n"
+
+SUMMARY = "CREATE SUMMARY items ON bids(site) WITH GRANULARITY 10 seconds"
+
+REFUSED = [
+    ("an empty file", "", "expected a mapping with streams"),
+    ("a list", "- a", "expected a mapping with streams"),
+    ("an unknown section", "stream: {}\n", r"stream: there is no such section; did you mean streams\?"),
+    ("no streams", QUERIES, "streams: a pipeline needs at least one stream"),
+    ("no queries", STREAMS, "queries: a pipeline needs at least one query"),
+    (
+        "an unknown setting",
+        QUERIES + "streams: {bids: {path: b, tme: ts}}",
+        r"streams.bids.tme: .* did you mean time\?",
+    ),
+    ("a missing setting", QUERIES + "streams: {bids: {path: b}}", "streams.bids: time is missing"),
+    (
+        "a bad duration",
+        QUERIES + "streams: {bids: {path: b, time: ts, slack: 3 minuets}}",
+        "streams.bids.slack: .*minute",
+    ),
+    (
+        "a replay with an option that isn't one",
+        QUERIES + "streams: {bids: {path: b, time: ts, replay: {sped: 2}}}",
+        r"streams.bids.replay: a replay has no option sped; did you mean speed\?",
+    ),
+    (
+        "a replay that is a number",
+        QUERIES + "streams: {bids: {path: b, time: ts, replay: 60}}",
+        "streams.bids.replay: expected a mapping such as {speed: 60}",
+    ),
+    ("streams as a list", QUERIES + "streams: [bids]", "streams: expected a mapping from name"),
+    (
+        "a stream that is text",
+        QUERIES + "streams: {bids: bids.json}",
+        "streams.bids: expected a mapping with path",
+    ),
+    ("a query without SQL", STREAMS + "queries: {q: {partial: true}}", "queries.q: sql is missing"),
+    ("a query that is a number", STREAMS + "queries: {q: 3}", "queries.q: expected a mapping with sql"),
+    (
+        "a name that YAML takes for a boolean",
+        STREAMS + "queries: {yes: SELECT 1}",
+        "reads this name as True; put it in quotes",
+    ),
+    ("a sink without a format", STREAMS + QUERIES + "sinks: [{path: x}]", r"sinks\[0\]: format is missing"),
+    (
+        "a query's sink with a typo",
+        STREAMS + "queries: {q: {sql: x, sinks: [{fromat: json}]}}",
+        r"queries.q.sinks\[0\].fromat: .*did you mean format",
+    ),
+    (
+        "a table named like a stream",
+        STREAMS + QUERIES + "tables: {Bids: {path: x}}",
+        "tables.Bids: a stream has this name",
+    ),
+    ("a query given twice", STREAMS + "queries:\n  q: SELECT 1\n  q: SELECT 2\n", "q is given twice"),
+    (
+        "summaries that are no list",
+        STREAMS + QUERIES + "summaries: {items: x}",
+        "summaries: expected a list of CREATE SUMMARY",
+    ),
+    (
+        "a summary given twice",
+        STREAMS + QUERIES + f"summaries: [{SUMMARY!r}, {SUMMARY!r}]",
+        r"summaries\[1\]: there is a summary items already",
+    ),
+    ("no YAML", "streams: {bids: [", "this is not YAML"),
+]
+
+
+def test_a_whole_pipeline(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(WHOLE)
+    pipeline = load_pipeline(file)
+    assert pipeline.engine == {"checkpoint": str(tmp_path / "state"), "retention": "7 days"}
+    assert pipeline.streams == {
+        "bids": {
+            "path": str(tmp_path / "bids"),
+            "format": "json",
+            "schema": "site int, price double, ts timestamp",
+            "time": "ts",
+            "slack": "30 seconds",
+            "options": {"multiLine": "true"},
+        }
+    }
+    assert pipeline.tables == {"sites": {"path": "/data/sites.csv"}, "remote": {"path": "s3://bucket/sites"}}
+    assert pipeline.queries == {
+        "short": QueryEntry("SELECT count(*) FROM bids [RANGE 1 minute SLIDE 1 minute]"),
+        "long": QueryEntry(
+            "SELECT sum(price) FROM bids [RANGE 1 hour SLIDE 1 minute]",
+            True,
+            [{"format": "parquet", "path": str(tmp_path / "out/long")}],
+        ),
+    }
+    assert pipeline.sinks == [
+        {"format": "json", "path": str(tmp_path / "out/all"), "options": {"compression": "gzip"}}
+    ]
+
+
+@pytest.mark.parametrize(("text", "says"), [c[1:] for c in REFUSED], ids=[c[0] for c in REFUSED])
+def test_refused(text: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingError, match=says) as raised:
+        load_pipeline(file)
+    assert str(raised.value).startswith(str(file))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"absent.yaml: No such file"):
+        load_pipeline(tmp_path / "absent.yaml")
+
+
+def test_a_stream_with_a_replay_is_replayed() -> None:
+    declared: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    class Engine:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args, **options: declared.append((name, args, options)) or {}
+
+    entry = {"path": "b.json", "time": "ts", "slack": "1 s", "replay": {"speed": 60}}
+    pipeline = read_pipeline({"streams": {"bids": entry}, "queries": {"q": "SELECT 1"}}, Path("/data"))
+    declare(Engine(), pipeline)  # type: ignore[arg-type]
+    assert declared[0] == ("replay", ("bids", "/data/b.json"), {"time": "ts", "slack": "1 s", "speed": 60})
+
+
+def test_queries_of_the_checkpoint_that_left_and_that_changed_are_told_apart(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dropped = []
+
+    class Known:
+        def __init__(self, name: str, text: str):
+            self.name, self.text = name, text
+
+        def drop(self) -> None:
+            dropped.append(self.name)
+
+    class Engine:
+        def queries(self) -> dict[str, Known]:
+            return {name: Known(name, "SELECT 1") for name in ("same", "changed", "gone")}
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args, **options: {}
+
+    queries = {"same": "SELECT 1", "changed": "SELECT 2", "new": "SELECT 3"}
+    entry = {"path": "b.json", "time": "ts"}
+    declare(Engine(), read_pipeline({"streams": {"bids": entry}, "queries": queries}, Path("/data")))  # type: ignore[arg-type]
+    assert dropped == ["changed", "gone"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "query changed has another text than in the checkpoint: it begins anew",
+        "query gone of the checkpoint is not in the pipeline any more: dropped",
+    ]
+
+
+def test_what_is_wrong_with_a_summary_is_told_with_its_place() -> None:
+    given = {"streams": {"bids": {"path": "b", "time": "ts"}}, "queries": {"q": "SELECT 1"}}
+    with pytest.raises(SQLError, match=r"summaries\[0\]: write bids\(column\)") as raised:
+        read_pipeline(given | {"summaries": ["CREATE SUMMARY items ON bids"]}, Path("/data"))
+    assert raised.value.text == "CREATE SUMMARY items ON bids"
+
+
+def test_a_query_begins_anew_when_its_summary_does(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[str] = []
+
+    class Known:
+        def __init__(self, name: str, text: str, queries: tuple[str, ...] = ()):
+            self.name, self.text, self.queries = name, text, queries
+
+        def drop(self) -> None:
+            told.append(f"drop {self.name}")
+
+    class Engine:
+        def queries(self) -> dict[str, Known]:
+            return {name: Known(name, "SELECT 1") for name in ("led", "other", "gone")}
+
+        def summaries(self) -> dict[str, Known]:
+            texts = {"items": SUMMARY.replace("10", "20"), "same": same.lower(), "old": older}
+            led = {"items": ("led",), "same": ("other",), "old": ("gone",)}
+            return {name: Known(name, text, led[name]) for name, text in texts.items()}
+
+        def execute(self, text: str) -> None:
+            told.append(text)
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args, **options: {}
+
+    same, older = SUMMARY.replace("items", "same"), SUMMARY.replace("items", "old")
+    given = {
+        "streams": {"bids": {"path": "b", "time": "ts"}},
+        "summaries": [SUMMARY, same],
+        "queries": {"led": "SELECT 1", "other": "SELECT 1"},
+    }
+    declare(Engine(), read_pipeline(given, Path("/data")))  # type: ignore[arg-type]
+    assert told == ["drop led", "drop gone", "DROP SUMMARY `items`", "DROP SUMMARY `old`", SUMMARY, same]
+    assert "query led begins anew, as its summary does" in caplog.text
+    assert "summary old of the checkpoint is not in the pipeline any more: dropped" in caplog.text

@@ -1,0 +1,229 @@
+"""A server is asked as an engine here would be, and answers, typed, with the engine's own errors."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+
+import transom
+from tests.client.fakes import COUNT, STATUS, FakeServer, failed
+from transom.client import records as told
+from transom.client.connection_errors import LimitError, NotFound, Refused, ServerError, Unreachable
+from transom.errors import SettingError, SQLError, StateError, TransomError
+
+
+@pytest.fixture
+def fake() -> FakeServer:
+    found = FakeServer()
+    found.add("count")
+    return found
+
+
+def test_neither_connecting_nor_asking_needs_spark() -> None:
+    code = (
+        "import sys, transom\n"
+        "server = transom.connect('http://127.0.0.1:9', timeout=1)\n"
+        "try: server.status()\n"
+        "except transom.TransomError: pass\n"
+        "heavy = {'pyspark', 'py4j', 'sqlglot', 'pandas', 'fastapi', 'transom.spark', 'transom.app'}\n"
+        "assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_the_server_tells_is_known_here_by_the_same_names() -> None:
+    from transom.estimates import monitor
+    from transom.runtime.summary_status import SummaryInfo
+
+    pairs = [
+        (told.SummaryInfo, SummaryInfo),
+        (told.Accuracy, monitor.Accuracy),
+        (told.Item, monitor.Item),
+        (told.Score, monitor.Score),
+        (told.Mark, monitor.Mark),
+    ]
+    for here, there in pairs:
+        names = [[(field.name, field.type) for field in fields(one)] for one in (here, there)]
+        assert names[0] == names[1], here.__name__
+
+
+class TestAddresses:
+    @pytest.mark.parametrize("url", ["127.0.0.1:8710", "file:///etc/passwd", "http://", "http://[::1"])
+    def test_what_is_no_address_is_refused(self, url: str) -> None:
+        with pytest.raises(SettingError, match="address"):
+            transom.connect(url)
+
+    def test_no_server_is_told_with_what_to_do(self) -> None:
+        with (
+            transom.connect("http://127.0.0.1:9") as server,
+            pytest.raises(Unreachable, match="is `transom serve` running there"),
+        ):
+            server.status()
+
+    def test_an_unreachable_server_is_a_connection_error_too(self) -> None:
+        assert issubclass(Unreachable, ConnectionError) and issubclass(Unreachable, TransomError)
+
+    def test_somebody_else_s_server_is_told(self) -> None:
+        fake = FakeServer(before=lambda request: httpx.Response(200, text="<html>It works!</html>"))
+        with pytest.raises(ServerError, match="does not speak like a Transom server"):
+            fake.connect().status()
+
+    def test_a_proxy_without_a_server_behind_it_is_told(self) -> None:
+        fake = FakeServer(before=lambda request: httpx.Response(502, text="<h1>Bad Gateway</h1>"))
+        with pytest.raises(ServerError, match="HTTP 502"):
+            fake.connect().status()
+
+
+class TestTokens:
+    def test_a_token_is_shown(self) -> None:
+        assert FakeServer(token="secret").connect("secret").status().page == 7
+
+    def test_it_may_come_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TRANSOM_TOKEN", "secret")
+        assert FakeServer(token="secret").connect().status().page == 7
+
+    def test_a_wrong_one_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("TRANSOM_TOKEN", raising=False)
+        with pytest.raises(Refused, match="wants another token than this"):
+            FakeServer(token="secret").connect("guess").status()
+
+
+ERRORS = [
+    ("a wrong query", 400, "sql", SQLError),
+    ("a wrong option", 400, "setting", SettingError),
+    ("a wrong request", 422, "request", SettingError),
+    ("not now", 409, "state", StateError),
+    ("no such thing", 404, "not_found", NotFound),
+    ("no such thing, as the engine says it", 404, "not_found", StateError),
+    ("a limit", 429, "limit", LimitError),
+    ("a wrong host", 403, "forbidden", Refused),
+    ("a failure there", 500, "internal", ServerError),
+    ("an engine that is starting", 503, "state", ServerError),
+    ("a kind of a newer server", 418, "teapot", ServerError),
+]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "error"), [case[1:] for case in ERRORS], ids=[case[0] for case in ERRORS]
+)
+def test_errors_are_the_engine_s(status: int, kind: str, error: type[Exception]) -> None:
+    fake = FakeServer(before=lambda request: failed(status, kind, "because"))
+    with pytest.raises(error, match="because"):
+        fake.connect().status()
+
+
+class TestAsking:
+    def test_the_status(self, fake: FakeServer) -> None:
+        status = fake.connect().status()
+        assert (status.state, status.rate, status.spent) == ("running", 40.0, {"planning": 0.125})
+        assert {field.name for field in fields(status)} == STATUS.keys()
+
+    def test_streams_and_what_they_left_out(self, fake: FakeServer) -> None:
+        server = fake.connect()
+        assert server.streams()["bids"].rates == (40.0, 40.8)
+        assert server.late("bids", limit=1).to_pylist() == [{"site": 1, "reason": "late"}]
+        assert server.rejected("bids").num_rows == 1
+        assert fake.asked[-2][2] == {"limit": "1", "format": "arrow"}
+
+    def test_queries_come_in_as_many_parts_as_the_server_likes(self, fake: FakeServer) -> None:
+        for number in range(4):
+            fake.add(f"q{number}")
+        server = fake.connect()
+        assert list(server.queries()) == ["count", "q0", "q1", "q2", "q3"]
+        assert list(server.queries("q")) == ["q0", "q1", "q2", "q3"]
+
+    def test_a_query_by_its_name_whatever_that_is(self, fake: FakeServer) -> None:
+        fake.add("top/5 %?")
+        query = fake.connect().query("top/5 %?")
+        assert (query.name, query.text, query.on_demand) == ("top/5 %?", COUNT, False)
+        assert query.results().num_rows == 0
+
+    def test_registering_and_dropping(self, fake: FakeServer) -> None:
+        server = fake.connect()
+        query = server.register(COUNT, "mine", partial=True)
+        assert fake.asked[-1] == ("POST", "/api/queries", {"sql": COUNT, "name": "mine", "partial": True})
+        assert query.info.window == "1 minute every 1 minute"
+        query.drop()
+        with pytest.raises(NotFound):
+            query.status()
+
+    def test_a_wrong_query_points_at_the_place(self, fake: FakeServer) -> None:
+        with pytest.raises(SQLError) as caught:
+            fake.connect().register("SELECT sum(prise) FROM bids")
+        assert str(caught.value).splitlines()[1:] == [
+            "  SELECT sum(prise) FROM bids",
+            "             ^^^^^",
+        ]
+
+    def test_queries_in_their_order_are_all_registered_or_none(self, fake: FakeServer) -> None:
+        server = fake.connect()
+        with pytest.raises(SQLError, match=r"^wrong: unknown column prise"):
+            server.register_each([("count", COUNT), ("new", COUNT), ("wrong", "SELECT sum(prise)")])
+        assert list(fake.queries) == ["count"]  # it was there before
+        done = server.register_each([("a", COUNT), ("b", COUNT)])
+        assert [query.name for query in done] == ["a", "b"]
+
+    def test_prods_of_many_queries_are_typed(self, fake: FakeServer) -> None:
+        told = fake.connect().prod("bids", at=datetime(2013, 1, 1, 12), where={"site": 1}, queries="count")
+        row = told["count"].to_pylist()[0]
+        assert row["window_end"] == datetime(2013, 1, 1, 12, 1, tzinfo=UTC)
+        assert (row["n"], row["kind"], row["site"]) == (3, "early", None)
+        assert math.isnan(row["latency"])
+        asked = {"stream": "bids", "at": "2013-01-01T12:00:00", "where": {"site": 1}, "queries": ["count"]}
+        assert fake.asked[-1] == ("POST", "/api/prod", asked)
+
+    def test_lookups_checks_and_plans(self, fake: FakeServer) -> None:
+        server = fake.connect()
+        assert server.lookup("SELECT count(*) AS n FROM bids [RANGE 1 minute]")["n"].to_pylist() == [5]
+        assert server.check(COUNT).plan == "one selection"
+        assert server.explain("mermaid", verbose=True) == "a plan as mermaid"
+
+    def test_summaries(self, fake: FakeServer) -> None:
+        server = fake.connect()
+        server.execute("CREATE SUMMARY items ON bids(site)")
+        assert server.summaries()["items"].chosen
+        server.execute("drop summary if exists `other`")
+        with pytest.raises(NotFound):
+            server.execute("DROP SUMMARY other")
+        server.execute("DROP SUMMARY items;")
+        assert server.summaries() == {}
+
+    def test_readiness_is_waited_for(self, fake: FakeServer) -> None:
+        fake.ready = False
+
+        def after_three(request: httpx.Request) -> None:
+            fake.ready = len(fake.asked) == 3
+
+        fake.before = after_three
+        fake.connect().wait_ready(timeout=10)
+        assert len(fake.asked) == 3
+
+    def test_but_not_for_ever(self, fake: FakeServer) -> None:
+        fake.ready = False
+        with pytest.raises(StateError, match=r"not ready after 0\.2 seconds: the engine is starting"):
+            fake.connect().wait_ready(timeout=0.2)
+
+
+class TestAQuery:
+    def test_answers_now(self, fake: FakeServer) -> None:
+        query = fake.connect().query("count")
+        assert query.prod(until="2013-01-01 12:05")["kind"].to_pylist() == ["early"]
+        assert query.lookup(timedelta(minutes=5), at=7)["n"].to_pylist() == [5]
+        assert fake.asked[-1][2] == {"range": "5 minutes", "at": 7}
+
+    def test_what_is_told_about_it(self, fake: FakeServer) -> None:
+        query = fake.connect().query("count")
+        assert query.explain("json") == "count as json"
+        assert query.coverage().skipped == 1.5
+        with pytest.raises(StateError, match="EMIT EARLY"):
+            query.accuracy()
+
+    def test_tuning_back_says_so(self, fake: FakeServer) -> None:
+        fake.connect().query("count").tune(None)
+        assert fake.asked[-1] == ("PUT", "/api/queries/count/aggressiveness", {"value": None})

@@ -1,0 +1,174 @@
+"""A service with made-up streams, queries and results, for pages that are built without an engine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from transom.server.status import (
+    Checked,
+    Column,
+    NotFound,
+    QueryStatus,
+    Status,
+    StreamStatus,
+    Trend,
+)
+from transom.errors import SQLError
+from transom.estimates.monitor import Accuracy, Item, Mark, Score
+
+MINUTE = 60_000_000
+TIME = pa.timestamp("us", tz="UTC")
+COLUMNS = (
+    Column("window_start", "timestamp", "window"),
+    Column("window_end", "timestamp", "window"),
+    Column("site", "string", "key"),
+    Column("total", "double", "value"),
+    Column("note", "string", "value"),
+    Column("total_projected", "double", "estimate", "total"),
+    Column("total_low", "double", "estimate", "total"),
+    Column("total_high", "double", "estimate", "total"),
+    Column("kind", "string", "system"),
+    Column("complete", "boolean", "system"),
+    Column("rows", "bigint", "system"),
+    Column("page", "bigint", "system"),
+    Column("made", "timestamp", "system"),
+    Column("latency", "double", "system"),
+)
+SCHEMA = pa.schema(
+    [
+        ("window_start", TIME),
+        ("window_end", TIME),
+        ("site", pa.string()),
+        ("total", pa.float64()),
+        ("note", pa.string()),
+        ("total_projected", pa.float64()),
+        ("total_low", pa.float64()),
+        ("total_high", pa.float64()),
+        ("kind", pa.string()),
+        ("complete", pa.bool_()),
+        ("rows", pa.int64()),
+        ("page", pa.int64()),
+        ("made", TIME),
+        ("latency", pa.float64()),
+    ]
+)
+
+
+def result(end: int, site: str, total: float | None, kind: str = "final", **more: Any) -> dict[str, Any]:
+    """A row of results: the window of ten minutes that ends after so many minutes."""
+    row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
+    row |= {"window_start": (end - 10) * MINUTE, "window_end": end * MINUTE, "site": site, "total": total}
+    row |= {"kind": kind, "complete": True, "rows": 5, "page": 7, "made": end * MINUTE, "latency": 1.5}
+    return row | more
+
+
+def results(*rows: dict[str, Any]) -> pa.Table:
+    """Rows as a table."""
+    return pa.Table.from_pylist(list(rows), SCHEMA)
+
+
+def query(name: str, **more: Any) -> QueryStatus:
+    """A standing query, unless more is said."""
+    status = QueryStatus(
+        name,
+        "SELECT site, sum(price) AS total FROM bids [RANGE 10 minutes SLIDE 1 minute] GROUP BY site",
+        "standing",
+        ("bids",),
+        "range 10 minutes, slide 1 minute",
+        COLUMNS,
+        None,
+        False,
+        None,
+        False,
+        None,
+        False,
+        False,
+        1,
+        3,
+        MINUTE,
+    )
+    return replace(status, **more)
+
+
+def stream(**more: Any) -> StreamStatus:
+    """A stream of bids."""
+    columns = {"site": "string", "unit price": "double", "ts": "timestamp"}
+    made = StreamStatus(
+        "bids",
+        columns,
+        "ts",
+        True,
+        "1 minute",
+        2,
+        1000,
+        990,
+        0,
+        10,
+        0,
+        0,
+        0,
+        90 * MINUTE,
+        89 * MINUTE,
+        60.0,
+        2.5,
+        12,
+        250.0,
+        (1.0, 2.0),
+    )
+    return replace(made, **more)
+
+
+def accuracy() -> Accuracy:
+    """Some early results became final."""
+    score = Score(12, 0.8, 0.95, 0.5, 0.7, 10, 0.9)
+    curve = (Mark(0.25, 0.3, 0.7), Mark(0.5, 0.5, 0.8), Mark(0.75, 0.8, 0.9))
+    return Accuracy(score, score, (Item("total", score, score, curve),), 0.9, None, None)
+
+
+class FakeService:
+    """As much of a service as the page asks for."""
+
+    def __init__(self, *queries: QueryStatus, streams: tuple[StreamStatus, ...] = ()):
+        self.known = {one.name: one for one in queries}
+        self.declared = streams
+        self.state, self.failure = "running", None
+        self.asked: list[str] = []
+
+    def status(self) -> Status:
+        spent = {"planning": 0.1, "first_half": 0.3}
+        return Status(
+            self.state, self.failure, "0", 5.0, 8, 0.4, spent, len(self.known), 0, 1, 0, 100, 0, 10, 2.0, 3.0
+        )
+
+    def streams(self) -> list[StreamStatus]:
+        return list(self.declared)
+
+    def queries(self) -> list[QueryStatus]:
+        return list(self.known.values())
+
+    def query(self, name: str) -> QueryStatus:
+        if name not in self.known:
+            raise NotFound(f"there is no query named {name}")
+        return self.known[name]
+
+    def trend(self, name: str, points: int = 40) -> Trend | None:
+        self.asked.append(name)
+        return Trend("total", (1, 2), (1.0, 2.0))
+
+    def recent(self, name: str, limit: int = 100) -> pa.Table:
+        return results(result(10, "a", 1.0))
+
+    def explain(self, name: str | None = None, format: str = "text", verbose: bool = False) -> str:
+        return json.dumps({"streams": []}) if format == "json" else "a plan"
+
+    def accuracy(self, name: str) -> Accuracy:
+        return accuracy()
+
+    def check(self, sql: str) -> Checked:
+        if "prise" in sql:
+            raise SQLError("unknown column prise", sql, sql.index("prise"), sql.index("prise") + 5)
+        return Checked("standing", ("bids",), "range 1 minute", COLUMNS, None, "a plan")

@@ -1,0 +1,157 @@
+"""Rows to partials: what is asked for, what is late, and tasks that share a page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.plan.bids import SEQ, bound, planned
+from transom.windows.intervals import LOWEST, IntervalSet
+from transom.windows.closed import Closed
+from transom.results.close import Boundary, Reader, close
+from transom.results.lowering import lower, places_of
+from transom.kernel.aggregate import Outcome, PagePlan, late_rows, merge, run
+from transom.kernel.sheets import combine
+from transom.plan.compiled import CompiledQuery, compile_query
+
+SCHEMA = {"seq": pa.int64(), "site": pa.int32(), "kind": pa.string(), "price": pa.float64()}
+ROWS = [
+    (1, 1, "a", 1.5), (4, 2, "b", None), (6, 1, None, 2.5), (12, None, "a", 4.0),
+    (None, 1, "a", 9.0), (90, 1, "a", 0.0),
+]  # fmt: skip
+
+
+def page(rows: list[tuple[Any, ...]]) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [[]] * len(SCHEMA)
+    own = {name: pa.array(list(v), t) for (name, t), v in zip(SCHEMA.items(), columns, strict=True)}
+    return pa.table({**own, "id": pa.array(range(len(rows)), pa.int64())})
+
+
+def plan(*queries: CompiledQuery, forced: int | None = None, **more: Any) -> PagePlan:
+    """The plan of some queries; windows with an id below `forced` were closed by an end."""
+    shared = planned(*queries)
+    askers = shared.askers
+    if forced is not None:
+        askers = tuple(
+            replace(asker, windows=tuple((window, forced) for window, _ in asker.windows)) for asker in askers
+        )
+    columns = {f"`{name}`": name for name in SCHEMA}
+    return PagePlan(shared.families, askers, columns, {SEQ: "seq"}, "seq", **more)
+
+
+def query(items: str, rest: str = "", name: str = "q", size: int = 10) -> CompiledQuery:
+    return compile_query(name, bound(f"SELECT {items} FROM bids [RANGE {size} SLIDE 10 WATTR seq] {rest}"))
+
+
+def told(
+    asked: CompiledQuery, given: PagePlan, outcome: Outcome, closed: Closed = Closed()
+) -> list[tuple[Any, ...]]:
+    """(window end, aggregates) of all windows that an outcome's partials hold and that are not closed yet."""
+    (selection,) = (
+        member for family in given.families for member in family.members if asked.name in member.queries
+    )
+    before = Boundary(closed.view({}, {}), IntervalSet())
+    reader = Reader(asked, selection.id, before, Boundary(before.view, IntervalSet.of((LOWEST, 99))))
+    found = close(selection.layout, outcome.partials[selection.layout.key], [reader]).table
+    places = places_of(asked, {slot.key: i for i, slot in enumerate(selection.slots)})
+    table = lower(selection.layout, found, [asked], np.zeros(found.num_rows, np.int64), places)
+    names = ["window_end", *(f"a{i}" for i in range(len(asked.query.calls)))]
+    return sorted(zip(*(table[name].to_pylist() for name in names), strict=True))
+
+
+def test_rows_without_time_and_rows_beyond_the_limit_are_not_accepted() -> None:
+    asked = query("count(*)")
+    given = plan(asked, limit=50)
+    outcome = run(page(ROWS), given)
+    assert (outcome.rows, outcome.timeless, outcome.ahead, outcome.counted) == (6, 1, 1, 4)
+    assert told(asked, given, outcome) == [(10, 3), (20, 1)]
+    assert outcome.clocks[SEQ].top == 12, "what is rejected moves no watermark"
+    assert outcome.profile.top == 90, "but is seen by the horizon"
+
+
+def test_rows_up_to_the_floor_were_aggregated_before() -> None:
+    asked = query("count(*)")
+    given = plan(asked, limit=50, floor=4)
+    assert told(asked, given, run(page(ROWS), given)) == [(10, 1), (20, 1)]
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        pytest.param("count(price, kind)", [(10, 1), (20, 1)], id="count of two columns wants both"),
+        pytest.param("count(kind, site)", [(10, 2), (20, 0)], id="in either order"),
+        pytest.param("count(price, kind) FILTER (WHERE site = 2)", [(10, 0), (20, 0)], id="and its FILTER"),
+        pytest.param("stddev_pop(price) FILTER (WHERE site = 77)", [(10, None), (20, None)],
+                     id="a FILTER may let nothing through"),
+        pytest.param("count(*) FILTER (WHERE kind = 'a')", [(10, 1), (20, 1)], id="null is not true"),
+        pytest.param("approx_count_distinct(site) FILTER (WHERE site = 77)", [(10, 0), (20, 0)],
+                     id="a sketch of nothing counts nothing"),
+    ],
+)  # fmt: skip
+def test_aggregates_are_shown_what_they_ask_for(items: str, expected: list[tuple[Any, ...]]) -> None:
+    asked = query(items)
+    given = plan(asked, limit=50)
+    assert told(asked, given, run(page(ROWS), given)) == expected
+
+
+def test_a_row_late_for_one_query_counts_for_another() -> None:
+    narrow, wide = query("count(*)", name="narrow"), query("count(*)", name="wide", size=30)
+    closed = Closed().close(10)
+    given = plan(narrow, wide, closed={SEQ: closed}, limit=50)
+    outcome = run(page(ROWS), given)
+    assert (outcome.counted, outcome.late, outcome.unasked) == (4, 0, 0)
+    assert told(narrow, given, outcome, closed) == [(20, 1)]
+    assert told(wide, given, outcome, closed) == [(20, 4), (30, 4), (40, 1)]
+
+
+def test_a_row_late_for_all_who_asked_is_late_and_one_nobody_asked_for_is_not() -> None:
+    asked = query("count(*)", "WHERE site = 1")
+    given = plan(asked, closed={SEQ: Closed().close(10)}, limit=50, row_id="id")
+    outcome = run(page(ROWS), given)
+    assert (outcome.counted, outcome.late, outcome.unasked) == (0, 2, 2)
+    assert late_rows(page(ROWS), given).tolist() == [True, False, True, False, False, False]
+    assert outcome.flags is not None
+    assert outcome.flags.to_pydict() == {"row": [0, 2], "counted": [False, False]}
+
+
+def test_windows_forced_to_close_make_rows_late() -> None:
+    asked = query("count(*)")
+    outcome = run(page(ROWS), plan(asked, forced=1, limit=50))
+    assert (outcome.counted, outcome.late) == (1, 3)
+
+
+@pytest.mark.parametrize("splits", [1, 2, 3, 7])
+@pytest.mark.parametrize("naive", [False, True])
+def test_tasks_together_make_what_one_task_makes(splits: int, naive: bool) -> None:
+    text = "SELECT count(*), sum(price), stddev(price), max(kind), approx_count_distinct(site)"
+    asked = compile_query("q", bound(f"{text} FROM bids [RANGE 10 SLIDE 10 WATTR seq] WHERE site > 0"), naive)
+    given = plan(asked, closed={SEQ: Closed().close(10, 0)}, limit=50)
+    whole = run(page(ROWS), given)
+    parts = merge((run(page(ROWS[i::splits]), given) for i in range(splits)), given.layouts)
+    assert told(asked, given, parts) == told(asked, given, whole)
+    for count in ("rows", "timeless", "ahead", "counted", "late", "unasked"):
+        assert getattr(parts, count) == getattr(whole, count), count
+    assert parts.profile.count == whole.profile.count
+
+
+def test_zero_and_nan_have_one_group_each_in_every_task() -> None:
+    asked = query("price, count(*)", "GROUP BY price")
+    rows = [(1, 1, "a", value) for value in (0.0, -0.0, float("nan"), -float("nan"), None)]
+    given = plan(asked)
+    ((key, layout),) = given.layouts.items()
+    found = combine(layout, [run(page([row]), given).partials[key] for row in rows])
+    assert sorted(map(str, found["k0"].to_pylist())) == ["0.0", "None", "nan"]
+    assert sorted(found["rows"].to_pylist()) == [1, 2, 2]
+
+
+def test_an_empty_page_brings_no_partials_and_no_slices_make_a_sheet_of_the_right_shape() -> None:
+    given = plan(query("site, avg(price)", "GROUP BY site"))
+    outcome = run(page([]), given)
+    assert (outcome.rows, outcome.partials) == (0, {})
+    assert merge([], given.layouts).partials == {}
+    (layout,) = given.layouts.values()
+    assert combine(layout, []).schema == layout.schema

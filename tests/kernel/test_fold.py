@@ -1,0 +1,182 @@
+"""Folding: however tuples are aggregated, every selection gets the slices of its own tuples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.plan.bids import SCALARS, SEQ, compiled, planned
+from transom.plan.passes.admission import Strategy
+from transom.kernel import dense
+from transom.kernel import fold
+from transom.kernel.aggregate import PagePlan, run
+from transom.plan.compiled import CompiledQuery
+from transom.plan.families import Fragments
+from transom.plan.layout import Layout
+
+SCHEMA = {"seq": pa.int64(), "site": pa.int32(), "kind": pa.string(), "price": pa.float64()}
+Row = tuple[Any, ...]
+Found = dict[tuple[str, int, Any], tuple[Any, ...]]  # (WHERE, slice, group) -> (stop, tuples, states)
+
+WAYS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "as it chooses": lambda patch: None,
+    "in arrays": lambda patch: patch.setattr(dense, "CELLS_PER_TUPLE", 1 << 20),
+    "in arrays of few members": lambda patch: patch.setattr(
+        dense, "_block_size", lambda family, *_: len(family) if family.axis is None else 2
+    ),
+    "by a tree wherever two ends differ": lambda patch: patch.setattr(dense, "SHORT", 0),
+    "pair by pair": lambda patch: patch.setattr(fold, "dense", lambda *_: None),
+    "few pairs at a time": lambda patch: (
+        patch.setattr(fold, "dense", lambda *_: None),
+        patch.setattr(fold, "MOST_PAIRS", 2),
+    ),
+    "each member by itself": lambda patch: patch.setattr(
+        fold, "dense", lambda family, tuples, cut: fold._scattered(family, tuples)
+    ),
+}  # fmt: skip
+WHERES = {
+    "one side": ["price > {}", "price >= {}"],
+    "the other side": ["price < {}", "price <= {}"],
+    "two sides": ["price BETWEEN {} AND 5", "price > -2 AND price <= {}"],
+    "several runs": ["price != {}", "price IN ({}, 1, 4)", "price < {} OR price > 3 OR price IS NULL"],
+    "null": ["price IS NULL", "price = {} OR price IS NULL", "price IS NOT NULL"],
+    "opaque": ["price > seq + {}", "kind LIKE 'a%' AND price > {}"],
+}
+ITEMS = ["count(*), sum(price)", "min(price), max(seq), count(price)", "sum(seq) FILTER (WHERE kind = 'a')"]
+SKETCHED = "stddev(seq), max(kind)"  # not plain numbers: never in arrays
+ROWS = st.lists(
+    st.tuples(
+        st.integers(-20, 40), st.sampled_from([1, 2, None]), st.sampled_from(["a", "b", None]),
+        st.sampled_from([-3.0, 0.0, 1.0, 2.5, 4.0, 1e300, math.nan, None]),
+    ),
+    min_size=1, max_size=20,
+)  # fmt: skip
+
+
+def table(rows: list[Row]) -> pa.Table:
+    columns = zip(*rows, strict=True)
+    return pa.table(
+        {
+            n: pa.array(list(v), t, from_pandas=False)
+            for (n, t), v in zip(SCHEMA.items(), columns, strict=True)
+        }
+    )
+
+
+def folded(
+    queries: list[CompiledQuery],
+    rows: list[Row],
+    fragments: Fragments = Fragments.FAMILIES,
+    paned: bool = False,
+) -> Found:
+    """The slices that some rows come to, by what they are of."""
+    shared = planned(*queries, strategy=Strategy(fragments=fragments, paned=paned))
+    columns = {f"`{name}`": name for name in SCHEMA}
+    opaque = {s.sql: s.sql for query in queries for s in query.query.scalars() if s.sql not in columns}
+    page = with_opaque(table(rows), list(opaque))
+    plan = PagePlan(shared.families, shared.askers, columns | opaque, {SEQ: "seq"}, "seq")
+    names = {member.id: member.name for member in shared.selections}
+    layouts = {member.id: (member.layout, [s.key for s in member.slots]) for member in shared.selections}
+    found: Found = {}
+    for sheet in run(page, plan).partials.values():
+        for row in sheet.to_pylist():
+            layout, slots = layouts[row["selection"]]
+            states = tuple(sorted(zip(slots, _states(layout, row), strict=True)))
+            place = names[row["selection"]], row["slice"], row.get("k0")
+            assert place not in found, "a slice comes once"
+            found[place] = row["stop"], row["rows"], states
+    return found
+
+
+def _states(layout: Layout, row: dict[str, Any]) -> list[str]:
+    """Each slot's state, floats to nine digits."""
+    return [
+        repr([f"{v:.9g}" if isinstance(v, float) else v for v in (row[name] for name in layout.columns(i))])
+        for i in range(len(layout.accumulators))
+    ]
+
+
+def with_opaque(page: pa.Table, sqls: list[str]) -> pa.Table:
+    """The page with the scalars that Spark would compute."""
+    return (
+        page
+        if not sqls
+        else pa.table(
+            dict(zip(page.column_names, page.columns, strict=True))
+            | {sql: SCALARS.project(page, {"x": sql})["x"] for sql in sqls}
+        )
+    )
+
+
+def queries_of(kind: str, items: list[str], by: str, constants: list[int]) -> list[CompiledQuery]:
+    windows = [(10, 10), (12, 5), (3, 7)]
+    found = []
+    for i, constant in enumerate(constants):
+        where = WHERES[kind][i % len(WHERES[kind])].format(constant)
+        size, slide = windows[i % len(windows)]
+        bracket = f"[RANGE {size} SLIDE {slide} WATTR seq]"
+        text = f"SELECT {items[i % len(items)]} FROM bids {bracket} WHERE {where} {by}"
+        found.append(compiled(text, f"q{i}"))
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", WHERES)
+@settings(max_examples=5)
+@given(
+    rows=ROWS,
+    items=st.sampled_from([ITEMS[:1], ITEMS, [*ITEMS, SKETCHED]]),
+    by=st.sampled_from(["", "GROUP BY site"]),
+    constants=st.lists(st.integers(-4, 5), min_size=2, max_size=7),
+    paned=st.booleans(),
+)
+def test_a_family_gives_each_selection_what_it_would_have_alone(
+    way: str, kind: str, rows: list[Row], items: list[str], by: str, constants: list[int], paned: bool
+) -> None:
+    queries = queries_of(kind, items, by, constants)
+    expected = folded(queries, rows, Fragments.UNSHARED, paned)
+    with pytest.MonkeyPatch.context() as patch:
+        WAYS[way](patch)
+        assert folded(queries, rows, Fragments.FAMILIES, paned) == expected
+        assert folded(queries, rows, Fragments.JOINT, paned) == expected
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_huge_neighbour_does_not_disturb_a_small_sum(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1e300 lies in the next fragment, the next slice and the next group; no sum is made by subtracting."""
+    WAYS[way](monkeypatch)
+    wheres = [
+        "price > 0 AND price < 100",
+        "price < 50",
+        "price >= 3 AND price <= 4",
+        "price IS NOT NULL",
+        "price > 100",
+    ]
+    queries = [
+        compiled(
+            f"SELECT sum(price) FROM bids [RANGE 10 SLIDE 10 WATTR seq] WHERE {where} GROUP BY site", f"q{i}"
+        )
+        for i, where in enumerate(wheres)
+    ]
+    rows = [(1, 1, "a", 3.0), (2, 1, "a", 4.0), (3, 2, "a", 1e300), (11, 1, "a", 1e300), (12, 1, "a", -1e300)]
+    found = folded(queries, rows)
+    sums = [states[0][1] for (_, start, site), (_, _, states) in found.items() if (start, site) == (0, 1)]
+    assert sums == ["['7']"] * 4, "of all but the last"
+
+
+def test_tuples_far_apart_in_time_are_not_given_all_the_slices_between() -> None:
+    queries = [
+        compiled(f"SELECT sum(price) FROM bids [RANGE 3 SLIDE 2 WATTR seq] WHERE price > {i}", f"q{i}")
+        for i in range(3)
+    ]
+    rows = [(0, 1, "a", 9.0), (10**15, 1, "a", 9.0), (-(10**15), 1, "a", 1.5)]
+    found = folded(queries, rows)
+    assert sorted((start, stop, count) for (_, start, _), (stop, count, _) in found.items()) == [
+        *[(-(10**15), -(10**15) + 1, 1)] * 2, *[(0, 1, 1)] * 3, *[(10**15, 10**15 + 1, 1)] * 3,
+    ]  # fmt: skip

@@ -1,0 +1,150 @@
+"""Pages of preferred queries without Spark: the driver's part, and that of tasks if there are partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transom.columns.hashing import hashed
+from transom.elements import Preference, Summary
+from transom.promising.batch_tuples import (
+    Arrival,
+    all_arrived,
+    arrival_of,
+    in_one,
+    kept_since,
+    tidied,
+    tuples_of,
+    wanted,
+    with_arrival,
+)
+from transom.promising.budget import Planning, settled
+from transom.promising.probes import Ints, found
+from transom.promising.tuples import Tuples
+from transom.sql.preferred_query import Preferred, Side
+from transom.sql.promise import Arithmetic, Count
+from transom.state.promising import Preferring, TupleRun
+
+SECOND = 1_000_000
+
+
+def shape_of(number: int, **options: Any) -> Summary:
+    """The summary of a store's items."""
+    return Summary(f"items{number}", f"store{number}", "item", **{"granularity": 10 * SECOND} | options)
+
+
+def join_of(preference: Preference) -> Preferred:
+    """A join of both stores by item."""
+    sides = tuple(Side(f"store{n}", f"items{n}", columns=("item", "row")) for n in (1, 2))
+    counts = [Count(side.stream, "item") for side in sides]
+    return Preferred(sides, preference, Arithmetic("*", counts[0], counts[1]))
+
+
+def rows_of(items: Sequence[Any], times: Sequence[int], first: int = 0) -> pa.Table:
+    """Rows as Spark hands them over: key, time, the item and a number to tell them by."""
+    column = pa.array(items, pa.int64())
+    return pa.table(
+        {
+            "key": hashed([column], len(column)).view(np.int64),
+            "time": pa.array(times, pa.int64()),
+            "x0": column,
+            "x1": pa.array(range(first, first + len(items)), pa.int64()),
+        }
+    )
+
+
+@dataclass
+class Partition:
+    """Holds the tuples of some buckets."""
+
+    held: Mapping[str, Sequence[Tuples]]
+
+    def pages(self, summary: str, pages: Ints) -> Tuples:
+        whole = in_one(self.held[summary])
+        return whole.where(np.isin(whole.page, pages))
+
+    def buckets(self, summary: str, buckets: Ints) -> Tuples:
+        return in_one(self.held[summary])
+
+
+@dataclass
+class PureStores:
+    """Summaries, preferred queries and their pages; `partitions` deal the tuples out by bucket."""
+
+    shapes: Mapping[str, Summary]
+    queries: Mapping[str, Preferred]
+    partitions: int = 1
+    known: Preferring = field(default_factory=Preferring)
+    page: int = 0
+    found: dict[str, list[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shapes = {name: (shape, 0) for name, shape in self.shapes.items()}
+        self.known = settled(self.known, shapes, {name: (query, 0) for name, query in self.queries.items()})
+        self.found = {name: [] for name in self.queries}
+
+    def push(self, store: int, rows: pa.Table, budget: int | None = None) -> None:
+        """A page of rows."""
+        name = f"items{store}"
+        shape = self.known.summaries[name].representation.shape
+        floor = self.known.summaries[name].floor
+        want = wanted(self.shapes[name], self.queries)
+        tuples = tuples_of(rows, shape, want, self.page + 1)
+        dealt = [tuples.where(tuples.bucket % self.partitions == part) for part in range(self.partitions)]
+        arrival = all_arrived([arrival_of(shape, part, want, floor) for part in dealt if len(part)])
+        self._run({name: replace(arrival, near=TupleRun(tuples))}, budget)
+
+    def idle(self, budget: int | None = None) -> None:
+        """A page without rows."""
+        self._run({}, budget)
+
+    def _run(self, arrivals: Mapping[str, Arrival], budget: int | None) -> None:
+        self.page += 1
+        summaries = {
+            name: with_arrival(own, arrivals[name]) if name in arrivals else own
+            for name, own in self.known.summaries.items()
+        }
+        known = replace(self.known, summaries=summaries)
+        planning, queries = Planning(known, arrivals, self.page), dict(known.queries)
+        for name, query in self.queries.items():
+            probes = planning.planned(name, query, budget)
+            rows = cost = 0
+            times = 1
+            while True:
+                for side, probe in enumerate(probes):
+                    made = np.zeros_like(probe.taken)
+                    for part in range(self.partitions):
+                        mine = (probe.regions.bucket % self.partitions == part) & (probe.taken > 0)
+                        if mine.any():
+                            limit = None if budget is None else budget - cost
+                            done = found(probe.of(mine), self._partition(known, part), limit)
+                            self.found[name] += done.table.to_pylist()
+                            rows, cost = rows + done.table.num_rows, cost + done.charge
+                            made[mine] = done.made
+                    probes[side] = replace(probe, taken=made)
+                if budget is None or cost >= budget or not any(len(p.regions) for p in probes):
+                    break
+                times *= 2
+                probes = planning.again(probes, (budget - cost) * times)
+            queries[name] = planning.concluded(name, query, probes, cost, rows)
+        kept = {
+            name: tidied(own, kept_since(name, summaries, self.queries)) for name, own in summaries.items()
+        }
+        self.known = Preferring(kept, queries)
+
+    def _partition(self, known: Preferring, part: int) -> Partition:
+        """What a task of a partition has; of an arriving page with other buckets all of it."""
+        mixed = len({own.representation.zones().counts.shape[1] for own in known.summaries.values()}) > 1
+        return Partition(
+            {
+                name: [
+                    run.tuples if mixed else run.tuples.where(run.tuples.bucket % self.partitions == part)
+                    for run in own.near
+                ]
+                for name, own in known.summaries.items()
+            }
+        )

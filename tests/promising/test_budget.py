@@ -1,0 +1,154 @@
+"""Pages of preferred queries: nothing twice, nothing left out, whoever holds the tuples."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.promising.pure_batches import SECOND, PureStores, join_of, rows_of, shape_of
+from transom.elements import Preference
+from transom.state import snapshot
+from transom.state.state import State
+
+STRUCTURES = ["none", "time", "cells", "adjusting"]
+WINDOW = 20 * SECOND
+
+page = st.tuples(
+    st.sampled_from([1, 2]),
+    st.lists(st.tuples(st.integers(0, 5) | st.none(), st.integers(0, 60 * SECOND)), min_size=1, max_size=12),
+)
+
+
+def stores(
+    structures: tuple[str, str], preference: Preference, partitions: int = 1, **options: Any
+) -> PureStores:
+    shapes = {
+        f"items{n}": shape_of(n, structure=structures[n - 1], buckets=4, rate=2, depth=6, **options)
+        for n in (1, 2)
+    }
+    return PureStores(shapes, {"join": join_of(preference)}, partitions)
+
+
+def run(engine: PureStores, pages: Any, budget: int | None, restarts: bool = False) -> Counter[Any]:
+    """The pairs of rows that are left out of nothing, compared one by one."""
+    held: dict[int, list[Any]] = {1: [], 2: []}
+    number = 0
+    for store, rows in pages:
+        held[store] += [(number + i, *row) for i, row in enumerate(rows)]
+        items, times = zip(*rows, strict=True)
+        engine.push(store, rows_of(items, times, number), budget)
+        number += len(rows)
+        if restarts:
+            packed = snapshot.dumps(State(preferring=engine.known), {})
+            engine.known = snapshot.loads(packed)[0].preferring
+    return Counter(
+        (one, other)
+        for one, item, here in held[1]
+        for other, same, there in held[2]
+        if item is not None and item == same and abs(here - there) <= WINDOW
+    )
+
+
+def pairs(engine: PureStores) -> Counter[Any]:
+    return Counter((row["0.row"], row["1.row"]) for row in engine.found["join"])
+
+
+@given(
+    st.lists(page, min_size=1, max_size=8),
+    st.tuples(st.sampled_from(STRUCTURES), st.sampled_from(STRUCTURES)),
+    st.sampled_from(["desc", "asc", "weighted"]),
+    st.sampled_from([1, 3]),
+    st.sampled_from(["countsketch", "histogram"]),
+)
+@settings(max_examples=60)
+def test_without_a_budget_every_pair_is_found_once(
+    pages: Any, structures: tuple[str, str], order: str, partitions: int, kind: str
+) -> None:
+    mixed = partitions > 1 and len({one in ("none", "time") for one in structures}) > 1
+    engine = stores(structures, Preference(order, window=WINDOW), 1 if mixed else partitions, kind=kind)
+    exact = run(engine, pages, None)
+    assert pairs(engine) == exact
+
+
+@given(
+    st.lists(page, min_size=1, max_size=8),
+    st.sampled_from(STRUCTURES),
+    st.sampled_from(["desc", "asc", "weighted"]),
+    st.integers(0, 20),
+    st.sampled_from([1, 3]),
+)
+@settings(max_examples=60)
+def test_a_budget_is_kept_and_what_is_put_off_is_found_when_idle(
+    pages: Any, structure: str, order: str, budget: int, partitions: int
+) -> None:
+    engine = stores((structure, structure), Preference(order, window=WINDOW), partitions)
+    exact = run(engine, pages, budget, restarts=True)
+    own = engine.known.queries["join"]
+    assert own.done.probes <= budget * len(pages)
+    assert not pairs(engine) - exact
+    engine.idle()
+    left = engine.known.queries["join"]
+    assert not pairs(engine) - exact, "and nothing twice"
+    assert left.done.produced == pairs(engine).total()
+    assert not any(map(len, left.pending))
+    if left.lost == 0:
+        high = max(time for _, rows in pages for _, time in rows)
+        recent = all(time > high - WINDOW for _, rows in pages for _, time in rows)
+        assert pairs(engine) == exact or not recent
+
+
+def test_partitions_choose_what_the_driver_would(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pages = [
+        (n % 2 + 1, [(int(i), n * SECOND) for i in np.minimum(rng.zipf(1.5, 60), 40)]) for n in range(12)
+    ]
+    found = []
+    for partitions in (1, 4):
+        engine = stores(("cells", "adjusting"), Preference("desc", window=WINDOW), partitions)
+        run(engine, pages, 300)
+        found.append((pairs(engine), engine.known.queries["join"].done))
+    assert found[0] == found[1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 900 * SECOND)), min_size=1, max_size=30),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 900 * SECOND)), min_size=1, max_size=30),
+    st.sampled_from(STRUCTURES),
+    st.integers(1, 3),
+)
+@settings(max_examples=40)
+def test_pages_may_be_longer_than_all_granularities_together(
+    first: Any, second: Any, structure: str, depth: int
+) -> None:
+    shapes = {f"items{n}": shape_of(n, structure=structure, buckets=4, rate=2, depth=depth) for n in (1, 2)}
+    engine = PureStores(shapes, {"join": join_of(Preference("desc", window=WINDOW))})
+    assert max(shape.reach for shape in shapes.values()) <= 70 * SECOND
+    exact = run(engine, [(1, first), (2, second)], None)
+    assert pairs(engine) == exact
+
+
+@pytest.mark.parametrize("seconds", [60, 6_000])
+def test_runs_stay_few_and_old_tuples_go(seconds: int) -> None:
+    engine = stores(("adjusting", "adjusting"), Preference("desc", window=WINDOW))
+    for second in range(0, seconds, seconds // 60):
+        for store in (1, 2):
+            engine.push(store, rows_of([1, 2, 3], [second * SECOND] * 3))
+    own = engine.known.summaries["items1"]
+    assert own.came == 180 and len(own.near) <= 16
+    reach = own.representation.shape.reach
+    assert own.kept <= 180 * min(1, 2 * reach / SECOND / seconds) + 3
+
+
+def test_tuples_wait_for_a_stream_that_lags() -> None:
+    engine = stores(("adjusting", "adjusting"), Preference("desc", window=WINDOW))
+    engine.push(2, rows_of([9], [0]))
+    for second in range(0, 6_000, 100):
+        engine.push(1, rows_of([1, 2, 3], [second * SECOND] * 3))
+    assert engine.known.summaries["items1"].kept == 180, "the other stream may have partners for them"
+    engine.push(2, rows_of([1], [5_900 * SECOND]))
+    assert engine.known.summaries["items1"].kept < 60

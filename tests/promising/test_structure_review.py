@@ -1,0 +1,86 @@
+"""The structure of a summary is the engine's to choose: by equation 1, now and then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.promising.pure_batches import SECOND, PureStores, join_of, rows_of, shape_of
+from transom.elements import Preference
+from transom.promising.batch_tuples import arrival_of, tuples_of, wanted
+from transom.promising.structure_review import FIRST_REVIEW, MOST_PAGES, Review, rebuilt, reviewed
+from transom.promising.structure_choice import STRUCTURES
+from transom.state.promising import Preferring
+
+ITEMS = 40
+
+
+def engine_of(preference: Preference, pages: int = 6) -> PureStores:
+    """Two stores whose structures are the engine's to choose, after some pages."""
+    shapes = {f"items{n}": shape_of(n, structure="auto", buckets=16) for n in (1, 2)}
+    engine = PureStores(shapes, {"join": join_of(preference)})
+    rng = np.random.default_rng(1)
+    for page in range(pages):
+        items = rng.integers(0, ITEMS, 200).tolist()
+        engine.push(page % 2 + 1, rows_of(items, [page * SECOND] * 200), 100)
+    return engine
+
+
+def review(engine: PureStores, budget: int | None, page: int = 100) -> Preferring:
+    """What a review comes to with a page of the first store."""
+    shape = engine.known.summaries["items1"].representation.shape
+    want = wanted(shape, engine.queries)
+    rows = rows_of(list(range(ITEMS)) * 5, [6 * SECOND] * ITEMS * 5)
+    arrival = arrival_of(shape, tuples_of(rows, shape, want, page), want)
+    return reviewed(
+        engine.known, engine.shapes, Review(page, {"items1": arrival}, engine.queries, {"join": budget})
+    )
+
+
+def structure(known: Preferring, name: str = "items2") -> str:
+    return known.summaries[name].representation.shape.structure
+
+
+def test_with_time_enough_what_is_summarized_pays() -> None:
+    engine = engine_of(Preference("desc", window=60 * SECOND, time=200_000))
+    assert structure(review(engine, 100_000)) in ("cells", "adjusting")
+
+
+def test_without_time_for_summaries_there_are_none() -> None:
+    engine = engine_of(Preference("desc", window=60 * SECOND, time=1_000))
+    after = review(engine, ITEMS * 5 * 4)
+    assert structure(after) == "none", "four probes a tuple don't pay for its sketch"
+    assert not len(after.queries["join"].pending[0]), "regions that waited there are gone"
+    assert after.queries["join"].lost > 0
+
+
+def test_a_budget_of_probes_is_not_charged_with_insertion() -> None:
+    engine = engine_of(Preference("desc", window=60 * SECOND, probes=ITEMS * 5 * 4))
+    assert structure(review(engine, ITEMS * 5 * 4)) in ("cells", "adjusting")
+
+
+def test_reviews_become_rarer() -> None:
+    engine = engine_of(Preference("desc", window=60 * SECOND, time=200_000))
+    for page, due in ((1, 1 + FIRST_REVIEW), (10, 20), (100, 200), (1000, 1000 + MOST_PAGES)):
+        known = review(engine, 100_000, page)
+        assert known.summaries["items2"].review == due
+        engine.known = known
+        again = review(engine, 100, due - 1)
+        assert again.summaries["items2"].review == due, "not before its time"
+
+
+def test_what_the_user_has_chosen_stays() -> None:
+    engine = engine_of(Preference("desc", window=60 * SECOND, time=1_000))
+    engine.shapes = {name: replace(shape, structure="adjusting") for name, shape in engine.shapes.items()}
+    assert review(engine, 1) == engine.known
+
+
+@pytest.mark.parametrize("kind", STRUCTURES)
+def test_built_anew_it_holds_the_same_tuples(kind: str) -> None:
+    own = engine_of(Preference("desc")).known.summaries["items1"]
+    again = rebuilt(own, replace(own.representation.shape, structure=kind))
+    assert again.kept == own.kept
+    assert again.representation.zones().counts.sum() == own.representation.zones().counts.sum()
+    assert again.representation.high == own.representation.high

@@ -1,0 +1,128 @@
+"""An engine of pure functions over one stream, for tests that script its pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from transom import oracle
+from transom.windows.stream_rules import StreamRules
+from transom.elements import Clock, ClockKind, Prod, Punctuation
+from transom.ondemand.stores import end_of, opened
+from transom.ondemand.cache import Desk
+from transom.results.inprocess import advance, folded
+from transom.ondemand.lookup import Lookup, answered, finished
+from transom.plan.passes.admission import Strategy, admit, release
+from transom.plan.planner import Planner
+from transom.results.stream_progress import PageInput
+from transom.kernel.aggregate import Outcome
+from transom.plan.compiled import CompiledQuery, compile_query
+from transom.ondemand.needs import gatherings
+from transom.sql import Catalog, Query, Relation
+from transom.sql.binding.cascades import bind_all
+from transom.state import snapshot
+from transom.state.state import State
+
+SCALARS = oracle.PythonScalars()
+Row = dict[str, Any]
+
+
+class Pure:
+    """Queries over a stream `s` with an integer time `t`, page by page."""
+
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        columns: Mapping[str, pa.DataType],
+        slack: int | None = None,
+        strategy: Strategy | None = None,
+        restart: bool = False,
+    ):
+        self.columns = {"t": pa.int64(), **columns}
+        self.clock = Clock("s", "t", ClockKind.INTEGER)
+        self.rules, self.restart = StreamRules(self.clock, slack), restart
+        self.planner, self.state = Planner(strategy or Strategy()), State()
+        self.living: dict[str, CompiledQuery] = {}
+        self.results: list[tuple[str, Row]] = []
+        self.now, self.desk = 0, Desk()
+        self.register(texts)
+
+    def register(self, texts: Mapping[str, str], partial: Sequence[str] = ()) -> None:
+        catalog = Catalog({"s": Relation("s", self.columns, "t")})
+        known = {name: query.query for name, query in self.living.items()}
+        joining = []
+        for name, query in bind_all(texts, catalog, SCALARS, known).items():
+            assert isinstance(query, Query), query
+            joining.append(compile_query(name, query))
+        self.living |= {query.name: query for query in joining}
+        results = {query.query.stream for query in joining} - {"s"}
+        strategy, standing = self.planner.strategy, [query for query in joining if query.query.demand is None]
+        self.state = admit(self.state, standing, self._standing(), strategy, partial, results)
+        self.state = opened(self.state, gatherings(self._looking()), strategy.place, results)
+
+    def drop(self, *names: str) -> None:
+        for name in names:
+            del self.living[name]
+        self.state = release(self.state, names, self._standing())
+        self.state = opened(self.state, gatherings(self._looking()), self.planner.strategy.place)
+
+    def _standing(self) -> dict[str, CompiledQuery]:
+        return {name: query for name, query in self.living.items() if query.query.demand is None}
+
+    def _looking(self, stream: str | None = None) -> list[CompiledQuery]:
+        everyone = self.living.values()
+        return [q for q in everyone if q.query.demand is not None and stream in (None, q.query.stream)]
+
+    def page(
+        self,
+        rows: Sequence[tuple[Any, ...]] = (),
+        prods: Sequence[Prod] = (),
+        until: int | None = None,
+        where: Mapping[str, Any] | None = None,
+        ended: bool = False,
+        now: int | None = None,
+    ) -> list[tuple[str, Row]]:
+        """Run a page; what it tells, as (query, row)."""
+        self.now = self.now if now is None else now
+        queries = [query for query in self._standing().values() if query.query.stream == "s"]
+        kept = gatherings(self._looking("s"))
+        outcome = Outcome()
+        if rows:
+            columns = zip(*rows, strict=True)
+            table = pa.table(
+                {
+                    name: pa.array(list(values), kind)
+                    for (name, kind), values in zip(self.columns.items(), columns, strict=True)
+                }
+            )
+            outcome = folded(table, queries, self.rules, self.state, self.planner, SCALARS, kept)
+        said = [] if until is None else [Punctuation(self.clock, until, where=tuple((where or {}).items()))]
+        given = PageInput(self.rules, queries, outcome, said, ended, clock=self.now, gatherings=kept)
+        living = list(self.living.values())
+        done = advance(
+            self.state, [given], SCALARS, clock=self.now, prods=prods, living=living, planner=self.planner
+        )
+        self.state = done.state
+        self.desk.committed(self.state, outcome.runs, gatherings(self._looking()))
+        if self.restart:
+            self.state, _ = snapshot.loads(snapshot.dumps(self.state, {}))
+            self.desk = Desk()
+        told = [(name, row) for name, table in done.results.items() for row in table.to_pylist()]
+        self.results += told
+        return told
+
+    def lookup(self, name: str, length: int | None = None, at: int | None = None, **where: Any) -> list[Row]:
+        """What a query is answered now, for its own window or a shorter one."""
+        query = self.living[name]
+        end = at or end_of(query.clock, self.state.stream(query.query.stream))
+        if end is None:
+            return []
+        pattern = tuple((query.key_columns[column], (value,)) for column, value in where.items())
+        asked = Lookup.over(query, length or query.query.window.range, end, pattern, at is not None)
+        answer = answered(asked, self.desk.reader(asked, self.state))
+        return finished(answer, self.state, SCALARS).to_pylist()
+
+    def prod(self, until: int | None = None, exactly: bool = False, **where: Any) -> Prod:
+        return Prod(self.clock, until, exactly, tuple(where.items()))

@@ -1,0 +1,331 @@
+"""What comes out of an engine: subscribers, sinks, late and rejected rows, progress, EXPLAIN, retention."""
+
+from __future__ import annotations
+
+import json
+import logging
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import transom
+from tests.runtime.engine_helpers import (
+    MINUTE,
+    PER_MINUTE,
+    PER_SITE,
+    SettableClock,
+    accounted,
+    answers,
+    at,
+    bids,
+    bids_engine,
+)
+
+# --- subscribers -----------------------------------------------------------------------------
+
+
+def test_a_subscriber_is_called_with_each_pages_new_results(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path)
+    query, other = engine.register(PER_MINUTE), engine.register(PER_SITE)
+    heard: list[pa.Table] = []
+    unsubscribe = query.subscribe(heard.append)
+    for minute in range(3):
+        feed.push(bids((1, 1.0, f"12:0{minute}")))
+        engine.step()
+    assert [answers(table, "n") for table in heard] == [[("12:00", "12:01", 1)], [("12:01", "12:02", 1)]]
+    assert heard[0].schema == query.results().schema
+    unsubscribe()
+    unsubscribe()  # once more is no harm
+    engine.drain()
+    assert len(heard) == 2 and query.results().num_rows == 3 and other.results().num_rows == 4
+
+
+def test_a_failing_subscriber_disturbs_nobody(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine, feed = bids_engine(spark, tmp_path)
+    query = engine.register(PER_MINUTE, name="watched")
+    heard: list[pa.Table] = []
+
+    def failing(table: pa.Table) -> None:
+        raise ValueError("no thanks")
+
+    query.subscribe(failing)
+    query.subscribe(heard.append)
+    feed.push(bids((1, 1.0, "12:00")))
+    with caplog.at_level(logging.ERROR, "transom"):
+        engine.drain()
+    assert len(heard) == 1 and query.results().num_rows == 1
+    assert "watched" in caplog.text and "no thanks" in caplog.text
+
+
+# --- sinks -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", ["parquet", "json", "csv"])
+def test_all_results_in_one_schema(spark: SparkSession, tmp_path: Path, format: str) -> None:
+    engine, feed = bids_engine(
+        spark, tmp_path, schema="site int, price double, fee decimal(6, 2), ts timestamp"
+    )
+    engine.register(
+        "SELECT site, sum(fee) AS fees, max(ts) AS last FROM bids [RANGE 1 minute SLIDE 1 minute] "
+        "GROUP BY site",
+        name="fees",
+    )
+    engine.register("SELECT sum(price) AS p FROM bids [ROWS 2 SLIDE 2]", name="pairs")
+    engine.sink(
+        format, path=str(tmp_path / "out"), **({"header": True, "escape": '"'} if format == "csv" else {})
+    )
+    feed.push([(1, 1.5, Decimal("2.25"), at("12:00:10")), (None, None, None, at("12:00:20"))])
+    engine.step()
+    engine.drain()
+    reader = spark.read.options(header=True, escape='"').format(format)
+    rows = sorted(reader.load(str(tmp_path / "out")).collect(), key=lambda row: (row.query, row["keys"]))
+    assert [(row.query, row.kind, int(row.rows), int(row.page)) for row in rows] == [
+        ("fees", "final", 1, 2),
+        ("fees", "final", 1, 2),
+        ("pairs", "final", 2, 1),
+    ]
+    assert [json.loads(row["keys"]) for row in rows] == [{"site": 1}, {"site": None}, {}]
+    last = {"last": "2013-01-01 12:00:10"}, {"last": "2013-01-01 12:00:20"}
+    assert [json.loads(row["values"]) for row in rows] == [
+        {"fees": "2.25", **last[0]},
+        {"fees": None, **last[1]},
+        {"p": 1.5},
+    ]
+    assert all("12:01" in str(row.window_end) for row in rows[:2]) and rows[2].window_end in (None, "")
+    assert (int(rows[2].window_from), int(rows[2].window_to)) == (0, 2)
+
+
+def test_an_expression_over_keys_is_a_value_in_the_one_schema(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path)
+    engine.register(
+        "SELECT site, price, site + price AS both FROM bids [RANGE 1 minute SLIDE 1 minute] "
+        "GROUP BY site, price"
+    )
+    engine.sink("json", path=str(tmp_path / "out"))
+    feed.push(bids((1, 2.0, "12:00")))
+    engine.drain()
+    (row,) = spark.read.json(str(tmp_path / "out")).collect()
+    assert json.loads(row["keys"]) == {"site": 1, "price": 2.0} and json.loads(row["values"]) == {"both": 3.0}
+
+
+def test_one_querys_results_typed(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path)
+    query, _ = engine.register(PER_SITE), engine.register(PER_MINUTE)
+    query.sink("parquet", path=str(tmp_path / "out"))
+    feed.push(bids((1, 1.0, "12:00"), (2, 1.0, "12:01"), (1, 1.0, "12:04")))
+    engine.step()
+    engine.drain()
+    written = spark.read.parquet(str(tmp_path / "out"))
+    assert dict(written.dtypes)["window_end"] == "timestamp" and dict(written.dtypes)["n"] == "bigint"
+    names = query.results().column_names
+    assert answers(written.select(names).toArrow(), "site", "n") == answers(query, "site", "n")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir() if p.is_dir()) == ["page=1", "page=2"]
+
+
+def test_a_file_sink_needs_a_path(spark: SparkSession, tmp_path: Path) -> None:
+    engine, _ = bids_engine(spark, tmp_path)
+    with pytest.raises(transom.SettingError, match="path"):
+        engine.sink("parquet")
+
+
+# --- late and rejected -----------------------------------------------------------------------
+
+
+def test_lateness_is_per_window_and_query(spark: SparkSession, tmp_path: Path) -> None:
+    #  12:00      12:05      12:10        watermark 12:06
+    #    [----------)  closed               a row at 12:04 is late for the first
+    #    [---------------------)  open      and counts in the second
+    engine, feed = bids_engine(spark, tmp_path)
+    small = engine.register("SELECT count(*) AS n FROM bids [RANGE 5 minutes SLIDE 5 minutes]")
+    large = engine.register(
+        "SELECT count(*) AS n FROM bids [RANGE 10 minutes SLIDE 10 minutes] WHERE site = 1"
+    )
+    feed.push(bids((1, 1.0, "12:06")))
+    engine.step()
+    feed.push(bids((1, 4.0, "12:04"), (2, 4.0, "12:04"), (2, 4.0, "12:06:30")))
+    engine.step()
+    engine.drain()
+    assert answers(small) == [("12:05", "12:10", 2)] and answers(large) == [("12:00", "12:10", 2)]
+    (late,) = engine.late("bids").to_pylist()
+    assert (late["site"], late["price"], f"{late['ts']:%H:%M}", late["page"]) == (2, 4.0, "12:04", 2)
+    assert "12:06" in late["reason"]
+    assert accounted(engine) == {"rows": 4, "counted": 3, "unasked": 0, "late": 1, "rejected": 0}
+
+
+def test_rows_that_nobody_asked_for_are_not_late(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path)
+    engine.register("SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 5 minutes] WHERE price > 10")
+    feed.push(bids((1, 11.0, "12:04:30"), (1, 11.0, "12:03:30"), (1, 9.0, "12:04:30"), (1, 1.0, "12:20")))
+    engine.step()
+    feed.push(bids((1, 11.0, "12:04:30"), (1, 11.0, "12:03:30"), (1, None, "12:04:30")))
+    engine.step()
+    assert accounted(engine) == {"rows": 7, "counted": 1, "unasked": 5, "late": 1, "rejected": 0}
+    assert engine.late("bids").num_rows == 1
+
+
+def test_rows_without_a_time_are_rejected(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path)
+    query = engine.register(PER_MINUTE)
+    assert engine.rejected("bids").num_rows == engine.late("bids").num_rows == 0
+    feed.push(bids((1, 1.0, "12:00"), (2, 2.0, None)))
+    engine.drain()
+    (rejected,) = engine.rejected("bids").to_pylist()
+    assert (rejected["site"], rejected["price"], rejected["ts"], rejected["page"]) == (2, 2.0, None, 1)
+    assert rejected["reason"] == "no time: null"
+    assert answers(query) == [("12:00", "12:01", 1)]
+    assert accounted(engine)["rejected"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        (
+            "bids.json",
+            [
+                '{"site": 1, "price": 1.5, "ts": "2013-01-01 12:00:10"}',
+                '{"site": 2, "price": 1.5, "ts": "2013-01-01 12:0',
+                '{"site": 3, "price": 1.5}',
+                '{"site": 4, "price": 1.5, "ts": "noon"}',
+            ],
+        ),
+        (
+            "bids.csv",
+            [
+                "site,price,ts",
+                "1,1.5,2013-01-01 12:00:10",
+                "two,1.5,2013-01-01 12:00:20",
+                "3,1.5,",
+                "4,1.5,noon",
+            ],
+        ),
+    ],
+    ids=["json", "csv"],
+)
+def test_rows_that_cannot_be_parsed_are_rejected(
+    spark: SparkSession, tmp_path: Path, name: str, lines: list[str]
+) -> None:
+    (tmp_path / name).write_text("\n".join(lines) + "\n")
+    engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
+    engine.stream("bids", str(tmp_path / name), time="ts", schema="site int, price double, ts timestamp")
+    query = engine.register("SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute]")
+    engine.drain()
+    assert answers(query) == [("12:00", "12:01", 1)]
+    rejected = engine.rejected("bids").to_pylist()
+    reasons = sorted(row["reason"] for row in rejected)
+    assert len(reasons) == 3 and reasons[0] == "no time: null"
+    assert accounted(engine) == {"rows": 4, "counted": 1, "unasked": 0, "late": 0, "rejected": 3}
+    text = json.dumps(rejected, default=str)
+    assert "noon" in text  # what could not be read can be seen
+
+
+# --- progress, explain, retention ------------------------------------------------------------
+
+
+def test_progress_tells_how_the_engine_fares(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine, feed = bids_engine(spark, tmp_path, slack="1 minute")
+    before = engine.progress()
+    assert (before.page, before.queries, before.streams["bids"].watermark) == (0, 0, None)
+    engine.register(PER_MINUTE)
+    feed.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:02:30"), (1, 1.0, None)))
+    with caplog.at_level(logging.INFO, "transom"):
+        engine.step()
+    now = engine.progress()
+    own = now.streams["bids"]
+    noon = 1_357_041_600_000_000
+    assert (now.page, now.queries, dict(now.suspended)) == (
+        1,
+        1,
+        {},
+    ) and now.page_seconds > 0 < now.state_bytes
+    assert (own.rows, own.counted, own.rejected, own.open_windows) == (3, 2, 1, 1)
+    assert (own.high, own.watermark) == (noon + 150_000_000, noon + 90_000_000)
+    assert "watermark 2013-01-01 12:01:30" in str(now) and "rejected 1" in str(now)
+    assert "page 1" in caplog.text and "3 rows" in caplog.text and "1 rejected" in caplog.text
+
+
+def test_progress_tells_how_queries_share(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path, slack="1 minute")
+    engine.register_all(
+        {f"q{i}": f"{PER_MINUTE} WHERE price > {i // 2}" for i in range(4)}
+    )  # two selections of two
+    feed.push(bids((1, 1.0, "12:00"), (1, 2.0, "12:00:30")))
+    engine.step()
+    own = engine.progress().streams["bids"].sharing
+    assert (own.queries, own.selections, own.most_queries, own.queries_per_selection) == (4, 2, 2, 2.0)
+    assert (dict(own.families), own.slices) == ({"range": 1}, 2)
+    shown = str(engine.progress())
+    assert "selections 2 (queries in each 2.0, at most 2), families: 1 range, slices 2" in shown
+    plain = json.loads(json.dumps(engine.progress().as_dict()))
+    assert plain["streams"]["bids"]["sharing"]["families"] == plain["sharing"]["families"] == {"range": 1}
+    assert plain["page"] == 1 and set(plain["sharing"]["work"]) == set(plain["sharing"]["last_page"])
+
+
+def test_explain_shows_streams_and_queries_before_and_after_they_join(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(spark, tmp_path, slack="90 seconds")
+    engine.table("sites", [{"site": 1, "city": "Portland"}])
+    engine.register(
+        "SELECT city, sum(price * 2) AS s FROM bids [RANGE 12 minutes SLIDE 5 minutes], sites "
+        "WHERE bids.site = sites.site AND price > 10 GROUP BY city HAVING s > 5",
+        name="by_city",
+    )
+    text = engine.explain()
+    for part in (
+        "stream bids",
+        "slack 1 minute 30 seconds",
+        "by_city",
+        "12 minutes",
+        "price",
+        "sites",
+        "having",
+    ):
+        assert part in text, part
+    planned = json.loads(engine.explain(format="json"))
+    feed.push(bids((1, 1.0, "12:00"), (1, 11.0, "12:00")))
+    engine.step()
+    joined = json.loads(engine.explain(format="json"))
+    (before,), (after,) = (own["streams"][0]["families"][0]["selections"] for own in (planned, joined))
+    same = ("where", "keeps", "windows", "apart")
+    assert {name: before[name] for name in same} == {name: after[name] for name in same}
+    assert (before["queries"][0]["waits"], after["queries"][0]["waits"]) == (True, False)
+    assert (before["holds"]["slices"], after["holds"]["slices"]) == (0, 1)
+
+
+def test_explain_of_one_query_names_those_it_shares_with(spark: SparkSession, tmp_path: Path) -> None:
+    engine, _ = bids_engine(spark, tmp_path)
+    query = engine.register(PER_MINUTE, name="mine")
+    engine.register(PER_MINUTE.replace("1 minute", "2 minutes"), name="mate")
+    assert "shared with mate" in query.explain()
+    assert query.explain(format="mermaid").startswith("flowchart LR")
+    (own,) = json.loads(query.explain(format="json"))["streams"][0]["families"]
+    assert [one["name"] for one in own["selections"][0]["queries"]] == ["mine", "mate"]
+    with pytest.raises(transom.SettingError, match=r"unknown format 'jsom': .* did you mean json"):
+        engine.explain(format="jsom")
+
+
+@pytest.mark.parametrize("retention", [2, "2 minutes"], ids=["two pages", "two minutes by the clock"])
+def test_retention_drops_old_results_only(spark: SparkSession, tmp_path: Path, retention: Any) -> None:
+    clock = SettableClock()
+    engine, feed = bids_engine(spark, tmp_path, clock=clock, retention=retention)
+    query = engine.register(PER_MINUTE)
+    for minute in range(6):
+        clock.now = clock.now + MINUTE
+        feed.push(bids((1, 1.0, f"12:0{minute}"), (2, 1.0, "11:00" if minute else None)))
+        engine.step()
+    kept = answers(query)
+    assert kept[-1] == ("12:04", "12:05", 1) and 2 <= len(kept) <= 3
+    assert kept == [(f"12:0{i}", f"12:0{i + 1}", 1) for i in range(5)][-len(kept) :]
+    assert engine.late("bids").num_rows == 5 and engine.rejected("bids").num_rows == 1
+    stored = [p.name for p in (tmp_path / "checkpoint" / "results").iterdir()]
+    assert len(stored) == len(kept)
+    again, _ = bids_engine(spark, tmp_path, clock=clock, retention=retention)
+    assert answers(again.query(query.name)) == kept

@@ -1,0 +1,298 @@
+"""Queries without SLIDE on Spark: looked up while pages go by, in what they share, near and far."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import transom
+from tests.runtime.engine_helpers import short
+from tests.runtime.prod_helpers import traffic
+from transom.errors import SettingError, StateError
+from transom.runtime import lookups
+
+PATIENCE = 60  # seconds; tests wait for events, not for time to pass
+FIRST = [(10, 1, 30, 3), (20, 2, 50, -10), (30, 1, 40, -9)]
+SECOND = [(40, 2, 60, 5), (55, 1, 70, 2), (60, 3, 35, 7), (12, 1, 99, 1)]
+ALL = "SELECT max(volume) AS m, sum(volume) AS s, count(*) AS n FROM s [RANGE 100]"
+
+
+def looked_up(table: pa.Table, *columns: str) -> list[tuple[Any, ...]]:
+    """The rows of a lookup: the ends of the window, then the named columns."""
+    shown = ["window_start", "window_end", *columns]
+    rows = [tuple(short(row[name]) for name in shown) for row in table.to_pylist()]
+    return sorted(rows, key=lambda row: [(value is None, 0 if value is None else value) for value in row])
+
+
+def test_a_lookup_answers_for_its_window_and_any_shorter_one(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = traffic(spark, tmp_path)
+    query = engine.register(ALL)
+    rows = engine.register("SELECT sum(volume) AS s FROM s [ROWS 4] WHERE sensor < 3")
+    groups = engine.register(
+        "SELECT sensor, max(speed) AS v FROM s [RANGE 30] GROUP BY sensor HAVING max(speed) > 36"
+    )
+    assert query.lookup().num_rows == 0, "before any page"
+    feed.push(FIRST)
+    assert query.lookup().num_rows == 0, "what was pushed and not processed is not known"
+    engine.step()
+    assert looked_up(query.lookup(), "m", "s", "n") == [(-69, 31, 3, -16, 3)]
+    feed.push(SECOND)
+    engine.step()
+    assert looked_up(query.lookup(), "m", "s", "n") == [(-39, 61, 7, -1, 7)]
+    assert looked_up(query.lookup(range=21), "m", "s", "n") == [(40, 61, 7, 14, 3)]
+    assert looked_up(query.lookup(range=1), "m", "n") == [(60, 61, 7, 1)]
+    assert looked_up(query.lookup(at=71, range=12), "s") == [(59, 71, 7)]
+    assert looked_up(query.lookup(at=500), "s") == [], "the newest row is out of the window"
+    # The rows of a page are numbered by their time: 12, 40, 55, 60 are the last four.
+    assert looked_up(rows.lookup(), "s") == [(3, 7, 8)] and looked_up(rows.lookup(rows=3), "s") == [(4, 7, 7)]
+    assert looked_up(groups.lookup(), "sensor", "v") == [(31, 61, 1, 70), (31, 61, 2, 60)]
+    assert looked_up(groups.lookup(where={"sensor": 2}), "v") == [(31, 61, 60)]
+    assert query.lookup().column_names == [
+        "window_start",
+        "window_end",
+        "m",
+        "s",
+        "n",
+        "complete",
+        "page",
+        "made",
+    ]
+    assert set(query.lookup()["complete"].to_pylist()) == {True}
+
+
+def test_queries_that_nobody_registered_are_answered_from_what_is_kept(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    engine, feed = traffic(spark, tmp_path)
+    engine.register(ALL, name="all")
+    engine.register("SELECT min(speed) AS m FROM s [RANGE 60] USING timegram(BOUNDS 30, 40, 50, 60, 70)")
+    feed.push([*FIRST, *SECOND])
+    engine.step()
+    assert looked_up(engine.lookup("SELECT sum(volume) AS x FROM s [RANGE 25]"), "x") == [(36, 61, 14)]
+    assert looked_up(engine.lookup("SELECT avg(volume) AS x FROM s [RANGE 25]"), "x") == [(36, 61, 14 / 3)]
+    assert looked_up(engine.lookup("SELECT min(volume) AS x FROM s [RANGE 45]"), "x") == [(16, 61, -10)]
+    found = engine.lookup("SELECT max(speed) AS x FROM s [RANGE 25]").to_pylist()[0]
+    assert (found["x_low"], found["x_high"]) == (60, 70), "the hull of what is in the last bucket"
+    with pytest.raises(SettingError, match="asks for 101, and no more than 100 is kept"):
+        engine.lookup("SELECT sum(volume) FROM s [RANGE 101]")
+    with pytest.raises(SettingError, match="no more than 60 is kept"):
+        engine.lookup("SELECT max(speed) FROM s [RANGE 61]")
+    with pytest.raises(SettingError, match="no on-demand query over the same rows"):
+        engine.lookup("SELECT sum(volume) FROM s [RANGE 10] WHERE sensor = 1")
+    with pytest.raises(SettingError, match=r"there is only .*values of `volume`"):
+        engine.lookup("SELECT var_pop(speed) FROM s [RANGE 10]")
+    with pytest.raises(SettingError, match="a query's text"):
+        engine.lookup(engine.query("all"))  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="has SLIDE"):
+        engine.lookup("SELECT sum(volume) FROM s [RANGE 10 SLIDE 10]")
+    with pytest.raises(transom.SQLError, match="unknown column volum"):
+        engine.lookup("SELECT sum(volum) FROM s [RANGE 10]")
+
+
+def test_what_cannot_be_asked_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = traffic(spark, tmp_path)
+    query = engine.register(ALL, name="all")
+    rows = engine.register("SELECT sum(volume) AS s FROM s [ROWS 4]")
+    pushed = engine.register("SELECT count(*) FROM s [RANGE 10 SLIDE 10]", name="pushed")
+    grouped = engine.register("SELECT sensor, count(*) FROM s [RANGE 10] GROUP BY sensor")
+    feed.push(FIRST)
+    engine.step()
+    for asked, problem in {
+        lambda: query.lookup(range=101): "100 or less, not for 101",
+        lambda: query.lookup(range=0): "positive",
+        lambda: query.lookup(rows=3): "say range=",
+        lambda: query.lookup(range="1 minute"): "plain numbers",
+        lambda: query.lookup(range=3, rows=3): "not both",
+        lambda: query.lookup(at=30): "newest row or later",
+        lambda: query.lookup(where={"sensor": 1}): "does not group by sensor",
+        lambda: query.lookup(where="sensor = 1"): "a mapping from columns",
+        lambda: grouped.lookup(where={"sensor": "x"}): "sensor can't be 'x'",
+        lambda: grouped.lookup(where={"lane": 1}): "does not group by lane",
+        lambda: rows.lookup(range=3): "say rows=",
+        lambda: rows.lookup(at=30): "leave `at` out",
+        lambda: pushed.lookup(): "pushed has SLIDE",
+        lambda: query.results(): "no SLIDE",
+        lambda: query.subscribe(print): "no SLIDE",
+        lambda: query.prod(): "no SLIDE",
+    }.items():
+        with pytest.raises(SettingError, match=problem):
+            asked()
+    query.drop()
+    with pytest.raises(StateError, match="has left"):
+        query.lookup()
+
+
+def test_intervals_of_a_timegram_and_what_they_are_called(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = traffic(spark, tmp_path)
+    query = engine.register(
+        "SELECT sensor, max(speed) AS top, avg(speed) AS a, count(*) AS n FROM s [RANGE 100] GROUP BY sensor "
+        "USING timegram(4 BETWEEN 30 AND 70)"
+    )
+    wide = engine.register("SELECT sum(speed) AS total FROM s [RANGE 30] WITHIN 5%")
+    feed.push([*FIRST, *SECOND])
+    engine.step()
+    first = query.lookup(where={"sensor": 1}).to_pylist()[0]
+    assert list(first)[2:10] == ["sensor", "top", "a", "n", "top_low", "top_high", "a_low", "a_high"]
+    assert first["top_low"] <= 99 <= first["top_high"] and (first["n"], first["n_low"], first["n_high"]) == (
+        4,
+        4,
+        4,
+    )
+    assert first["a_low"] <= (30 + 40 + 70 + 99) / 4 <= first["a_high"]
+    total = wide.lookup().to_pylist()[0]
+    assert (
+        total["total_low"] <= 165 <= total["total_high"]
+        and total["total_high"] - total["total_low"] <= 0.05 * 165
+    )
+
+
+@pytest.mark.parametrize("using", ["", " USING naive", " USING ordered_sharing"])
+def test_exact_structures_agree_while_updates_and_lookups_interleave(
+    using: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    engine, feed = traffic(spark, tmp_path)
+    query = engine.register(f"SELECT max(volume) AS m, min(volume) AS l FROM s [ROWS 6]{using}")
+    volumes: list[int] = []
+    for number, volume in enumerate([5, 3, 9, 1, 1, 2, 0, 4, 4, 1, 0, 0, 7]):
+        volumes.append(volume)
+        feed.push([(number, 1, 1, volume)])
+        engine.step()
+        for rows in (6, 3, 1):
+            seen = volumes[-rows:]
+            assert query.lookup(rows=rows).select(["m", "l"]).to_pylist() == [
+                {"m": max(seen), "l": min(seen)}
+            ]
+
+
+def test_rows_come_late_for_lookups_only_when_they_are_older_than_all_that_is_kept(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    engine, feed = traffic(spark, tmp_path, slack=0)
+    engine.register("SELECT sum(volume) AS s FROM s [RANGE 20]")
+    query = engine.register("SELECT sum(volume) AS s FROM s [RANGE 50]")
+    engine.register("SELECT count(*) FROM s [RANGE 10 SLIDE 10]")
+    feed.push([(100, 1, 1, 1)])
+    engine.step()
+    feed.push([(60, 1, 1, 2), (50, 1, 1, 4), (90, 2, 1, 8)])
+    engine.step()
+    assert looked_up(query.lookup(), "s") == [(51, 101, 11)]
+    assert [row["ts"] for row in engine.late("s").to_pylist()] == [50]
+    stream = engine.progress().streams["s"]
+    assert (stream.rows, stream.counted, stream.late) == (4, 3, 1)
+
+
+def test_who_joins_late_is_told_what_is_complete(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = traffic(spark, tmp_path)
+    engine.register("SELECT sum(volume) AS s FROM s [RANGE 20]")
+    feed.push([(100, 1, 1, 1), (110, 1, 1, 2)])
+    engine.step()
+    longer = engine.register("SELECT sum(volume) AS s FROM s [RANGE 60]")
+    other = engine.register("SELECT max(speed) AS v FROM s [RANGE 20]")
+    feed.push([(115, 1, 9, 4)])
+    engine.step()
+    told = longer.lookup().to_pylist()[0]
+    assert (told["s"], told["complete"]) == (7, False), "what came before 91 may have been let go"
+    told = longer.lookup(range=20).to_pylist()[0]
+    assert (told["s"], told["complete"]) == (7, True), "from what the first query kept"
+    assert other.lookup()["complete"].to_pylist() == [False]
+    assert other.lookup(range=5)["complete"].to_pylist() == [True]
+
+
+def test_results_of_a_query_can_be_looked_up(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = traffic(spark, tmp_path, slack=0)
+    engine.register(
+        "SELECT sensor, sum(volume) AS v FROM s [RANGE 10 SLIDE 10] GROUP BY sensor", name="inner"
+    )
+    query = engine.register(
+        "SELECT max(v) AS m, count(*) AS n FROM inner_ [RANGE 20]".replace("inner_", "`inner`")
+    )
+    feed.push([(1, 1, 1, 5), (2, 2, 1, 7), (11, 1, 1, 3), (25, 1, 1, 1)])
+    engine.step()
+    assert looked_up(query.lookup(), "m", "n") == [(0, 20, 7, 3)]
+    assert looked_up(query.lookup(range=10), "m", "n") == [(10, 20, 3, 1)]
+    feed.push([(31, 1, 1, 3)])
+    engine.step()
+    assert looked_up(query.lookup(), "m", "n") == [(10, 30, 3, 2)]
+
+
+def test_joins_and_functions_of_on_demand_queries(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = traffic(spark, tmp_path)
+    engine.table("lanes", spark.createDataFrame([(1, "a"), (1, "b"), (2, "a")], "sensor int, lane string"))
+
+    def broken(speed: int) -> bool:
+        raise ValueError("no")
+
+    engine.udf("broken", broken, "boolean")
+    query = engine.register(
+        "SELECT lane, sum(volume) AS v FROM s [RANGE 100], lanes WHERE s.sensor = lanes.sensor GROUP BY lane"
+    )
+    plain = engine.register("SELECT sum(volume) AS v FROM s [RANGE 100]")
+    bad = engine.register("SELECT sum(volume) AS v FROM s [RANGE 100] WHERE broken(speed)")
+    feed.push(FIRST)
+    engine.step()
+    assert looked_up(query.lookup(), "lane", "v") == [(-69, 31, "a", -16), (-69, 31, "b", -6)]
+    assert looked_up(query.lookup(where={"lane": "b"}), "v") == [(-69, 31, -6)]
+    assert query.lookup(where={"lane": ["b", "a", "c"]})["lane"].to_pylist() == ["a", "b"]
+    assert looked_up(plain.lookup(), "v") == [(-69, 31, -16)]
+    for time in range(31, 35):
+        feed.push([(time, 1, 1, 0)])
+        engine.step()
+    assert bad.suspended is not None
+    with pytest.raises(StateError, match="suspended"):
+        bad.lookup()
+    assert looked_up(plain.lookup(), "v") == [(-65, 35, -16)]
+
+
+def test_texts_over_results_are_not_remembered(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = traffic(spark, tmp_path, slack=0)
+    text, outer = "SELECT max(v) AS m FROM each [RANGE 50]", "SELECT sum(v) AS m FROM each [RANGE 50]"
+    for item, expected in (("sum(volume)", 5), ("sum(volume) / 4", 1.25)):
+        inner = engine.register(f"SELECT {item} AS v FROM s [RANGE 10 SLIDE 10]", name="each")
+        reader, other = engine.register(text), engine.register(outer)
+        start = 0 if expected == 5 else 100
+        feed.push([(start + 1, 1, 1, 5), (start + 25, 1, 1, 0)])
+        engine.step()
+        assert engine.lookup(text)["m"].to_pylist() == [expected]
+        for query in (reader, other, inner):
+            query.drop()
+        engine.step()
+
+
+def test_a_length_of_time_has_a_unit(spark: SparkSession, tmp_path: Path) -> None:
+    engine = transom.Engine(spark, str(tmp_path))
+    feed = engine.feed("s", "ts timestamp, v int", time="ts")
+    query = engine.register("SELECT sum(v) AS x FROM s [RANGE 1 hour]")
+    feed.push([(f"2026-01-01 00:{minute:02}:00", 1) for minute in range(10)])
+    engine.step()
+    for length in ("2 minutes", timedelta(minutes=2)):
+        assert query.lookup(range=length)["x"].to_pylist() == [2]
+    with pytest.raises(SettingError, match="60 has no unit; did you mean '60 seconds'"):
+        query.lookup(range=60)
+
+
+def test_a_window_longer_than_all_of_time(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = traffic(spark, tmp_path)
+    query = engine.register(f"SELECT count(*) AS n FROM s [RANGE {2**70}]")
+    feed.push(FIRST)
+    engine.step()
+    feed.push(SECOND)
+    engine.step()
+    assert query.lookup()["n"].to_pylist() == [7] and query.lookup(range=2**65)["n"].to_pylist() == [7]
+
+
+def test_texts_of_lookups_are_bound_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, feed = traffic(spark, tmp_path)
+    engine.register(ALL)
+    feed.push(FIRST)
+    engine.step()
+    text = "SELECT sum(volume) AS x FROM s [RANGE 25]"
+    engine.lookup(text)
+    monkeypatch.setattr(lookups, "bind_all", None)
+    assert looked_up(engine.lookup(text), "x") == [(6, 31, -16)]

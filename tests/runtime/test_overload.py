@@ -1,0 +1,397 @@
+"""Pages that bring more than their budget: rows set aside and taken in again, or shed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import transom
+from tests.runtime.engine_helpers import (
+    BIDS,
+    PER_MINUTE,
+    PER_SITE,
+    SettableClock,
+    accounted,
+    answers,
+    bids,
+    bids_engine,
+    bids_files,
+    short,
+)
+from tests.runtime.fault_helpers import Crash, Fault
+from transom.runtime import ingest as firsthalf
+from transom.runtime.write_ahead_log import PageLog
+from transom.runtime.outputs import Outputs
+from transom.overload.sideline import Sideline
+from transom.runtime.ingest_batch import PageRun
+from transom.runtime.emit import SecondHalf
+from transom.runtime.file_store import Store
+
+BURST = [(i % 3, float(i), f"12:01:10.{i:02d}") for i in range(20)]
+FIRST = [(1, 1.0, "12:00"), *BURST, (1, 1.0, "12:02")]
+SECOND = [(1, 1.0, "12:03"), (2, 1.0, "12:04:30")]
+THIRD = [(i % 2, 1.0, f"12:05:{i:02d}") for i in range(6)]
+SIDELINE = {"overload": "sideline", "budget": 8}
+
+
+def aside(engine: transom.Engine) -> int:
+    return engine.progress().streams["bids"].aside
+
+
+def page(engine: transom.Engine) -> bool:
+    """Run one page."""
+    engine._loop.open()
+    return engine._runner.page()
+
+
+def plain_answers(spark: SparkSession, place: Path, texts: list[str], *pages: Any) -> list[Any]:
+    """What comes out without a budget."""
+    engine, feed = bids_engine(spark, place / "plain")
+    queries = [engine.register(text) for text in texts]
+    for rows in pages:
+        feed.push(bids(*rows))
+        engine.step()
+    engine.drain()
+    return [answers(query) for query in queries]
+
+
+def test_later_windows_close_on_time_and_the_burst_closes_late_but_complete(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    clock = SettableClock()
+    engine, feed = bids_engine(spark, tmp_path, clock=clock, **SIDELINE)
+    query = engine.register(PER_MINUTE)
+    feed.push(bids(*FIRST))
+    assert page(engine)
+    assert answers(query) == [("12:00", "12:01", 1)]
+    assert accounted(engine) == {"rows": 22, "counted": 8, "unasked": 0, "late": 0, "rejected": 0}
+    assert aside(engine) == 14
+    assert {short(datetime.fromtimestamp(end / 1e6, UTC)) for held in held_times(engine) for end in held} == {
+        "12:01:10"
+    }
+    assert "aside 14 since 2013-01-01" in str(engine.progress())
+    assert ", held 2013-01-01" in str(engine.progress())
+    plan = engine.explain()
+    assert "budget 8 rows; what is beyond is set aside, and taken in 1 for every 3 new rows" in plan
+    assert "aside: 14 rows since 2013-01-01" in plan
+
+    feed.push(bids(*SECOND))
+    assert page(engine)
+    assert answers(query) == [("12:00", "12:01", 1), ("12:02", "12:03", 1), ("12:03", "12:04", 1)]
+    before = aside(engine)
+    assert before == 14  # two new rows have not earned one yet
+    while page(engine):
+        assert aside(engine) < before
+        before = aside(engine)
+    assert aside(engine) == 0 and held_times(engine) == ()
+    assert answers(query) == [
+        ("12:00", "12:01", 1), ("12:01", "12:02", 20), ("12:02", "12:03", 1), ("12:03", "12:04", 1)
+    ]  # fmt: skip
+    assert set(query.results()["complete"].to_pylist()) == {True}
+    assert not list((tmp_path / "checkpoint" / "aside" / "bids").glob("*"))
+    assert accounted(engine) == {"rows": 24, "counted": 24, "unasked": 0, "late": 0, "rejected": 0}
+
+
+def held_times(engine: transom.Engine) -> Any:
+    return engine.progress().streams["bids"].held
+
+
+@pytest.mark.parametrize("strategy", ["auto", "naive"])
+def test_everything_comes_out_as_without_a_budget(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    texts = [PER_MINUTE, PER_SITE, "SELECT sum(price) AS p FROM bids [RANGE '90 s' SLIDE '1 minute']"]
+    pages = [FIRST, SECOND, THIRD, [(7, 1.0, "12:09")]]
+    expected = plain_answers(spark, tmp_path, texts, *pages)
+    engine, feed = bids_engine(spark, tmp_path, strategy=strategy, overload="sideline", budget=5, share=1)
+    queries = [engine.register(text) for text in texts]
+    for rows in pages:
+        feed.push(bids(*rows))
+        page(engine)
+    engine.drain()
+    assert [answers(query) for query in queries] == expected
+    assert accounted(engine)["counted"] == sum(map(len, pages))
+
+
+def test_a_burst_of_one_instant_is_set_aside_too(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path, **SIDELINE)
+    query = engine.register(PER_MINUTE)
+    feed.push(bids(*[(1, 1.0, "12:00")] * 30))
+    assert page(engine) and aside(engine) == 22
+    engine.drain()
+    assert answers(query) == [("12:00", "12:01", 30)]
+
+
+def test_new_rows_earn_the_ones_aside_their_turn(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path, overload="sideline", budget=8, share=2)
+    engine.register(PER_MINUTE)
+    feed.push(bids(*FIRST))
+    page(engine)
+    found = []
+    for minute in range(10, 16):
+        feed.push(bids(*((1, 1.0, f"12:{minute}:{i:02d}") for i in range(4))))
+        page(engine)
+        found.append(aside(engine))
+    assert found == [14, 12, 10, 8, 6, 4]
+
+
+def test_rows_where_something_is_closed_are_never_set_aside(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path, overload="sideline", budget=1)
+    query = engine.register("SELECT count(*) AS n FROM bids [RANGE 10 minutes SLIDE 10 minutes]")
+    feed.push(bids((1, 1.0, "12:05")))
+    page(engine)
+    feed.push(bids(*((1, 1.0, f"12:04:{i:02d}") for i in range(9))))
+    page(engine)
+    assert aside(engine) == 0
+    engine.drain()
+    assert answers(query) == [("12:00", "12:10", 10)]
+
+
+def test_the_end_of_a_stream_waits_for_the_rows_aside(spark: SparkSession, tmp_path: Path) -> None:
+    clock = SettableClock()
+    engine, feed = bids_engine(spark, tmp_path, clock=clock, idle="1 minute", **SIDELINE)
+    query = engine.register(PER_MINUTE)
+    feed.push(bids(*FIRST))
+    page(engine)
+    clock.advance(minutes=5)
+    while page(engine):
+        pass
+    assert answers(query) == [("12:00", "12:01", 1), ("12:01", "12:02", 20), ("12:02", "12:03", 1)]
+    assert accounted(engine)["late"] == 0
+
+
+def test_a_stream_told_to_end_takes_all_of_them_in(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path, **SIDELINE)
+    query = engine.register(PER_MINUTE)
+    feed.push(bids(*FIRST))
+    page(engine)
+    engine._loop.end(["bids"])
+    assert engine._loop.control_page() and aside(engine) == 0
+    assert answers(query) == [("12:00", "12:01", 1), ("12:01", "12:02", 20), ("12:02", "12:03", 1)]
+
+
+def test_shed_rows_are_counted_and_their_windows_are_not_complete(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine, feed = bids_engine(spark, tmp_path, overload="shed", budget=8)
+    query = engine.register(PER_MINUTE, name="per_minute")
+    over = engine.register("SELECT max(n) AS most FROM per_minute [RANGE 2 minutes SLIDE 2 minutes]")
+    feed.push(bids(*FIRST))
+    with caplog.at_level("WARNING", "transom"):
+        engine.drain()
+    found = {row["window_start"].minute: (row["n"], row["complete"]) for row in query.results().to_pylist()}
+    assert found == {0: (1, True), 1: (6, False), 2: (1, True)}
+    found = [(row["window_start"].minute, row["most"], row["complete"]) for row in over.results().to_pylist()]
+    assert sorted(found) == [(0, 6, False), (2, 1, True)]
+    assert engine.progress().streams["bids"].shed == 14 and "shed 14" in str(engine.progress())
+    assert "14 rows were shed" in caplog.text
+    assert accounted(engine)["counted"] == 8
+
+
+@pytest.mark.parametrize("source", ["path", "streaming"])
+def test_files_and_spark_streams_have_budgets_too(spark: SparkSession, tmp_path: Path, source: str) -> None:
+    place = bids_files(tmp_path / "in", FIRST, SECOND, THIRD)
+    (expected,) = plain_answers(spark, tmp_path, [PER_SITE], FIRST, SECOND, THIRD)
+    engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
+    frame = spark.readStream.schema(BIDS).option("maxFilesPerTrigger", 1).parquet(str(place))
+    engine.stream("bids", str(place) if source == "path" else frame, time="ts", **SIDELINE)
+    query = engine.register(PER_SITE)
+    engine.drain(close=True)
+    assert answers(query) == expected and accounted(engine)["counted"] == 30
+
+
+def test_without_the_option_no_page_is_looked_at_twice(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judged(*args: Any) -> Any:
+        raise AssertionError("a page was judged")
+
+    engine, feed = bids_engine(spark, tmp_path)
+    query = engine.register(PER_MINUTE)
+    feed.push(bids((1, 1.0, "12:00")))
+    engine.step()
+    monkeypatch.setattr(PageRun, "judged", judged)
+    monkeypatch.setattr(Sideline, "_kept", judged)
+    feed.push(bids(*FIRST))
+    engine.drain()
+    assert len(answers(query)) == 3
+
+
+def test_a_budget_of_time_follows_the_pace_of_pages(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path, overload="sideline", budget="2 s")
+    engine.register(PER_MINUTE)
+    sideline, stream = engine._loop.sideline, engine._loop.streams["bids"]
+    assert sideline.budget(stream) is None
+    feed.push(bids(*FIRST))
+    assert page(engine) and aside(engine) == 0
+    (rows, seconds), *_ = sideline.paces["bids"]
+    assert rows == 22 and seconds > 0
+    sideline.paces["bids"] = [(1000, 1.0), (5000, 1.0), (10, 1.0)]
+    assert sideline.budget(stream) == 10_000
+    feed.push(bids((1, 1.0, "12:10")))
+    page(engine)
+    again, _ = bids_engine(spark, tmp_path, overload="sideline", budget="2 s")
+    assert again._loop.sideline.budget(stream) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"overload": "sidelne", "budget": 5}, "sideline"),
+        ({"overload": "shed"}, "needs a budget"),
+        ({"budget": 5}, "overload"),
+        ({"overload": "shed", "budget": 0}, "at least one row"),
+        ({"overload": "shed", "budget": "soon"}, "soon"),
+        ({"overload": "shed", "budget": 5, "share": 0}, "share"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_options_that_make_no_sense_are_refused(
+    spark: SparkSession, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(transom.SettingError, match=message):
+        bids_engine(spark, tmp_path, **options)
+
+
+# --- failures --------------------------------------------------------------------------------
+
+PAGES = [FIRST, SECOND, THIRD]
+TEXTS = {"per_minute": PER_MINUTE, "rows": "SELECT sum(price) AS p FROM bids [ROWS 3 SLIDE 2]"}
+
+
+class Program:
+    """A program that is started again and again on one checkpoint, and knows from it what to push."""
+
+    def __init__(self, spark: SparkSession, place: Path):
+        self.spark, self.place = spark, place
+
+    def start(self) -> transom.Engine:
+        engine, self.feed = bids_engine(self.spark, self.place, clock=SettableClock(), **SIDELINE)
+        engine.register_all(TEXTS)
+        return engine
+
+    def run(self, engine: transom.Engine) -> None:
+        if engine._loop.pending() is not None:
+            page(engine)
+        while (taken := len(self.taken())) < len(PAGES):
+            self.feed.push(bids(*PAGES[taken]))
+            page(engine)
+        while page(engine):
+            pass
+        engine.drain()
+
+    def taken(self) -> set[str]:
+        """The pages that were begun with pushed rows: their files, and what the state says is gone."""
+        log = self.place / "checkpoint" / "log"
+        seen = self.place / "seen"
+        seen.mkdir(exist_ok=True)
+        for file in log.glob("*.json"):
+            if '"feed"' in file.read_text():
+                (seen / file.name).touch()
+        return {file.name for file in seen.iterdir()}
+
+
+def outcome(engine: transom.Engine) -> Any:
+    results = {name: answers(engine.query(name)) for name in TEXTS}
+    return results, accounted(engine), aside(engine)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    program = Program(spark, tmp_path_factory.mktemp("undisturbed"))
+    engine = program.start()
+    program.run(engine)
+    found = outcome(engine)
+    assert found[1]["counted"] == 30 and found[2] == 0
+    return found
+
+
+STEPS: dict[str, tuple[Any, str]] = {
+    "writing the page ahead": (PageLog, "begin"),
+    "choosing rows": (Sideline, "part"),
+    "writing rows aside": (Sideline, "_write"),
+    "the first half": (firsthalf.PageRun, "process"),
+    "setting late rows apart": (Outputs, "set_apart"),
+    "the second half": (SecondHalf, "process"),
+    "writing results": (Outputs, "write_results"),
+    "the commit": (PageLog, "commit"),
+    "forgetting what was taken in": (Sideline, "forget"),
+}
+CASES = [
+    *(("the burst", step, after) for step in STEPS if "forgetting" not in step for after in (False, True)),
+    *(("a lull", step, False) for step in STEPS if "writing rows" not in step),
+    ("a lull", "the commit", True),
+    ("a lull", "writing the page ahead", True),
+]
+
+
+@pytest.mark.parametrize(("when", "step", "after"), CASES)
+def test_no_row_is_lost_or_counted_twice_when_it_fails(
+    spark: SparkSession,
+    tmp_path: Path,
+    undisturbed: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+    step: str,
+    after: bool,
+) -> None:
+    program = Program(spark, tmp_path)
+    engine = program.start()
+    if when == "a lull":
+        for rows in PAGES:
+            program.feed.push(bids(*rows))
+            page(engine)
+        program.taken()
+        assert aside(engine) > 0
+    owner, name = STEPS[step]
+    fault = Fault(monkeypatch, owner, name, lambda *args, **options: True, after)
+    with pytest.raises(Exception, match="Crash|failed|" + name):
+        program.run(engine)
+    assert fault.fired
+    engine.stop()
+    again = program.start()
+    program.run(again)
+    assert outcome(again) == undisturbed
+    assert not list((tmp_path / "checkpoint" / "aside" / "bids").glob("*"))
+
+
+def test_the_same_engine_goes_on_after_a_lull_failed(
+    spark: SparkSession, tmp_path: Path, undisturbed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program(spark, tmp_path)
+    engine = program.start()
+    for rows in PAGES:
+        program.feed.push(bids(*rows))
+        page(engine)
+    program.taken()
+    Fault(monkeypatch, Store, "write", lambda store, name, data: name.startswith("state/"), False)
+    with pytest.raises(Crash):
+        page(engine)
+    program.run(engine)
+    assert outcome(engine) == undisturbed
+
+
+def test_rows_aside_are_taken_in_by_an_engine_that_has_no_budget_any_more(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(spark, tmp_path, **SIDELINE)
+    engine.register(PER_MINUTE, name="q")
+    feed.push(bids(*FIRST))
+    page(engine)
+    again, feed = bids_engine(spark, tmp_path)
+    feed.push(bids(*SECOND))
+    again.drain()
+    assert ("12:01", "12:02", 20) in answers(again.query("q")) and accounted(again)["counted"] == 24
+
+
+def test_a_late_row_for_a_window_that_is_held_counts(spark: SparkSession, tmp_path: Path) -> None:
+    engine, feed = bids_engine(spark, tmp_path, **SIDELINE)
+    query = engine.register(PER_MINUTE)
+    feed.push(bids(*FIRST))
+    page(engine)
+    feed.push(bids((9, 1.0, "12:01:50")))
+    page(engine)
+    engine.drain()
+    assert ("12:01", "12:02", 21) in answers(query) and accounted(engine)["late"] == 0

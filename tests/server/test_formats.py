@@ -1,0 +1,88 @@
+"""Tables as text: every kind of value as the command line writes it, however it is written."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from transom.cli.result_text import json_value
+from transom.server.formats import (
+    RowsFormat,
+    answer,
+    arrow_stream,
+    columns_of,
+    csv_text,
+    distinct,
+    json_rows,
+    renamed,
+    wanted_format,
+)
+from transom.server.status import Column
+
+TIME = datetime(2013, 1, 1, 12, 0, 5, 250_000, UTC)
+KINDS = [
+    ("whole numbers", pa.array([1, None, -(2**63)])),
+    ("small ones without a sign", pa.array([1, 255], pa.uint8())),
+    ("floats that JSON has no number for", pa.array([1.5, float("nan"), float("inf"), -float("inf"), None])),
+    ("decimals with all their digits", pa.array([Decimal("12345678901234567890.50"), None])),
+    ("times with a zone", pa.array([TIME, None], pa.timestamp("us", tz="UTC"))),
+    ("times of another zone", pa.array([TIME], pa.timestamp("us", tz="+02:00"))),
+    ("times without one", pa.array([TIME.replace(tzinfo=None)], pa.timestamp("us"))),
+    ("days", pa.array([date(2013, 1, 1), None])),
+    ("durations", pa.array([timedelta(minutes=5), None])),
+    ("text with signs", pa.array(['a "b"\n%s \\ – \u2028', "", None])),
+    ("large text", pa.array(["x", None], pa.large_string())),
+    ("truth", pa.array([True, False, None])),
+    ("bytes", pa.array([b"\x00\xff", None])),
+    ("lists", pa.array([[1, None], None])),
+    ("structs", pa.array([{"a": 1, "b": float("nan")}, None])),
+    ("nothing", pa.nulls(2)),
+]
+
+
+@pytest.mark.parametrize("column", [case[1] for case in KINDS], ids=[case[0] for case in KINDS])
+def test_json_is_as_the_command_line_writes_it(column: pa.Array) -> None:
+    table = pa.table({'100% "x"': column})
+    written = json_rows(table)
+    rows = [f'{{"100% \\"x\\"": {json_value(value)}}}' for value in column.to_pylist()]
+    assert written == "[" + ", ".join(rows) + "]"
+    json.loads(written)
+
+
+def test_columns_of_one_name_are_told_apart_in_every_format() -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], ["n", "n", "n_2"])
+    assert distinct(table.column_names) == ["n", "n_3", "n_2"]
+    assert json_rows(table) == '[{"n": 1, "n_3": 2, "n_2": 3}]'
+    assert csv_text(table) == "n,n_3,n_2\n1,2,3\n"
+    assert pa.ipc.open_stream(arrow_stream(renamed(table))).read_all().column_names == ["n", "n_3", "n_2"]
+    told = json.loads(answer(table, [Column("n", "bigint", "value")], RowsFormat.JSON))
+    assert [column["name"] for column in told["columns"]] == list(told["rows"][0])
+
+
+def test_no_rows_are_an_empty_list() -> None:
+    assert json_rows(pa.table({"n": pa.array([], pa.int64())})) == "[]"
+
+
+def test_a_column_that_is_not_known_is_as_arrow_says() -> None:
+    table = pa.table({"n": [1], "reason": ["x"]})
+    known = [Column("n", "bigint", "key")]
+    assert columns_of(table, known) == [known[0], Column("reason", "string", "value")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "accept", "form"),
+    [
+        (None, None, RowsFormat.JSON),
+        (None, "*/*", RowsFormat.JSON),
+        (None, "text/html,application/vnd.apache.arrow.stream;q=0.5", RowsFormat.ARROW),
+        (RowsFormat.CSV, "application/json", RowsFormat.CSV),
+    ],
+)
+def test_the_format_is_the_one_that_was_asked_for(
+    asked: RowsFormat | None, accept: str | None, form: RowsFormat
+) -> None:
+    assert wanted_format(asked, accept) is form

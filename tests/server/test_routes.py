@@ -1,0 +1,329 @@
+"""Every route over real HTTP: what it answers, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import threading
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from tests.server.server_helpers import (
+    EARLY,
+    ON_DEMAND,
+    SUMMARY,
+    Backend,
+    arrow,
+    backend,
+    error,
+    fill,
+)
+from tests.runtime.engine_helpers import PER_SITE, bids
+
+STATUS_FIELDS = {"state", "page", "page_seconds", "spent", "queries", "streams", "subscribers", "rows"}
+
+
+@pytest.fixture(scope="module")
+def back(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    """One server for tests that leave things as they are."""
+    with backend(spark, tmp_path_factory.mktemp("routes"), slack="0 seconds") as made:
+        fill(made)
+        yield made
+
+
+@pytest.fixture
+def own(spark: Any, tmp_path: Any) -> Iterator[Backend]:
+    """A server of a test's own."""
+    with backend(spark, tmp_path) as made:
+        yield made
+
+
+class TestTheService:
+    def test_it_tells_its_status(self, back: Backend) -> None:
+        told = back.client.get("/api/status").json()
+        assert told.keys() >= STATUS_FIELDS
+        assert (told["queries"], told["streams"], told["rows"]) == (5, 1, 8)
+
+    def test_it_is_alive_and_not_ready_before_it_is_started(self, back: Backend) -> None:
+        assert back.client.get("/healthz").json() == {"state": "starting", "failure": None}
+        assert back.client.get("/readyz").status_code == 503
+
+    def test_streams_account_for_every_row(self, back: Backend) -> None:
+        (stream,) = back.client.get("/api/streams").json()["streams"]
+        assert stream["rows"] == sum(
+            stream[fate] for fate in ("counted", "unasked", "late", "rejected", "aside", "shed")
+        )
+        assert back.client.get("/api/streams/bids").json()["name"] == "bids"
+        assert error(back.client.get("/api/streams/asks")) == (404, "not_found")
+
+    @pytest.mark.parametrize("apart", ["late", "rejected"])
+    def test_rows_that_were_left_out(self, back: Backend, apart: str) -> None:
+        told = back.client.get(f"/api/streams/bids/{apart}").json()
+        assert len(told["rows"]) == 1
+        assert {"reason", "page"} <= told["rows"][0].keys()
+        table = arrow(back.client.get(f"/api/streams/bids/{apart}?format=arrow"))
+        assert table.num_rows == 1
+        assert error(back.client.get(f"/api/streams/asks/{apart}")) == (404, "not_found")
+
+    @pytest.mark.parametrize("form", ["text", "json", "mermaid"])
+    def test_plans(self, back: Backend, form: str) -> None:
+        for url in ("/api/explain", "/api/queries/per_site/explain"):
+            told = back.client.get(url, params={"format": form})
+            assert told.status_code == 200
+            assert told.text == back.engine.explain(form) or "queries" in url
+            if form == "json":
+                told.json()
+
+    def test_it_describes_itself(self, back: Backend) -> None:
+        paths = back.client.get("/openapi.json").json()["paths"]
+        page = back.client.get("/docs").text
+        assert all(path in page for path in paths)
+        assert "http://" not in page and "https://" not in page  # nothing from elsewhere
+
+    def test_metrics(self, back: Backend) -> None:
+        back.client.get("/api/status")
+        text = back.client.get("/metrics").text
+        for line in (
+            'transom_rows_total{fate="late",stream="bids"} 1.0',
+            'transom_state{state="starting"} 1.0',
+            "transom_queries 5.0",
+            'transom_page_seconds_bucket{le="+Inf"}',
+            'transom_results_total{query="per_site"}',
+            'transom_early_accuracy_raw_ratio{query="early"}',
+            'transom_http_requests_total{method="GET",route="/api/status",status="200"}',
+        ):
+            assert line in text, line
+
+
+class TestQueries:
+    def test_they_are_listed_searched_and_paged(self, back: Backend) -> None:
+        told = back.client.get("/api/queries", params={"limit": 2, "offset": 1}).json()
+        assert ([each["name"] for each in told["queries"]], told["total"]) == (["early", "on_demand"], 5)
+        found = back.client.get("/api/queries", params={"search": "EMIT early"}).json()
+        assert [each["name"] for each in found["queries"]] == ["early"]
+
+    def test_one_of_them(self, back: Backend) -> None:
+        told = back.client.get("/api/queries/per_site").json()
+        assert (told["kind"], told["streams"], told["sql"]) == ("standing", ["bids"], PER_SITE)
+        assert [column["role"] for column in told["columns"]][:4] == ["window", "window", "key", "value"]
+
+    def test_a_name_may_hold_anything_that_is_percent_encoded(self, back: Backend) -> None:
+        assert back.client.get("/api/queries/with%20space%2Fslash").json()["name"] == "with space/slash"
+        assert back.client.get("/api/queries/with%20space%2Fslash/results").status_code == 200
+
+    def test_register_and_drop(self, own: Backend) -> None:
+        made = own.client.post("/api/queries", json={"sql": PER_SITE, "name": "mine"})
+        assert (made.status_code, made.json()["name"], made.json()["waits"]) == (201, "mine", True)
+        own.push(bids((1, 1.0, "12:00")))
+        assert not own.client.get("/api/queries/mine").json()["waits"]
+        assert own.client.post("/api/queries", json={"sql": PER_SITE}).json()["name"] == "q1"
+        assert own.client.delete("/api/queries/mine").status_code == 204
+        assert error(own.client.delete("/api/queries/mine")) == (404, "not_found")
+        assert error(own.client.get("/api/queries/mine")) == (404, "not_found")
+
+    def test_a_wrong_query_is_told_with_its_place(self, back: Backend) -> None:
+        sql = "SELECT sum(prise) AS s\nFROM bids [RANGE 1 minute SLIDE 1 minute]"
+        for url in ("/api/queries", "/api/check", "/api/previews"):
+            told = back.client.post(url, json={"sql": sql})
+            assert error(told) == (400, "sql"), url
+            place = told.json()["error"]
+            assert (place["line"], place["column"], sql[place["start"] : place["end"]]) == (1, 12, "prise")
+            assert "did you mean price" in place["message"]
+
+    def test_a_query_is_checked_without_being_registered(self, back: Backend) -> None:
+        told = back.client.post("/api/check", json={"sql": PER_SITE}).json()
+        assert told["kind"] == "standing" and told["plan"]
+        assert back.client.get("/api/queries").json()["total"] == 5
+
+    def test_accuracy_coverage_and_tuning(self, back: Backend) -> None:
+        told = back.client.get("/api/queries/early/accuracy").json()
+        assert {"total", "recent", "items", "confidence"} <= told.keys()
+        assert back.client.get("/api/queries/preferred/coverage").json()["complete"] in (True, False)
+        assert error(back.client.get("/api/queries/per_site/accuracy")) == (409, "state")
+        assert error(back.client.get("/api/queries/per_site/coverage")) == (400, "setting")
+        url = "/api/queries/early/aggressiveness"
+        assert back.client.put(url, json={"value": 0.25}).status_code == 204
+        assert error(back.client.put(url, json={"value": 1})) == (422, "request")
+        assert error(back.client.put(url, json={})) == (422, "request")
+        assert back.client.put(url, json={"value": None}).status_code == 204
+
+    def test_previews(self, own: Backend) -> None:
+        name = own.client.post("/api/previews", json={"sql": PER_SITE}).json()["name"]
+        own.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:05")))
+        assert own.client.get(f"/api/queries/{name}/results").json()["rows"]
+        assert own.client.get("/api/queries").json()["total"] == 0
+        assert own.client.delete(f"/api/previews/{name}").status_code == 204
+        assert error(own.client.delete(f"/api/previews/{name}")) == (404, "not_found")
+
+    def test_summaries(self, own: Backend) -> None:
+        assert own.client.post("/api/summaries", json={"sql": SUMMARY}).json() == {"name": "bids_sites"}
+        own.push(bids((1, 1.0, "12:00")))
+        (told,) = own.client.get("/api/summaries").json()["summaries"]
+        assert (told["name"], told["stream"], told["text"]) == ("bids_sites", "bids", SUMMARY)
+        assert own.client.delete("/api/summaries/bids_sites").status_code == 204
+        assert error(own.client.delete("/api/summaries/other")) == (404, "not_found")
+        assert error(own.client.post("/api/summaries", json={"sql": PER_SITE})) == (400, "setting")
+
+
+class TestResults:
+    def test_json_csv_and_arrow_say_the_same(self, back: Backend) -> None:
+        url = "/api/queries/per_site/results"
+        expected = back.engine.query("per_site").results()
+        table = arrow(back.client.get(url, params={"format": "arrow"}))
+        assert table.equals(expected) and table.num_rows
+        told = back.client.get(url).json()
+        assert [column["name"] for column in told["columns"]] == table.column_names
+        rows = list(csv.DictReader(io.StringIO(back.client.get(url, params={"format": "csv"}).text)))
+        assert [row["n"] for row in rows] == [str(row["n"]) for row in told["rows"]]
+        assert [row["window_end"] for row in rows] == [row["window_end"] for row in told["rows"]]
+        assert told["rows"][0]["window_end"].endswith("Z")
+
+    def test_the_accept_header_chooses_the_format(self, back: Backend) -> None:
+        url = "/api/queries/per_site/results"
+        for accept, media in (
+            ("text/csv", "text/csv"),
+            ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.stream"),
+            ("*/*", "application/json"),
+        ):
+            told = back.client.get(url, headers={"Accept": accept})
+            assert told.headers["content-type"].startswith(media)
+            assert told.headers["x-transom-cursor"] and told.headers["x-transom-more"] == "false"
+
+    @pytest.mark.parametrize("limit", [1, 2, 3])
+    def test_cursors_lead_through_all_of_them(self, back: Backend, limit: int) -> None:
+        whole = back.client.get("/api/queries/per_site/results").json()
+        found, cursor, more = list[Any](), None, True
+        while more:
+            asked = {"limit": limit} | ({"cursor": cursor} if cursor else {})
+            told = back.client.get("/api/queries/per_site/results", params=asked).json()
+            assert len(told["rows"]) <= limit
+            found += told["rows"]
+            cursor, more = told["cursor"], told["more"]
+        assert found == whole["rows"]
+        assert (
+            back.client.get("/api/queries/per_site/results", params={"cursor": cursor}).json()["rows"] == []
+        )
+
+    def test_a_cursor_that_is_none_is_refused(self, back: Backend) -> None:
+        told = back.client.get("/api/queries/per_site/results", params={"cursor": "../../etc"})
+        assert error(told) == (400, "setting")
+
+    def test_a_query_without_slide_has_none(self, back: Backend) -> None:
+        assert error(back.client.get("/api/queries/on_demand/results")) == (400, "setting")
+        assert error(back.client.get("/api/queries/on_demand/tail")) == (400, "setting")
+
+    def test_nothing_new_is_waited_for(self, own: Backend) -> None:
+        own.engine.register(PER_SITE, "per_site")
+        own.push(bids((1, 1.0, "12:00")))
+        url = "/api/queries/per_site/results"
+        nothing = own.client.get(url, params={"wait": 0.05}).json()
+        assert nothing["rows"] == []
+        with httpx.Client(base_url=own.served.url, timeout=30) as other:
+            found: list[Any] = []
+            asked = {"wait": 20, "cursor": nothing["cursor"]}
+            waiting = threading.Thread(target=lambda: found.append(other.get(url, params=asked).json()))
+            waiting.start()
+            own.push(bids((1, 1.0, "12:05")))
+            waiting.join(20)
+        assert found and found[0]["rows"][0]["n"] == 1
+
+    def test_prods(self, back: Backend) -> None:
+        told = back.client.post("/api/queries/per_site/prod", json={}).json()
+        assert told["rows"] and {row["kind"] for row in told["rows"]} == {"early"}
+        one = back.client.post("/api/queries/per_site/prod", json={"where": {"site": 3}}).json()
+        assert {row["site"] for row in one["rows"]} == {3}
+        assert arrow(back.client.post("/api/queries/per_site/prod?format=arrow", json={})).num_rows
+        many = back.client.post("/api/prod", json={"queries": ["per_site", "early"]}).json()["results"]
+        assert many.keys() == {"per_site", "early"} and many["per_site"]["columns"]
+        assert back.client.post("/api/prod", json={"stream": "bids"}).json()["results"].keys() >= many.keys()
+        wrong = {"until": "soon"}
+        assert error(back.client.post("/api/queries/per_site/prod", json=wrong)) == (400, "setting")
+        assert error(back.client.post("/api/prod", json={"queries": ["none"]})) == (404, "not_found")
+
+    def test_lookups(self, back: Backend) -> None:
+        expected = back.engine.query("on_demand").lookup()
+        url = "/api/queries/on_demand/lookup"
+        table = arrow(back.client.post(f"{url}?format=arrow", json={}))
+        assert table.schema == expected.schema
+        assert str(table.drop(["made"]).to_pylist()) == str(expected.drop(["made"]).to_pylist())
+        short = back.client.post(url, json={"range": "1 minute", "where": {"site": 3}}).json()
+        assert [row["site"] for row in short["rows"]] == [3]
+        text = back.client.post("/api/lookup", json={"sql": ON_DEMAND}).json()
+        assert len(text["rows"]) == expected.num_rows
+        assert error(back.client.post("/api/queries/per_site/lookup", json={})) == (400, "setting")
+
+
+MALFORMED = [
+    ("a body that is no JSON", "POST", "/api/queries", b"{", 422),
+    ("a field that is missing", "POST", "/api/queries", b"{}", 422),
+    ("a field that is not known", "POST", "/api/queries", b'{"sql": "x", "sink": "y"}', 422),
+    ("options of a reader", "POST", "/api/queries", b'{"sql": "x", "options": {"path": "/etc"}}', 422),
+    ("a number for SQL", "POST", "/api/check", b'{"sql": 3}', 422),
+    ("half of a surrogate pair", "POST", "/api/check", b'{"sql": "\\ud800"}', 422),
+    ("an empty name", "POST", "/api/queries", b'{"sql": "x", "name": ""}', 422),
+    ("a name that leads up", "POST", "/api/queries", b'{"sql": "x", "name": "../x"}', 400),
+    ("a nested pattern", "POST", "/api/queries/per_site/prod", b'{"where": {"site": [1]}}', 422),
+    ("a column that is none", "POST", "/api/queries/per_site/prod", b'{"where": {"no": 1}}', 400),
+    ("a pattern of another type", "POST", "/api/queries/per_site/prod", b'{"where": {"site": "x"}}', 400),
+    ("a number too large", "POST", "/api/queries/per_site/prod", b'{"where": {"site": 4e9}}', 400),
+    ("until and at", "POST", "/api/queries/per_site/prod", b'{"until": 1, "at": 2}', 400),
+    ("NaN", "PUT", "/api/queries/early/aggressiveness", b'{"value": NaN}', 422),
+    ("a limit of none", "GET", "/api/queries/per_site/results?limit=0", b"", 422),
+    ("a wait too long", "GET", "/api/queries/per_site/results?wait=31", b"", 422),
+    ("an unknown format", "GET", "/api/queries/per_site/results?format=xml", b"", 422),
+    ("an unknown route", "GET", "/api/tables", b"", 404),
+    ("an unknown method", "PATCH", "/api/status", b"", 405),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "body", "status"), [case[1:] for case in MALFORMED], ids=[case[0] for case in MALFORMED]
+)
+def test_what_is_malformed_is_refused(back: Backend, method: str, url: str, body: bytes, status: int) -> None:
+    told = back.client.request(method, url, content=body, headers={"Content-Type": "application/json"})
+    assert told.status_code == status, told.text
+    assert set(told.json()) == {"error"}
+
+
+def test_values_that_json_has_no_word_for(spark: Any, tmp_path: Any) -> None:
+    schema = "site int, price decimal(20,6), word string, ts timestamp"
+    sql = "SELECT sum(price) AS rows, max(word) AS word FROM bids [RANGE 1 minute SLIDE 1 minute]"
+    with backend(spark, tmp_path, schema=schema) as own:
+        own.engine.register(sql, "q")
+        own.push(
+            [
+                (1, Decimal("12345678901234.567890"), 'say "%s" – ok', "2013-01-01 12:00"),
+                (1, None, None, "2013-01-01 12:05"),
+            ]
+        )
+        text = own.client.get("/api/queries/q/results").text
+        assert '"rows": 12345678901234.567890' in text  # all digits, as a number
+        told = json.loads(text)
+        assert told["rows"][0]["word"] == 'say "%s" – ok'
+        names = [column["name"] for column in told["columns"]]
+        assert names == list(told["rows"][0]) and len(set(names)) == len(names)
+        table = arrow(own.client.get("/api/queries/q/results?format=arrow"))
+        assert pa.types.is_decimal(table.column("rows").type)
+        assert table.column_names == names
+        assert own.client.get("/api/queries/q/results?format=csv").text.split("\n")[0] == ",".join(names)
+
+
+def test_early_says_what_it_is(back: Backend) -> None:
+    assert back.client.get("/api/queries/early").json()["sql"] == EARLY
+
+
+def test_what_is_not_there_is_told_in_the_api_s_own_words(back: Backend) -> None:
+    wrong = back.client.post("/api/status")
+    assert error(wrong) == (405, "request")
+    assert wrong.headers["allow"] == "GET"
+    assert error(back.client.get("/api/nothing")) == (404, "not_found")
+    text = back.client.post("/api/check", content=b'{"sql": "x"}', headers={"Content-Type": "text/plain"})
+    assert "application/json" in text.json()["error"]["message"]
+    broken = back.client.post("/api/check", content=b"{", headers={"Content-Type": "application/json"})
+    assert "not JSON" in broken.json()["error"]["message"]

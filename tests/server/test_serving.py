@@ -1,0 +1,202 @@
+"""A server's life: it starts, answers meanwhile, stops cleanly, and outlives its engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from tests.server.server_helpers import backend, error, served_with
+from tests.runtime.engine_helpers import PER_SITE, bids
+from transom.cli.main import USAGE, app
+from transom.server.lifecycle import HttpServer
+from transom.server.settings import ServerSettings
+from transom.errors import SettingError
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "correct-horse-battery"
+
+
+def until(holds: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.02)
+
+
+def test_it_answers_before_there_is_an_engine() -> None:
+    http = HttpServer(ServerSettings(port=0))
+    try:
+        assert httpx.get(f"{http.url}/healthz").json() == {"state": "starting", "failure": None}
+        assert httpx.get(f"{http.url}/readyz").status_code == 503
+        told = httpx.get(f"{http.url}/api/status")
+        assert (error(told), told.headers["retry-after"]) == ((503, "state"), "2")
+        page = httpx.get(http.url, headers={"Accept": "text/html"})
+        assert page.status_code == 503 and "starting" in page.text
+    finally:
+        http.stop()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{http.url}/healthz")
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SettingError, match=f"can't listen on 127.0.0.1:{port}: Address already in use"):
+            HttpServer(ServerSettings(port=port))
+
+
+def test_nothing_listens_without_a_token_beyond_this_machine() -> None:
+    with pytest.raises(SettingError, match="a token is needed"):
+        HttpServer(ServerSettings(host="0.0.0.0", port=0))
+
+
+def test_a_running_engine_is_ready(spark: Any, tmp_path: Path) -> None:
+    with backend(spark, tmp_path, start=True) as back:
+        assert back.client.get("/readyz").json()["state"] == "running"
+        back.engine.register(PER_SITE, "per_site")
+        back.feed.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:05")))
+        told = back.client.get("/api/queries/per_site/results", params={"wait": 30}).json()
+        assert told["rows"][0]["n"] == 1
+
+
+def test_a_server_outlives_its_engine_and_tells_why(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with backend(spark, tmp_path, start=True) as back:
+        back.engine.register(PER_SITE, "per_site")
+
+        def fail(*given: object) -> None:
+            raise OSError("the disk is full")
+
+        monkeypatch.setattr(back.engine._loop.log, "commit", fail)
+        back.feed.push(bids((1, 1.0, "12:00")))
+        until(lambda: back.client.get("/healthz").status_code == 503)
+        assert back.client.get("/healthz").json() == {"state": "failed", "failure": "the disk is full"}
+        assert back.client.get("/readyz").status_code == 503
+        assert back.client.get("/api/status").json()["failure"]
+        assert 'transom_state{state="failed"} 1.0' in back.client.get("/metrics").text
+
+
+def test_the_token_is_asked_for_over_real_http(spark: Any, tmp_path: Path) -> None:
+    with backend(spark, tmp_path, served_with(token=TOKEN)) as back:
+        assert back.client.get("/api/status").status_code == 200
+        assert error(httpx.get(f"{back.served.url}/api/status")) == (401, "unauthorized")
+        assert error(httpx.get(f"{back.served.url}/api/status", headers={"Host": "rebound.example"})) == (
+            403,
+            "forbidden",
+        )
+        assert httpx.get(f"{back.served.url}/healthz").status_code == 200
+
+
+def test_slow_calls_leave_room_for_quick_ones(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with backend(spark, tmp_path) as back:
+        held = threading.Event()
+        monkeypatch.setattr(back.served.service, "lookup_text", lambda *asked: held.wait(30))
+        limits = httpx.Limits(max_connections=40)
+        with httpx.Client(base_url=back.served.url, timeout=60, limits=limits) as many:
+            threads = [
+                threading.Thread(target=lambda: many.post("/api/lookup", json={"sql": "x"}))
+                for _ in range(30)
+            ]
+            for thread in threads:
+                thread.start()
+            assert back.client.get("/api/status").status_code == 200
+            assert back.client.get("/api/queries").status_code == 200
+            held.set()
+            for thread in threads:
+                thread.join()
+
+
+PIPELINE = """
+engine: {checkpoint: state}
+server: {port: 0, page: false, rows: 7}
+streams:
+  bids: {path: bids, format: json, schema: "site int, price double, ts timestamp", time: ts}
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    (tmp_path / "bids").mkdir()
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(PIPELINE)
+    return file
+
+
+class Serving:
+    """`transom serve` in a process of its own."""
+
+    def __init__(self, file: Path, *options: str):
+        command = [sys.executable, "-m", "transom", "serve", str(file), *options]
+        self.process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "TRANSOM_TOKEN": ""},
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        self.url = line.removeprefix("transom serves at ").strip()
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+def test_a_pipeline_is_served_stopped_and_served_again(pipeline: Path) -> None:
+    serving = Serving(pipeline, "--master", "local[1]")
+    try:
+        assert serving.url.startswith("http://127.0.0.1:"), serving.process.communicate()
+        with httpx.Client(base_url=serving.url, timeout=60) as client:
+            assert client.get("/readyz").status_code == 200
+            made = client.post("/api/queries", json={"sql": PER_SITE, "name": "kept"})
+            assert made.status_code == 201, made.text
+            until(lambda: not client.get("/api/queries/kept").json()["waits"])
+            with client.stream("GET", "/api/queries/kept/tail") as tail:
+                lines = tail.iter_lines()
+                assert next(lines) == "event: columns"
+                serving.process.send_signal(signal.SIGTERM)
+                assert list(lines)  # it is ended
+        assert serving.process.wait(60) == 0
+    finally:
+        serving.process.kill()
+    again = Serving(pipeline, "--master", "local[1]", "--generate-token")
+    try:
+        assert again.process.stderr is not None
+        token = again.process.stderr.readline().removeprefix("token: ").strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        told = httpx.get(f"{again.url}/api/queries", headers=headers).json()
+        assert [query["name"] for query in told["queries"]] == ["kept"]  # people registered it
+        assert again.end(signal.SIGINT) == 0
+    finally:
+        again.process.kill()
+
+
+def test_wrong_settings_are_told_before_anything_is_started(pipeline: Path) -> None:
+    for options, says in (
+        (["--host", "0.0.0.0"], "a token is needed"),
+        (["--token-file", "/nonexistent"], "can't be read"),
+    ):
+        done = CliRunner().invoke(app, ["serve", str(pipeline), *options], env={"TRANSOM_TOKEN": ""})
+        assert (done.exit_code, says in done.stderr) == (USAGE, True), done.stderr
+    pipeline.write_text(PIPELINE.replace("port: 0", "prot: 0"))
+    done = CliRunner().invoke(app, ["serve", str(pipeline)])
+    assert (
+        done.exit_code == USAGE and "server.prot: there is no such setting; did you mean port?" in done.stderr
+    )

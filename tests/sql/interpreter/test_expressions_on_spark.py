@@ -1,0 +1,37 @@
+"""The same table of expressions on Spark itself: what the oracle is held to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.sql.interpreter.scalar_cases import CASES, COLUMNS
+from tests.sql.interpreter.test_expressions import same
+from transom.oracle import PythonScalars
+from transom.sql.interpreter.values import rows_of, table_of
+
+pytestmark = pytest.mark.spark
+
+
+def test_spark_gives_every_expression_the_same_type_and_value_on_every_row(lenient: Any) -> None:
+    rows = [dict(number=i, **case[2]) for i, case in enumerate(CASES)]
+    table = table_of(rows, {"number": pa.int32(), **COLUMNS})
+    expressions = {"number": "number"} | {f"c{i}": case[1] for i, case in enumerate(CASES)}
+    ours = PythonScalars().project(table, expressions)
+    selected = [f"{sql} AS {name}" for name, sql in expressions.items()]
+    theirs = lenient.createDataFrame(table).selectExpr(*selected).toArrow().sort_by("number")
+
+    differences = [
+        f"{name}: {sql} is {theirs.schema.field(column).type} in Spark, not {ours.schema.field(column).type}"
+        for (name, sql, *_), column in zip(CASES, ours.column_names[1:], strict=True)
+        if theirs.schema.field(column).type != ours.schema.field(column).type
+    ]
+    for mine, spark_s, row in zip(rows_of(ours), rows_of(theirs), rows, strict=True):
+        differences += [
+            f"{sql} of {row} is {spark_s[f'c{i}']!r} in Spark, not {mine[f'c{i}']!r}"
+            for i, (_, sql, *_) in enumerate(CASES)
+            if not same(spark_s[f"c{i}"], mine[f"c{i}"])
+        ]
+    assert not differences, "\n".join(differences)

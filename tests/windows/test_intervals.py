@@ -1,0 +1,90 @@
+"""Interval sets against Python's own sets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transom.windows.intervals import IntervalSet, union
+
+PAIR = st.tuples(st.integers(-20, 20), st.integers(-20, 20))
+SETS = st.lists(PAIR, max_size=6).map(lambda pairs: IntervalSet.of(*pairs))
+
+
+def members(intervals: IntervalSet) -> set[int]:
+    return {number for start, stop in intervals for number in range(start, stop)}
+
+
+def is_canonical(intervals: IntervalSet) -> bool:
+    """Sorted, not empty, and with a gap between any two."""
+    edges = [edge for pair in intervals for edge in pair]
+    return edges == sorted(set(edges))
+
+
+@given(st.lists(PAIR, max_size=8))
+def test_of_is_the_union_of_its_intervals(pairs: list[tuple[int, int]]) -> None:
+    found = IntervalSet.of(*pairs)
+    assert members(found) == {number for start, stop in pairs for number in range(start, stop)}
+    assert is_canonical(found)
+
+
+@given(SETS, SETS)
+def test_union_intersection_and_difference_are_those_of_sets(one: IntervalSet, other: IntervalSet) -> None:
+    for found, expected in [
+        (one | other, members(one) | members(other)),
+        (one & other, members(one) & members(other)),
+        (one - other, members(one) - members(other)),
+    ]:
+        assert members(found) == expected
+        assert is_canonical(found)
+    assert bool(one) == bool(members(one))
+
+
+@given(st.lists(SETS, max_size=4))
+def test_the_union_of_many_is_the_union_of_all(sets: list[IntervalSet]) -> None:
+    found = union(sets)
+    assert members(found) == set().union(*map(members, sets))
+    assert is_canonical(found)
+
+
+@given(SETS, st.lists(PAIR, max_size=5))
+def test_a_run_is_covered_when_all_of_its_members_are_in_the_set(
+    one: IntervalSet, runs: list[tuple[int, int]]
+) -> None:
+    runs = [(min(run), max(run)) for run in runs]
+    both = np.array(runs, np.int64).reshape(-1, 2)
+    expected = [set(range(first, last + 1)) <= members(one) for first, last in runs]
+    assert one.covers(both[:, 0], both[:, 1]).tolist() == expected
+
+
+@given(SETS, st.lists(PAIR, max_size=5))
+def test_an_interval_meets_the_set_when_they_share_a_member(
+    one: IntervalSet, pairs: list[tuple[int, int]]
+) -> None:
+    pairs = [(min(pair), max(pair) + 1) for pair in pairs]
+    both = np.array(pairs, np.int64).reshape(-1, 2)
+    expected = [bool(set(range(start, stop)) & members(one)) for start, stop in pairs]
+    assert one.meets(both[:, 0], both[:, 1]).tolist() == expected
+
+
+@given(SETS, st.integers(1, 5))
+def test_a_coarsened_set_is_a_superset_of_so_many_intervals(one: IntervalSet, most: int) -> None:
+    found = one.coarsened(most)
+    assert members(found) >= members(one)
+    assert len(found) == min(most, len(one))
+    assert is_canonical(found)
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [
+        pytest.param(4, ((0, 1), (3, 4), (10, 11), (12, 13)), id="few enough: as it was"),
+        pytest.param(3, ((0, 1), (3, 4), (10, 13)), id="the smallest gap is filled first"),
+        pytest.param(2, ((0, 4), (10, 13)), id="then the next"),
+        pytest.param(1, ((0, 13),), id="in the end there is one interval"),
+    ],
+)
+def test_coarsening_fills_the_smallest_gaps(most: int, expected: tuple[tuple[int, int], ...]) -> None:
+    assert IntervalSet.of((0, 1), (3, 4), (10, 11), (12, 13)).coarsened(most).pairs == expected

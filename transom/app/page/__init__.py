@@ -1,5 +1,0 @@
-"""The page: streams, queries and results for people to look at, on NiceGUI, with its own assets only."""
-
-from transom.app.page.mounting import mount
-
-__all__ = ["mount"]

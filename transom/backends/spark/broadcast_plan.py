@@ -1,0 +1,67 @@
+"""Plans on their way to tasks: what stays the same from page to page is sent and unpacked once."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any
+
+from pyspark.broadcast import Broadcast
+from pyspark.sql import SparkSession
+
+from transom.kernel.aggregate import PagePlan
+
+LARGE = 256  # selections from which on a plan is worth a broadcast
+_KEPT = 4
+_unpacked: OrderedDict[str, Any] = OrderedDict()  # of this process: Spark uses its workers again
+
+
+class Parcel:
+    """The families and askers of a plan, packed; a worker process unpacks them when it first sees them."""
+
+    def __init__(self, spark: SparkSession, content: tuple[Any, ...]):
+        self.key = uuid.uuid4().hex
+        self.packed: Broadcast[bytes] = spark.sparkContext.broadcast(pickle.dumps(content, 5))
+
+    def content(self) -> tuple[Any, ...]:
+        if self.key not in _unpacked:
+            _unpacked[self.key] = pickle.loads(self.packed.value)
+            while len(_unpacked) > _KEPT:
+                _unpacked.popitem(last=False)
+        return _unpacked[self.key]
+
+
+class Shipped:
+    """A page plan as a task receives it."""
+
+    def __init__(self, plan: PagePlan, parcel: Parcel | None):
+        self._plan, self._parcel = plan, parcel
+
+    def plan(self) -> PagePlan:
+        if self._parcel is None:
+            return self._plan
+        families, askers = self._parcel.content()
+        return replace(self._plan, families=families, askers=askers)
+
+
+class Shipper:
+    """Packs plans; families and askers that were sent for the page before are not sent again."""
+
+    def __init__(self, spark: SparkSession):
+        self.spark = spark
+        self._sent: OrderedDict[tuple[int, int], tuple[tuple[Any, ...], Parcel]] = OrderedDict()
+
+    def ship(self, plan: PagePlan) -> Shipped:
+        content = plan.families, plan.askers
+        if sum(len(family) for family in plan.families) + len(plan.askers) < LARGE:
+            return Shipped(plan, None)
+        key = id(plan.families), id(plan.askers)
+        if key not in self._sent:
+            self._sent[key] = content, Parcel(self.spark, content)  # held, so that its id stays its own
+            if len(self._sent) > _KEPT:
+                _, (_, old) = self._sent.popitem(last=False)
+                old.packed.destroy()
+        self._sent.move_to_end(key)
+        return Shipped(replace(plan, families=(), askers=()), self._sent[key][1])

@@ -1,0 +1,213 @@
+"""Files of a path as pages: listed through Hadoop's file systems, rows that can't be parsed marked."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from transom.errors import SettingError
+from transom.backends.projection import quoted
+from transom.backends.spark.types import schema_of
+
+CORRUPT = "_corrupt_record"  # what Spark's readers call a row that they could not parse
+FORMATS = {
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "csv": "csv",
+    "tsv": "csv",
+    "parquet": "parquet",
+    "orc": "orc",
+}
+COMPRESSED = frozenset({"gz", "bz2", "zst", "deflate", "snappy", "lz4"})
+FILES_TO_INFER_FROM = 8
+
+
+class File(NamedTuple):
+    """A file, in the order in which files are read."""
+
+    modified: int  # milliseconds since 1970
+    path: str
+
+
+class PathSource:
+    """The files of a path: one file, those of a directory, or those that match a glob."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str,
+        format: str | None = None,
+        schema: str | StructType | None = None,
+        options: Mapping[str, str] | None = None,
+        files_per_page: int = 1,
+    ):
+        if files_per_page < 1:
+            raise SettingError(f"files_per_page is at least 1, not {files_per_page}")
+        self.spark, self.path, self.files_per_page = spark, path, files_per_page
+        files = list_files(spark, path)
+        if not files and (format is None or schema is None):
+            raise SettingError(f"no files in {path}: give their format and schema to wait for the first")
+        names = [file.path for file in files]
+        self.format = format.lower() if format else format_of(names)
+        self._options = self._with_defaults(options or {}, names)
+        self.schema = self._given(schema) if schema is not None else self._inferred(names)
+
+    def pending(self, done: Iterable[str] = ()) -> list[list[str]]:
+        """The files that are not done, oldest first (then by name), in groups of a page each."""
+        seen = set(done)
+        new = [file.path for file in sorted(list_files(self.spark, self.path)) if file.path not in seen]
+        return [new[i : i + self.files_per_page] for i in range(0, len(new), self.files_per_page)]
+
+    def read(self, files: Sequence[str]) -> DataFrame:
+        """The rows of some files; a row that can't be parsed has its text in `_corrupt_record`."""
+        if self.format == "csv" and self._has_header:
+            return reduce(DataFrame.union, [self._read_by_header(*same) for same in self._by_header(files)])
+        return self._load(self.schema, files)
+
+    @property
+    def timestamp_format(self) -> str | None:
+        """How times are written in the files, if the reader was told."""
+        found = {name.lower(): value for name, value in self._options.items()}
+        return found.get("timestampformat")
+
+    @property
+    def is_text(self) -> bool:
+        """Whether rows are parsed, and may be found corrupt."""
+        return self.format in ("json", "csv")
+
+    @property
+    def _has_header(self) -> bool:
+        return self._options.get("header", "false").lower() == "true"
+
+    def _load(self, schema: StructType, files: Sequence[str]) -> DataFrame:
+        if not self.is_text:
+            return self._reader().schema(schema).load(_literal(files))
+        corrupt = StructField(CORRUPT, StringType())
+        frame = self._reader().schema(StructType([*schema.fields, corrupt])).load(_literal(files))
+        return frame.withColumn(CORRUPT, _needing_all(frame, schema))
+
+    def _by_header(self, files: Sequence[str]) -> list[tuple[tuple[str, ...], list[str]]]:
+        """Files grouped by their first line: given a schema, Spark takes CSV columns by position."""
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for file in files:
+            groups.setdefault(tuple(self._reader().load(_literal([file])).columns), []).append(file)
+        return list(groups.items())
+
+    def _read_by_header(self, header: tuple[str, ...], files: list[str]) -> DataFrame:
+        known = {field.name.casefold(): field for field in self.schema.fields}
+        fields = [known.get(name.casefold(), StructField(name, StringType())) for name in header]
+        frame = self._load(StructType(fields), files)
+        have = {field.name for field in fields}
+        columns = [
+            F.col(quoted(field.name))
+            if field.name in have
+            else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in self.schema.fields
+        ]
+        return frame.select(*columns, CORRUPT)
+
+    def _reader(self) -> DataFrameReader:
+        return self.spark.read.format(self.format).options(**self._options)
+
+    def _with_defaults(self, options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+        defaults = {}
+        if self.format == "csv":
+            tabs = bool(names) and all(_extension(name) == "tsv" for name in names)
+            defaults = {"header": "true", "sep": "\t" if tabs else ","}
+        ours = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        return defaults | {key: str(value) for key, value in options.items()} | ours
+
+    def _given(self, schema: str | StructType) -> StructType:
+        return schema_of(schema) if isinstance(schema, str) else schema
+
+    def _inferred(self, names: Sequence[str]) -> StructType:
+        reader = self._reader().option("inferSchema", "true").option("inferTimestamp", "true")
+        try:
+            schema = reader.load(_literal(names[:FILES_TO_INFER_FROM])).schema
+        except AnalysisException as error:
+            raise SettingError(f"can't tell the columns of {self.path}: give a schema") from error
+        fields = [StructField(f.name, f.dataType) for f in schema.fields if f.name != CORRUPT]
+        if not fields:
+            raise SettingError(f"no columns found in {self.path}: are its files {self.format}?")
+        return StructType(fields)
+
+
+def _needing_all(frame: DataFrame, schema: StructType) -> Any:
+    """The text of a corrupt row, in a way that needs every column to be parsed.
+
+    Spark parses only the columns that a plan reads, and a row would be corrupt or not depending on
+    which queries run. The length is always enough; working it out reads all columns.
+    """
+    text = F.col(CORRUPT)
+    nulls = F.pmod(F.hash(*[F.col(quoted(name)).isNull() for name in schema.names]), F.lit(2))
+    return F.when(text.isNotNull(), F.substring(text, F.lit(1), F.length(text) + nulls))
+
+
+def _literal(files: Iterable[str]) -> list[str]:
+    """The paths with what would be taken for a glob escaped."""
+    return [re.sub(r"[\\{}\[\]*?]", r"\\\g<0>", file) for file in files]
+
+
+def format_of(names: Sequence[str]) -> str:
+    """The format that all the names' extensions tell.
+
+    >>> format_of(["a.json", "b.jsonl.gz"])
+    'json'
+    """
+    formats = {FORMATS.get(_extension(name)) for name in names}
+    if len(formats) != 1 or None in formats:
+        shown = ", ".join(sorted(os.path.basename(name) for name in names)[:3])
+        known = ", ".join(dict.fromkeys(FORMATS.values()))
+        raise SettingError(f"can't tell the format from the names ({shown}): give it, one of {known}")
+    return str(formats.pop())
+
+
+def _extension(name: str) -> str:
+    parts = os.path.basename(name).lower().split(".")
+    if len(parts) > 2 and parts[-1] in COMPRESSED:
+        parts.pop()
+    return parts[-1] if len(parts) > 1 else ""
+
+
+# --- Hadoop's file systems, so that any that Spark knows works -------------------------------------
+
+
+def list_files(spark: SparkSession, path: str) -> list[File]:
+    """The visible files with something in them, oldest first; SettingError if the path leads nowhere."""
+    jvm: Any = spark._jvm
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop = jvm.org.apache.hadoop.fs
+    if "://" not in path and hadoop.FileSystem.getDefaultUri(conf).getScheme() == "file":
+        path = os.path.abspath(os.path.expanduser(path))  # the JVM may live in another directory
+    target = hadoop.Path(path)
+    try:
+        system = target.getFileSystem(conf)
+        exact = system.exists(target)  # before globs: a name may contain a bracket
+        found = [system.getFileStatus(target)] if exact else list(system.globStatus(target) or ())
+    except Exception as error:
+        raise SettingError(f"can't list {path}: {_first_line(error)}") from error
+    if not found:
+        raise SettingError(f"no such file or directory: {path}")
+    files: dict[str, File] = {}
+    for status in found:
+        inside = list(system.listStatus(status.getPath())) if status.isDirectory() else [status]
+        for entry in inside:
+            name = entry.getPath().getName()
+            if entry.isFile() and entry.getLen() > 0 and not name.startswith((".", "_")):
+                where = entry.getPath().toString()
+                files[where] = File(entry.getModificationTime(), where)
+    return sorted(files.values())
+
+
+def _first_line(error: Exception) -> str:
+    cause = getattr(error, "java_exception", None)
+    return (cause.getMessage() if cause is not None else str(error)).splitlines()[0]

@@ -1,0 +1,158 @@
+"""Scalar expressions, typed and evaluated by Spark SQL with ANSI mode off."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from transom.errors import SettingError, SQLError
+from transom.backends.spark.session import ansi_off
+from transom.backends.spark.types import arrow_type, spark_schema, to_frame, to_table
+from transom.sql.syntax.expression_guard import reaches_out
+
+Columns = tuple[tuple[str, pa.DataType], ...]
+MAX_CACHED = 100_000  # types kept; a day of queries that come and go must not fill the memory
+FOREIGN = "an expression reads nothing but the columns of its streams and tables"
+FEW_ROWS = 10_000  # up to here rows are collected from a local relation, without a job
+
+
+class SparkScalars:
+    """Types and evaluates scalar expressions (the `Scalars` protocol) in one Spark session."""
+
+    def __init__(self, spark: SparkSession):
+        self.spark = spark
+        self._types: dict[tuple[Columns, str], pa.DataType] = {}
+        self._empty: dict[Columns, DataFrame] = {}
+
+    def types(
+        self, columns: Mapping[str, pa.DataType], expressions: Sequence[str]
+    ) -> list[pa.DataType | SQLError]:
+        """The type of each expression over such columns, or why it has none; one analysis for all.
+
+        Only types are remembered: an expression that fails now may succeed once its function is registered.
+        """
+        key = tuple(columns.items())
+        known = {text: self._types[key, text] for text in set(expressions) if (key, text) in self._types}
+        new = [text for text in dict.fromkeys(expressions) if text not in known]
+        found: dict[str, pa.DataType | SQLError] = {
+            text: SQLError(FOREIGN) for text in new if reaches_out(text)
+        }
+        new = [text for text in new if text not in found]
+        found |= dict(zip(new, self._analyse(self._empty_frame(key), new), strict=True)) if new else {}
+        if len(self._types) + len(found) > MAX_CACHED:
+            self._types.clear()
+        self._types |= {(key, text): type for text, type in found.items() if not isinstance(type, SQLError)}
+        return [known[text] if text in known else found[text] for text in expressions]
+
+    def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
+        """A table with one column for each named expression, row by row."""
+        if not expressions:
+            return table.select([])
+        frame = to_frame(self.spark, table)
+        with ansi_off(self.spark), _quiet():
+            try:
+                chosen = frame.select(*[F.expr(text).alias(name) for name, text in expressions.items()])
+            except (AnalysisException, ParseException) as error:
+                raise SQLError(short_message(error)) from error
+        return collect_small(chosen) if table.num_rows <= FEW_ROWS else to_table(chosen)
+
+    def _empty_frame(self, columns: Columns) -> DataFrame:
+        if columns not in self._empty:
+            schema = spark_schema(dict(columns))
+            self._empty[columns] = self.spark.createDataFrame(
+                pa.table({name: pa.array([], type) for name, type in columns}), schema
+            )
+        return self._empty[columns]
+
+    def _analyse(self, frame: DataFrame, expressions: Sequence[str]) -> list[pa.DataType | SQLError]:
+        """Analyse all at once; if that fails, each half by itself, down to those that are wrong."""
+        with ansi_off(self.spark), _quiet():
+            try:
+                fields = frame.selectExpr(*expressions).schema.fields
+            except (AnalysisException, ParseException) as error:
+                problem = short_message(error)
+            else:
+                if len(fields) == len(expressions):
+                    return [_arrow_or_error(field.dataType) for field in fields]
+                problem = "not a single expression"
+        if len(expressions) == 1:
+            return [SQLError(problem)]
+        half = len(expressions) // 2
+        return self._analyse(frame, expressions[:half]) + self._analyse(frame, expressions[half:])
+
+
+def _arrow_or_error(spark_type: Any) -> pa.DataType | SQLError:
+    try:
+        return arrow_type(spark_type)
+    except SettingError as error:
+        return SQLError(str(error))
+
+
+def short_message(error: Exception) -> str:
+    """What Spark says is wrong, without error class, position, SQL dump and plan.
+
+    >>> short_message(ValueError("[CLASS.SUB] Cannot do `x`. SQLSTATE: 42883; line 1 pos 0;\\n'Project"))
+    'Cannot do `x`'
+    """
+    text = str(error).strip().split("\n\n")[0].split("\n== SQL")[0].split(";\n")[0]
+    text = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", text)
+    text = re.sub(r"\s*SQLSTATE: \w+.*", "", text, flags=re.DOTALL)
+    text = re.sub(r"\s*\(line \d+, pos \d+\)\s*$|;? line \d+,? pos \d+;?\s*$", "", text)
+    return " ".join(text.split()).rstrip(".")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """PySpark logs each analysis error with its stack to stderr; ours are caught and reported."""
+    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
+# --- collecting without a job ----------------------------------------------------------------
+# toArrow always runs a job (some 90 ms); collect reads a local relation in place (some 15 ms), but gives
+# Python values, in which times are local. So times travel as numbers; other types go by toArrow.
+
+
+def _numbers(array: list[Any], type: pa.DataType, storage: pa.DataType) -> pa.Array:
+    return pa.array(array, storage).cast(type)
+
+
+def _encoding(type: pa.DataType) -> tuple[str, Callable[[list[Any]], pa.Array]] | None:
+    """The function that makes a value travel well, and the way back; None if there is none."""
+    if pa.types.is_timestamp(type) and type.tz is not None:
+        return "unix_micros", lambda values: _numbers(values, type, pa.int64())
+    if pa.types.is_date32(type):
+        return "unix_date", lambda values: _numbers(values, type, pa.int32())
+    if pa.types.is_timestamp(type) or pa.types.is_nested(type) or pa.types.is_duration(type):
+        return None
+    if pa.types.is_binary(type):
+        return "", lambda values: pa.array([None if v is None else bytes(v) for v in values], type)
+    return "", lambda values: pa.array(values, type)
+
+
+def collect_small(frame: DataFrame) -> pa.Table:
+    """A small DataFrame's rows as an Arrow table, without a job if it is a local relation."""
+    fields = [(field.name, arrow_type(field.dataType)) for field in frame.schema.fields]
+    encodings = [encoding for _, type in fields if (encoding := _encoding(type)) is not None]
+    if len(encodings) < len(fields):
+        return to_table(frame)
+    if any(function for function, _ in encodings):
+        frame = frame.toDF(*map(str, range(len(fields))))  # by number: names may differ in case only
+        frame = frame.selectExpr(*[f"{function}(`{i}`)" for i, (function, _) in enumerate(encodings)])
+    rows = frame.collect()
+    arrays = [decode([row[i] for row in rows]) for i, (_, decode) in enumerate(encodings)]
+    return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(name, type) for name, type in fields]))

@@ -1,0 +1,164 @@
+"""Spark sessions: starting a local one, shipping the package, analysing without ANSI mode."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Iterator, Mapping
+
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from transom.errors import SettingError, StateError
+
+OLDEST_JAVA = 17
+ANSI = "spark.sql.ansi.enabled"
+_INSTALL = """Spark runs on Java, version 17 or later. To install it:
+  Debian, Ubuntu   sudo apt install openjdk-17-jre-headless
+  macOS            brew install openjdk@17
+  Windows          winget install Microsoft.OpenJDK.17
+or set JAVA_HOME to the directory of one that is installed."""
+# Spark's own default profile greets on stderr before the log level can be set, and so does the gateway
+# unless its logger is named.
+_LOGGING = """status = error
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}
+"""
+_ansi_lock = threading.RLock()
+_ship_lock = threading.Lock()
+_shipped: set[str] = set()
+
+
+def local_session(name: str = "transom") -> SparkSession:
+    """The running session as it is, or a new one on all cores of this machine."""
+    return SparkSession.getActiveSession() or start_session(name)
+
+
+def start_session(
+    name: str = "transom", master: str = "local[*]", config: Mapping[str, str] | None = None
+) -> SparkSession:
+    """The running session, or a new one on `master` that is quiet and quick with small queries."""
+    if SparkContext._active_spark_context is None:
+        check_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run whatever python3 is
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in (_defaults(master) | dict(config or {})).items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.getMessage() or error.java_exception).split("\n")[0]
+        raise StateError(f"Spark does not start on {master}: {reason}") from error
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _defaults(master: str) -> dict[str, str]:
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_logging_file().as_uri()}",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Each call of a DataFrame would tell the JVM, in several calls, which line of the program it is.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # A query's text is taken as it is: nothing of the environment goes into it.
+        "spark.sql.variable.substitute": "false",
+        # Pages are small: planning a query again at each shuffle costs more than it saves.
+        "spark.sql.adaptive.enabled": "false",
+    }
+    if master.startswith("local"):
+        cores = str(os.cpu_count() or 1)
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": cores}
+    return settings
+
+
+@cache
+def _logging_file() -> Path:
+    path = Path(tempfile.mkdtemp(prefix="transom-")) / "log4j2.properties"
+    path.write_text(_LOGGING)
+    return path
+
+
+def check_java() -> None:
+    """Say what is missing, and how to get it, before Spark fails to start without Java."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if java is None:
+        where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "no java on the PATH"
+        raise SettingError(f"Java is missing: {where}.\n{_INSTALL}")
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True)
+    version = java_version(answer.stderr + answer.stdout)
+    if answer.returncode != 0 or version is None:  # macOS has a java that only says there is none
+        raise SettingError(f"Java is missing: {java} does not run.\n{_INSTALL}")
+    if version < OLDEST_JAVA:
+        raise SettingError(f"Java is too old: {java} is version {version}.\n{_INSTALL}")
+
+
+def java_version(text: str) -> int | None:
+    """The major version in what `java -version` prints.
+
+    >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_392"')
+    (17, 8)
+    """
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found.group(1)) if found else None
+
+
+def ship(spark: SparkSession) -> None:
+    """Send this package to the executors, once per context; a local session shares it already."""
+    context = spark.sparkContext
+    with _ship_lock:
+        if is_local(spark) or context.applicationId in _shipped:
+            return
+        context.addPyFile(str(_package_zip()))
+        _shipped.add(context.applicationId)
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether the executors are threads of the driver."""
+    master = spark.sparkContext.master or ""
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
+@cache
+def _package_zip() -> Path:
+    package = Path(__file__).parents[2]
+    target = Path(tempfile.mkdtemp(prefix="transom-")) / "transom.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for source in sorted(package.rglob("*.py")):
+            archive.write(source, Path("transom") / source.relative_to(package))
+    return target
+
+
+@contextmanager
+def ansi_off(session: SparkSession) -> Iterator[None]:
+    """Analyse plans with ANSI mode off; an expression keeps the mode it was analysed with.
+
+    The setting is the session's, so that threads take turns: otherwise one would restore it
+    under another's feet.
+    """
+    with _ansi_lock:
+        before = session.conf.get(ANSI)
+        session.conf.set(ANSI, "false")
+        try:
+            yield
+        finally:
+            session.conf.set(ANSI, before if before is not None else "true")

@@ -1,0 +1,374 @@
+"""The command line: `transom query`, `run`, `serve`, `replay`, `explain`, `demo` and `reproduce`; and what
+asks a running server.
+
+Only results go to stdout; progress, warnings and the summary go to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import transom
+from transom.cli import remote_commands as remote_cli
+from transom.cli.options import HELP, Master, PipelineFile, on_master
+from transom.cli.result_text import Format, Paper, PlanFormat
+from transom.cli.serve_command import serve
+from transom.errors import SettingError, SQLError, TransomError
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+_debugging = False  # set by --debug
+
+app = typer.Typer(
+    name="transom",
+    help="Many standing window-aggregate SQL queries over one stream, answered in a single pass, on Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done or stopped as asked, 1 failed while running, 2 wrong usage, SQL or pipeline "
+    "file, 130 interrupted.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"transom {transom.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """What every command takes."""
+    global _debugging
+    _debugging = debug
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with its errors as one message on stderr and an exit code."""
+
+    @wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except BrokenPipeError:
+            _silence_stdout()
+            raise typer.Exit(OK) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            if _debugging:
+                raise
+            typer.echo(f"error: {_message(error)}", err=True)
+            raise typer.Exit(USAGE if isinstance(error, (SQLError, SettingError)) else FAILED) from None
+
+    return wrapper
+
+
+def _message(error: Exception) -> str:
+    """What went wrong; of an error that isn't ours, which may bring a page of Java, the first line."""
+    if isinstance(error, TransomError):
+        return str(error)
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first} (transom --debug ... shows where)"
+
+
+def _silence_stdout() -> None:
+    """Whoever read our output has seen enough; Python would otherwise complain once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+Summaries = Annotated[
+    list[str] | None,
+    typer.Option("--summary", metavar="SQL", help="CREATE SUMMARY, for queries WITH PREFERENCE; repeatable"),
+]
+
+
+def _per_stream(name: str, metavar: str) -> Any:
+    """An option for all streams (`--time ts`) or for one of them (`--time bids=ts`)."""
+    return typer.Option(f"--{name.replace('_', '-')}", metavar=f"[STREAM=]{metavar}", help=HELP[name])
+
+
+@app.command()
+@guarded
+def query(
+    sql: Annotated[list[str] | None, typer.Argument(metavar="SQL", help="one or more queries")] = None,
+    sql_file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--sql-file", metavar="FILE", help="queries from a file, one after the other, with ; between"
+        ),
+    ] = None,
+    streams: Annotated[
+        list[str] | None,
+        typer.Option("--from", metavar="STREAM=PATH", help="a stream, from a file or directory"),
+    ] = None,
+    tables: Annotated[
+        list[str] | None, typer.Option("--table", metavar="TABLE=PATH", help="a static table to join with")
+    ] = None,
+    summary: Summaries = None,
+    time: Annotated[list[str] | None, _per_stream("time", "COLUMN")] = None,
+    slack: Annotated[list[str] | None, _per_stream("slack", "DURATION")] = None,
+    horizon: Annotated[list[str] | None, _per_stream("horizon", "DURATION")] = None,
+    schema: Annotated[list[str] | None, _per_stream("schema", "COLUMNS")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="[STREAM=]KEY=VALUE",
+            help="an option of Spark's reader, such as 'timestampFormat=M/d/yyyy H:mm:ss'; repeatable",
+        ),
+    ] = None,
+    punctuation: Annotated[list[str] | None, _per_stream("punctuation", "EXPRESSION")] = None,
+    files_per_page: Annotated[list[str] | None, _per_stream("files_per_page", "N")] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            help="how to print: a table, JSON lines or CSV (default: a table on a terminal, otherwise JSON)",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="write the results here instead of stdout")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="also print kind, complete, rows and page of each result")
+    ] = False,
+    late: Annotated[
+        Path | None,
+        typer.Option("--late", metavar="FILE", help="write late and rejected rows here, as JSON lines"),
+    ] = None,
+    master: Master = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="show how the queries would be run, and don't run them")
+    ] = False,
+) -> None:
+    """Run queries over files to the end of the input and print the results.
+
+    A query without SLIDE is looked up there, once.
+
+    transom query "SELECT site, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site"
+    --from bids=bids.json --time ts --slack '30 seconds'
+    """
+    from transom.cli import commands
+    from transom.cli.adhoc_options import read_adhoc
+
+    per_stream = {
+        "time": time,
+        "slack": slack,
+        "horizon": horizon,
+        "schema": schema,
+        "punctuation": punctuation,
+        "files_per_page": files_per_page,
+    }
+    pipeline = read_adhoc(
+        sql or [],
+        sql_file or [],
+        streams or [],
+        tables or [],
+        per_stream,
+        option or [],
+        master,
+        summary or [],
+    )
+    if explain:
+        commands.explain(pipeline)
+    else:
+        commands.query(pipeline, form, out, full, late)
+
+
+@app.command()
+@guarded
+def run(
+    pipeline_file: PipelineFile,
+    master: Master = None,
+    drain: Annotated[
+        bool,
+        typer.Option("--drain", help="stop at the end of what is there now, instead of waiting for more"),
+    ] = False,
+    progress: Annotated[
+        bool, typer.Option("--progress/--no-progress", help="show progress on stderr while running")
+    ] = True,
+    lookup_every: Annotated[
+        str | None,
+        typer.Option(
+            "--lookup-every",
+            metavar="DURATION",
+            help="look queries without SLIDE up so often, not only at the end",
+        ),
+    ] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format", help="how to print lookups (default: a table on a terminal, otherwise JSON)"
+        ),
+    ] = None,
+) -> None:
+    """Run the streams, tables, queries and sinks of a pipeline file until stopped.
+
+    Ctrl-C and SIGTERM stop it cleanly after the page at hand; with a checkpoint it continues there.
+    Queries without SLIDE are looked up at the end, and the answers printed.
+    """
+    from transom.cli import commands
+    from transom.cli.lookups import seconds_of
+    from transom.cli.pipeline import load_pipeline
+
+    seconds_of(lookup_every)  # wrong usage is told before Spark is started
+    commands.run(on_master(load_pipeline(pipeline_file), master), drain, progress, lookup_every, form)
+
+
+app.command()(guarded(serve))
+
+
+@app.command()
+@guarded
+def replay(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="the recording: a file, directory or pattern")],
+    time: Annotated[str, typer.Option("--time", metavar="COLUMN", help=HELP["time"])],
+    sql: Annotated[
+        list[str] | None, typer.Option("--sql", metavar="SQL", help="a query; several are called q1, q2, ...")
+    ] = None,
+    query: Annotated[
+        list[str] | None, typer.Option("--query", metavar="NAME=SQL", help="a query with a name; repeatable")
+    ] = None,
+    summaries: Summaries = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="STREAM", help="what queries call it (default: the file's)"),
+    ] = None,
+    speed: Annotated[
+        float, typer.Option("--speed", metavar="FACTOR", help="times as fast as recorded")
+    ] = 1.0,
+    delay: Annotated[
+        str | None, typer.Option("--delay", metavar="DURATION", help="deliver each row up to so much later")
+    ] = None,
+    delays: Annotated[
+        str, typer.Option("--delays", metavar="KIND", help="uniform, or exponential with that mean")
+    ] = "uniform",
+    burst: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--burst", metavar="EVERY FOR", help="hold rows so often for so long, then deliver them at once"
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="of the random delays")] = 0,
+    start: Annotated[
+        str | None, typer.Option("--start", metavar="TIME", help="leave out what was recorded before")
+    ] = None,
+    slack: Annotated[str, typer.Option("--slack", metavar="DURATION", help=HELP["slack"])] = "0 seconds",
+    schema: Annotated[str | None, typer.Option("--schema", metavar="COLUMNS", help=HELP["schema"])] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="an option of Spark's reader")
+    ] = None,
+    punctuation: Annotated[
+        str | None, typer.Option("--punctuation", metavar="EXPRESSION", help=HELP["punctuation"])
+    ] = None,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="lines for people, JSON lines or CSV")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="also print when each result was made, and of how much")
+    ] = False,
+    master: Master = None,
+) -> None:
+    """Deliver a recording by its timestamps, and print early and final results as they come.
+
+    transom replay bids.json --time ts --speed 60
+    --sql "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] EMIT EARLY AT 50% OF SLIDE"
+    """
+    from transom.cli import replay_command as replaying
+    from transom.cli.adhoc_options import read_replay
+
+    options = read_replay(
+        path,
+        {"time": time, "slack": slack, "schema": schema, "punctuation": punctuation},
+        {"speed": speed, "delay": delay, "delays": delays, "burst": burst, "seed": seed, "start": start},
+        option or [],
+    )
+    queries = replaying.named_queries(sql or [], query or [])
+    replaying.replay(
+        name or replaying.stream_name(path), path, queries, options, form, full, master, summaries or []
+    )
+
+
+@app.command()
+@guarded
+def reproduce(
+    what: Annotated[Paper, typer.Argument(help="which paper's experiments")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="where CSV files, plots and the comparison go")
+    ] = Path("reproduced"),
+    short: Annotated[bool, typer.Option("--short", help="shorter streams, to see that it runs")] = False,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="streams of each kind")] = 3,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="where recorded streams are, if you have them"),
+    ] = None,
+) -> None:
+    """Run a paper's experiments, without Spark, and put its findings beside ours."""
+    from reproduce.papers import run
+
+    run(what, out, short, seeds, data)
+
+
+@app.command()
+@guarded
+def explain(
+    pipeline_file: PipelineFile,
+    form: Annotated[
+        PlanFormat, typer.Option("--format", help="for people, for programs, or as a drawing")
+    ] = PlanFormat.TEXT,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="every family, selection and query, however many")
+    ] = False,
+    master: Master = None,
+) -> None:
+    """Show how the queries of a pipeline file would be run, and who shares what, without running them."""
+    from transom.cli import commands
+    from transom.cli.pipeline import load_pipeline
+
+    commands.explain(on_master(load_pipeline(pipeline_file), master), form, verbose)
+
+
+@app.command()
+@guarded
+def demo(
+    queries: Annotated[int, typer.Option("--queries", min=1, metavar="N", help="how many queries")] = 48,
+    days: Annotated[
+        int, typer.Option("--days", min=1, max=365, metavar="N", help="how many days of 2013")
+    ] = 7,
+    keep_running: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-running/--once",
+            help="go on with the next days, year after year, until Ctrl-C; or end by itself (default: "
+            "whether this is a terminal)",
+        ),
+    ] = None,
+    master: Master = None,
+) -> None:
+    """Replay real flights through dozens of queries, their delays as disorder, and serve the page."""
+    from transom.cli.demo import run_demo
+
+    run_demo(queries, days, keep_running, master)
+
+
+for command in remote_cli.COMMANDS:
+    app.command()(guarded(command))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point of the `transom` script."""
+    app(arguments)

@@ -1,0 +1,174 @@
+"""The pipeline file: streams, queries and all that goes with them as YAML, checked before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Mapping
+
+import yaml
+
+from transom.cli.settings_table import ENGINE, QUERY, SECTIONS, SERVER, SINK, STREAM, TABLE, Setting, read_settings
+from transom.errors import SettingError, SQLError, near_miss
+from transom.sql.clauses.summary import parse_summary
+
+Settings = dict[str, Any]
+
+KNOWN = (*SECTIONS, "summaries")
+
+
+@dataclass(frozen=True)
+class QueryEntry:
+    """A query of a pipeline, and where its results go."""
+
+    sql: str
+    partial: bool = False
+    sinks: list[Settings] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What a pipeline file says, checked, with its paths made absolute."""
+
+    streams: Mapping[str, Settings]
+    queries: Mapping[str, QueryEntry]
+    tables: Mapping[str, Settings] = field(default_factory=dict)
+    sinks: list[Settings] = field(default_factory=list)
+    engine: Settings = field(default_factory=dict)
+    summaries: list[str] = field(default_factory=list)  # CREATE SUMMARY, each with a name of its own
+    server: Settings = field(default_factory=dict)
+
+
+def load_pipeline(path: Path, served: bool = False) -> Pipeline:
+    """Read and check a pipeline file; relative paths in it are relative to where it lies.
+
+    One that is served may have no queries yet.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise SettingError(f"{path}: this is not UTF-8 text") from None
+    try:
+        given = yaml.load(text, Loader=_OnceLoader)
+    except yaml.YAMLError as error:
+        raise SettingError(f"{path}: this is not YAML: {error}") from None
+    try:
+        return read_pipeline(given, path.resolve().parent, served)
+    except SettingError as error:
+        raise SettingError(f"{path}: {error}") from None
+    except SQLError as error:
+        raise SQLError(f"{path}: {error.message}", error.text, error.start, error.end) from None
+
+
+def read_pipeline(given: Any, base: Path, served: bool = False) -> Pipeline:
+    """A pipeline from what YAML made of the file."""
+    if not isinstance(given, Mapping):
+        raise SettingError(f"expected a mapping with {', '.join(KNOWN)}")
+    for name in given:
+        if name not in KNOWN:
+            raise SettingError(f"{name}: there is no such section{near_miss(str(name), KNOWN)}")
+    streams = _named(given, "streams", STREAM, base)
+    if not streams:
+        raise SettingError("streams: a pipeline needs at least one stream")
+    queries = {
+        name: _query(entry, f"queries.{name}", base) for name, entry in _mapping(given, "queries").items()
+    }
+    if not queries and not served:
+        raise SettingError("queries: a pipeline needs at least one query")
+    tables = _named(given, "tables", TABLE, base)
+    for name in tables:
+        if name.casefold() in {stream.casefold() for stream in streams}:
+            raise SettingError(f"tables.{name}: a stream has this name already")
+    return Pipeline(
+        streams=streams,
+        queries=queries,
+        tables=tables,
+        sinks=_sinks(given.get("sinks") or [], "sinks", base),
+        engine=_settings(ENGINE, given.get("engine") or {}, "engine", base),
+        summaries=_summaries(given.get("summaries") or []),
+        server=_settings(SERVER, given.get("server") or {}, "server", base),
+    )
+
+
+def _summaries(given: Any) -> list[str]:
+    if not isinstance(given, list):
+        raise SettingError(f"summaries: expected a list of CREATE SUMMARY statements, not {given!r}")
+    for at, text in enumerate(given):
+        if not isinstance(text, str):
+            raise SettingError(f"summaries[{at}]: expected CREATE SUMMARY as text, not {text!r}")
+    return check_summaries(given, [f"summaries[{at}]" for at in range(len(given))])
+
+
+def check_summaries(texts: Sequence[str], places: Sequence[str]) -> list[str]:
+    """The texts, if each creates a summary with a name of its own; an error names the place."""
+    names = set[str]()
+    for text, where in zip(texts, places, strict=True):
+        try:
+            name = parse_summary(text).name
+        except SQLError as error:
+            raise SQLError(f"{where}: {error.message}", error.text, error.start, error.end) from None
+        if name.casefold() in names:
+            raise SettingError(f"{where}: there is a summary {name} already")
+        names.add(name.casefold())
+    return list(texts)
+
+
+def _mapping(given: Mapping[str, Any], section: str) -> Mapping[str, Any]:
+    entries = given.get(section) or {}
+    if not isinstance(entries, Mapping):
+        raise SettingError(f"{section}: expected a mapping from name to settings, not {entries!r}")
+    for name in entries:
+        if not isinstance(name, str):
+            raise SettingError(f"{section}.{name}: YAML reads this name as {name!r}; put it in quotes")
+    return entries
+
+
+def _named(
+    given: Mapping[str, Any], section: str, table: tuple[Setting, ...], base: Path
+) -> dict[str, Settings]:
+    return {
+        name: _settings(table, entry, f"{section}.{name}", base)
+        for name, entry in _mapping(given, section).items()
+    }
+
+
+def _settings(table: tuple[Setting, ...], given: Any, where: str, base: Path) -> Settings:
+    settings = read_settings(table, given, where)
+    for setting in table:
+        if setting.kind == "path" and setting.name in settings:
+            settings[setting.name] = _absolute(settings[setting.name], base)
+    return settings
+
+
+def _absolute(path: str, base: Path) -> str:
+    return path if "://" in path else str(base / path)
+
+
+def _query(entry: Any, where: str, base: Path) -> QueryEntry:
+    given = {"sql": entry} if isinstance(entry, str) else entry
+    settings = read_settings(QUERY, given, where)
+    settings["sinks"] = _sinks(settings.get("sinks", []), f"{where}.sinks", base)
+    return QueryEntry(**settings)
+
+
+def _sinks(given: Any, where: str, base: Path) -> list[Settings]:
+    if not isinstance(given, list):
+        raise SettingError(f"{where}: expected a list of sinks, not {given!r}")
+    return [_settings(SINK, sink, f"{where}[{at}]", base) for at, sink in enumerate(given)]
+
+
+class _OnceLoader(yaml.SafeLoader):
+    """YAML that refuses a key given twice; PyYAML keeps the last one and loses a query in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.tag != "tag:yaml.org,2002:merge" and key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key.value} is given twice", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)

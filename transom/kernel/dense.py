@@ -1,0 +1,322 @@
+"""Cells as dense arrays: (fragment, slice, group), where accumulators are plain numbers.
+
+What a member asks for is ranges of fragments and runs of slices. Sums from either end answer one-sided
+ranges, a tree of sums all others, and the runs of slices of all members are added up in one sweep. Where
+every member has windows and constants of its own, most cells of the whole array would be empty: then
+members next to each other on the axis form blocks, each with an array of what its members tell apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from transom.aggregates.accumulators import CountRows
+from transom.aggregates.numeric import NumericForm, Values, expanded, is_numeric, lifted_form, numeric_form
+from transom.columns.grouping import distinct
+from transom.windows.slices import Slices
+from transom.kernel.tuples import Mask, Numbers, Ranges, Tuples, heads
+from transom.plan.compiled import Slot
+from transom.plan.families import Family
+from transom.plan.layout import Layout
+
+MOST_CELLS = 1 << 22
+CELLS_PER_TUPLE = 4
+SHORT = 8  # ranges of so many fragments are added up one by one
+LONG = 128  # rows of so many numbers are long
+RAW, SUFFIX, PREFIX, TREE = 0, 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """What members add up: rows of the arrays in `_sources`, each by its kind and index.
+
+    `firsts` is where each member's pieces begin; members without any are left out.
+    """
+
+    kinds: Numbers
+    indexes: Numbers
+    firsts: Numbers
+    members: Numbers
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some members with coarser fragments and slices than the family's: only what they tell apart.
+
+    `fragment_of` and `slice_of` translate the family's; None: they are the same. The slices of the members
+    are numbers `own` among all members', `begins` is the first of the block's slices in each, and `which` the
+    member (a place in `parts.members`) that each is of.
+    """
+
+    fragments: int
+    ordered: int
+    slices: int
+    parts: Pieces
+    own: Numbers
+    begins: Numbers
+    which: Numbers
+    fragment_of: Numbers | None = None
+    slice_of: Numbers | None = None
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """What a slot's tuples contribute: numbers, and which tuples do if not all."""
+
+    form: NumericForm
+    numbers: Values | None  # None: one for each tuple
+    present: Mask | None
+
+
+def dense(family: Family, tuples: Tuples, cut: Slices) -> Iterator[tuple[Layout, pa.Table]] | None:
+    """The members' slices of some tuples, or None where arrays do not pay."""
+    if not is_numeric([slot.accumulator for slot in family.slots]):
+        return None
+    size = _block_size(family, tuples, cut)
+    if size is None:
+        return None
+    return _dense(family, tuples, cut, size)
+
+
+def _block_size(family: Family, tuples: Tuples, cut: Slices) -> int | None:
+    """How many members to put into a block; None: no number will do."""
+    members, groups, enough = (
+        len(family),
+        tuples.group_count,
+        CELLS_PER_TUPLE * len(tuples) + (1 << 16),
+    )
+    cells = tuples.fragments.count * cut.fine * groups
+    if cells <= min(enough, MOST_CELLS):
+        return members
+    if tuples.fragments.ordered == tuples.fragments.count or family.axis is None:
+        gathered = len(tuples.fragments.ranges.owners) * cut.fine * groups
+        return members if max(cells, gathered // 4) <= min(64 * enough, MOST_CELLS) else None
+    per_member = max(1.0, len(cut.starts) / members)
+    size = max(1, int((max(len(tuples), 1 << 12) / (per_member * groups)) ** 0.5))
+    ranges = -(-len(tuples.fragments.ranges.owners) // members)
+    coarse = (2 * ranges * size + 3) * min(cut.fine, per_member * size + 1) * groups
+    return size if coarse <= min(64 * enough, MOST_CELLS) else None
+
+
+def _dense(family: Family, tuples: Tuples, cut: Slices, size: int) -> Iterator[tuple[Layout, pa.Table]]:
+    fine, groups = cut.of(tuples.times, tuples.in_order), tuples.group_count
+    lifted = [_lifted(tuples, place, slot) for place, slot in enumerate(family.slots)]
+    for block in _blocks(tuples, cut, len(family), size):
+        codes = fine if block.slice_of is None else block.slice_of[fine]
+        fragments = tuples.fragments.codes
+        if fragments is not None:
+            fragments = fragments if block.fragment_of is None else block.fragment_of[fragments]
+            codes = fragments * block.slices + codes
+        if tuples.groups is not None:
+            codes = codes * groups + tuples.groups.codes
+        shape = block.fragments, block.slices, groups
+        arrays: list[tuple[np.ufunc, np.ndarray]] = [(np.add, tuples.counted(codes, int(np.prod(shape))))]
+        places = [_gathered(arrays, one, codes, int(np.prod(shape))) for one in lifted]
+        summed = [_folded(ufunc, array.reshape(shape), block) for ufunc, array in arrays]
+        yield from _presented(family, tuples, cut, block, summed, lifted, places)
+
+
+# --- blocks ---
+
+
+def _blocks(tuples: Tuples, cut: Slices, members: int, size: int) -> Iterator[Block]:
+    fragments = tuples.fragments
+    if size >= members:
+        parts = pieces(fragments.ranges, fragments.ordered)
+        own, which = expanded(cut.bounds[parts.members], cut.bounds[parts.members + 1])
+        yield Block(fragments.count, fragments.ordered, cut.fine, parts, own, cut.firsts[own], which)
+        return
+    first = np.full(members, fragments.count)
+    np.minimum.at(first, fragments.ranges.owners, fragments.ranges.starts)
+    rank = np.empty(members, np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(members)
+    block_of = rank[fragments.ranges.owners] // size
+    for number in range(-(-members // size)):
+        ranges = fragments.ranges.of(block_of == number)
+        if len(ranges.owners):
+            yield _block(ranges, fragments.count, fragments.ordered, cut)
+
+
+def _block(ranges: Ranges, count: int, ordered: int, cut: Slices) -> Block:
+    borders = distinct(np.concatenate([[0, ordered], ranges.starts, ranges.stops]))
+    borders = borders[borders < count]
+    fragment_of = np.searchsorted(borders, np.arange(count), side="right") - 1
+    coarse = Ranges(
+        ranges.owners, np.searchsorted(borders, ranges.starts), np.searchsorted(borders, ranges.stops)
+    )
+    in_order = int(np.searchsorted(borders, ordered))
+    parts = pieces(coarse, in_order)
+    own, which = expanded(cut.bounds[parts.members], cut.bounds[parts.members + 1])
+    edges = distinct(cut.firsts[own])  # begins with 0
+    slice_of = np.searchsorted(edges, np.arange(cut.fine), side="right") - 1
+    begins = np.searchsorted(edges, cut.firsts[own])
+    return Block(len(borders), in_order, len(edges), parts, own, begins, which, fragment_of, slice_of)
+
+
+def pieces(ranges: Ranges, ordered: int) -> Pieces:
+    """The fewest rows that make up each range, where the fragments below `ordered` are in order."""
+    kinds, indexes, owners = [], [], []
+    left = ranges.starts < ranges.stops
+    for chosen, kind, at in (
+        (ranges.stops - ranges.starts == 1, RAW, ranges.starts),
+        (ranges.stops == ordered, SUFFIX, ranges.starts),
+        ((ranges.starts == 0) & (ranges.stops <= ordered), PREFIX, ranges.stops - 1),
+    ):
+        chosen = chosen & left
+        kinds.append(np.full(int(chosen.sum()), kind))
+        indexes.append(at[chosen])
+        owners.append(ranges.owners[chosen])
+        left &= ~chosen
+    for i in np.flatnonzero(left):
+        nodes = _nodes(int(ranges.starts[i]), int(ranges.stops[i]))
+        kinds.append(np.array([kind for kind, _ in nodes]))
+        indexes.append(np.array([index for _, index in nodes]))
+        owners.append(np.full(len(nodes), ranges.owners[i]))
+    whose = np.concatenate(owners).astype(np.int64)
+    order = np.argsort(whose, kind="stable")
+    whose = whose[order]
+    firsts = np.flatnonzero(np.r_[True, whose[1:] != whose[:-1]]) if len(whose) else whose
+    all_kinds, all_indexes = (np.concatenate(parts).astype(np.int64)[order] for parts in (kinds, indexes))
+    return Pieces(all_kinds, all_indexes, firsts, whose[firsts])
+
+
+def _nodes(start: int, stop: int) -> list[tuple[int, int]]:
+    """A range as nodes (TREE + level, index) of a binary tree over the fragments; level 0 are these.
+
+    >>> _nodes(3, 14)
+    [(0, 3), (4, 6), (5, 1), (5, 2)]
+    """
+    if stop - start <= SHORT:
+        return [(RAW, index) for index in range(start, stop)]
+    parts, level = [], 0
+    while start < stop:
+        kind = TREE + level if level else RAW
+        if start & 1:
+            parts.append((kind, start))
+            start += 1
+        if stop & 1:
+            stop -= 1
+            parts.append((kind, stop))
+        start, stop, level = start >> 1, stop >> 1, level + 1
+    return parts
+
+
+# --- arrays ---
+
+
+def _lifted(tuples: Tuples, place: int, slot: Slot) -> Lifted:
+    form, shown = numeric_form(slot.accumulator), tuples.shown[place]
+    assert form is not None
+    if isinstance(slot.accumulator, CountRows) and (tuples.cells is None or slot.where is None):
+        return Lifted(form, None, shown)
+    if tuples.cells is not None:
+        numbers, valid = form.values(tuples.cells.states[slot.key][0])
+    else:
+        numbers, valid = lifted_form(form, slot.accumulator, tuples.values[place])
+    present = valid if shown is None else shown if valid is None else shown & valid
+    return Lifted(form, numbers if present is None else numbers[present], present)
+
+
+def _gathered(
+    arrays: list[tuple[np.ufunc, np.ndarray]], lifted: Lifted, codes: Numbers, cells: int
+) -> tuple[int, int | None]:
+    """Put a slot's cells into arrays; where its values are, and what tells whether there are any."""
+    if lifted.numbers is None and lifted.present is None:
+        return 0, None  # all tuples, which are counted anyway
+    if lifted.present is not None:
+        codes = codes[lifted.present]
+    place = len(arrays)
+    if lifted.numbers is None:
+        arrays.append((np.add, np.bincount(codes, minlength=cells)))
+        return place, None
+    arrays.append((lifted.form.ufunc, lifted.form.gathered(lifted.numbers, codes, cells)))
+    if lifted.form.counts:
+        return place, None
+    if lifted.present is None:
+        return place, 0
+    arrays.append((np.add, np.bincount(codes, minlength=cells)))
+    return place, place + 1
+
+
+def _folded(ufunc: np.ufunc, cube: np.ndarray, block: Block) -> np.ndarray:
+    """A cube (fragment, slice, group) as (slices of the members one after the other, group)."""
+    parts = block.parts
+    if len(cube) == 1:
+        rows = np.repeat(cube, len(parts.members), axis=0) if len(parts.members) > 1 else cube
+    else:
+        rows = np.empty((len(parts.kinds), *cube.shape[1:]), cube.dtype)
+        for kind, source in _sources(ufunc, cube, parts.kinds, block.ordered):
+            chosen = parts.kinds == kind
+            rows[chosen] = source[parts.indexes[chosen]]
+        if len(parts.firsts) < len(rows):
+            rows = ufunc.reduceat(rows, parts.firsts, axis=0)
+    members, slices, groups = rows.shape
+    flat = rows.reshape(members * slices, groups)
+    if len(block.own) == len(flat):
+        return flat
+    starts = block.which * slices + block.begins
+    return (
+        ufunc.reduceat(flat[:, 0], starts)[:, None] if groups == 1 else ufunc.reduceat(flat, starts, axis=0)
+    )
+
+
+def _sources(
+    ufunc: np.ufunc, cube: np.ndarray, kinds: Numbers, ordered: int
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The arrays that pieces are rows of: the cube itself, its sums from either end, the levels of a tree."""
+    used = set(distinct(kinds).tolist())
+    if RAW in used:
+        yield RAW, cube
+    if SUFFIX in used:
+        yield SUFFIX, _running(ufunc, cube[:ordered][::-1])[::-1]
+    if PREFIX in used:
+        yield PREFIX, _running(ufunc, cube[:ordered])
+    level, at = 0, cube
+    while used and max(used) > TREE + level:
+        even = len(at) // 2 * 2
+        at, level = ufunc(at[0:even:2], at[1:even:2]), level + 1
+        if TREE + level in used:
+            yield TREE + level, at
+
+
+def _running(ufunc: np.ufunc, cube: np.ndarray) -> np.ndarray:
+    """`accumulate` along the first axis: it goes from row to row of memory for every number, which is slower
+    than to add long rows one by one."""
+    if not len(cube) or cube[0].size < LONG:
+        found: np.ndarray = ufunc.accumulate(cube, axis=0)
+        return found
+    found = np.empty(cube.shape, cube.dtype)
+    found[0] = cube[0]
+    for i in range(1, len(cube)):
+        ufunc(found[i - 1], cube[i], out=found[i])
+    return found
+
+
+def _presented(
+    family: Family,
+    tuples: Tuples,
+    cut: Slices,
+    block: Block,
+    summed: Sequence[np.ndarray],
+    lifted: Sequence[Lifted],
+    places: Sequence[tuple[int, int | None]],
+) -> Iterator[tuple[Layout, pa.Table]]:
+    """The slices that hold tuples, as rows of sheets."""
+    at, groups = np.nonzero(summed[0])
+    owners = block.parts.members[block.which[at]]
+    for layout, chosen, slots in family.by_layout:
+        picked, of, group_of = at, owners, groups
+        if len(family.by_layout) > 1:
+            mine = np.isin(owners, chosen)
+            picked, of, group_of = at[mine], owners[mine], groups[mine]
+        columns = heads(family, tuples, cut, of, block.own[picked], group_of)
+        columns.append(pa.array(summed[0][picked, group_of]))
+        for slot in slots:
+            place, counted = places[slot]
+            present = None if counted is None else summed[counted][picked, group_of] > 0
+            columns.append(lifted[slot].form.column(summed[place][picked, group_of], present))
+        yield layout, pa.Table.from_arrays(columns, schema=layout.schema)

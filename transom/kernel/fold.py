@@ -1,0 +1,166 @@
+"""A family over the tuples of a page: fragments and slices at once, folded into each selection's slices.
+
+Tuples are aggregated once for all members, into cells: (fragment, slice, group). Where accumulators are
+plain numbers and cells not too many, these are a dense array; everything else is expanded into pairs of
+a cell and a member that asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from transom.aggregates.accumulators import States
+from transom.aggregates.numeric import expanded
+from transom.columns.grouping import each_alone, group
+from transom.windows.slices import Slices, slices
+from transom.kernel.dense import dense
+from transom.kernel.tuples import Numbers, Tuples, heads, matching
+from transom.plan.families import Family
+from transom.plan.layout import Layout
+
+MOST_PAIRS = 1 << 22  # that are expanded at once
+
+
+def fold(family: Family, tuples: Tuples) -> Iterator[tuple[Layout, pa.Table]]:
+    """The members' slices of some tuples, by layout."""
+    if not len(tuples):
+        return
+    if not family.merged:
+        yield from _every_row(family, tuples)
+        return
+    low, high = int(tuples.times.min()), int(tuples.times.max())
+    if family.cut.count(low, high) > 8 * len(tuples) + (1 << 16):
+        yield from _scattered(family, tuples)
+        return
+    cut = slices(family.cut, len(family), low, high)
+    yield from dense(family, tuples, cut) or _sparse(family, tuples, cut)
+
+
+# --- sparse ---
+
+
+def _sparse(family: Family, tuples: Tuples, cut: Slices) -> Iterator[tuple[Layout, pa.Table]]:
+    """Cells that occur, expanded into pairs of a cell and a member that asks for it."""
+    fragments = tuples.fragments
+    columns = [] if fragments.codes is None else [fragments.codes]
+    columns.append(cut.of(tuples.times, tuples.in_order))
+    if tuples.groups is not None:
+        columns.append(tuples.groups.codes)
+    cells = group(columns, len(tuples))
+    rows = tuples.counted(cells.codes, cells.count)
+    states = [tuples.states(i, slot, cells.codes, cells.count) for i, slot in enumerate(family.slots)]
+    fragment = np.zeros(cells.count, np.int64) if fragments.codes is None else fragments.codes[cells.firsts]
+    fine = cut.of(tuples.times[cells.firsts])
+    groups = np.zeros(cells.count, np.int64) if tuples.groups is None else tuples.groups.codes[cells.firsts]
+    starts = np.searchsorted(fragment, fragments.ranges.starts)
+    stops = np.searchsorted(fragment, fragments.ranges.stops)
+    # A member's slices in all fine ones: numbers that rise from member to member and within each.
+    owners_of = np.repeat(np.arange(len(family)), np.diff(cut.bounds))
+    ladder = owners_of * cut.fine + cut.firsts
+    for start, stop in _batches(stops - starts, fragments.ranges.owners):
+        at, which = expanded(starts[start:stop], stops[start:stop])
+        owners = fragments.ranges.owners[start:stop][which]
+        own = np.searchsorted(ladder, owners * cut.fine + fine[at], side="right") - 1
+        for layout, chosen, slots in family.by_layout:
+            mine = slice(None) if len(family.by_layout) == 1 else np.isin(owners, chosen)
+            yield (
+                layout,
+                _combined(
+                    family,
+                    tuples,
+                    cut,
+                    layout,
+                    owners[mine],
+                    own[mine],
+                    groups[at[mine]],
+                    at[mine],
+                    rows,
+                    [states[slot] for slot in slots],
+                ),
+            )
+
+
+def _batches(lengths: Numbers, owners: Numbers) -> Iterator[tuple[int, int]]:
+    """Ranges in runs of whole members, of not too many pairs each."""
+    if not len(lengths):
+        return
+    sizes = np.cumsum(lengths)
+    breaks = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
+    start = 0
+    for here, following in zip(breaks, [*breaks[1:], len(lengths)], strict=True):
+        before = sizes[start - 1] if start else 0
+        if here > start and sizes[following - 1] - before > MOST_PAIRS:
+            yield start, int(here)
+            start = int(here)
+    yield start, len(lengths)
+
+
+def _combined(
+    family: Family,
+    tuples: Tuples,
+    cut: Slices,
+    layout: Layout,
+    owners: Numbers,
+    own: Numbers,
+    groups: Numbers,
+    cells: Numbers,
+    rows: Numbers,
+    states: Sequence[States],
+) -> pa.Table:
+    if not len(cells):
+        return layout.schema.empty_table()
+    found = group([own, groups], len(cells))
+    firsts = found.firsts
+    columns = heads(family, tuples, cut, owners[firsts], own[firsts], groups[firsts])
+    columns.append(pa.array(np.bincount(found.codes, rows[cells], found.count).astype(np.int64)))
+    at = pa.array(cells)
+    for accumulator, state in zip(layout.accumulators, states, strict=True):
+        columns += accumulator.combine([part.take(at) for part in state], found.codes, found.count)
+    return pa.Table.from_arrays(columns, schema=layout.schema)
+
+
+# --- tuples so scattered in time, or kept one by one, that edges are not worth listing ---
+
+
+def _scattered(family: Family, tuples: Tuples) -> Iterator[tuple[Layout, pa.Table]]:
+    for member in range(len(family)):
+        chosen = np.flatnonzero(matching(tuples, member))
+        starts, stops = family.cut.around(tuples.times[chosen], member)
+        yield _alone(family, member, tuples, chosen, starts, stops, merged=True)
+
+
+def _every_row(family: Family, tuples: Tuples) -> Iterator[tuple[Layout, pa.Table]]:
+    chosen = np.flatnonzero(matching(tuples, 0))
+    times = tuples.times[chosen]
+    yield _alone(family, 0, tuples, chosen, times, times + 1, merged=False)
+
+
+def _alone(
+    family: Family,
+    member: int,
+    tuples: Tuples,
+    chosen: Numbers,
+    starts: Numbers,
+    stops: Numbers,
+    merged: bool,
+) -> tuple[Layout, pa.Table]:
+    """One member's slices, from the slice of each of its tuples."""
+    layout, slots = next((layout, slots) for layout, own, slots in family.by_layout if member in own)
+    if not len(chosen):
+        return layout, layout.schema.empty_table()
+    groups = np.zeros(len(chosen), np.int64) if tuples.groups is None else tuples.groups.codes[chosen]
+    cells = group([starts, groups], len(chosen)) if merged else each_alone(len(chosen))
+    keys = pa.array(groups[cells.firsts])
+    columns = [
+        pa.array(np.full(cells.count, family.ids[member])),
+        pa.array(starts[cells.firsts]),
+        pa.array(stops[cells.firsts]),
+        *(key.take(keys) for key in tuples.keys),
+        pa.array(tuples.counted(cells.codes, cells.count, chosen)),
+    ]
+    for place in slots:
+        columns += tuples.states(place, family.slots[place], cells.codes, cells.count, chosen)
+    return layout, pa.Table.from_arrays(columns, schema=layout.schema)

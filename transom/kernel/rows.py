@@ -1,0 +1,177 @@
+"""Rows of a page, with what is evaluated on them kept while they are at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from transom.columns.grouping import Encoded, Groups, encoded, group, normalized
+from transom.windows.intervals import HIGHEST, LOWEST
+from transom.kernel.predicates import evaluate
+from transom.kernel.sheets import one_array
+from transom.kernel.tuples import Cells, Fragmented, Mask, Numbers, Ranges, Tuples
+from transom.plan.axis import Axis
+from transom.plan.compiled import Slot
+from transom.plan.families import Family
+from transom.plan.predicate_text import predicate_text
+from transom.sql.query import Predicate, Scalar
+
+_ALL = Ranges(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.int64))
+
+
+class Rows:
+    """A table whose columns carry scalars; masks and codes are found once, however many queries use them."""
+
+    def __init__(self, table: pa.Table, columns: Mapping[str, str], axes: Mapping[str, Axis] | None = None):
+        self.table, self.columns = table.combine_chunks(), columns
+        self.axes = axes or {}  # by scalar, one that has the thresholds of all families on it
+        self.every = np.arange(table.num_rows)  # the numbers of all rows
+        self._codes: dict[str, Encoded] = {}
+        self._masks: dict[str, Mask] = {}
+        self._numbers: dict[str, tuple[Numbers, Mask]] = {}
+        self._chosen: dict[object, tuple[Numbers, Numbers]] = {}
+        self._ordered: dict[str, bool] = {}
+        self._placed: dict[str, Numbers] = {}
+        self._groups: dict[object, tuple[Groups, list[pa.Array]]] = {}
+        self._taken: dict[object, pa.Array] = {}
+
+    def taken(self, at: Numbers) -> Rows:
+        """Some of the rows."""
+        return Rows(self.table.take(pa.array(at)), self.columns)
+
+    def column(self, scalar: Scalar) -> pa.Array:
+        return one_array(self.table[self.columns[scalar.sql]])
+
+    def numbers(self, name: str) -> tuple[Numbers, Mask]:
+        """An int64 column as numbers (0 where null) and where it is not null."""
+        if name not in self._numbers:
+            array = one_array(self.table[name])
+            valid = array.is_valid().to_numpy(zero_copy_only=False)
+            numbers = array.fill_null(0) if array.null_count else array
+            self._numbers[name] = numbers.to_numpy(zero_copy_only=False), valid
+        return self._numbers[name]
+
+    def truth(self, predicate: Predicate) -> Mask:
+        """Where a predicate is true, not false and not null."""
+        text = predicate_text(predicate)
+        if text not in self._masks:
+            truth = evaluate(predicate, self.column)
+            self._masks[text] = truth.fill_null(False).to_numpy(zero_copy_only=False)
+        return self._masks[text]
+
+    def all_true(self, conjuncts: Sequence[Predicate]) -> Mask:
+        """Where all of some predicates are true."""
+        mask = np.ones(self.table.num_rows, bool)
+        for part in conjuncts:
+            mask &= self.truth(part)
+        return mask
+
+    def chosen(self, family: Family, clock: str, accepted: Mask) -> tuple[Numbers, Numbers]:
+        """The rows that may belong to a family: their numbers and times."""
+        known = alike(family, clock)
+        if known not in self._chosen:
+            numbers, valid = self.numbers(clock)
+            valid = valid & (numbers > LOWEST) & (numbers < HIGHEST)  # beyond, windows can't be computed
+            at = np.flatnonzero(accepted & valid & self.all_true(family.rest))
+            is_every = len(at) == len(numbers)
+            self._chosen[known] = (self.every, numbers) if is_every else (at, numbers[at])
+        return self._chosen[known]
+
+    def tuples(self, family: Family, clock: str, accepted: Mask) -> tuple[Numbers, Tuples]:
+        """The rows that may belong to a family, by number and as its tuples."""
+        at, times = self.chosen(family, clock, accepted)
+        known = alike(family, clock)
+        groups, keys = self.grouped(family.keys, at, known)
+        shown = [self.shown(slot, at) for slot in family.slots]
+        values = [self.values(slot, at, known) for slot in family.slots]
+        fragments = self._fragmented(family, at)
+        return at, Tuples(times, self.in_order(clock), fragments, groups, keys, values, shown)
+
+    def of_cells(self, family: Family, cells: Cells) -> Tuples:
+        """Cells that may belong to a family, as its tuples: a row of each tells its group and fragment."""
+        groups, keys = self.grouped(family.keys, cells.at, cells)
+        fragments = self._fragmented(family, cells.at)
+        return Tuples(cells.times, False, fragments, groups, keys, (), [None] * len(family.slots), cells)
+
+    def in_order(self, clock: str) -> bool:
+        """Whether the rows are in the order of a clock."""
+        if clock not in self._ordered:
+            times, valid = self.numbers(clock)
+            self._ordered[clock] = bool(valid.all() and (times[1:] >= times[:-1]).all())
+        return self._ordered[clock]
+
+    def shown(self, slot: Slot, at: Numbers) -> Mask | None:
+        """Which of some rows a slot is shown; None: all."""
+        return None if slot.where is None else self.truth(slot.where)[at]
+
+    def values(self, slot: Slot, at: Numbers, known: object) -> pa.Array:
+        """What a slot accumulates of some rows, which are the same whenever `known` is."""
+        scalar = slot.argument
+        if scalar is None:
+            return pa.nulls(len(at))
+        if at is self.every:
+            return self.column(scalar)
+        if (known, scalar.sql) not in self._taken:
+            self._taken[known, scalar.sql] = self.column(scalar).take(pa.array(at))
+        return self._taken[known, scalar.sql]
+
+    def grouped(
+        self, keys: Sequence[Scalar], at: Numbers, known: object
+    ) -> tuple[Groups | None, list[pa.Array]]:
+        """The groups of some rows, which are the same whenever `known` is, and their columns."""
+        if not keys:
+            return None, []
+        name = known, tuple(key.sql for key in keys)
+        if name not in self._groups:
+            groups = group([self.encoded(key, at) for key in keys], len(at))
+            firsts = pa.array(at[groups.firsts])
+            self._groups[name] = groups, [normalized(self.column(key).take(firsts)) for key in keys]
+        return self._groups[name]
+
+    def encoded(self, scalar: Scalar, at: Numbers) -> Encoded:
+        """A key column's codes in some rows, found once for all queries that group by it."""
+        if scalar.sql not in self._codes:
+            self._codes[scalar.sql] = encoded(self.column(scalar))
+        codes = self._codes[scalar.sql]
+        return codes if at is self.every else codes.take(at)
+
+    def _fragmented(self, family: Family, at: Numbers) -> Fragmented:
+        if family.signed:
+            return self._signed(family, at)
+        axis = family.axis
+        if axis is None or family.ranges is None:
+            return Fragmented(None, 1, 1, _ALL)
+        return Fragmented(self.placed(axis, at), axis.size, axis.null, Ranges(*family.ranges))
+
+    def placed(self, axis: Axis, at: Numbers) -> Numbers:
+        """The codes of some rows on an axis."""
+        finer = self.axes.get(axis.scalar.sql, axis)
+        if axis.scalar.sql not in self._placed:
+            self._placed[axis.scalar.sql] = finer.codes(self.column(axis.scalar))
+        codes = self._placed[axis.scalar.sql]
+        if at is not self.every:
+            codes = codes[at]
+        return codes if finer is axis else axis.translation(finer)[codes]
+
+    def _signed(self, family: Family, at: Numbers) -> Fragmented:
+        """Signatures: bit i of a tuple is whether the family's i-th conjunct is true for it."""
+        masks = [self.truth(part)[at] for part in family.conjuncts]
+        words = []
+        for start in range(0, len(masks), 62):
+            word = np.zeros(len(at), np.int64)
+            for i, mask in enumerate(masks[start : start + 62]):
+                word |= mask.astype(np.int64) << i
+            words.append(word)
+        found = group(words, len(at))
+        truths = np.array([mask[found.firsts] for mask in masks]).reshape(len(masks), found.count)
+        matched = [np.flatnonzero(truths[list(needs)].all(axis=0)) for needs in family.needs]
+        owners = np.repeat(np.arange(len(matched)), [len(own) for own in matched])
+        starts = np.concatenate(matched).astype(np.int64)
+        return Fragmented(found.codes, found.count, found.count, Ranges(owners, starts, starts + 1))
+
+
+def alike(family: Family, clock: str) -> tuple[object, ...]:
+    """What families have in common that may have the same rows."""
+    return clock, *map(predicate_text, family.rest)

@@ -1,0 +1,333 @@
+"""Shards: cells of (slice, fragment, group) that stay where they were made, until windows close.
+
+A selection with too many groups for a sheet is far. The cells of its family are not folded into slices
+of each member but put away as they are, in files by partition of the groups; a page costs what it
+brings, whatever there is already. A file says itself whose fragments it holds, so that families may change
+from page to page. Files are never changed: small ones are rolled up into a new one.
+Paper: On-the-Fly Sharing, section 5 (shards).
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.aggregates.accumulators import Accumulator, CountRows
+from transom.columns.grouping import group
+from transom.columns.hashing import hashed, mixed
+from transom.windows.slices import Progressions
+from transom.kernel.sheets import one_array
+from transom.kernel.tuples import Ranges, Tuples
+from transom.plan.compiled import Slot
+from transom.plan.families import Family
+from transom.plan.layout import reshaped, state_columns
+from transom.state.shards import ShardRef
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+_HEAD = b"transom"  # where a table carries its shard's head
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a shard's fragments are: which runs of them each of the `homes` asks for; and the slots kept."""
+
+    homes: tuple[int, ...]  # numbers of selections
+    ranges: Ranges  # its owners are places among the homes
+    slots: tuple[str, ...]  # by their names
+
+    @property
+    def count(self) -> int:
+        """How many fragments can be asked for."""
+        return int(self.ranges.stops.max(initial=0))
+
+    def asked(self, home: int, count: int) -> Mask:
+        """Which of so many fragments a selection asks for."""
+        mine = np.isin(self.ranges.owners, [i for i, one in enumerate(self.homes) if one == home])
+        borders = np.zeros(count + 1, np.int64)
+        np.add.at(borders, self.ranges.starts[mine], 1)
+        np.add.at(borders, self.ranges.stops[mine], -1)
+        return np.cumsum(borders)[:-1] > 0
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Cells: `table` has slice (its start), stop, fragment, the groups' columns, rows, and states."""
+
+    head: Head
+    table: pa.Table
+
+    @property
+    def key_names(self) -> list[str]:
+        return [name for name in self.table.column_names if name.startswith("k")]
+
+    def packed(self) -> pa.Table:
+        """A table that says itself what it holds."""
+        ranges = self.head.ranges
+        head = {
+            "homes": self.head.homes,
+            "ranges": [part.tolist() for part in (ranges.owners, ranges.starts, ranges.stops)],
+            "slots": self.head.slots,
+        }
+        return self.table.replace_schema_metadata({_HEAD: json.dumps(head)})
+
+    @classmethod
+    def unpacked(cls, table: pa.Table) -> Shard:
+        """The shard in a table."""
+        head = json.loads(table.schema.metadata[_HEAD])
+        ranges = Ranges(*(np.array(part, np.int64) for part in head["ranges"]))
+        found = Head(tuple(head["homes"]), ranges, tuple(head["slots"]))
+        return cls(found, table.replace_schema_metadata(None))
+
+
+class ShardStore(Protocol):
+    """Where shards are put: a checkpoint's files, or a test's memory."""
+
+    def put(self, name: str, table: pa.Table) -> int:
+        """Keep a table under a new name; its size in bytes."""
+        ...
+
+    def get(self, name: str) -> pa.Table:
+        """The table of that name."""
+        ...
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Where a page puts its shards, and into how many parts it deals their groups out.
+
+    Selections over the same groups go far when they have more rows on sheets than `limit`; None: never.
+    """
+
+    store: ShardStore
+    directory: str
+    partitions: int
+    limit: int | None = None
+
+    def put(self, shard: Shard) -> ShardRef:
+        """Put a shard away. Names are never used twice: a task that is tried again leaves a stray file."""
+        name = f"{self.directory}/{uuid.uuid4().hex}"
+        found = ShardRef(name, (), held(shard))
+        parts = []
+        for place, table in dealt(shard, self.partitions):
+            size = self.store.put(found.file(place), Shard(shard.head, table).packed())
+            parts.append((place, table.num_rows, size))
+        return replace(found, parts=tuple(parts))
+
+
+def fetched(store: ShardStore, refs: Iterable[ShardRef], partition: int) -> Iterator[Shard]:
+    """The shards of one partition."""
+    for ref in refs:
+        if any(place == partition for place, _, _ in ref.parts):
+            yield Shard.unpacked(store.get(ref.file(partition)))
+
+
+def gathered(family: Family, tuples: Tuples) -> Shard:
+    """The cells of a family's tuples, without those that no member asks for."""
+    fragments = tuples.fragments
+    fine, starts, stops = _fine(family.cut, tuples.times)
+    columns = [fine] if fragments.codes is None else [fragments.codes, fine]
+    if tuples.groups is not None:
+        columns.append(tuples.groups.codes)
+    cells = group(columns, len(tuples))
+    firsts = cells.firsts
+    fragment = np.zeros(cells.count, np.int64) if fragments.codes is None else fragments.codes[firsts]
+    at = pa.array(np.zeros(cells.count, np.int64) if tuples.groups is None else tuples.groups.codes[firsts])
+    found = {"slice": pa.array(starts[fine[firsts]]), "stop": pa.array(stops[fine[firsts]])}
+    found["fragment"] = pa.array(fragment)
+    found |= {f"k{i}": key.take(at) for i, key in enumerate(tuples.keys)}
+    found["rows"] = pa.array(tuples.counted(cells.codes, cells.count))
+    for i, slot in enumerate(family.slots):
+        states = tuples.states(i, slot, cells.codes, cells.count)
+        found |= dict(zip(state_columns(slot.accumulator, i), states, strict=True))
+    head = Head(tuple(family.ids.tolist()), fragments.ranges, tuple(slot.key for slot in family.slots))
+    table = pa.table(found)
+    asked = fragments.among(np.ones(len(fragments.ranges.owners), bool), len(tuples))[firsts]
+    return Shard(head, table if asked.all() else table.filter(pa.array(asked)))
+
+
+def _fine(cut: Progressions, times: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """The slice of each time between any two edges, as a number; and where slices start and stop."""
+    low, high = int(times.min()), int(times.max())
+    if cut.count(low, high) <= 8 * len(times) + (1 << 16):
+        edges = np.unique(cut.between(low, high)[1])
+        starts = np.r_[cut.before(low, _owners(cut)).max(), edges]
+        stops = np.r_[edges, cut.after(high, _owners(cut)).min()]
+        return np.searchsorted(edges, times, side="right"), starts, stops
+    # Times so scattered that edges between them are not worth listing.
+    distinct, places = np.unique(times, return_inverse=True)
+    starts = np.full(len(distinct), np.iinfo(np.int64).min)
+    stops = np.full(len(distinct), np.iinfo(np.int64).max)
+    for base, step in zip(cut.bases, cut.steps, strict=True):
+        begin = distinct - (distinct - base) % step
+        np.maximum(starts, begin, out=starts)
+        np.minimum(stops, begin + step, out=stops)
+    at, codes = np.unique(starts, return_inverse=True)
+    return codes[places], at, stops[np.searchsorted(starts, at)]
+
+
+def _owners(cut: Progressions) -> int:
+    return int(cut.owners.max()) + 1
+
+
+def spilled(sheet: pa.Table, slots: Mapping[int, tuple[str, ...]]) -> Iterator[Shard]:
+    """The slices of some selections of a sheet as shards, each selection a fragment; `slots` are its own."""
+    selections = one_array(sheet["selection"]).to_numpy()
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for home in sorted(slots):
+        alike.setdefault(slots[home], []).append(home)
+    for names, homes in alike.items():
+        chosen = np.flatnonzero(np.isin(selections, homes))
+        if not len(chosen):
+            continue
+        table = sheet.take(pa.array(chosen))
+        places = np.arange(len(homes))
+        fragment = pa.array(np.searchsorted(homes, selections[chosen]))
+        head = Head(tuple(homes), Ranges(places, places, places + 1), names)
+        yield Shard(head, table.drop_columns("selection").add_column(2, "fragment", fragment))
+
+
+def held(shard: Shard) -> dict[int, tuple[tuple[int, int], ...]]:
+    """By selection, the slices (start, stop) that hold tuples of it."""
+    starts, stops, fragments = (one_array(shard.table[n]).to_numpy() for n in ("slice", "stop", "fragment"))
+    slices = group([starts, stops], len(starts))
+    ranges = shard.head.ranges
+    present = np.zeros((shard.head.count + 1, slices.count), np.int64)
+    present[fragments + 1, slices.codes] = 1
+    summed = np.cumsum(present, axis=0)
+    pairs = list(zip(starts[slices.firsts].tolist(), stops[slices.firsts].tolist(), strict=True))
+    found: dict[int, set[int]] = {}
+    filled = summed[ranges.stops] > summed[ranges.starts]
+    for owner, own in zip(ranges.owners.tolist(), filled, strict=True):
+        if own.any():
+            found.setdefault(shard.head.homes[owner], set()).update(np.flatnonzero(own).tolist())
+    return {home: tuple(pairs[i] for i in sorted(own)) for home, own in found.items()}
+
+
+def dealt(shard: Shard, partitions: int) -> Iterator[tuple[int, pa.Table]]:
+    """The cells by partition of their groups: a group's are in the same one wherever they were made."""
+    table = shard.table.combine_chunks()
+    keys = [one_array(table[name]) for name in shard.key_names]
+    places = (hashed(keys, table.num_rows) % np.uint64(partitions)).astype(np.int64)
+    order = np.argsort(places, kind="stable")
+    bounds = np.searchsorted(places[order], np.arange(partitions + 1))
+    sorted_by_place = table.take(pa.array(order))
+    for place in range(partitions):
+        start, stop = int(bounds[place]), int(bounds[place + 1])
+        if start < stop:
+            yield place, sorted_by_place.slice(start, stop - start)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Cells of several shards in one table, with fragments renumbered one shard after the other."""
+
+    table: pa.Table
+    heads: Sequence[Head]
+    offsets: Sequence[int]
+
+    @property
+    def fragments(self) -> Numbers:
+        return one_array(self.table["fragment"]).to_numpy()
+
+    def asked(self, home: int) -> Mask:
+        """Which fragments a selection asks for."""
+        parts = [head.asked(home, head.count) for head in self.heads]
+        return np.concatenate([*parts, np.zeros(0, bool)])
+
+
+def together(shards: Iterable[Shard], slots: Sequence[Slot]) -> Together | None:
+    """Shards over the same groups as one, with states of the given slots; None of none."""
+    tables, heads, offsets, count = [], [], [], 0
+    for shard in shards:
+        if not shard.table.num_rows:
+            continue
+        table = reshaped(shard.table, shard.head.slots, slots)
+        place = table.schema.get_field_index("fragment")
+        moved = one_array(table["fragment"]).to_numpy() + count
+        tables.append(table.set_column(place, "fragment", pa.array(moved)))
+        heads.append(shard.head)
+        offsets.append(count)
+        count += shard.head.count
+    return Together(pa.concat_tables(tables).combine_chunks(), heads, offsets) if tables else None
+
+
+def rolled(
+    shards: Iterable[Shard], slots: Sequence[Slot], homes: Collection[int], starts: Collection[int] | None
+) -> Shard | None:
+    """Shards over the same groups as one: fragments that the same selections ask for become one.
+
+    Only what some of `homes` ask for is kept, and only slices with one of these `starts`, if given.
+    """
+    known = together(shards, slots)
+    if known is None:
+        return None
+    codes, ranges, kept = _signed(known, tuple(homes))
+    fragments = codes[known.fragments]
+    chosen = kept[fragments]
+    if starts is not None:
+        chosen &= np.isin(one_array(known.table["slice"]).to_numpy(), list(starts))
+    at = np.flatnonzero(chosen)
+    head = Head(tuple(homes), ranges, tuple(slot.key for slot in slots))
+    table = known.table.take(pa.array(at)).combine_chunks()
+    table = table.set_column(2, "fragment", pa.array(fragments[at]))
+    return Shard(head, merged(table, [slot.accumulator for slot in slots]))
+
+
+def merged(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Table:
+    """Cells of the same slice, fragment and group combined."""
+    keys = [name for name in table.column_names if name.startswith("k")]
+    heads = ["slice", "stop", "fragment", *keys]
+    columns = [one_array(table[name]) for name in heads]
+    groups = group([*(column.to_numpy() for column in columns[:3]), *columns[3:]], table.num_rows)
+    if groups.count == table.num_rows:
+        return table
+    at = pa.array(groups.firsts)
+    found = {name: column.take(at) for name, column in zip(heads, columns, strict=True)}
+    found["rows"] = CountRows().combine([one_array(table["rows"])], groups.codes, groups.count)[0]
+    for i, accumulator in enumerate(accumulators):
+        names = state_columns(accumulator, i)
+        states = accumulator.combine([one_array(table[name]) for name in names], groups.codes, groups.count)
+        found |= dict(zip(names, states, strict=True))
+    return pa.table(found)
+
+
+def _signed(known: Together, homes: tuple[int, ...]) -> tuple[Numbers, Ranges, Mask]:
+    """New numbers for the fragments by who asks for them; the homes' runs of them; which have anybody.
+
+    A fragment's signature is the sum of two random numbers a selection: equal sets have equal sums, and
+    different ones all but surely do not. Numbers keep the order of the old ones, so that runs stay runs.
+    """
+    count = sum(head.count for head in known.heads)
+    borders = np.zeros((2, count + 1), np.uint64)
+    places = {home: i for i, home in enumerate(homes)}
+    weights = np.stack([mixed(np.array(homes, np.uint64) + np.uint64(seed)) for seed in (1, 1 << 40)])
+    for head, offset in zip(known.heads, known.offsets, strict=True):
+        own = np.array([places.get(home, -1) for home in head.homes])[head.ranges.owners]
+        living = own >= 0
+        for row, weight in zip(borders, weights, strict=True):
+            np.add.at(row, head.ranges.starts[living] + offset, weight[own[living]])
+            np.subtract.at(row, head.ranges.stops[living] + offset, weight[own[living]])
+    signatures = np.cumsum(borders, axis=1)[:, :-1]
+    found = group([part.view(np.int64) for part in signatures], count)
+    ranks = np.empty(found.count, np.int64)
+    ranks[np.argsort(found.firsts)] = np.arange(found.count)
+    firsts = np.sort(found.firsts)
+    kept = (signatures[:, firsts] != 0).any(axis=0)
+    owners, starts, stops = [], [], []
+    for i, home in enumerate(homes):
+        asked = known.asked(home)[firsts]
+        edges = np.flatnonzero(np.diff(np.r_[False, asked, False]))
+        starts.append(edges[0::2])
+        stops.append(edges[1::2])
+        owners.append(np.full(len(edges) // 2, i))
+    ranges = Ranges(*(np.concatenate(part).astype(np.int64) for part in (owners, starts, stops)))
+    return ranks[found.codes], ranges, kept

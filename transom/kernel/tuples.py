@@ -1,0 +1,140 @@
+"""Tuples of a page on their way into a family's slices; or cells, into which tuples were added before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.aggregates.accumulators import States, lifted
+from transom.columns.grouping import Groups
+from transom.windows.slices import Slices
+from transom.plan.compiled import Slot
+from transom.plan.families import Family
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Which fragments each member asks for: half-open runs of codes, in the order of the members."""
+
+    owners: Numbers
+    starts: Numbers
+    stops: Numbers
+
+    def of(self, chosen: Mask) -> Ranges:
+        return Ranges(self.owners[chosen], self.starts[chosen], self.stops[chosen])
+
+
+@dataclass(frozen=True)
+class Fragmented:
+    """Tuples with their fragments: `codes` below `count`; those below `ordered` follow a scalar's values."""
+
+    codes: Numbers | None  # None: there is only one
+    count: int
+    ordered: int
+    ranges: Ranges
+
+    def among(self, chosen: Mask, tuples: int) -> Mask:
+        """Which tuples have a fragment in one of the chosen ranges."""
+        borders = np.zeros(self.count + 1, np.int64)
+        np.add.at(borders, self.ranges.starts[chosen], 1)
+        np.add.at(borders, self.ranges.stops[chosen], -1)
+        asked = np.cumsum(borders)[:-1] > 0
+        return asked[self.codes] if self.codes is not None else np.full(tuples, asked[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Tuples that nobody tells apart, added up.
+
+    `at` and `times` are of one row of each cell, which stands for all of it. `added` are the rows that were
+    added up, and `codes` the cell of each; `rows` is how many there are in each cell, and `states` are what
+    slots accumulated there, by the slots' keys.
+    """
+
+    at: Numbers
+    times: Numbers
+    added: Numbers
+    codes: Numbers
+    rows: Numbers
+    states: Mapping[str, States]
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """The tuples of a page that may belong to a family.
+
+    `values[i]` is what the family's i-th slot accumulates, and `shown[i]` which tuples it is shown. Where
+    each is a cell of several, `cells` has the states in place of values.
+    """
+
+    times: Numbers
+    in_order: bool
+    fragments: Fragmented
+    groups: Groups | None  # None: there is only one
+    keys: Sequence[pa.Array]  # one row a group
+    values: Sequence[pa.Array]
+    shown: Sequence[Mask | None]
+    cells: Cells | None = None
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def group_count(self) -> int:
+        return 1 if self.groups is None else self.groups.count
+
+    def counted(self, codes: Numbers, size: int, chosen: Numbers | None = None) -> Numbers:
+        """How many tuples there are with each of `size` codes; of the chosen ones only, if given."""
+        if self.cells is None:
+            return np.bincount(codes, minlength=size)
+        rows = self.cells.rows if chosen is None else self.cells.rows[chosen]
+        return np.bincount(codes, rows, size).astype(np.int64)
+
+    def states(
+        self, place: int, slot: Slot, codes: Numbers, size: int, chosen: Numbers | None = None
+    ) -> States:
+        """What the slot at a place has accumulated for each of `size` codes; of the chosen ones, if given."""
+        if self.cells is not None:
+            states = self.cells.states[slot.key]
+            if chosen is not None:
+                states = [state.take(pa.array(chosen)) for state in states]
+            return slot.accumulator.combine(states, codes, size)
+        values, shown = self.values[place], self.shown[place]
+        if chosen is not None:
+            values, shown = values.take(pa.array(chosen)), None if shown is None else shown[chosen]
+        return lifted(slot.accumulator, values, shown, codes, size)
+
+    def in_ranges(self) -> Numbers:
+        """How many tuples each range of fragments holds."""
+        fragments = self.fragments
+        if fragments.codes is None:
+            total = len(self) if self.cells is None else int(self.cells.rows.sum())
+            return np.full(len(fragments.ranges.owners), total)
+        upto = np.r_[0, np.cumsum(self.counted(fragments.codes, fragments.count))]
+        return upto[fragments.ranges.stops] - upto[fragments.ranges.starts]
+
+
+def matching(tuples: Tuples, member: int) -> Mask:
+    """Which tuples a member asks for."""
+    return tuples.fragments.among(tuples.fragments.ranges.owners == member, len(tuples))
+
+
+def heads(
+    family: Family, tuples: Tuples, cut: Slices, owners: Numbers, own: Numbers, groups: Numbers
+) -> list[pa.Array]:
+    """The first columns of a sheet's rows, selection, slice, stop and keys: from numbers of members, of their
+    slices and of groups."""
+    keys = pa.array(groups)
+    return [
+        pa.array(family.ids[owners]),
+        pa.array(cut.starts[own]),
+        pa.array(cut.stops[own]),
+        *(key.take(keys) for key in tuples.keys),
+    ]

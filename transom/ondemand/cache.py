@@ -1,0 +1,157 @@
+"""Where lookups are answered: it reads committed stores, remembers what OrderedSharing found, and counts."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+from transom.aggregates.accumulators import Extreme
+from transom.ondemand.lookup import Lookup, Read
+from transom.kernel.store_runs import Brought
+from transom.ondemand.needs import Gathering, Glance
+from transom.state.state import State, StoreState
+from transom.ondemand.structures.exact import Raw
+from transom.ondemand.structures.ordered_groups import OrderedAnswers
+from transom.ondemand.structures.runs import Found
+
+MOST_PENDING = 64  # pages that wait for somebody to ask
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How often a store was read, and how often that took no scan of its tuples."""
+
+    lookups: int = 0
+    hits: int = 0
+
+    def __add__(self, other: Asked) -> Asked:
+        return Asked(self.lookups + other.lookups, self.hits + other.hits)
+
+
+@dataclass
+class _Shared:
+    """What OrderedSharing has found in a store, of which it has seen the tuples up to a page.
+
+    What pages bring waits until somebody asks: nobody else pays for it, and no page waits for a lookup.
+    """
+
+    answers: OrderedAnswers
+    lengths: frozenset[int]
+    page: int
+    tuples: int
+    pending: deque[tuple[int, list[Brought]]] = field(default_factory=deque)
+    lock: Lock = field(default_factory=Lock)
+
+    @classmethod
+    def over(cls, accumulator: Extreme, lengths: frozenset[int], store: StoreState, page: int) -> _Shared:
+        answers = OrderedAnswers(accumulator, lengths)
+        for run in store.kept.runs:
+            answers.insert(run)
+        return cls(answers, lengths, page, store.tuples)
+
+    def catch_up(self, page: int) -> None:
+        """Take in what the pages up to one brought; of one that it has missed it knows nothing."""
+        while self.pending and self.pending[0][0] <= page:
+            number, runs = self.pending.popleft()
+            if number == self.page + 1:
+                self.page = number
+                self.tuples += sum(brought.tuples for brought in runs)
+                for brought in runs:
+                    self.answers.insert(brought.run)
+
+    def agree(self, lengths: frozenset[int], floor: int) -> None:
+        """Other windows are registered now, and tuples before a time are gone."""
+        for length in lengths - self.lengths:
+            self.answers.windows.add(length)
+        for length in self.lengths - lengths:
+            self.answers.windows.remove(length)
+        self.lengths = lengths
+        self.answers.expire(floor)
+
+
+@dataclass
+class Desk:
+    """Answers beside the pages, in the threads of whoever asks.
+
+    What OrderedSharing has found is no state: it is told what each committed page brings, and begins anew
+    where it has missed something.
+    """
+
+    _asked: dict[str, Asked] = field(default_factory=dict)
+    _lengths: dict[str, frozenset[int]] = field(default_factory=dict)  # of registered windows, by store
+    _shared: dict[str, dict[Extreme, _Shared]] = field(default_factory=dict)  # by store
+    _lock: Lock = field(default_factory=Lock)  # of these; held for moments only
+
+    def asked(self) -> dict[str, Asked]:
+        """By store, how often it was read."""
+        with self._lock:
+            return dict(self._asked)
+
+    def committed(
+        self, after: State, runs: Iterable[Brought] = (), gatherings: Sequence[Gathering] = ()
+    ) -> None:
+        """A page is committed that brought these runs to stores; `gatherings` are all there are."""
+        brought: dict[str, list[Brought]] = {}
+        for one in runs:
+            brought.setdefault(one.store, []).append(one)
+        with self._lock:
+            self._asked = {key: own for key, own in self._asked.items() if key in after.stores}
+            self._lengths = {key: own for one in gatherings for key, own in one.lengths.items()}
+            near = {key for key, store in after.stores.items() if not store.far}
+            self._shared = {key: own for key, own in self._shared.items() if key in near}
+            for key, own in self._shared.items():
+                for accumulator, shared in list(own.items()):
+                    shared.pending.append((after.page, brought.get(key, [])))
+                    if len(shared.pending) > MOST_PENDING:  # nobody asks: whoever does will begin anew
+                        del own[accumulator]
+
+    def reader(self, lookup: Lookup, state: State) -> Read:
+        """How a lookup reads the stores of a state."""
+
+        def read(key: str, glance: Glance, since: int) -> Found:
+            recipe, found = glance.recipe, None
+            is_hit, is_shared = not isinstance(recipe, Raw), lookup.needs.is_shared and not lookup.later
+            if is_shared and isinstance(recipe, Raw) and isinstance(recipe.accumulator, Extreme):
+                found, is_hit = self._recalled(key, recipe.accumulator, state, lookup)
+            self.note(key, is_hit)
+            return recipe.lookup(state.stores[key].kept.runs, since) if found is None else found
+
+        return read
+
+    def note(self, key: str, is_hit: bool) -> None:
+        """A store was read."""
+        with self._lock:
+            self._asked[key] = self._asked.get(key, Asked()) + Asked(1, int(is_hit))
+
+    def _recalled(
+        self, key: str, accumulator: Extreme, state: State, lookup: Lookup
+    ) -> tuple[Found | None, bool]:
+        """What OrderedSharing answers, and whether it had not to recalculate anything for that.
+
+        Nothing, if others have asked for a later page already: its tuples are in.
+        """
+        store = state.stores[key]
+        with self._lock:
+            lengths = self._lengths.get(key, frozenset([lookup.query.query.window.range]))
+            shared = self._shared.setdefault(key, {}).get(accumulator)
+        if shared is not None:
+            with shared.lock:
+                shared.catch_up(state.page)
+                if shared.page > state.page:
+                    return None, False
+                if shared.page == state.page and shared.tuples == store.tuples:
+                    shared.agree(lengths, store.floor)
+                    return _answer(shared, store, lookup)
+        shared = _Shared.over(accumulator, lengths, store, state.page)
+        found = _answer(shared, store, lookup)
+        with self._lock:  # pages that were committed meanwhile it will find that it has missed
+            self._shared.setdefault(key, {})[accumulator] = shared
+        return found
+
+
+def _answer(shared: _Shared, store: StoreState, lookup: Lookup) -> tuple[Found, bool]:
+    before = shared.answers.counters.recalculations
+    found = shared.answers.lookup(store.kept.runs, lookup.start, lookup.end - 1)
+    return found, shared.answers.counters.recalculations == before

@@ -1,0 +1,101 @@
+"""Stores of on-demand queries with too many groups for the driver: looked up and merged by tasks.
+
+A task works on one partition of the groups: all stores of a query have a group's tuples in the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from transom.ondemand.lookup import Answer, Lookup, answer_schema, answered
+from transom.kernel.store_runs import fetched_runs
+from transom.ondemand.needs import Gathering, Glance
+from transom.runtime.executor_state import Far, frame_of, places_of
+from transom.runtime.executor_tasks import FileShards, Task, numbers_in, packed_value
+from transom.runtime.batch_tasks import Batches
+from transom.backends.spark.types import plain_table
+from transom.state.shards import ShardRef
+from transom.state.state import State, StoreState
+from transom.ondemand.structures.runs import Found, Recipe
+
+MOST_REFS = 16  # of a store, before they are merged
+
+
+@dataclass(frozen=True)
+class FarStores:
+    """Looks queries up in files, by tasks."""
+
+    far: Far
+
+    def answered(self, lookup: Lookup, state: State) -> Answer:
+        """What a query's stores hold of a window."""
+        refs = {key: _since(state.stores[key].refs, lookup.start) for key in lookup.stores}
+        places = places_of(ref for own in refs.values() for ref in own)
+        schema = answer_schema(lookup.query.query)
+        if not places:
+            return Answer(lookup, schema.empty_table())
+        task = lookup_task(lookup, refs, self.far.shards, places)
+        found = plain_table(frame_of(self.far.spark, len(places), task, schema).toArrow())
+        return Answer(lookup, found.cast(schema).combine_chunks())
+
+    def rolled_up(self, state: State, gatherings: Sequence[Gathering]) -> State:
+        """The state with many small files of a store made into few, without what is too old."""
+        stores = dict(state.stores)
+        for gathering in gatherings:
+            for key, want in gathering.stores.items():
+                if len(stores[key].refs) > MOST_REFS:
+                    stores[key] = self._merged(stores[key], want.recipe, state.page)
+        return replace(state, stores=stores) if stores != state.stores else state
+
+    def _merged(self, store: StoreState, recipe: Recipe, page: int) -> StoreState:
+        def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
+            return merge_task(refs, recipe, store.floor, target, self.far.shards, places)
+
+        return replace(store, refs=self.far.merged(store.refs, MOST_REFS, store.floor, page, task))
+
+
+def lookup_task(
+    lookup: Lookup, refs: Mapping[str, Sequence[ShardRef]], shards: FileShards, places: Sequence[int]
+) -> Task:
+    """A task that looks a query up in its partition of the groups."""
+
+    def task(batches: Batches) -> Batches:
+        for number in numbers_in(batches):
+            place = places[number]
+
+            def read(key: str, glance: Glance, since: int) -> Found:
+                return glance.recipe.lookup(fetched_runs(shards, refs[key], place), since)  # noqa: B023
+
+            yield from answered(lookup, read).table.combine_chunks().to_batches()
+
+    return task
+
+
+def merge_task(
+    refs: Sequence[ShardRef],
+    recipe: Recipe,
+    floor: int,
+    target: ShardRef,
+    shards: FileShards,
+    places: Sequence[int],
+) -> Task:
+    """A task that makes one file of its partition's many: its place, entries and bytes."""
+
+    def task(batches: Batches) -> Batches:
+        for number in numbers_in(batches):
+            place = places[number]
+            run = recipe.merged(fetched_runs(shards, refs, place), floor)
+            if run.entries:
+                table = pa.table({"run": pa.array([run.packed()], pa.large_binary())})
+                part = place, run.entries, shards.put(target.file(place), table)
+                yield packed_value(part)
+
+    return task
+
+
+def _since(refs: Sequence[ShardRef], start: int) -> list[ShardRef]:
+    """The files that reach into a window."""
+    return [ref for ref in refs if ref.held[0][0][1] > start]

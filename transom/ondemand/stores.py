@@ -1,0 +1,154 @@
+"""Stores of on-demand queries from page to page: opened as queries come, filled, trimmed, closed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from transom.windows.intervals import LOWEST
+from transom.elements import Clock, ClockKind
+from transom.plan.passes.admission import Place
+from transom.results.stream_progress import PageInput, missed
+from transom.kernel.store_runs import Taking, put_run
+from transom.kernel.shards import Shelf
+from transom.plan.compiled import CompiledQuery
+from transom.ondemand.needs import Gathering, Want, needs_of, store_key
+from transom.state.shards import ShardRef
+from transom.state.state import State, StoreState, StreamState
+from transom.ondemand.structures.tiers import Kept
+from transom.ondemand.structures.runs import Run
+
+ROWS_A_GROUP = 20  # a group is a lookup's row: as many are too much as rows of so few slices each
+
+
+def end_of(clock: Clock, stream: StreamState) -> int | None:
+    """Where a window ends that is looked up now: right behind the newest row; None before there is one."""
+    if clock.kind is ClockKind.ROWS:
+        return stream.totals.accepted or None
+    newest = stream.clock(clock).newest
+    return None if newest is None else newest + 1
+
+
+def opened(
+    state: State, gatherings: Iterable[Gathering], place: Place = Place.AUTO, results: Collection[str] = ()
+) -> State:
+    """The state with a store for everything that is asked for now, and none beside.
+
+    `results` are the streams that are made of other queries' results: what a newcomer has missed of them,
+    the next page tells.
+    """
+    stores: dict[str, StoreState] = {}
+    for gathering in gatherings:
+        of_results = gathering.clock.stream in results
+        is_far = place is Place.EXECUTORS and bool(gathering.keys) and not of_results
+        is_far |= any(key in state.stores and state.stores[key].far for key in gathering.stores)
+        for key in gathering.stores:
+            known = state.stores.get(key)
+            if known is None:
+                unseen = None if of_results else state.missed(gathering.clock)
+                known = StoreState(unseen=unseen, far=is_far)
+            stores[key] = known
+    return state if stores == state.stores else replace(state, stores=stores)
+
+
+def is_stored(state: State, query: CompiledQuery) -> bool:
+    """Whether an on-demand query's stores are there, and have the types that it has now."""
+    kinds = [key.scalar.type for key in query.query.keys]
+    for want in needs_of(query).wants:
+        store = state.stores.get(store_key(query.selection, want))
+        if store is None:
+            return False
+        for run in store.kept.runs:
+            value = run.columns.get("value")
+            is_typed = want.attribute is None or value is None or value.type == want.attribute.type
+            if not is_typed or [key.type for key in run.keys] != kinds:
+                return False
+    return True
+
+
+def takings(state: State, stream: StreamState, gatherings: Sequence[Gathering]) -> tuple[Taking, ...]:
+    """What a page adds to stores, given how far their clocks have come."""
+    return tuple(
+        Taking(one, _floor(one.clock, one.range, stream), any(state.stores[key].far for key in one.stores))
+        for one in gatherings
+    )
+
+
+def _floor(clock: Clock, length: int, stream: StreamState) -> int:
+    """The start of the longest window that can be looked up; rows that are aside will still be taken in."""
+    end = end_of(clock, stream)
+    if end is None:
+        return LOWEST
+    aside = (start for start, _ in stream.held(clock))
+    return max(LOWEST, min([end - length, *aside]))
+
+
+def filled(
+    stores: Mapping[str, StoreState],
+    page: PageInput,
+    gatherings: Sequence[Gathering],
+    after: StreamState,
+    shelf: Shelf | None,
+) -> dict[str, StoreState]:
+    """The stores after a page, given its stream after it; groups that are too many go to the shelf."""
+    found, brought = dict(stores), dict[str, list[Run]]()
+    refs, tuples = dict[str, list[ShardRef]](), Counter[str]()
+    for one in page.outcome.runs:
+        brought.setdefault(one.store, []).append(one.run)
+        tuples[one.store] += one.tuples
+    for key, ref, count in page.outcome.run_refs:
+        refs.setdefault(key, []).append(ref)
+        tuples[key] += count
+    for gathering in gatherings:
+        for key, want in gathering.stores.items():
+            floor = _floor(gathering.clock, gathering.reach[key], after)
+            own = _Filling(gathering, want, stores[key], floor)
+            found[key] = own.with_runs(brought.get(key, []), refs.get(key, []), tuples[key], page)
+        if shelf is not None and _is_far([found[key] for key in gathering.stores], shelf):
+            for key in gathering.stores:
+                found[key] = _spilled(found[key], shelf)
+    return found
+
+
+@dataclass(frozen=True)
+class _Filling:
+    """A store that a page adds to."""
+
+    gathering: Gathering
+    want: Want
+    store: StoreState
+    floor: int
+
+    def with_runs(
+        self, runs: Sequence[Run], refs: Sequence[ShardRef], tuples: int, page: PageInput
+    ) -> StoreState:
+        store, recipe = self.store, self.want.recipe
+        run = recipe.merged(runs, self.floor) if len(runs) > 1 else runs[0] if runs else None
+        unseen = store.unseen
+        if unseen is None:
+            clock = self.gathering.clock
+            unseen = missed(clock, page) if page.origin is None else page.origin.missed
+        return StoreState(
+            store.kept.taken(recipe, run, self.floor),
+            max(store.floor, self.floor),
+            unseen,
+            store.tuples + tuples,
+            store.far or bool(refs),
+            tuple(ref for ref in (*store.refs, *refs) if ref.held[0][0][1] > self.floor),
+        )
+
+
+def _is_far(stores: Sequence[StoreState], shelf: Shelf) -> bool:
+    """Whether stores over the same groups, the first of the groups themselves, go where many are kept."""
+    if any(store.far for store in stores):
+        return any(store.kept.runs or not store.far for store in stores)
+    if shelf.limit is None:
+        return False
+    return any(run.groups > shelf.limit // ROWS_A_GROUP for run in stores[0].kept.runs)
+
+
+def _spilled(store: StoreState, shelf: Shelf) -> StoreState:
+    """A store that is kept on the shelf from now on."""
+    put = tuple(put_run(shelf, run) for run in store.kept.runs)
+    return replace(store, kept=Kept(), far=True, refs=(*store.refs, *put))

@@ -1,0 +1,220 @@
+"""Answers as intervals: what is known of values in buckets, for all groups at once.
+
+An interval contains the answer in the order that SQL has: NaN is above infinity. It also contains what a
+sum of doubles comes to in any order of adding them, rounding and running over included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.ondemand.structures.runs import Numbers
+
+Doubles = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Interval = tuple[NDArray[Any], NDArray[Any]]
+
+UNIT = 2.0**-53
+_MOST = np.finfo(np.float64).max
+_LEAST = 5e-324
+_ROUNDS = 20  # of the search for the greatest average; a handful is usual
+
+
+@dataclass(frozen=True)
+class Filed:
+    """Buckets with tuples in a window: of group `codes`, `least` to `most` tuples from `low` to `high`.
+
+    `least` is 1 at least: of every bucket it is certain that it has a tuple there.
+    """
+
+    codes: Numbers
+    groups: int
+    least: Numbers
+    most: Numbers
+    low: NDArray[Any] | None = None  # integers or doubles; None: tuples are counted, not looked at
+    high: NDArray[Any] | None = None
+
+    @property
+    def hull(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The least and the greatest values."""
+        assert self.low is not None and self.high is not None
+        return self.low, self.high
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the values are integers."""
+        return self.hull[0].dtype.kind == "i"
+
+    def summed(self, numbers: Doubles) -> Doubles:
+        """Doubles by group."""
+        return np.bincount(self.codes, numbers, self.groups).astype(np.float64, copy=False)
+
+    def counted(self, numbers: Numbers) -> Numbers:
+        """Whole numbers by group, wrapping."""
+        found = np.zeros(self.groups, np.int64)
+        np.add.at(found, self.codes, numbers)
+        return found
+
+    def any(self, mask: Mask) -> Mask:
+        """The groups with a bucket of that kind."""
+        return np.bincount(self.codes[mask], minlength=self.groups) > 0
+
+
+class Bounds(Mapping[str, pa.Array]):
+    """Bounds of answers by name, as `sum_low`; each kind of answer is worked out when first asked for.
+
+    An average is rounded to the `grain`, the last digit of decimals.
+    """
+
+    def __init__(self, filed: Filed, grain: float = 0.0) -> None:
+        self._filed, self._grain = filed, grain
+        self._known: dict[str, Interval] = {}
+        self._names = ("count",) if filed.low is None else ("count", "sum", "avg", "min", "max")
+
+    def __getitem__(self, name: str) -> pa.Array:
+        kind, _, side = name.rpartition("_")
+        if kind not in self._names or side not in ("low", "high"):
+            raise KeyError(name)
+        if kind not in self._known:
+            with np.errstate(all="ignore"):
+                self._known[kind] = self._interval(kind)
+        return pa.array(self._known[kind][side == "high"])
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"{kind}_{side}" for kind in self._names for side in ("low", "high"))
+
+    def __len__(self) -> int:
+        return 2 * len(self._names)
+
+    @cached_property
+    def _sums(self) -> _Sums:
+        return _Sums(self._filed)
+
+    def _interval(self, kind: str) -> Interval:
+        match kind:
+            case "count":
+                return self._filed.counted(self._filed.least), self._filed.counted(self._filed.most)
+            case "sum":
+                return _whole(self._filed, self._sums) if self._filed.is_whole else self._sums.interval()
+            case "avg":
+                return _averages(self._filed, self._sums, self._grain)
+        return _extremes(self._filed, kind)
+
+
+def _whole(filed: Filed, sums: _Sums) -> Interval:
+    """Sums of whole numbers; all that fits into 64 bits, where they might wrap."""
+    low, high = filed.hull
+    least = filed.counted(np.where(low >= 0, filed.least, filed.most) * low)
+    most = filed.counted(np.where(high >= 0, filed.most, filed.least) * high)
+    # These are wrapped themselves, and the true ones where those fit.
+    limits = np.iinfo(np.int64)
+    fits = (sums.low - sums.slack > limits.min) & (sums.high + sums.slack < limits.max)
+    return np.where(fits, least, limits.min), np.where(fits, most, limits.max)
+
+
+def _extremes(filed: Filed, kind: str) -> Interval:
+    """MIN or MAX: each bucket has a tuple in the window, which is somewhere in its hull; NaN is above all."""
+    low, high = (_reduced(np.fmin if kind == "min" else np.fmax, filed, side) for side in filed.hull)
+    if kind == "min" or filed.is_whole:
+        return low, high
+    has_nan = filed.any(np.isnan(filed.hull[0]))
+    return np.where(has_nan, np.nan, low), np.where(has_nan, np.nan, high)
+
+
+def _reduced(ufunc: np.ufunc, filed: Filed, numbers: NDArray[Any]) -> NDArray[Any]:
+    """By group; each has a bucket at least."""
+    found = np.empty(filed.groups, numbers.dtype)
+    found[filed.codes] = numbers
+    ufunc.at(found, filed.codes, numbers)
+    return found
+
+
+class _Sums:
+    """Bounds of sums of doubles: `low` and `high` of the finite ones, right to within `slack`."""
+
+    def __init__(self, filed: Filed) -> None:
+        low, high = (side.astype(np.float64, copy=False) for side in filed.hull)
+        self.filed, self.infinite = filed, ~(np.isfinite(low) & np.isfinite(high))
+        self.nan = filed.any(np.isnan(low))
+        self.above, self.below = filed.any(low == np.inf), filed.any(high == -np.inf)
+        self.lows, self.highs = np.where(self.infinite, 0.0, low), np.where(self.infinite, 0.0, high)
+        least, most = filed.least.astype(np.float64), filed.most.astype(np.float64)
+        self.low = filed.summed(np.where(self.lows >= 0, least, most) * self.lows)
+        self.high = filed.summed(np.where(self.highs >= 0, most, least) * self.highs)
+        # Adding n doubles in any order errs by less than n units of their magnitudes; so do our own sums.
+        self.errors = (2 * filed.summed(most) + 16) * UNIT
+        self.magnitude = filed.summed(most * np.maximum(np.abs(self.lows), np.abs(self.highs)))
+        self.slack = self.errors * self.magnitude + 4 * _LEAST
+        self.positive = filed.summed(most * np.maximum(self.highs, 0.0)) * (1 + self.errors)
+        self.negative = filed.summed(most * np.maximum(-self.lows, 0.0)) * (1 + self.errors)
+
+    def interval(self) -> Interval:
+        """Where the sums lie, NaN and infinities included."""
+        low, high = self.low - self.slack, self.high + self.slack
+        # A sum that may run over on its way ends there, and where it may on both sides, in NaN.
+        over, under = self.positive * (1 + UNIT) >= _MOST, self.negative * (1 + UNIT) >= _MOST
+        low = np.where(over, -self.negative, low)
+        high = np.where(under, self.positive, high)
+        low, high = np.where(under, -np.inf, low), np.where(over, np.inf, high)
+        high = np.where(over & under, np.nan, high)
+        low, high = (
+            np.where(self.above, np.inf, np.where(self.below, -np.inf, low)),
+            np.where(
+                self.above,
+                np.where(under, np.nan, np.inf),
+                np.where(self.below, np.where(over, np.nan, -np.inf), high),
+            ),
+        )
+        poisoned = self.nan | (self.above & self.below)
+        return np.where(poisoned, np.nan, low), np.where(poisoned, np.nan, high)
+
+
+def _averages(filed: Filed, sums: _Sums, grain: float) -> Interval:
+    """Bounds of averages: over the tuples in the window, not over all that are kept as in the paper."""
+    total = sums.interval()
+    if (filed.least == filed.most).all():
+        count = filed.counted(filed.most)
+        low, high = total[0] / count, total[1] / count
+    else:
+        slack = sums.errors * _reduced(np.maximum, filed, np.maximum(np.abs(sums.lows), np.abs(sums.highs)))
+        low = -_greatest(filed, -sums.lows, ~sums.infinite, slack) - slack
+        high = _greatest(filed, sums.highs, ~sums.infinite, slack) + slack
+        low = np.where(np.isfinite(total[0]), low, total[0])
+        high = np.where(np.isfinite(total[1]), high, total[1])
+    return _rounded(low, -1.0, grain), _rounded(high, 1.0, grain)
+
+
+def _rounded(bounds: Doubles, side: float, grain: float) -> Doubles:
+    """Bounds of quotients as they are, moved outward by the rounding of those."""
+    moved = bounds + side * (np.abs(bounds) * 4 * UNIT + grain + _LEAST)
+    return np.where(np.isfinite(bounds), moved, bounds)
+
+
+def _greatest(filed: Filed, tops: Doubles, finite: Mask, slack: Doubles) -> Doubles:
+    """No average is greater, with `least` to `most` tuples of each bucket, all at its top.
+
+    The greatest has `most` of the buckets above it and `least` of the others. From any average on, choosing
+    so gives a greater one, until none is (Dinkelbach's method). At each step the greatest is at most
+    so much greater as the gain, once for each tuple that there may be and once for each that there is.
+    """
+    least = np.where(finite, filed.least, 0).astype(np.float64)
+    most = np.where(finite, filed.most, 0).astype(np.float64)
+    certain = np.maximum(filed.summed(least), 1.0)
+    average = filed.summed(least * tops) / certain
+    for _ in range(_ROUNDS):
+        taken = np.where(tops > average[filed.codes], most, least)
+        better = filed.summed(taken * tops) / np.maximum(filed.summed(taken), 1.0)
+        gain = np.maximum(better - average, 0.0)
+        if (gain <= slack).all():
+            break
+        average += gain
+    bound = average + (gain + slack) * (filed.summed(most) / certain)
+    # The top of all is a bound too, and the only one where sums run over.
+    return np.fmin(bound, _reduced(np.maximum, filed, np.where(finite, tops, -np.inf)))

@@ -1,0 +1,153 @@
+"""OrderedSharing over a structure of raw tuples, group by group: answers that are remembered between lookups.
+
+Paper: Aggregate Sharing in Stream Databases, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transom.aggregates.accumulators import Extreme
+from transom.aggregates.numeric import numeric_form
+from transom.ondemand.structures.ordered_sharing import Counters, OrderedSharing, Windows
+from transom.columns.nan_order import ranked
+from transom.ondemand.structures.runs import Found, Numbers, Run
+from transom.ondemand.structures.staircase import Staircase
+from transom.ondemand.structures.build_runs import aligned
+
+Steps = tuple[list[int], list[Any]]
+
+
+class OrderedAnswers:
+    """The answers of a MAX or a MIN for some windows, an OrderedSharing for each group.
+
+    It is told of every run that comes into the structure (`insert`), of those that are there already
+    first, in any order; the tuples themselves stay in the structure's runs, which a lookup is given to
+    recalculate what it must. Nothing here needs saving: without it, the first lookup recalculates.
+    Not safe from several threads at once: its caller has a lock.
+    """
+
+    def __init__(self, accumulator: Extreme, windows: Iterable[int] = ()) -> None:
+        self.accumulator = accumulator
+        self.windows = Windows(windows)
+        self._climb = Staircase(accumulator)
+        self._form = numeric_form(accumulator)
+        self._keys: tuple[pa.Array, ...] = ()
+        self._groups: list[OrderedSharing] = []
+        self._newest: Numbers = np.zeros(0, np.int64)  # the newest tuple's time in each group
+        self._steps: dict[int, Steps] = {}  # while tuples are read again
+        self._counters = Counters()  # of the groups; tuples are counted where they are read
+        self._inserted = self._scanned = 0
+
+    @property
+    def counters(self) -> Counters:
+        """What was done so far; a lookup counts once for each group."""
+        return replace(self._counters, inserts=self._inserted, scanned=self._scanned)
+
+    @property
+    def entries(self) -> int:
+        """How many answers are remembered."""
+        return sum(len(group.entries) for group in self._groups)
+
+    def insert(self, run: Run) -> None:
+        """Tuples have come, as a run of raw entries with the column `value`."""
+        if not run.entries:
+            return
+        self._inserted += run.entries
+        steps = self._climb.merged([run], run.base)
+        for place, (times, values) in self._by_group(steps):
+            self._groups[place].insert_all(times, values)
+            self._newest[place] = max(self._newest[place], times[-1])
+
+    def lookup(self, runs: Sequence[Run], since: int, now: int) -> Found:
+        """The answers of the window from `since` to the time `now`, as the column `s0`.
+
+        `now` is the newest time of the clock, in whatever group; runs are those that were inserted.
+        """
+        size = now + 1 - since
+        alive = np.flatnonzero(self._newest >= since)
+        unknown = []
+        for place in alive.tolist():
+            self._groups[place].advance(now)
+            if not self._groups[place].is_known(size):
+                unknown.append(place)
+        if unknown:
+            self._steps = self._read(runs, since, np.array(unknown))
+        answers = [self._groups[place].lookup(size) for place in alive.tolist()]
+        self._steps = {}
+        keys = tuple(key.take(pa.array(alive)) for key in self._keys)
+        return Found(keys, len(alive), {"s0": self._column(answers)})
+
+    def expire(self, before: int) -> None:
+        """Forget groups that have no tuples from a time on."""
+        kept = np.flatnonzero(self._newest >= before)
+        if len(kept) < len(self._groups):
+            self._keys = tuple(key.take(pa.array(kept)) for key in self._keys)
+            self._groups = [self._groups[place] for place in kept.tolist()]
+            self._newest = self._newest[kept]
+            for place, group in enumerate(self._groups):
+                group.rescan = partial(self._reread, place)
+
+    def _read(self, runs: Sequence[Run], since: int, wanted: Numbers) -> dict[int, Steps]:
+        """The tuples of some groups that no later one outdoes: all that a recalculation looks at."""
+        reached = [run for run in runs if run.entries and run.high >= since]
+        parts = []
+        for run in reached:
+            groups = np.flatnonzero(np.isin(self._places(run), wanted))
+            if len(groups):
+                part = run if len(groups) == run.groups else run.picked(groups)
+                self._scanned += int((part.bounds[1:] - part.starts(since)).sum())
+                parts.append(part)
+        steps = self._by_group(self._climb.merged(parts, since)) if parts else ()
+        return {place: (times, list(map(ranked, values))) for place, (times, values) in steps}
+
+    def _reread(self, place: int, since: int) -> Steps:
+        return self._steps.get(place, ([], []))
+
+    def _by_group(self, run: Run) -> Iterator[tuple[int, Steps]]:
+        """The times and values of each group of a run, with the group's place here."""
+        times, values = run.times.tolist(), self._plain(run.columns["value"])
+        bounds = run.bounds.tolist()
+        for group, place in enumerate(self._places(run).tolist()):
+            own = slice(bounds[group], bounds[group + 1])
+            yield place, (times[own], values[own])
+
+    def _places(self, run: Run) -> Numbers:
+        """Where the groups of a run are here; new ones are given places."""
+        known = len(self._groups)
+        if not known:
+            self._keys = tuple(key.slice(0, 0) for key in run.keys)
+        alike = aligned([self._keys, run.keys], known + run.groups)
+        places = np.full(alike.count, -1)
+        places[alike.codes[:known]] = np.arange(known)
+        found = places[alike.codes[known:]]
+        new = np.flatnonzero(found < 0)
+        if len(new):
+            found[new] = np.arange(known, known + len(new))
+            self._keys = tuple(
+                pa.concat_arrays([mine, key.take(pa.array(new))])
+                for mine, key in zip(self._keys, run.keys, strict=True)
+            )
+            self._newest = np.r_[self._newest, run.times[run.bounds[1:][new] - 1]]
+            self._groups += [self._group(known + place) for place in range(len(new))]
+        return found
+
+    def _group(self, place: int) -> OrderedSharing:
+        group = OrderedSharing(self.windows, self.accumulator.function == "max", partial(self._reread, place))
+        group.counters = self._counters
+        return group
+
+    def _plain(self, values: pa.Array) -> list[Any]:
+        """Values as Python compares them; whatever is a number in Arrow is a number here."""
+        return values.to_pylist() if self._form is None else self._form.values(values)[0].tolist()
+
+    def _column(self, answers: list[Any]) -> pa.Array:
+        if self._form is None:
+            return pa.array(answers, self.accumulator.input)
+        return self._form.column(np.array(answers, self._form.dtype), None)

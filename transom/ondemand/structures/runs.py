@@ -1,0 +1,186 @@
+"""Runs: what structures keep, as columns. A structure is a few of them, and structures merge run by run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.aggregates.numeric import expanded
+from transom.columns.hashing import hashed
+
+Numbers = NDArray[np.int64]
+Ticks = NDArray[np.uint32] | NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tuples of a page on their way into a structure, in any order.
+
+    `codes` are the groups of the tuples (all 0 without GROUP BY) and `keys` the groups' columns, one row a
+    group; `values` is the attribute, None where only times matter.
+    """
+
+    times: Numbers
+    codes: Numbers
+    keys: tuple[pa.Array, ...] = ()
+    values: pa.Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Entries by group and time; never changed.
+
+    Group g has entries `bounds[g]` to `bounds[g + 1]`, their times ascending, and there is one at least.
+    `keys` are the groups' columns; a recipe that divides groups further, into buckets, repeats them.
+    `columns` has a value for each entry and `heads` one for each group: the recipe says what they are.
+    Times are kept as `ticks` after `base`, the least of them: 32 bits each where that is enough.
+    `derived` is for what a recipe finds worth remembering about a run; it is never packed.
+    """
+
+    keys: tuple[pa.Array, ...]
+    bounds: Numbers
+    base: int
+    high: int  # the greatest time
+    ticks: Ticks
+    columns: Mapping[str, pa.Array] = field(default_factory=dict)
+    heads: Mapping[str, pa.Array] = field(default_factory=dict)
+    derived: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        keys: tuple[pa.Array, ...],
+        bounds: Numbers,
+        times: Numbers,
+        columns: Mapping[str, pa.Array] | None = None,
+        heads: Mapping[str, pa.Array] | None = None,
+    ) -> Run:
+        """A run of entries with these times."""
+        if not len(times):
+            return cls(keys, bounds, 0, -1, np.zeros(0, np.uint32), columns or {}, heads or {})
+        if len(bounds) == 2:
+            base, high = int(times[0]), int(times[-1])
+        else:
+            base, high = int(times.min()), int(times.max())
+        ticks: Ticks = (times - base).astype(np.uint32) if high - base < 1 << 32 else times - base
+        return cls(keys, bounds, base, high, ticks, columns or {}, heads or {})
+
+    @property
+    def times(self) -> Numbers:
+        """The entries' times."""
+        return self.ticks.astype(np.int64) + self.base
+
+    @property
+    def groups(self) -> int:
+        return len(self.bounds) - 1
+
+    @property
+    def entries(self) -> int:
+        return len(self.ticks)
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory, without what is derived."""
+        arrays = [*self.keys, *self.columns.values(), *self.heads.values()]
+        return self.bounds.nbytes + self.ticks.nbytes + sum(int(array.nbytes) for array in arrays)
+
+    def starts(self, since: int) -> Numbers:
+        """Each group's first entry with a time from `since` on; where there is none, the group's end."""
+        if since <= self.base:
+            return self.bounds[:-1]
+        if since > self.high:
+            return self.bounds[1:]
+        tick = self.ticks.dtype.type(since - self.base)  # of another type, all ticks would be converted
+        if self.groups == 1:
+            return np.array([np.searchsorted(self.ticks, tick)])
+        return bisected(self.ticks, self.bounds, tick)
+
+    def packed(self) -> bytes:
+        """The run as bytes: Arrow's IPC stream of one row of lists."""
+        arrays = {"bounds": pa.array(self.bounds), "ticks": pa.array(self.ticks)}
+        arrays |= {f"key {i}": key for i, key in enumerate(self.keys)}
+        arrays |= {f"column {name}": column for name, column in self.columns.items()}
+        arrays |= {f"head {name}": head for name, head in self.heads.items()}
+        lists = [pa.LargeListArray.from_arrays(pa.array([0, len(a)], pa.int64()), a) for a in arrays.values()]
+        row = pa.record_batch(lists, names=list(arrays))
+        row = row.replace_schema_metadata({"base": str(self.base), "high": str(self.high)})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, row.schema) as writer:
+            writer.write_batch(row)
+        return bytes(sink.getvalue())
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> Run:
+        """The run in some bytes."""
+        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+            row = reader.read_next_batch()
+        parts: dict[str, dict[str, pa.Array]] = {"key": {}, "column": {}, "head": {}}
+        for name, column in zip(row.schema.names, row.columns, strict=True):
+            part, _, own = name.partition(" ")
+            parts.setdefault(part, {})[own] = column.values
+        bounds, ticks = (parts[name][""].to_numpy() for name in ("bounds", "ticks"))
+        base, high = (int(row.schema.metadata[name]) for name in (b"base", b"high"))
+        return cls(tuple(parts["key"].values()), bounds, base, high, ticks, parts["column"], parts["head"])
+
+    def picked(self, groups: Numbers) -> Run:
+        """Some of the groups."""
+        rows, which = expanded(self.bounds[groups], self.bounds[groups + 1])
+        at, chosen = pa.array(rows), pa.array(groups)
+        bounds = np.searchsorted(which, np.arange(len(groups) + 1))
+        columns = {name: column.take(at) for name, column in self.columns.items()}
+        heads = {name: head.take(chosen) for name, head in self.heads.items()}
+        return Run.of(tuple(key.take(chosen) for key in self.keys), bounds, self.times[rows], columns, heads)
+
+    def dealt(self, partitions: int) -> Iterator[tuple[int, Run]]:
+        """The run in parts by partition of its groups; a group is in the same one wherever it was made."""
+        places = (hashed(self.keys, self.groups) % np.uint64(partitions)).astype(np.int64)
+        for place in np.flatnonzero(np.bincount(places, minlength=partitions)).tolist():
+            yield place, self.picked(np.flatnonzero(places == place))
+
+
+def bisected(numbers: NDArray[Any], bounds: Numbers, least: Any) -> Numbers:
+    """For each stretch of ascending numbers the place of the first that is not below `least`.
+
+    >>> bisected(np.array([1, 5, 9, 2, 3]), np.array([0, 3, 5]), 4).tolist()
+    [1, 5]
+    """
+    starts, stops = bounds[:-1].copy(), bounds[1:].copy()
+    open_ones = np.arange(len(starts))
+    while len(open_ones):
+        middles = (starts[open_ones] + stops[open_ones]) >> 1
+        below = numbers[middles] < least
+        starts[open_ones[below]] = middles[below] + 1
+        stops[open_ones[~below]] = middles[~below]
+        open_ones = open_ones[starts[open_ones] < stops[open_ones]]
+    return starts
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a lookup finds: `count` groups that have tuples in the window, and the answers of each by name."""
+
+    keys: tuple[pa.Array, ...]
+    count: int
+    columns: Mapping[str, pa.Array]
+
+
+class Recipe(ABC):
+    """How tuples become runs, runs become one, and a lookup is answered; it holds no tuples itself."""
+
+    @abstractmethod
+    def run(self, batch: Batch) -> Run:
+        """A summary of some tuples, made where they are."""
+
+    @abstractmethod
+    def merged(self, runs: Sequence[Run], floor: int) -> Run:
+        """One run of several, without what is older than `floor`."""
+
+    @abstractmethod
+    def lookup(self, runs: Sequence[Run], since: int) -> Found:
+        """The answers for the tuples with a time from `since` on."""

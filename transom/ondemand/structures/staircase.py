@@ -1,0 +1,86 @@
+"""Staircases, for MAX and MIN: of tuples that no later one outdoes, the first in a window is the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from transom.aggregates.accumulators import Extreme
+from transom.aggregates.numeric import numeric_form
+from transom.ondemand.structures.run_search import combined, view
+from transom.ondemand.structures.runs import Batch, Found, Numbers, Recipe, Run
+from transom.ondemand.structures.build_runs import aligned, raw, thinned, without_nulls, woven
+
+
+@dataclass(frozen=True)
+class Staircase(Recipe):
+    """The greatest or least value of any window: one search in each run.
+
+    Of random values a run of n tuples keeps about ln n; of values that fall (for MAX) all the time, all.
+    """
+
+    accumulator: Extreme
+
+    def run(self, batch: Batch) -> Run:
+        return self._climbed(raw(without_nulls(batch)))
+
+    def merged(self, runs: Sequence[Run], floor: int) -> Run:
+        groups = aligned([run.keys for run in runs], sum(run.groups for run in runs))
+        return self._climbed(woven(runs, groups, floor).run)
+
+    def _climbed(self, run: Run) -> Run:
+        """Without the entries that a later one of their group equals or outdoes."""
+        values = run.columns["value"]
+        if not run.entries:
+            return run
+        if run.groups == 1 and values.type in (pa.float32(), pa.float64()):
+            return thinned(run, self._undone(values))
+        ranks, count = _ranks(values)
+        if self.accumulator.function == "min":
+            ranks = count - 1 - ranks
+        # Each group lies above all later ones: seen from the end, one running maximum serves for all.
+        lifts = np.arange(run.groups - 1, -1, -1) * count
+        heights = ranks + np.repeat(lifts, np.diff(run.bounds))
+        above = np.maximum.accumulate(heights[::-1])[::-1]
+        return thinned(run, np.r_[heights[:-1] > above[1:], True])
+
+    def _undone(self, values: pa.Array) -> NDArray[np.bool_]:
+        """The same for the floats of one group, without ranks; NaN is above all."""
+        numbers = values.to_numpy()
+        with np.errstate(invalid="ignore"):
+            if self.accumulator.function == "max":
+                above = np.maximum.accumulate(numbers[::-1])[::-1]
+                kept = (numbers[:-1] > above[1:]) | (np.isnan(numbers[:-1]) & ~np.isnan(above[1:]))
+            else:
+                below = np.fmin.accumulate(numbers[::-1])[::-1]
+                kept = (numbers[:-1] < below[1:]) | (np.isnan(below[1:]) & ~np.isnan(numbers[:-1]))
+        return np.r_[kept, True]
+
+    def lookup(self, runs: Sequence[Run], since: int) -> Found:
+        seen = view(runs, since)
+        firsts = [part.run.columns["value"].take(pa.array(part.starts)) for part in seen.parts]
+        values = pa.concat_arrays(firsts) if firsts else pa.nulls(0, self.accumulator.input)
+        return seen.found(combined(self.accumulator, [values], seen.codes, seen.count))
+
+
+def _ranks(values: pa.Array) -> tuple[Numbers, int]:
+    """Numbers in the order of the values, equal for equal ones, and one more than the greatest."""
+    form = numeric_form(Extreme(values.type, "max"))
+    if form is not None and form.dtype.kind == "i":
+        numbers, _ = form.values(values)
+        low, high = int(numbers.min()), int(numbers.max())
+        if high - low < 1 << 32:
+            return numbers.astype(np.int64) - low, high - low + 1
+    if form is not None:
+        distinct, ranks = np.unique(form.values(values)[0], return_inverse=True)
+        return ranks, len(distinct)
+    encoded = values.dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary).to_numpy()
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks[encoded.indices.to_numpy()], len(order)

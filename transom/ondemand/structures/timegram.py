@@ -1,0 +1,205 @@
+"""TimeGram: the times of tuples by bucket of their values; any window's answers as intervals.
+
+Paper: Aggregate Sharing in Stream Databases, section 3. Beyond it: a bucket knows the least and the greatest
+value that was ever filed there, so that intervals are sharper and values outside of all bounds break
+nothing; bounds may follow the values; an average is divided by the window's count, where the paper divides
+by the whole structure's; and with slices of time there are counts in place of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.ondemand.structures.buckets import FINEST, Bounded, Geometric, coarsest, dyadic, floors
+from transom.columns.grouping import group
+from transom.ondemand.structures.bounds import Bounds, Filed
+from transom.ondemand.structures.run_search import Part, joined, running_totals, view
+from transom.ondemand.structures.runs import Batch, Found, Numbers, Recipe, Run
+from transom.ondemand.structures.build_runs import (
+    Aligned,
+    aligned,
+    aligned_undivided,
+    raw,
+    without_nulls,
+    woven,
+)
+
+BUCKETS = 64
+
+
+@dataclass(frozen=True)
+class TimeGram(Recipe):
+    """MAX, MIN, COUNT, SUM and AVG of numbers, as intervals that contain the exact answers.
+
+    A run is divided by bucket (heads: `bucket`, and the hull `low` to `high` of its values); entries are
+    times. Buckets are `buckets` of equal width `between` two values, or lie between the given `bounds`, or
+    are as wide as the part `within` of their values. Else they follow the values: for each group the finest
+    dyadic grid on which these lie in at most `buckets` buckets, as each group has its own range of values.
+    With a `slice`, entries are slices of time: its last tuple's time, the time from its first to that
+    (column `span`), and how many tuples it has (column `count`). `type` None only counts, in one bucket:
+    the tuples that have a value, or all if there are no values.
+    """
+
+    type: pa.DataType | None
+    buckets: int = BUCKETS
+    between: tuple[float, float] | None = None
+    bounds: tuple[float, ...] = ()
+    within: float | None = None
+    slice: int | None = None
+
+    def __post_init__(self) -> None:
+        type = self.type
+        if type is not None and not (
+            pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type)
+        ):
+            raise ValueError(f"a timegram is of numbers, not of {type}")
+        if self.buckets < 1 or (self.slice is not None and self.slice < 1):
+            raise ValueError("a timegram's buckets and slices are positive")
+        self._grid  # noqa: B018  refuses bounds that are none
+
+    @cached_property
+    def _grid(self) -> Bounded | Geometric | None:
+        """The buckets, if they do not follow the values."""
+        if self.within is not None:
+            return Geometric(self.within)
+        if self.bounds:
+            return Bounded(tuple(map(float, self.bounds)))
+        return None if self.between is None else Bounded.evenly(*self.between, self.buckets)
+
+    def run(self, batch: Batch) -> Run:
+        batch = without_nulls(batch)
+        if self.type is None or batch.values is None:
+            run = raw(replace(batch, values=None))
+            return self._sliced(replace(run, heads={"bucket": pa.array(np.zeros(run.groups, np.int64))}))
+        low, high = _outward(batch.values)
+        numbers, exponents = self._filed(low.astype(np.float64), batch)
+        cells = group([batch.codes, numbers] if batch.keys else [numbers], len(numbers))
+        # Without GROUP BY too, each bucket is a group of the run.
+        keys = (pa.array(numbers[cells.firsts]), pa.array(batch.codes[cells.firsts]))
+        run = raw(Batch(batch.times, cells.codes, keys, pa.array(np.arange(len(numbers)))))
+        rows, at, owners = run.columns["value"].to_numpy(), run.bounds[:-1], run.keys[1]
+        heads = {"bucket": run.keys[0]}
+        if len(at):
+            low, high = np.fmin.reduceat(low[rows], at), np.fmax.reduceat(high[rows], at)
+        heads |= {"low": pa.array(low), "high": pa.array(high)}
+        if exponents is not None:
+            heads["exponent"] = pa.array(exponents).take(owners)
+        keys = tuple(key.take(owners) for key in batch.keys)
+        return self._sliced(replace(run, keys=keys, columns={}, heads=heads))
+
+    def _filed(self, values: NDArray[np.float64], batch: Batch) -> tuple[Numbers, NDArray[np.int16] | None]:
+        """The bucket of each value, and the grid of each group if that follows the values."""
+        if self._grid is not None:
+            return self._grid.numbers(values), None
+        groups = int(batch.codes.max(initial=0)) + 1
+        exponents = coarsest(values, batch.codes, groups, self.buckets)
+        own = exponents[0] if groups == 1 else exponents[batch.codes]
+        return dyadic(values, own), exponents.astype(np.int16)
+
+    def merged(self, runs: Sequence[Run], floor: int) -> Run:
+        groups, divided = self._aligned(runs, floor)
+        found = woven(runs, groups, floor)
+        outer = len(found.run.keys) - len(divided)
+        heads = dict(zip(divided, found.run.keys[outer:], strict=True))
+        for name, ufunc in (("low", np.fmin), ("high", np.fmax)):
+            if name in runs[0].heads:
+                heads[name] = found.heads(runs, name, ufunc)
+        return self._sliced(replace(found.run, keys=found.run.keys[:outer], heads=heads))
+
+    def _aligned(self, runs: Sequence[Run], floor: int) -> tuple[Aligned, tuple[str, ...]]:
+        """The groups and buckets of all runs; the last of their keys are the heads of these names."""
+        pieces = sum(run.groups for run in runs)
+        numbers = joined([run.heads["bucket"].to_numpy() for run in runs])
+        if "exponent" not in runs[0].heads:
+            columns = [(*run.keys, run.heads["bucket"]) for run in runs]
+            return aligned(columns, pieces), ("bucket",)
+        outer = aligned_undivided(runs)
+        known = joined([run.heads["exponent"].to_numpy() for run in runs]).astype(np.int64)
+        alive = joined([run.starts(floor) < run.bounds[1:] for run in runs])
+        exponents = np.full(outer.count, FINEST)
+        np.maximum.at(exponents, outer.codes[alive], known[alive])
+        # Together they may be too many: all that is known of the values is in which of the buckets they are.
+        coarse = floors(dyadic(floors(numbers), exponents[outer.codes]))
+        more = coarsest(coarse[alive], outer.codes[alive], outer.count, self.buckets)
+        exponents = np.maximum(exponents, more)
+        numbers = dyadic(floors(numbers), exponents[outer.codes])
+        cells = group([outer.codes, numbers], pieces)
+        owners = outer.codes[cells.firsts]
+        keys = (*(key.take(pa.array(owners)) for key in outer.keys), pa.array(numbers[cells.firsts]))
+        found = Aligned(cells.codes, cells.count, (*keys, pa.array(exponents[owners].astype(np.int16))))
+        return found, ("bucket", "exponent")
+
+    def _sliced(self, run: Run) -> Run:
+        """Entries of the same slice of time as one, if that is all that is kept."""
+        if self.slice is None:
+            return run
+        times, spans = run.times, np.zeros(run.entries, np.int64)
+        counts = np.ones(run.entries, np.int64)
+        if run.columns:
+            counts, spans = (run.columns[name].to_numpy().astype(np.int64) for name in ("count", "span"))
+        slices = times // self.slice
+        is_first = np.r_[True, slices[1:] != slices[:-1]][: run.entries]
+        is_first[run.bounds[:-1]] = True
+        firsts = np.flatnonzero(is_first)
+        lasts = np.r_[firsts[1:], run.entries][: len(firsts)] - 1
+        if len(firsts):
+            spans = times[lasts] - np.minimum.reduceat(times - spans, firsts)
+            counts = np.add.reduceat(counts, firsts)
+        narrow = pa.uint32() if self.slice <= 1 << 32 else pa.int64()
+        columns = {"count": pa.array(counts), "span": pa.array(spans).cast(narrow)}
+        return Run.of(run.keys, np.searchsorted(firsts, run.bounds), times[lasts], columns, run.heads)
+
+    def lookup(self, runs: Sequence[Run], since: int) -> Found:
+        seen = view(runs, since, divided=True)
+        counts = [self._counts(part, since) for part in seen.parts]
+        least, most = (joined([pair[i] for pair in counts]) for i in (0, 1))
+        filed = Filed(
+            seen.codes, seen.count, least, most, *(self._hull(seen.parts, s) for s in ("low", "high"))
+        )
+        return Found(seen.keys, seen.count, Bounds(filed, self._grain))
+
+    def _counts(self, part: Part, since: int) -> tuple[Numbers, Numbers]:
+        """How many tuples of each bucket are in the window, at least and at most."""
+        if self.slice is None:
+            found = part.stops - part.starts
+            return found, found
+        upto, starts = running_totals(part.run, "count"), part.starts
+        before = np.where(starts > 0, upto[starts - 1], 0)
+        most = upto[part.stops - 1] - before
+        # Of the slice in which the window begins the last tuple is in it, and the first one may not be.
+        begun = part.run.ticks[starts].astype(np.int64) - part.run.columns["span"].to_numpy()[starts]
+        cut = begun + part.run.base < since
+        return np.where(cut, most - (upto[starts] - before) + 1, most), np.where(cut, most - 1, most)
+
+    def _hull(self, parts: Sequence[Part], side: str) -> NDArray[Any] | None:
+        if self.type is None:
+            return None
+        if not parts:
+            return np.zeros(0, np.int64 if pa.types.is_integer(self.type) else np.float64)
+        return joined([part.run.heads[side].to_numpy()[part.groups] for part in parts])
+
+    @property
+    def _grain(self) -> float:
+        """The last digit of a decimal average, to which it is rounded."""
+        if self.type is None or not pa.types.is_decimal(self.type):
+            return 0.0
+        return float(10.0 ** -min(self.type.scale + 4, 38))
+
+
+def _outward(values: pa.Array) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Whole numbers as they are, others as doubles around them."""
+    if pa.types.is_integer(values.type):
+        numbers = values.cast(pa.int64()).to_numpy()
+        return numbers, numbers
+    numbers = values.cast(pa.float64()).to_numpy()
+    if pa.types.is_floating(values.type):
+        return numbers, numbers
+    slack = np.abs(numbers) * 2.0**-50
+    return numbers - slack, numbers + slack

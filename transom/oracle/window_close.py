@@ -1,0 +1,95 @@
+"""Windows, and when no more rows can come for one."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any, Iterator, Sequence
+
+from transom.elements import Prod, Punctuation, WindowSpec
+from transom.sql.interpreter.values import microseconds, sameness
+from transom.sql.query import And, Comparison, Member, Predicate, Query
+
+Window = tuple[int, int]  # start, end
+
+
+def windows_of(value: int, spec: WindowSpec) -> list[Window]:
+    """Every window [end - range, end), end = phase modulo slide, with start <= value < end.
+
+    >>> windows_of(211, WindowSpec.ending(range=60, slide=20))
+    [(160, 220), (180, 240), (200, 260)]
+    """
+    first = value + 1 + (spec.phase - (value + 1)) % spec.slide
+    return [(end - spec.range, end) for end in range(first, value + spec.range + 1, spec.slide)]
+
+
+def covered(window: Window, ranges: Sequence[tuple[int | None, int]]) -> bool:
+    """Whether a window lies within the union of ranges [since, until), since None being the beginning."""
+    reached, end = window
+    for since, until in sorted(ranges, key=lambda each: (each[0] is not None, each[0])):
+        if since is None or since <= reached:
+            reached = max(reached, until)
+    return reached >= end
+
+
+def pinned(predicate: Predicate | None) -> Iterator[tuple[str, list[Any]]]:
+    """The columns that WHERE ties to constants, by a conjunct `column = x` or `column IN (x, ...)`."""
+    match predicate:
+        case And(parts):
+            for part in parts:
+                yield from pinned(part)
+        case Comparison(scalar, "=", value) if scalar.column is not None:
+            yield scalar.column, [value]
+        case Member(scalar, values) if scalar.column is not None:
+            yield scalar.column, list(values)
+
+
+def is_closed(query: Query, window: Window, group: Sequence[Any], closings: Sequence[Punctuation]) -> bool:
+    """Whether no more rows can come for this window and group of a query.
+
+    The rows of a group are known to have certain values in certain columns: its plain GROUP BY columns
+    and what WHERE pins. For each combination of them the window must be covered by the punctuations
+    whose pattern such a row is sure to match.
+    """
+    known: dict[str, list[Any]] = {}
+    for column, values in pinned(query.where):
+        earlier = known.get(column, values)
+        known[column] = [v for v in values if sameness(v) in map(sameness, earlier)]
+    for key, value in zip(query.keys, group, strict=True):
+        if key.scalar.column is not None:
+            known[key.scalar.column] = [value]
+    applying = [each for each in closings if all(column in known for column, _ in each.where)]
+    columns = sorted({column for each in applying for column, _ in each.where})
+    for combination in product(*(known[column] for column in columns)):
+        row = {column: sameness(value) for column, value in zip(columns, combination, strict=True)}
+        matching = [each for each in applying
+                    if all(row[column] == sameness(microseconds(v)) for column, v in each.where)]  # fmt: skip
+        if not covered(window, [(each.since, each.until) for each in matching]):
+            return False
+    return True
+
+
+def is_asked(
+    query: Query,
+    window: Window,
+    group: Sequence[Any],
+    prods: Sequence[Prod],
+    closings: Sequence[Punctuation],
+) -> bool:
+    """Whether prods ask for this window and group: does it end by then, and of those with patterns, would
+    they close it as punctuations?"""
+    upto: list[Punctuation] = []
+    for prod in prods:
+        if prod.until is not None and prod.clock != query.clock:
+            continue
+        until = window[1] if prod.until is None else prod.until
+        if prod.exactly and window[1] != until - (until - query.window.phase) % query.window.slide:
+            continue
+        as_punctuation = Punctuation(query.clock, until, where=prod.where)
+        if not prod.where:
+            if window[1] <= until:
+                return True
+        elif not prod.exactly:
+            upto.append(as_punctuation)
+        elif is_closed(query, window, group, [as_punctuation]):
+            return True
+    return bool(upto) and is_closed(query, window, group, [*upto, *closings])

@@ -1,0 +1,153 @@
+"""Which rows of a burst are kept where queries say ON OVERLOAD PREFER: those that promise most to them.
+
+How often each value of a page occurs in it is counted by Spark, and what a summary knows of it is added by
+tasks, once for each value. Promises are then expressions of Spark's: no row passes through Python.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from transom.promising.batch_tuples import NUMBER, numbers_of
+from transom.plan.compiled import CompiledQuery
+from transom.promising.representation import Representation, bucket_of
+from transom.runtime.executor_tasks import Task
+from transom.runtime.ingest_batch import Page, PageRun
+from transom.backends.projection import quoted
+from transom.promising.execution import key_sql
+from transom.runtime.batch_tasks import Batches, gathered
+from transom.sql.promise import Arithmetic, Column, Count, Number, Promise, leaves
+from transom.sql.query import Overloaded
+
+BUCKET, RANK = "__bucket__", "__rank__"
+TIMED, SCORE = "__timed__", "__score__"
+
+Clauses = Mapping[Overloaded, int]
+
+
+def clauses_of(queries: Iterable[CompiledQuery]) -> Clauses:
+    """What queries prefer when there is not time for all rows, and how many prefer that."""
+    counted = Counter(query.query.overload for query in queries if query.query.overload is not None)
+    return {clause: counted[clause] for clause in sorted(counted, key=repr)}
+
+
+def preferred(
+    run: PageRun, df: DataFrame, limit: int | None, affected: DataFrame, keeps: str, clauses: Clauses
+) -> DataFrame:
+    """The affected rows of a page, numbered within their buckets: first the ones that are kept, then the
+    others, both by time. `keeps` is how many a row's bucket keeps.
+
+    Each clause ranks the rows of a bucket, of those that promise the same none before the other; what counts
+    is the average of the ranks, or their sum, each clause weighing as much as queries have it; then the time.
+    """
+    over = f"OVER (PARTITION BY {BUCKET} ORDER BY"
+    timed = affected.withColumn(TIMED, F.expr(f"row_number() {over} {', '.join(run.order(affected))})"))
+    counts = {leaf: f"__count{i}__" for i, leaf in enumerate(_counted(clauses))}
+    for leaf, name in counts.items():
+        key = key_sql(leaf.column, run.page.columns[leaf.column])
+        estimates = _estimates(run.page, df.filter(run.accepted(limit)), leaf.column, key, name)
+        timed = timed.join(estimates, F.expr(key) == F.col(_by(name)))
+
+    def known(leaf: Count | Column) -> str:
+        return quoted(counts[leaf]) if isinstance(leaf, Count) else number_sql(leaf.column)
+
+    scores = {f"{SCORE}{i}": _score(clause, known, run) for i, clause in enumerate(clauses)}
+    scored = timed.withColumns({name: F.expr(text) for name, text in scores.items()})
+    ranks = (
+        f"{weight} * rank() {over} {name})" for name, weight in zip(scores, clauses.values(), strict=True)
+    )
+    score = " + ".join(ranks) if len(scores) > 1 else f"{SCORE}0"  # one alone needs no ranks: a sort less
+    ordered = scored.withColumn(SCORE, F.expr(score))
+    best = ordered.withColumn(RANK, F.expr(f"row_number() {over} {SCORE}, {TIMED})"))
+    rank = F.expr(f"row_number() {over} {RANK} > {keeps}, {TIMED})")
+    return best.withColumn(RANK, rank).select(*map(quoted, affected.columns), RANK)
+
+
+def _counted(clauses: Clauses) -> list[Count]:
+    found = (leaf for clause in clauses for leaf in leaves(clause.promise))
+    return list(dict.fromkeys(leaf for leaf in found if isinstance(leaf, Count)))
+
+
+# --- counts -----------------------------------------------------------------------------------
+
+
+def _by(name: str) -> str:
+    return f"{name}key"
+
+
+def _estimates(page: Page, accepted: DataFrame, column: str, key: str, name: str) -> DataFrame:
+    """How often each value of a page occurs: in the page, and among what its summary knows to be kept."""
+    rows = accepted.groupBy(F.expr(key).alias("key"))
+    known = _representation(page, column)
+    if known is None:
+        return rows.agg(F.count("*").cast("double").alias(name)).withColumnRenamed("key", _by(name))
+    number = "0D" if known.shape.between is None else f"CAST({quoted(column)} AS DOUBLE)"
+    values = rows.agg(F.count("*").alias("rows"), F.min(F.expr(number)).alias(NUMBER))
+    return values.mapInArrow(estimate_task(known), f"{_by(name)} bigint, {name} double")
+
+
+def _representation(page: Page, column: str) -> Representation | None:
+    """What is known of a column's values before the page; of several summaries the first by name tells."""
+    summaries = page.state.preferring.summaries
+    shown = (summaries[name].representation for name in sorted(summaries))
+    stream = page.rules.clock.stream
+    own = (one for one in shown if (one.shape.stream, one.shape.column) == (stream, column))
+    known = next(own, None)
+    return None if known is None or known.high is None else known.flat()
+
+
+def estimate_task(known: Representation) -> Task:
+    """A task that adds what is known of values to how often they occur."""
+
+    def task(batches: Batches) -> Batches:
+        for table in gathered(batches):
+            keys = table["key"].to_numpy().view("uint64")
+            buckets = bucket_of(known.shape, keys, numbers_of(table[NUMBER]))
+            counts = table["rows"].to_numpy() + known.total(keys, buckets)
+            columns = [table["key"].combine_chunks(), pa.array(counts)]
+            yield pa.RecordBatch.from_arrays(columns, ["key", "count"])
+
+    return task
+
+
+# --- promises ---------------------------------------------------------------------------------
+
+
+def number_sql(column: str) -> str:
+    """A column as a number; what has none promises nothing."""
+    return f"coalesce(nanvl(CAST({quoted(column)} AS DOUBLE), 0D), 0D)"
+
+
+def promise_sql(promise: Promise, known: Callable[[Count | Column], str]) -> str:
+    """What a row promises, as an expression that is evaluated with ANSI mode off.
+
+    >>> twice = Arithmetic("*", Number(2.0), Count("store1", "item"))
+    >>> promise_sql(twice, lambda leaf: leaf.column)
+    '(2.0D * item)'
+    """
+    match promise:
+        case Number(value):
+            return f"{value!r}D"
+        case Arithmetic(op, left, right):
+            shown = f"({promise_sql(left, known)} {op} {promise_sql(right, known)})"
+            return f"coalesce({shown}, 0D)" if op == "/" else shown  # by zero it is null
+    return known(promise)
+
+
+def _score(clause: Overloaded, known: Callable[[Count | Column], str], run: PageRun) -> str:
+    """A number by which rows are kept, the lowest first.
+
+    A weighted choice gives each row an exponential variate, with its promise for the rate: the lowest ones
+    are then a sample in which each row has a chance in proportion to what it promises.
+    """
+    promise = f"nanvl({promise_sql(clause.promise, known)}, 0D)"
+    if clause.order != "weighted":
+        return promise if clause.order == "asc" else f"- {promise}"
+    hashed = f"shiftrightunsigned(xxhash64({run.time}, {BUCKET}, {TIMED}), 11)"
+    even = f"(({hashed} + 0.5D) / {float(1 << 53)!r}D)"
+    return f"CASE WHEN {promise} > 0 THEN - ln({even}) / {promise} ELSE DOUBLE('Infinity') END"

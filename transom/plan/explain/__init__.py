@@ -1,0 +1,22 @@
+"""EXPLAIN: how the queries of an engine are computed together, as text, as JSON and as a drawing."""
+
+from transom.plan.explain.collect import Explained, gather, held, kind_of, work_done
+from transom.plan.explain.mermaid import mermaid
+from transom.plan.explain.records import Explanation, WorkDone
+from transom.plan.explain.stores import keeps_text
+from transom.plan.explain.text import query_text, text, work_text
+
+__all__ = [
+    "Explained",
+    "Explanation",
+    "WorkDone",
+    "gather",
+    "held",
+    "keeps_text",
+    "kind_of",
+    "mermaid",
+    "query_text",
+    "text",
+    "work_done",
+    "work_text",
+]

@@ -1,0 +1,398 @@
+"""From the state and the queries of an engine to what EXPLAIN shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from transom.columns.grouping import group
+from transom.windows.slices import cuts
+from transom.overload.bursts import Overload
+from transom.windows.stream_rules import StreamRules
+from transom.durations import format_instant
+from transom.elements import Clock, ClockKind, Summary
+from transom.estimates.monitor import Accuracy
+from transom.results.cascade import derived_rules, in_order
+from transom.ondemand.stores import opened
+from transom.plan.explain.early import emit_text
+from transom.plan.explain.records import (
+    Explanation,
+    FamilyPlan,
+    Holding,
+    Joined,
+    Kept,
+    Projected,
+    QueryPlan,
+    Read,
+    SelectionPlan,
+    Shards,
+    Slicing,
+    StreamPlan,
+    Window,
+    WorkDone,
+)
+from transom.plan.explain.promising import preferred_plans, summary_plans
+from transom.plan.explain.spelling import (
+    call_text,
+    having_text,
+    instant,
+    length,
+    overload_text,
+    slot_text,
+    window_text,
+)
+from transom.plan.explain.stores import gathering_plans
+from transom.plan.passes.admission import Strategy, admit, release
+from transom.plan.planner import Planner
+from transom.kernel.rollups import kinships
+from transom.plan.compiled import CompiledQuery, Slot
+from transom.ondemand.needs import gatherings
+from transom.plan.families import Family, Selection
+from transom.plan.serving import source
+from transom.plan.predicate_text import predicate_text
+from transom.sql.preferred_query import Preferred
+from transom.sql.query import And, Comparison, Member, Not, Or, Predicate
+from transom.state.state import State, StreamState, Work
+
+HOUR = 3_600_000_000
+NEXT = 5  # edges that are shown
+MOST_EDGES = 100_000  # that are counted one by one
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What EXPLAIN is told: the rules of streams, the state, and all queries, also those that wait to join.
+
+    In the state's place, queries named in `again` are others that are about to leave. `partial` are
+    those that also report windows seen in part, `suspended` say why they take no part. `preferring` are the
+    queries with a preference, `summaries` what leads them.
+    """
+
+    rules: Mapping[str, StreamRules]
+    state: State
+    queries: Mapping[str, CompiledQuery]
+    strategy: Strategy = field(default_factory=Strategy)
+    again: Collection[str] = ()
+    partial: Collection[str] = ()
+    suspended: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # the stream, and why
+    summaries: Mapping[str, Summary] = field(default_factory=dict)
+    preferring: Mapping[str, Preferred] = field(default_factory=dict)
+
+    @cached_property
+    def joined(self) -> State:
+        """The state once all that waits took effect."""
+        leaving = [name for name in self.state.queries if name not in self.queries or name in self.again]
+        state = release(self.state, leaving, self.standing) if leaving else self.state
+        waiting = [query for name, query in self.standing.items() if name not in state.queries]
+        results = {query.query.stream for query in self.queries.values()} - self.rules.keys()
+        state = admit(state, waiting, self.standing, self.strategy, self.partial, results)
+        return opened(state, gatherings(self.looking), self.strategy.place, results)
+
+    @cached_property
+    def standing(self) -> Mapping[str, CompiledQuery]:
+        """The queries whose results are pushed."""
+        return {name: query for name, query in self.queries.items() if query.query.demand is None}
+
+    @cached_property
+    def looking(self) -> Sequence[CompiledQuery]:
+        """The on-demand queries."""
+        return [query for query in self.queries.values() if query.query.demand is not None]
+
+    @cached_property
+    def readers(self) -> Mapping[str, Sequence[str]]:
+        """The names of the queries that read each query's results."""
+        cascade = in_order(list(self.queries.values()), self.rules)
+        return {inner.name: [outer.name for outer in outers] for inner, outers in cascade}
+
+    def waits(self, name: str) -> bool:
+        return name in self.again or (name in self.standing and name not in self.state.queries)
+
+
+def gather(known: Explained) -> Explanation:
+    """Plan the queries as the next page will, and describe the plan."""
+    planner = Planner(known.strategy)  # one of its own: the engine's may be planning a page
+    holding = held(known.joined)
+    streams = []
+    inner = {query.name: query for query, _ in in_order(list(known.queries.values()), known.rules)}
+    derived = {name: derived_rules(query) for name, query in inner.items()}
+    for name, rules in {**known.rules, **derived}.items():
+        reading = [query for query in known.standing.values() if query.query.stream == name]
+        families = planner.plan(known.joined, reading).families
+        kin = _kin(families)
+        described = [_Describing(known, family, holding).family(kin[i]) for i, family in enumerate(families)]
+        streams.append(_stream(known, name, rules, reading, described))
+    state, windows = known.state, {name: query.query for name, query in known.queries.items()}
+    files = Shards(
+        sum(len(ref.parts) for ref in state.shards),
+        sum(ref.rows for ref in state.shards),
+        sum(ref.bytes for ref in state.shards),
+    )
+    return Explanation(
+        state.page,
+        _slices(known),
+        known.strategy.fragments.value,
+        known.strategy.place.value,
+        files,
+        tuple(streams),
+        tuple(summary_plans(known.summaries, known.preferring, windows, state.preferring)),
+        tuple(preferred_plans(known.preferring, state.preferring, known.again)),
+    )
+
+
+def _slices(known: Explained) -> str:
+    """The name of the strategy, as an engine is given it."""
+    strategy = known.strategy
+    if any(query.naive for query in known.queries.values()):
+        return "naive"
+    if strategy.adapts:
+        return "auto"
+    return f"{'shared' if strategy.shared else 'unshared'}_{'paned' if strategy.paned else 'paired'}"
+
+
+def _stream(
+    known: Explained,
+    name: str,
+    rules: StreamRules,
+    reading: Sequence[CompiledQuery],
+    families: Sequence[FamilyPlan],
+) -> StreamPlan:
+    looking = [query for query in known.looking if query.query.stream == name]
+    everyone = [*reading, *looking]
+    uses = Counter(scalar.sql for query in everyone for scalar in query.query.scalars())
+    joins = {
+        join.id: Joined(join.id, join.table, join.on) for query in everyone for join in query.query.joins
+    }
+    kind = rules.clock.kind
+    largest = sorted(range(len(families)), key=lambda place: -families[place].queries)
+    numbers = {place: i for i, place in enumerate(largest, 1)}
+    return StreamPlan(
+        name,
+        rules.clock.attribute,
+        None if rules.slack is None else length(rules.slack, kind),
+        None if rules.horizon is None else length(rules.horizon, kind),
+        None if rules.idle is None else length(rules.idle, ClockKind.TIME),
+        len(reading),
+        {query: why for query, (stream, why) in known.suspended.items() if stream == name},
+        tuple(Projected(sql, count) for sql, count in uses.items()),
+        tuple(joins.values()),
+        work_done(known.state.stream(name).work),
+        tuple(
+            replace(
+                families[place],
+                id=numbers[place],
+                kin=tuple(sorted(numbers[other] for other in families[place].kin)),
+            )
+            for place in largest
+        ),
+        None if rules.overload is None else _overload(rules.overload),
+        _aside(known.state.stream(name), rules.clock),
+        None if name in known.rules else name,
+        len(looking),
+        gathering_plans(looking, known.state, known.joined, known.waits),
+        sum(name in (side.stream for side in query.sides) for query in known.preferring.values()),
+    )
+
+
+Kin = tuple[tuple[str, ...] | None, tuple[int, ...]]  # groups that are rolled up, and the places of the kin
+
+
+def _kin(families: Sequence[Family]) -> list[Kin]:
+    """For each family the groups that it may be rolled up from, and with which others."""
+    places = {id(family): i for i, family in enumerate(families)}
+    found: list[Kin] = [(None, ())] * len(families)
+    for together in kinships(families):
+        if len({tuple(key.sql for key in family.keys) for family in together}) > 1:
+            keys = tuple(dict.fromkeys(key.sql for family in together for key in family.keys))
+            own = [places[id(family)] for family in together]
+            for place in own:
+                found[place] = keys, tuple(other for other in own if other != place)
+    return found
+
+
+def _overload(overload: Overload) -> str:
+    budget = length(overload.budget, ClockKind.TIME) if overload.in_time else f"{overload.budget:,} rows"
+    if overload.shed:
+        return f"budget {budget}; what is beyond is shed"
+    return f"budget {budget}; what is beyond is set aside, and taken in 1 for every {overload.share} new rows"
+
+
+def _aside(stream: StreamState, clock: Clock) -> str | None:
+    if not stream.aside:
+        return None
+    is_time = clock.kind is ClockKind.TIME
+    ends = ([format_instant(end) if is_time else str(end) for end in pair] for pair in stream.held(clock))
+    held = ", ".join(f"{start} to {stop}" for start, stop in ends)
+    return f"{stream.totals.aside:,} rows since {format_instant(stream.aside[0].since)}; held: {held}"
+
+
+def work_done(work: Work) -> WorkDone:
+    """Work with its ratio."""
+    done = work.partials + work.finals
+    ratio = (work.unshared_partials + work.unshared_finals) / done if done else None
+    return WorkDone(work.partials, work.finals, work.unshared_partials, work.unshared_finals, ratio)
+
+
+def held(state: State) -> dict[int, Holding]:
+    """What each selection holds, all found at once."""
+    found = {}
+    for home, own in state.selections.items():
+        slices = {pair for ref in state.shards for pair in ref.held.get(home, ())} if own.far else ()
+        found[home] = Holding("far", len(slices), None) if own.far else Holding("near", 0, 0)
+    for sheet in state.sheets.values():
+        homes = sheet["selection"].to_numpy()
+        counted = zip(*(part.tolist() for part in np.unique(homes, return_counts=True)), strict=True)
+        pairs = group([homes, sheet["slice"].to_numpy()], len(homes))
+        slices_of = Counter(homes[pairs.firsts].tolist())
+        found |= {home: Holding("near", slices_of[home], rows) for home, rows in counted}
+    return found
+
+
+def kind_of(family: Family) -> str:
+    """How a family tells its selections' tuples: range, signature or alone."""
+    return "range" if family.axis is not None else "signature" if len(family.members) > 1 else "alone"
+
+
+class _Describing:
+    """A family being described."""
+
+    def __init__(self, known: Explained, family: Family, holding: Mapping[int, Holding]):
+        self.known, self.planned, self.holding = known, family, holding
+        clock = family.clock
+        high = known.state.stream(clock.stream).clock(clock).high
+        self.clock, self.now = clock, high
+
+    def family(self, kin: Kin) -> FamilyPlan:
+        family = self.planned
+        selections = [self._selection(member) for member in family.members]
+        selections.sort(key=lambda selection: -len(selection.queries))
+        conjuncts = {predicate_text(part) for member in family.members for part in member.conjuncts}
+        axis, kind = family.axis, kind_of(family)
+        constants = {
+            repr(value)
+            for member in family.members
+            if axis is not None
+            for value in _constants(member.by_scalar[0][axis.scalar.sql])
+        }
+        return FamilyPlan(
+            0,
+            kind,
+            None if axis is None else axis.scalar.sql,
+            len(constants),
+            axis.size if axis is not None else None if kind == "signature" else 1,
+            len(conjuncts),
+            tuple(map(predicate_text, family.rest)),
+            self.clock.attribute or "rows",
+            tuple(key.sql for key in family.keys),
+            family.members[0].joins,
+            *kin,
+            sum(len(selection.queries) for selection in selections),
+            tuple(selections),
+        )
+
+    def _selection(self, member: Selection) -> SelectionPlan:
+        queries = [self.known.queries[name] for name in member.queries]
+        axis = self.planned.axis
+        where = " AND ".join(map(predicate_text, member.conjuncts)) or None
+        return SelectionPlan(
+            member.id,
+            where,
+            where if axis is None else predicate_text(member.by_scalar[0][axis.scalar.sql]),
+            member.name != queries[0].selection,
+            len(member.windows),
+            self._slicing(member),
+            tuple(_kept(member.slots, queries)) if member.merged else None,
+            self.holding[member.id],
+            tuple(map(self._query, queries)),
+        )
+
+    def _query(self, query: CompiledQuery) -> QueryPlan:
+        own = self.known.joined.queries[query.name]
+        spec, kind = query.query.window, self.clock.kind
+        return QueryPlan(
+            query.name,
+            Window(window_text(spec, kind), spec.range, spec.slide, spec.phase),
+            tuple(map(call_text, query.query.calls)),
+            having_text(query.query),
+            self.known.waits(query.name),
+            own.homes[1:],
+            None if own.unseen is None else tuple(own.unseen),
+            self._early(query),
+            tuple(self.known.readers.get(query.name, ())),
+            None if query.query.overload is None else overload_text(query.query.overload),
+        )
+
+    def _early(self, query: CompiledQuery) -> str | None:
+        if query.query.emit is None:
+            return None
+        prodder = self.known.state.prodders.get(query.name)
+        return emit_text(
+            query.query.emit, self._accuracy(query.name), prodder.point if prodder is not None else None
+        )
+
+    def _accuracy(self, name: str) -> Accuracy | None:
+        learned = self.known.state.learned.get(name)
+        return None if learned is None else learned.accuracy()
+
+    def _slicing(self, member: Selection) -> Slicing:
+        kind, paned = self.clock.kind, self.known.strategy.paned
+        found = list(dict.fromkeys(cut for spec in member.windows for cut in cuts(spec, paned)))
+        per = HOUR if kind is ClockKind.TIME else max(spec.slide for spec in member.windows)
+        now = 0 if self.now is None else self.now
+        following = _following(found, now)
+        edges = () if self.now is None else tuple(following)
+        return Slicing(
+            _edges(found, now, now + per),
+            "hour" if kind is ClockKind.TIME else str(per),
+            per,
+            tuple(length(later - edge, kind) for edge, later in pairwise(following)),
+            edges,
+            tuple(instant(edge, self.clock) for edge in edges),
+        )
+
+
+Cuts = Sequence[tuple[int, int]]  # edges at base + k * step
+
+
+def _following(cuts: Cuts, now: int) -> list[int]:
+    """The next edges after a time."""
+    firsts = ((now - (now - base) % step + step, step) for base, step in cuts)
+    return sorted({first + k * step for first, step in firsts for k in range(NEXT)})[:NEXT]
+
+
+def _edges(cuts: Cuts, low: int, high: int) -> int:
+    """How many different edges there are in `(low, high]`; if absurdly many, about."""
+    counts = [(high - base) // step - (low - base) // step for base, step in cuts]
+    if len({step for _, step in cuts}) == 1 or sum(counts) > MOST_EDGES:  # with one step none are the same
+        return sum(counts)
+    steps = ((low - (low - base) % step + step, step) for base, step in cuts)
+    return len(np.unique(np.concatenate([np.arange(first, high + 1, step) for first, step in steps])))
+
+
+def _kept(slots: Sequence[Slot], queries: Sequence[CompiledQuery]) -> Iterator[Kept]:
+    readers: dict[str, list[Read]] = {slot.key: [] for slot in slots}
+    for query in queries:
+        for call, places in zip(query.query.calls, query.reads, strict=True):
+            for slot in dict.fromkeys(source(query.slots[place], readers) for place in places):
+                if slot is not None:
+                    readers[slot.key].append(Read(query.name, call_text(call)))
+    for slot in slots:
+        yield Kept(slot_text(slot), tuple(readers[slot.key]))
+
+
+def _constants(predicate: Predicate) -> Iterator[Any]:
+    match predicate:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _constants(part)
+        case Not(part):
+            yield from _constants(part)
+        case Comparison(_, _, value):
+            yield value
+        case Member(_, values):
+            yield from values

@@ -1,0 +1,178 @@
+"""What EXPLAIN knows of summaries and of queries with a preference, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from transom.elements import ClockKind, Preference, Summary
+from transom.plan.explain.spelling import length, promise_text
+from transom.plan.predicate_text import predicate_text
+from transom.sql.preferred_query import Preferred, Side
+from transom.sql.promise import counts
+from transom.sql.query import Query
+from transom.state.promising import PreferredState, Preferring, SummaryState
+
+
+@dataclass(frozen=True)
+class GranularityPlan:
+    """A granularity of a summary: how much time it covers, and what is in it now."""
+
+    number: int  # from 1, the newest and finest
+    covers: str
+    length: int
+    zones: int
+    tuples: int
+
+
+@dataclass(frozen=True)
+class SummaryPlan:
+    """A summary: how it is divided, what it holds, and who is led by it."""
+
+    name: str
+    stream: str
+    column: str
+    structure: str
+    chosen: bool  # whether the structure is the engine's choice
+    buckets: int
+    counts: str  # what counts the values of a cell
+    reach: str  # for how long tuples are kept
+    granularities: tuple[GranularityPlan, ...]
+    zones: int
+    tuples: int
+    bytes: int  # of the summaries of cells, without the tuples
+    came: int
+    late: int
+    place: str
+    waits: bool
+    readers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SidePlan:
+    """A stream of a query with a preference; the summary is asked about `guide`, a part of `where`."""
+
+    stream: str
+    summary: str
+    where: str | None
+    guide: str | None
+
+
+@dataclass(frozen=True)
+class PreferredPlan:
+    """A query with a preference: where its budget goes, what waits, and what came of it so far."""
+
+    name: str
+    kind: str  # join, selection or aggregates
+    order: str
+    promise: str
+    fade: float
+    window: str | None
+    budget: str | None
+    sides: tuple[SidePlan, ...]
+    rest: str | None  # what is to hold for a pair beside the equality
+    waits: bool
+    regions: int  # that wait until there is time
+    probes_left: int  # in these
+    probes: int
+    produced: int
+    skipped: float
+    share: float
+
+
+def summary_plans(
+    summaries: Mapping[str, Summary],
+    preferring: Mapping[str, Preferred],
+    queries: Mapping[str, Query],
+    state: Preferring,
+) -> Iterator[SummaryPlan]:
+    """Summaries as they are, or will be with the next page."""
+    for name, asked in summaries.items():
+        own = state.summaries.get(name)
+        shape = asked if own is None else own.representation.shape
+        led = (query for query, one in preferring.items() if name in (s.summary for s in one.sides))
+        counting = (
+            query
+            for query, one in queries.items()
+            if one.overload is not None and counts(one.overload.promise, asked.stream, asked.column)
+        )
+        yield SummaryPlan(
+            name,
+            asked.stream,
+            asked.column,
+            shape.structure,
+            asked.structure == "auto" and own is not None,
+            shape.buckets if shape.structure not in ("none", "time") else 1,
+            "exact histograms"
+            if shape.kind == "histogram"
+            else f"count sketches of {shape.rows} by {shape.width}",
+            _time(asked.reach),
+            tuple(_granularities(shape, own)),
+            0 if own is None else len(own.representation.zones().since),
+            0 if own is None else int(own.representation.zones().counts.sum()),
+            0 if own is None else own.representation.nbytes,
+            0 if own is None else own.came,
+            0 if own is None else own.late,
+            "far" if own is not None and own.far else "near",
+            own is None,
+            (*led, *counting),
+        )
+
+
+def _granularities(shape: Summary, own: SummaryState | None) -> Iterator[GranularityPlan]:
+    zones = None if own is None else own.representation.zones()
+    for number in range(1, shape.depth + 1):
+        covers = shape.granularity * shape.rate ** (number - 1)
+        mine = None if zones is None else zones.granularity == number
+        yield GranularityPlan(
+            number,
+            _time(covers),
+            covers,
+            0 if mine is None else int(mine.sum()),
+            0 if mine is None or zones is None else int(zones.counts[mine].sum()),
+        )
+
+
+def preferred_plans(
+    preferring: Mapping[str, Preferred], state: Preferring, again: Collection[str]
+) -> Iterator[PreferredPlan]:
+    """Queries with a preference; those `again` take the place of others that are about to leave."""
+    for name, query in preferring.items():
+        own = None if name in again else state.queries.get(name)
+        pending = () if own is None else own.pending
+        done = (own or PreferredState(())).coverage
+        yield PreferredPlan(
+            name,
+            "join" if len(query.sides) == 2 else "aggregates" if query.figures else "selection",
+            query.preference.order,
+            promise_text(query.promise, streams=len(query.sides) > 1),
+            query.preference.fade,
+            None if query.preference.window is None else _time(query.preference.window),
+            _budget(query.preference),
+            tuple(map(_side, query.sides)),
+            query.rest,
+            own is None,
+            sum(map(len, pending)),
+            sum(int(regions.left.sum()) for regions in pending),
+            done.probes,
+            done.produced,
+            done.skipped,
+            done.share,
+        )
+
+
+def _side(side: Side) -> SidePlan:
+    where = None if side.where is None else predicate_text(side.where)
+    return SidePlan(
+        side.stream, side.summary, where, None if side.guide is None else predicate_text(side.guide)
+    )
+
+
+def _budget(preference: Preference) -> str | None:
+    if preference.time is not None:
+        return _time(preference.time)
+    return None if preference.probes is None else f"{preference.probes:,} probes"
+
+
+def _time(micros: int) -> str:
+    return length(micros, ClockKind.TIME)

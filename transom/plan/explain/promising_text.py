@@ -1,0 +1,98 @@
+"""What EXPLAIN says of summaries and of queries with a preference, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from transom.plan.explain.promising import PreferredPlan, SummaryPlan
+from transom.plan.explain.words import Limits, counted, first, indented, named, queries_text
+
+
+def summaries_text(
+    summaries: Sequence[SummaryPlan], preferred: Sequence[PreferredPlan], limits: Limits
+) -> Iterator[str]:
+    """The summaries, and the queries that they lead."""
+    if not summaries:
+        return
+    readers = {name for summary in summaries for name in summary.readers}
+    if preferred:
+        led = f"{queries_text(len(preferred))} with a preference"
+    else:
+        led = f"{queries_text(len(readers))} on overload" if readers else "nobody yet"
+    yield f"promising tuples: {counted(len(summaries), 'summary', 'summaries')}, for {led}"
+    yield from indented(first(summaries, limits.stores, lambda own: _summary(own, limits), "summaries"))
+    others = named([query.name for query in preferred[limits.families :]], limits.names)
+    yield from indented(
+        first(preferred, limits.families, lambda own: preferred_text(own, limits), f"queries: {others}")
+    )
+
+
+def summary_title(summary: SummaryPlan) -> str:
+    """What is summarized, and how, in a line."""
+    structure = f"{summary.structure}, the engine's choice" if summary.chosen else summary.structure
+    return f"{summary.name} of {summary.column} of {summary.stream}: {structure}"
+
+
+def _summary(summary: SummaryPlan, limits: Limits) -> Iterator[str]:
+    waits = " (made with the next page)" if summary.waits and limits.waiting else ""
+    yield f"summary {summary_title(summary)}{waits}"
+    cells = f"{counted(summary.buckets, 'bucket')} of values, " if summary.buckets > 1 else ""
+    if summary.structure != "none":
+        yield f"  {cells}counted by {summary.counts}"
+    told = ", ".join(
+        f"{one.covers} ({counted(one.zones, 'zone')}, {counted(one.tuples, 'tuple')})"
+        if summary.came
+        else one.covers
+        for one in summary.granularities
+    )
+    yield f"  granularities: {told}; tuples are kept for {summary.reach}"
+    yield f"  {_holding(summary)}"
+    if summary.readers:
+        yield f"  leads {named(summary.readers, limits.names)}"
+
+
+def _holding(summary: SummaryPlan) -> str:
+    if not summary.came:
+        return "holds nothing yet"
+    where = "far: in files on the executors" if summary.place == "far" else "near: on the driver"
+    late = f", {summary.late:,} of them too late" if summary.late else ""
+    return (
+        f"holds {counted(summary.tuples, 'tuple')} in {counted(summary.zones, 'zone')}, {where}, "
+        f"and {summary.bytes:,} bytes of counts; {counted(summary.came, 'tuple')} ever{late}"
+    )
+
+
+def preferred_text(query: PreferredPlan, limits: Limits) -> Iterator[str]:
+    """A query with a preference: what it asks for, where its budget goes, and what came of it."""
+    waits = " (joins with the next page)" if query.waits and limits.waiting else ""
+    streams = " and ".join(f"{side.stream} (summary {side.summary})" for side in query.sides)
+    yield f"query {query.name}: {query.kind} of {streams}{waits}"
+    for side in query.sides:
+        if side.where is not None:
+            whose = f"{side.stream}: " if len(query.sides) > 1 else ""
+            asked = "" if side.guide is None else f"; the summary is asked about {limits.short(side.guide)}"
+            yield f"  {whose}where {limits.short(side.where)}{asked}"
+    if query.rest is not None:
+        yield f"  pairs for which {limits.short(query.rest)}"
+    fade = f", fading by {query.fade:g} with each granularity" if query.fade != 1 else ""
+    yield f"  preference {query.order} {limits.short(query.promise)}{fade}"
+    window = "all that is kept" if query.window is None else f"window {query.window}"
+    budget = "no budget: everything is probed" if query.budget is None else f"budget {query.budget} a page"
+    yield f"  {window}; {budget}"
+    if not query.waits:
+        yield f"  {coverage_text(query.probes, query.produced, query.skipped, query.share)}"
+        if query.regions:
+            yield (
+                f"  {counted(query.regions, 'region')} with {counted(query.probes_left, 'probe')} "
+                "wait until there is time"
+            )
+
+
+def coverage_text(probes: int, produced: int, skipped: float, share: float) -> str:
+    """What became of a budget.
+
+    >>> coverage_text(1000, 30, 10.0, 0.75)
+    '1,000 probes made, 30 tuples produced, about 10 passed over: 75.0%'
+    """
+    made = f"{counted(probes, 'probe')} made, {counted(produced, 'tuple')} produced"
+    return f"{made}, about {skipped:,.0f} passed over: {share:.1%}"

@@ -1,0 +1,352 @@
+"""What EXPLAIN knows: plain values, whose names are the keys of its JSON.
+
+Lengths and instants are in the unit of their clock, microseconds for a time; beside them stand texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass, replace
+from typing import Any
+
+from transom.plan.explain.promising import PreferredPlan, SummaryPlan
+
+
+@dataclass(frozen=True)
+class Read:
+    """An aggregate of a query that is read off a slot."""
+
+    query: str
+    aggregate: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of each slice and group, and who reads it."""
+
+    slot: str
+    readers: tuple[Read, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A query's windows."""
+
+    text: str
+    range: int
+    slide: int
+    phase: int
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """A query of a selection: one that `waits` joins with the next page.
+
+    `reads` are further selections that it left and that still hold some of its windows' slices. Windows that
+    meet `unseen` held tuples before it joined: it does not answer for them; None: the next page tells.
+    """
+
+    name: str
+    window: Window
+    aggregates: tuple[str, ...]
+    having: str | None
+    waits: bool
+    reads: tuple[int, ...]
+    unseen: tuple[tuple[int, int], ...] | None
+    early: str | None = None  # when windows are reported before they close
+    read_by: tuple[str, ...] = ()  # queries that read its results
+    overload: str | None = None  # which rows it prefers when there is not time for all
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """Where the slices of a selection end: how many edges `per` so long, and the next ones."""
+
+    edges: int
+    per: str
+    per_length: int
+    lengths: tuple[str, ...]  # of the slices between the next edges
+    next_edges: tuple[int, ...]
+    next_edges_text: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a selection holds now: `near` on a sheet at the driver, or `far` in shards at the executors.
+
+    The `rows` of shards are not a selection's own.
+    """
+
+    place: str
+    slices: int
+    rows: int | None
+
+
+@dataclass(frozen=True)
+class SelectionPlan:
+    """Tuples that some queries ask for alike. `own` is what it asks for beyond what its family agrees in.
+
+    One that is `apart` could share with others that ask for the same tuples, and does not. `keeps` is None
+    where every tuple is kept.
+    """
+
+    id: int
+    where: str | None
+    own: str | None
+    apart: bool
+    windows: int
+    slicing: Slicing
+    keeps: tuple[Kept, ...] | None
+    holds: Holding
+    queries: tuple[QueryPlan, ...]
+
+
+@dataclass(frozen=True)
+class FamilyPlan:
+    """Selections whose predicates are told together.
+
+    A `range` family by binary search of the `scalar`, whose values `constants` cut into `fragments`; a
+    `signature` family by the truth of all `conjuncts`, where fragments are those that occur; one `alone`.
+    Its groups may be `rolled_up` from finer ones that it shares with its `kin`, other families.
+    """
+
+    id: int
+    kind: str
+    scalar: str | None
+    constants: int
+    fragments: int | None
+    conjuncts: int
+    agrees: tuple[str, ...]
+    clock: str
+    group_by: tuple[str, ...]
+    joins: tuple[str, ...]
+    rolled_up: tuple[str, ...] | None
+    kin: tuple[int, ...]
+    queries: int
+    selections: tuple[SelectionPlan, ...]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """An aggregate of on-demand queries that is read off a store, and `by` which structure."""
+
+    aggregate: str
+    by: str
+    queries: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StorePlan:
+    """A store: what it keeps of an attribute for all lookups over the same tuples and groups.
+
+    `entries` and `bytes` are what it holds now, in so many `runs` (far: files), and `tuples` what it was ever
+    given. It has `groups` of entries at least: groups of the query, of a timegram's buckets; far they are not
+    counted. Windows from `complete_since` on are answered from all their rows; None: from any time on, or,
+    if it `waits`, the next page tells. `kept_since` is the time before which entries may have been let go.
+    """
+
+    id: int
+    kind: str  # groups, staircase, values or timegram
+    keeps: str
+    readers: tuple[Looked, ...]
+    place: str
+    entries: int
+    bytes: int
+    runs: int
+    groups: int | None
+    tuples: int
+    waits: bool
+    kept_since: int | None
+    complete_since: int | None
+    complete_since_text: str | None
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An aggregate of an on-demand query: `by` which structure, and from which stores."""
+
+    aggregate: str
+    by: str
+    stores: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LookupPlan:
+    """An on-demand query: the longest window that it is looked up for, and what answers it."""
+
+    name: str
+    window: str
+    range: int
+    structure: str
+    answers: tuple[Answered, ...]
+    having: str | None
+    waits: bool
+
+
+@dataclass(frozen=True)
+class GatheringPlan:
+    """The stores over the same tuples and groups, and the on-demand queries that share them.
+
+    `longest` is the longest window of these: older tuples are let go.
+    """
+
+    id: int
+    where: str | None
+    clock: str
+    group_by: tuple[str, ...]
+    joins: tuple[str, ...]
+    longest: str
+    range: int
+    stores: tuple[StorePlan, ...]
+    queries: tuple[LookupPlan, ...]
+
+
+@dataclass(frozen=True)
+class WorkDone:
+    """Aggregations done so far, and those that queries which share nothing would have needed."""
+
+    partials: int
+    finals: int
+    unshared_partials: int
+    unshared_finals: int
+    ratio: float | None  # unshared to shared, partial and final together
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A scalar expression that Spark computes once a row, and how often queries use it."""
+
+    sql: str
+    uses: int
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A static table that the stream is joined with."""
+
+    id: str
+    table: str
+    on: str
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The files of all far selections."""
+
+    files: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """A stream: its rules, what is computed for every row, and the families of its queries."""
+
+    name: str
+    time: str
+    slack: str | None
+    horizon: str | None
+    idle: str | None
+    queries: int
+    suspended: Mapping[str, str]
+    project: tuple[Projected, ...]
+    joins: tuple[Joined, ...]
+    work: WorkDone
+    families: tuple[FamilyPlan, ...]
+    overload: str | None = None  # what becomes of rows beyond a page's budget
+    aside: str | None = None  # how many are aside, since when, and what is held for them
+    results_of: str | None = None  # the query whose results it is made of
+    on_demand: int = 0  # queries that are looked up; `queries` are the others
+    gatherings: tuple[GatheringPlan, ...] = ()
+    preferred: int = 0  # queries with a preference that read it
+
+    @property
+    def plans(self) -> Sequence[QueryPlan | LookupPlan]:
+        """All its queries."""
+        pushed = [query for _, selection in self.selections() for query in selection.queries]
+        return [*pushed, *(query for gathering in self.gatherings for query in gathering.queries)]
+
+    def selections(self) -> Iterator[tuple[FamilyPlan, SelectionPlan]]:
+        for family in self.families:
+            for selection in family.selections:
+                yield family, selection
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How the queries of an engine are computed, after its last page."""
+
+    page: int
+    strategy: str
+    fragments: str
+    state: str
+    shards: Shards
+    streams: tuple[StreamPlan, ...] = field(default_factory=tuple)
+    summaries: tuple[SummaryPlan, ...] = ()
+    preferred: tuple[PreferredPlan, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        return {name: _plain(value) for name, value in vars(self).items()}
+
+    def json(self) -> str:
+        return json.dumps(self.as_dict(), indent=2, ensure_ascii=False)
+
+    def only(self, query: str) -> Explanation:
+        """The plan of one query: its family with its selection alone, in which others may be too; of one on
+        demand the stores that it reads, of one with a preference the summaries that lead it."""
+        led = self.find_preferred(query)
+        if led is not None:
+            names = {side.summary for side in led.sides}
+            summaries = tuple(summary for summary in self.summaries if summary.name in names)
+            streams = (
+                stream for stream in self.streams if stream.name in {side.stream for side in led.sides}
+            )
+            bare = tuple(replace(stream, families=(), gatherings=()) for stream in streams)
+            return replace(self, streams=bare, summaries=summaries, preferred=(led,))
+        return replace(self._window_query(query), summaries=(), preferred=())
+
+    def _window_query(self, query: str) -> Explanation:
+        looked = self.find_lookup(query)
+        if looked is not None:
+            stream, gathering, lookup = looked
+            read = {store for answer in lookup.answers for store in answer.stores}
+            stores = tuple(store for store in gathering.stores if store.id in read or store.kind == "groups")
+            alone = replace(gathering, stores=stores)
+            return replace(self, streams=(replace(stream, families=(), gatherings=(alone,)),))
+        found = self.find(query)
+        if found is None:
+            return replace(self, streams=())
+        stream, family, selection, _ = found
+        own = replace(family, selections=(selection,))
+        return replace(self, streams=(replace(stream, families=(own,), gatherings=()),))
+
+    def find(self, query: str) -> tuple[StreamPlan, FamilyPlan, SelectionPlan, QueryPlan] | None:
+        """Where a query is."""
+        for stream in self.streams:
+            for family, selection in stream.selections():
+                for own in selection.queries:
+                    if own.name == query:
+                        return stream, family, selection, own
+        return None
+
+    def find_preferred(self, query: str) -> PreferredPlan | None:
+        """A query with a preference."""
+        return next((own for own in self.preferred if own.name == query), None)
+
+    def find_lookup(self, query: str) -> tuple[StreamPlan, GatheringPlan, LookupPlan] | None:
+        """Where an on-demand query is."""
+        for stream in self.streams:
+            for gathering in stream.gatherings:
+                for own in gathering.queries:
+                    if own.name == query:
+                        return stream, gathering, own
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; `dataclasses.asdict` would take seconds for ten thousand queries."""
+    if is_dataclass(value):
+        return {name: _plain(part) for name, part in vars(value).items()}
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value

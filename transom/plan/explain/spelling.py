@@ -1,0 +1,102 @@
+"""How EXPLAIN spells what a plan is made of."""
+
+from __future__ import annotations
+
+import re
+
+from transom.aggregates.accumulators import Extreme
+from transom.durations import format_duration, format_instant
+from transom.elements import Clock, ClockKind, WindowSpec
+from transom.plan.compiled import Slot
+from transom.plan.predicate_text import predicate_text
+from transom.sql.clauses.preference import COUNT
+from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
+from transom.sql.query import Call, Overloaded, Query
+
+_BINDS = {"+": 1, "-": 1, "*": 2, "/": 2}
+_NUMBERED = re.compile(r"`([ak])(\d+)`")
+
+
+def slot_text(slot: Slot) -> str:
+    kept = slot.accumulator
+    name = kept.function if isinstance(kept, Extreme) else type(kept).__name__.lower()
+    shown = f"{name}({slot.argument.sql})" if slot.argument is not None else "count(*)"
+    return shown if slot.where is None else f"{shown} FILTER (WHERE {predicate_text(slot.where)})"
+
+
+def call_text(call: Call) -> str:
+    arguments = [scalar.sql for scalar in call.args] or ["*"]
+    name = "count" if call.function == "count_rows" else call.function
+    shown = f"{name}({', '.join([*arguments, *map(repr, call.parameters)])})"
+    return shown if call.where is None else f"{shown} FILTER (WHERE {predicate_text(call.where)})"
+
+
+def having_text(query: Query) -> str | None:
+    """HAVING with the aggregates and groups that it is over, in place of their numbers."""
+    if query.having is None:
+        return None
+
+    def meant(found: re.Match[str]) -> str:
+        place = int(found[2])
+        return call_text(query.calls[place]) if found[1] == "a" else query.keys[place].scalar.sql
+
+    return _NUMBERED.sub(meant, query.having)
+
+
+def overload_text(overload: Overloaded) -> str:
+    """Which rows a query prefers when there is not time for all."""
+    return f"prefers {overload.order} {promise_text(overload.promise)}"
+
+
+def promise_text(promise: Promise, streams: bool = False) -> str:
+    """A promise as it would be written, with the names of `streams` where there are two.
+
+    >>> more = Arithmetic("+", Column("s", "price"), Number(1.5))
+    >>> promise_text(Arithmetic("*", Count("s", "item"), more))
+    'SUMMARY.Estimate.Count(item) * (price + 1.5)'
+    """
+    match promise:
+        case Number(value):
+            return f"{value:g}"
+        case Count(stream, column):
+            return f"{COUNT}({stream}.{column})" if streams else f"{COUNT}({column})"
+        case Column(stream, column):
+            return f"{stream}.{column}" if streams else column
+    left, right = (_part(part, promise, streams) for part in (promise.left, promise.right))
+    return f"{left} {promise.op} {right}"
+
+
+def _part(part: Promise, whole: Arithmetic, streams: bool) -> str:
+    """A part of an expression, in parentheses where it would otherwise mean something else."""
+    text = promise_text(part, streams)
+    if not isinstance(part, Arithmetic):
+        return text
+    binds, around = _BINDS[part.op], _BINDS[whole.op]
+    loose = binds < around or (part is whole.right and binds == around and whole.op in "-/")
+    return f"({text})" if loose else text
+
+
+def window_text(spec: WindowSpec, kind: ClockKind) -> str:
+    shown = f"range {length(spec.range, kind)}, slide {length(spec.slide, kind)}"
+    return f"{shown}, ends {length(spec.phase, kind)} past each slide" if spec.phase else shown
+
+
+def length(value: int, kind: ClockKind) -> str:
+    """A length, in short where it is no round one.
+
+    >>> length(720_000_000, ClockKind.TIME), length(680_296_000, ClockKind.TIME)
+    ('12 minutes', '11 min 20.296 s')
+    """
+    if kind is not ClockKind.TIME:
+        return str(value)
+    shown = format_duration(value)
+    is_round = value % 1_000_000 == 0 and shown.count(" ") <= 3
+    if is_round or value < 1_000_000:
+        return shown
+    minutes, rest = divmod(value, 60_000_000)
+    seconds = f"{rest // 1_000_000}.{rest % 1_000_000:06d}".rstrip("0").rstrip(".")
+    return f"{minutes:,} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def instant(value: int, clock: Clock) -> str:
+    return format_instant(value) if clock.kind is ClockKind.TIME else str(value)

@@ -1,0 +1,208 @@
+"""From the on-demand queries of a stream and the state to what EXPLAIN shows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from transom.windows.intervals import LOWEST
+from transom.elements import ClockKind, Demand
+from transom.plan.explain.records import Answered, GatheringPlan, Looked, LookupPlan, StorePlan
+from transom.plan.explain.spelling import call_text, having_text, instant, length
+from transom.plan.compiled import CompiledQuery
+from transom.ondemand.needs import Gathering, Glance, Needs, Want, gatherings, needs_of
+from transom.plan.predicate_text import predicate_text
+from transom.state.state import State, StoreState
+from transom.ondemand.structures.exact import PrefixSums, Raw
+from transom.ondemand.structures.runs import Recipe
+from transom.ondemand.structures.staircase import Staircase
+from transom.ondemand.structures.timegram import TimeGram
+from transom.ondemand.structures.block_tree import Tree
+
+NEWEST = "the newest row"  # what the store of the groups is read for
+_KINDS: dict[type[Recipe], str] = {Staircase: "staircase", TimeGram: "timegram"}
+
+
+def gathering_plans(
+    looking: Sequence[CompiledQuery], state: State, joined: State, waits: Callable[[str], bool]
+) -> tuple[GatheringPlan, ...]:
+    """What is kept for the on-demand queries of a stream; `joined` is the state once all of them are."""
+    named = {query.name: query for query in looking}
+    found = gatherings(looking)
+    largest = sorted(found, key=lambda one: -len(one.queries))
+    return tuple(
+        _Describing(one, [named[name] for name in one.queries], state, joined, waits).gathering(number)
+        for number, one in enumerate(largest, 1)
+    )
+
+
+@dataclass
+class _Describing:
+    """A gathering being described."""
+
+    planned: Gathering
+    queries: Sequence[CompiledQuery]
+    state: State
+    joined: State
+    waits: Callable[[str], bool]
+
+    def gathering(self, number: int) -> GatheringPlan:
+        first, clock = self.queries[0].query, self.planned.clock
+        return GatheringPlan(
+            number,
+            " AND ".join(map(predicate_text, self.planned.conjuncts)) or None,
+            clock.attribute or "rows",
+            tuple(key.sql for key in self.planned.keys),
+            tuple(join.id for join in first.joins),
+            span_text(self.planned.range, clock.kind, clock.attribute),
+            self.planned.range,
+            tuple(self._store(key, want) for key, want in self.planned.stores.items()),
+            tuple(map(self._query, self.queries)),
+        )
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The numbers of the stores, by what they keep."""
+        return {want.text: number for number, want in enumerate(self.planned.stores.values(), 1)}
+
+    @cached_property
+    def _asked(self) -> dict[str, tuple[Answered, ...]]:
+        """What answers each query; found once for queries that ask alike."""
+        alike: dict[object, tuple[Answered, ...]] = {}
+        found = {}
+        for query in self.queries:
+            calls = tuple(map(call_text, query.query.calls))
+            kind = query.query.demand, query.slot_keys, query.reads, calls
+            if kind not in alike:
+                alike[kind] = tuple(self._answers(query, needs_of(query)))
+            found[query.name] = alike[kind]
+        return found
+
+    def _answers(self, query: CompiledQuery, needs: Needs) -> Iterator[Answered]:
+        for i, (call, slots) in enumerate(zip(query.query.calls, query.reads, strict=True)):
+            glances = [needs.glances[i]] if needs.has_bounds else [needs.glances[slot] for slot in slots]
+            by = dict.fromkeys(self._by(glance, needs) for glance in glances)
+            stores = dict.fromkeys(self._numbers[glance.want.text] for glance in glances)
+            yield Answered(call_text(call), ", ".join(by), tuple(stores))
+
+    def _by(self, glance: Glance, needs: Needs) -> str:
+        if needs.is_shared:
+            return "OrderedSharing"
+        match glance.recipe:
+            case PrefixSums():
+                return "prefix sums"
+            case Staircase():
+                return "staircase"
+            case Tree():
+                return "tree of blocks"
+            case Raw():
+                return "scan"
+        return "buckets"
+
+    def _store(self, key: str, want: Want) -> StorePlan:
+        known, number = self.joined.stores[key], self._numbers[want.text]
+        since, clock = _complete_since(known), self.planned.clock
+        runs = known.kept.runs
+        return StorePlan(
+            number,
+            "groups" if want.timed else _KINDS.get(type(want.recipe), "values"),
+            keeps_text(self.planned, want),
+            tuple(self._readers(number, want)),
+            "far" if known.far else "near",
+            known.kept.entries + sum(ref.rows for ref in known.refs),
+            known.kept.nbytes + sum(ref.bytes for ref in known.refs),
+            len(runs) + sum(len(ref.parts) for ref in known.refs),
+            None if known.far else max((run.groups for run in runs), default=0),
+            known.tuples,
+            key not in self.state.stores or known.unseen is None,
+            None if known.floor == LOWEST else known.floor,
+            since,
+            None if since is None else instant(since, clock),
+        )
+
+    def _readers(self, number: int, want: Want) -> Iterator[Looked]:
+        if want.timed:
+            yield Looked(NEWEST, "staircase", tuple(query.name for query in self.queries))
+            return
+        readers: dict[tuple[str, str], list[str]] = {}
+        for query in self.queries:
+            for answer in self._asked[query.name]:
+                if number in answer.stores:
+                    names = readers.setdefault((answer.aggregate, answer.by), [])
+                    if not names or names[-1] != query.name:
+                        names.append(query.name)
+        for (aggregate, by), names in readers.items():
+            yield Looked(aggregate, by, tuple(names))
+
+    def _query(self, query: CompiledQuery) -> LookupPlan:
+        bound, clock = query.query, self.planned.clock
+        demand = bound.demand or Demand()
+        if query.naive and demand.structure != "timegram":
+            demand = Demand("naive")
+        return LookupPlan(
+            query.name,
+            span_text(bound.window.range, clock.kind, clock.attribute),
+            bound.window.range,
+            structure_text(demand, clock.kind),
+            self._asked[query.name],
+            having_text(bound),
+            self.waits(query.name) or any(key not in self.state.stores for key in self.planned.stores),
+        )
+
+
+def keeps_text(gathering: Gathering, want: Want) -> str:
+    """What a store keeps."""
+    if want.timed:
+        return "the newest row of each group" if gathering.keys else "the newest row"
+    if not isinstance(want.recipe, TimeGram):
+        return want.text
+    made = want.recipe
+    demand = Demand("timegram", made.buckets, made.between, made.bounds, made.within, made.slice)
+    what = "rows" if want.attribute is None else want.attribute.sql
+    shown = "" if want.shown is None else f" where {predicate_text(want.shown)}"
+    return f"{structure_text(demand, gathering.clock.kind)} of {what}{shown}"
+
+
+def _complete_since(store: StoreState) -> int | None:
+    """From when on all accepted tuples are there; None: all that ever were are, or the next page tells."""
+    missed = max((stop for _, stop in store.unseen or ()), default=LOWEST)
+    since = max(missed, store.floor)
+    return None if since == LOWEST else since
+
+
+def span_text(range: int, kind: ClockKind, attribute: str) -> str:
+    """A window that ends now.
+
+    >>> span_text(600_000_000, ClockKind.TIME, "ts"), span_text(50, ClockKind.ROWS, "")
+    ('the last 10 minutes of ts', 'the last 50 rows')
+    """
+    if kind is ClockKind.ROWS:
+        return f"the last {range:,} rows"
+    return f"the last {length(range, kind)} of {attribute}"
+
+
+def structure_text(demand: Demand, kind: ClockKind) -> str:
+    """What is kept for a query, as USING and WITHIN say it.
+
+    >>> structure_text(Demand("timegram", 64, slice=1_000_000), ClockKind.TIME)
+    "timegram(64, SLICE '1 second')"
+    >>> structure_text(Demand("timegram", within=0.05), ClockKind.TIME)
+    'timegram within 5%'
+    """
+    if demand.structure != "timegram":
+        return demand.structure
+    said = []
+    if demand.within is None and demand.bounds:
+        said.append(f"BOUNDS {', '.join(map(_number, demand.bounds))}")
+    elif demand.within is None:
+        between = "" if demand.between is None else f" BETWEEN {' AND '.join(map(_number, demand.between))}"
+        said.append(f"{demand.buckets}{between}")
+    if demand.slice is not None:
+        said.append(f"SLICE '{length(demand.slice, kind)}'")
+    shown = f"timegram({', '.join(said)})" if said else "timegram"
+    return shown if demand.within is None else f"{shown} within {demand.within * 100:g}%"
+
+
+def _number(value: float) -> str:
+    return repr(value).removesuffix(".0")

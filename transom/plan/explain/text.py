@@ -1,0 +1,297 @@
+"""EXPLAIN as text: what matters first, and no more than a person reads unless asked for all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from transom.plan.explain.records import (
+    Explanation,
+    FamilyPlan,
+    Holding,
+    Kept,
+    QueryPlan,
+    SelectionPlan,
+    Slicing,
+    StreamPlan,
+    WorkDone,
+)
+from transom.plan.explain.promising_text import preferred_text, summaries_text
+from transom.plan.explain.stores_text import lookup_text, stores_text
+from transom.plan.explain.words import (
+    ALL,
+    BRIEF,
+    Limits,
+    counted,
+    first,
+    indented,
+    named,
+    queries_text,
+    readable,
+)
+
+MANY = 12  # selections that are more than anybody reads
+
+
+def text(plan: Explanation, verbose: bool = False) -> str:
+    """The plan stream by stream: the rules, what is computed for every row, and who shares what."""
+    limits = ALL if verbose else BRIEF
+    lines: list[str] = []
+    for stream in plan.streams:
+        lines += _stream(stream, limits)
+    lines += summaries_text(plan.summaries, plan.preferred, limits)
+    if plan.shards.files:
+        lines.append(
+            f"far state: {plan.shards.rows:,} cells in {counted(plan.shards.files, 'file')} of shards, "
+            f"{plan.shards.bytes:,} bytes"
+        )
+    lines.append(f"strategy {plan.strategy}, fragments {plan.fragments}, state {plan.state}")
+    return readable("\n".join(lines))
+
+
+def work_text(work: WorkDone) -> str:
+    """What sharing has spared so far."""
+    if work.ratio is None:
+        return "no aggregations yet"
+    parts = f"{work.partials:,} partial (unshared: {work.unshared_partials:,})"
+    finals = f"{work.finals:,} final (unshared: {work.unshared_finals:,})"
+    return f"{parts} and {finals} aggregations; unshared {work.ratio:,.1f} times as many"
+
+
+def _title(stream: StreamPlan, selections: int) -> str:
+    families = counted(len(stream.families), "family", "families")
+    shared = f" in {counted(selections, 'selection')} of {families}" if selections else ""
+    what = "stream" if stream.results_of is None else "results of"
+    told = f"{queries_text(stream.queries)}{shared}"
+    if stream.on_demand:
+        looked = f"{queries_text(stream.on_demand)} on demand"
+        told = f"{told} and {looked}" if stream.queries else looked
+    if stream.preferred:
+        led = f"{queries_text(stream.preferred)} with a preference"
+        told = f"{told} and {led}" if stream.queries or stream.on_demand else led
+    return f"{what} {stream.name}: {told}, time {stream.time}"
+
+
+def _stream(stream: StreamPlan, limits: Limits) -> Iterator[str]:
+    selections = sum(len(family.selections) for family in stream.families)
+    yield _title(stream, selections)
+    if stream.plans and all(query.waits for query in stream.plans):
+        yield "  all of them join with the next page"
+        limits = replace(limits, waiting=False)
+    idle = "" if stream.idle is None else f", idle after {stream.idle}"
+    if stream.results_of is None:
+        yield f"  slack {stream.slack or 'none'}, horizon {stream.horizon or 'none'}{idle}"
+    elif not stream.queries:
+        yield f"  its rows are the finals of {stream.name}"
+    else:
+        yield (
+            f"  slices accumulate the finals of {stream.name}, and windows close when the windows of "
+            f"{stream.name} inside of them have; its early results count only while a prod is answered"
+        )
+    if stream.overload is not None:
+        yield f"  {stream.overload}"
+    if stream.aside is not None:
+        yield f"  aside: {stream.aside}"
+    for name, why in stream.suspended.items():
+        yield f"  suspended: {name}: {why}"
+    uses = sum(scalar.uses for scalar in stream.project)
+    yield f"  project: {counted(len(stream.project), 'scalar expression')} for {counted(uses, 'use')}"
+    scalars = sorted(stream.project, key=lambda scalar: -scalar.uses)
+    most = None if limits.names is None else 2 * limits.names
+    yield from indented(
+        indented(first(scalars, most, lambda own: [f"{limits.short(own.sql)} ({own.uses:,})"], "expressions"))
+    )
+    for join in stream.joins:
+        yield f"  join {join.table} on {limits.short(join.on)}"
+    if stream.queries or not (stream.on_demand or stream.preferred):
+        yield f"  done: {work_text(stream.work)}"
+    others = limits
+    if limits.families is not None and selections > MANY:  # then the first family stands for all
+        others = replace(limits, selections=1, queries=2)
+    yield from indented(
+        first(
+            stream.families,
+            limits.families,
+            lambda own: _family(own, limits if own.id == 1 else others),
+            "families",
+        )
+    )
+    yield from indented(stores_text(stream, limits))
+
+
+def _family(family: FamilyPlan, limits: Limits) -> Iterator[str]:
+    yield f"family {family.id}: {family_title(family)}"
+    yield from indented(_family_head(family, limits))
+    hidden = f"selections; {queries_text(family.queries)} in all"
+    yield from indented(
+        first(family.selections, limits.selections, lambda own: _selection(own, limits), hidden)
+    )
+
+
+def family_title(family: FamilyPlan) -> str:
+    """What a family is, in a line."""
+    size = f"{counted(len(family.selections), 'selection')}, {queries_text(family.queries)}"
+    if family.kind == "range":
+        return f"range of {family.scalar}, {size}"
+    if family.kind == "signature":
+        return f"signature of {counted(family.conjuncts, 'conjunct')}, {size}"
+    return f"alone, {queries_text(family.queries)}"
+
+
+def _family_head(family: FamilyPlan, limits: Limits) -> Iterator[str]:
+    if family.kind == "range":
+        yield (
+            f"{counted(family.constants, 'constant')} cut it into "
+            f"{counted(family.fragments or 0, 'fragment')}: one binary search a tuple tells all selections"
+        )
+        if family.agrees:
+            yield f"all ask that {limits.short(' AND '.join(family.agrees))}"
+    elif family.kind == "signature":
+        yield "fragments are the signatures that occur: a tuple's tells all selections"
+    if family.group_by:
+        yield f"group by {limits.short(', '.join(family.group_by))}"
+    if family.rolled_up is not None:
+        others = named([str(number) for number in family.kin], limits.names)
+        whose = f"{'family' if len(family.kin) == 1 else 'families'} {others}"
+        yield (
+            f"rolled up from groups by {limits.short(', '.join(family.rolled_up))} together with {whose}, "
+            "wherever these are clearly fewer than tuples"
+        )
+
+
+def _selection(selection: SelectionPlan, limits: Limits) -> Iterator[str]:
+    asked = "every tuple" if selection.own is None else f"where {limits.short(selection.own)}"
+    apart = ", apart from others that ask for the same" if selection.apart else ""
+    yield f"selection {selection.id}: {asked}{apart}"
+    others = named([query.name for query in selection.queries[limits.queries :]], limits.names)
+    yield from indented(
+        first(
+            selection.queries, limits.queries, lambda own: _query(own, limits.waiting), f"queries: {others}"
+        )
+    )
+    yield from indented([_slices(selection), *_keeps(selection, limits), _holding(selection.holds)])
+
+
+def _query(query: QueryPlan, mark: bool) -> Iterator[str]:
+    waits = " (joins with the next page)" if query.waits and mark else ""
+    having = "" if query.having is None else f"; having {query.having}"
+    yield f"query {query.name}: {query.window.text}{having}{waits}"
+    if query.reads:
+        yield f"  still reads selection {', '.join(map(str, query.reads))}, which it left"
+    if query.early is not None:
+        yield f"  early: {query.early}"
+    if query.overload is not None:
+        yield f"  on overload: {query.overload}"
+    if query.read_by:
+        yield f"  its results are read by {', '.join(query.read_by)}"
+
+
+def _slices(selection: SelectionPlan) -> str:
+    whose = "" if len(selection.queries) == 1 else f" shared by {queries_text(len(selection.queries))}"
+    kinds = "" if selection.windows == 1 else f" with {selection.windows:,} kinds of window"
+    return f"slices{whose}{kinds}: {slicing_text(selection.slicing)}"
+
+
+def slicing_text(slicing: Slicing) -> str:
+    """How finely time is cut, and where next."""
+    lengths = list(dict.fromkeys(slicing.lengths))
+    of = lengths[0] if len(lengths) == 1 else f"{', '.join(slicing.lengths[:3])} ..."
+    following = f"; next edges {', '.join(slicing.next_edges_text[:3])}" if slicing.next_edges else ""
+    return f"{slicing.edges:,} per {slicing.per}, of {of}{following}"
+
+
+def _keeps(selection: SelectionPlan, limits: Limits) -> Iterator[str]:
+    """What is kept; where queries share it, who reads what."""
+    keeps = selection.keeps
+    if keeps is None:
+        yield "keep every tuple"
+        return
+    told = [_whose(kept, selection, limits) for kept in keeps]
+    plain = [limits.short(kept.slot) for kept, whose in zip(keeps, told, strict=True) if whose is None]
+    yield f"keep per slice and group: {', '.join(['rows', *plain])}"
+    for kept, whose in zip(keeps, told, strict=True):
+        if whose is not None:
+            yield f"  {limits.short(kept.slot)} {whose}"
+
+
+def _whose(kept: Kept, selection: SelectionPlan, limits: Limits) -> str | None:
+    """Who reads a slot for which aggregates; None where that goes without saying."""
+    aggregates = list(dict.fromkeys(read.aggregate for read in kept.readers))
+    names = list(dict.fromkeys(read.query for read in kept.readers))
+    is_all = len(names) == len(selection.queries)
+    if is_all and (len(names) == 1 or aggregates == [kept.slot]):
+        return None
+    of = "all of them" if is_all else named(names, limits.names)
+    return f"for {named(aggregates, limits.names)} of {of}"
+
+
+def _holding(holds: Holding) -> str:
+    if holds.place == "far":
+        return f"holds {counted(holds.slices, 'slice')}, far: in shards on the executors"
+    if not holds.slices:
+        return "holds nothing yet"
+    return f"holds {counted(holds.slices, 'slice')}, {counted(holds.rows or 0, 'row')}, near: on the driver"
+
+
+# --- one query ---
+
+
+def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
+    """How one query is computed: its selection, its family, and with whom it shares what."""
+    limits = ALL if verbose else BRIEF
+    looked = plan.find_lookup(name)
+    if looked is not None:
+        return readable("\n".join(lookup_text(*looked, limits)))
+    led = plan.find_preferred(name)
+    if led is not None:
+        shown = plan.only(name)
+        waits = " (joins with the next page)" if led.waits else ""
+        own = [*preferred_text(led, replace(limits, waiting=False))]
+        below = list(summaries_text(shown.summaries, (), limits))[1:]
+        return readable("\n".join([own[0] + waits, *own[1:], *below]))
+    found = plan.find(name)
+    if found is None:
+        why = [stream.suspended[name] for stream in plan.streams if name in stream.suspended]
+        return f"query {name} takes no part in pages{f': {why[0]}' if why else ''}"
+    stream, family, selection, query = found
+    waits = " (joins with the next page)" if query.waits else ""
+    lines = [f"query {name} over {stream.name}{waits}", *indented(_one(family, selection, query, limits))]
+    return readable("\n".join(lines))
+
+
+def _one(family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, limits: Limits) -> Iterator[str]:
+    yield f"window {query.window.text} on {family.clock}"
+    if selection.where is not None:
+        yield f"where {limits.short(selection.where)}"
+    if family.group_by:
+        yield f"group by {', '.join(family.group_by)}"
+    if query.having is not None:
+        yield f"having {query.having}"
+    if query.early is not None:
+        yield f"early: {query.early}"
+    if query.overload is not None:
+        yield f"on overload: {query.overload}"
+    if query.read_by:
+        yield f"its results are read by {', '.join(query.read_by)}"
+    if query.unseen is None or query.unseen:
+        yield "does not answer for windows with rows from before it joined"
+    others = [other.name for other in selection.queries if other.name != query.name]
+    yield f"selection {selection.id}, shared with {named(others, limits.names) if others else 'nobody'}"
+    yield from indented([f"slices: {slicing_text(selection.slicing)}", *_read(selection, query, limits)])
+    yield f"  {_holding(selection.holds)}"
+    if query.reads:
+        yield f"  still reads selection {', '.join(map(str, query.reads))}, which it left"
+    yield f"family {family.id}: {family_title(family)}"
+    yield from indented(_family_head(family, limits))
+
+
+def _read(selection: SelectionPlan, query: QueryPlan, limits: Limits) -> Iterator[str]:
+    """What the query reads of what is kept, and who else does."""
+    for kept in selection.keeps or ():
+        mine = list(dict.fromkeys(read.aggregate for read in kept.readers if read.query == query.name))
+        others = list(dict.fromkeys(read.query for read in kept.readers if read.query != query.name))
+        also = f", and for {named(others, limits.names)}" if others else ""
+        if mine:
+            yield f"keeps {limits.short(kept.slot)} for {', '.join(mine)}{also}"
+    if selection.keeps is None:
+        yield "keeps every tuple"

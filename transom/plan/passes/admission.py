@@ -1,0 +1,392 @@
+"""Joining and leaving: which selection a query shares its slices with, and what it may answer at once.
+
+A query that joins adds its windows and aggregates to the selection that asks for the same tuples, if there
+is one. Slices kept from before hold everything that was accepted; as far as none of them lies across
+an edge of the newcomer's windows, they answer for it exactly, and the rest it has missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from operator import is_not
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.gc_pause import uncollected
+from transom.windows.intervals import LOWEST, IntervalSet
+from transom.windows.slices import filed_anew
+from transom.kernel.sheets import combine, rows_of, without
+from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.families import Fragments, Selection
+from transom.plan.layout import Layout, reshaped
+from transom.plan.serving import is_served, kept, known_slots, source, sources
+from transom.state.shards import ShardRef
+from transom.state.state import QueryState, SelectionState, State
+
+Numbers = NDArray[np.int64]
+
+
+class Place(str, Enum):
+    """Where slices are kept: by their number, always on the driver, or always with the executors."""
+
+    AUTO = "auto"
+    DRIVER = "driver"
+    EXECUTORS = "executors"
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How work is shared, slices (`shared`, of which kind) and predicates' fragments; where state is kept."""
+
+    shared: bool = True
+    paned: bool = False
+    fragments: Fragments = Fragments.FAMILIES
+    place: Place = Place.AUTO
+    adapts: bool = False  # whether to stop sharing slices, and begin again, as measured rates say
+    rolls: bool = True  # whether groups are rolled up from finer ones, where both are shared
+
+    @property
+    def rolls_up(self) -> bool:
+        """Whether families that differ in groups share cells: not where slices or fragments are apart."""
+        return self.rolls and self.shared and self.fragments is Fragments.FAMILIES
+
+
+@uncollected()
+def admit(
+    state: State,
+    newcomers: Sequence[CompiledQuery],
+    living: Mapping[str, CompiledQuery],
+    strategy: Strategy,
+    partial: Iterable[str] = (),
+    results: Collection[str] = (),
+) -> State:
+    """The state after some queries joined; `living` are all queries, newcomers included.
+
+    Those in `partial` also report windows that they saw only in part: they keep slices of their own.
+    `results` are the streams that are made of other queries' results.
+    """
+    apart = set(partial)
+    homes = {state.selections[own.homes[0]].name: own.homes[0] for own in state.queries.values() if own.homes}
+    change = _Change(state)
+    far = {
+        ground(query)
+        for name, query in living.items()
+        if name in state.queries and state.selections[state.queries[name].homes[0]].far
+    }
+    for query in sorted(newcomers, key=lambda query: not query.serves):  # first those that serve others
+        of_results = query.query.stream in results
+        missed = None if of_results else state.missed(query.query.clock)
+        is_private = query.naive or not strategy.shared or (query.name in apart and missed != IntervalSet())
+        name = f"{query.selection} for {query.name}" if is_private else query.selection
+        if is_private or name not in homes:
+            is_far = not query.naive and (strategy.place is Place.EXECUTORS or ground(query) in far)
+            is_far = is_far and not of_results
+            homes[name] = change.open(name, query, is_far)
+            change.join(query, homes[name], missed)
+            continue
+        home = homes[name]
+        change.join(query, home, change.unseen(home, query, missed, living, strategy.paned))
+        change.extend(home, query, living)
+    return change.state()
+
+
+def ground(query: CompiledQuery) -> tuple[object, ...]:
+    """What queries have in common whose slices are kept alike, near or far: the groups, mostly."""
+    bound = query.query
+    return bound.stream, tuple(key.scalar.sql for key in bound.keys), query.naive
+
+
+class Holding(Protocol):
+    """What holds slices: a state, or one that is being made."""
+
+    @property
+    def selections(self) -> Mapping[int, SelectionState]: ...
+    @property
+    def sheets(self) -> Mapping[str, pa.Table]: ...
+    @property
+    def shards(self) -> Sequence[ShardRef]: ...
+
+
+def slices_held(state: Holding, home: int) -> tuple[Numbers, Numbers]:
+    """The starts and stops of the slices that hold tuples of a selection."""
+    own = state.selections[home]
+    if own.far:
+        pairs = [pair for ref in state.shards for pair in ref.held.get(home, ())]
+        starts, stops = np.array(pairs, np.int64).reshape(-1, 2).T
+        return starts, stops
+    if own.sheet not in state.sheets:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    rows = rows_of(state.sheets[own.sheet], home)
+    return rows["slice"].to_numpy(), rows["stop"].to_numpy()
+
+
+def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQuery]) -> State:
+    """The state after some queries left; `living` are those that stay."""
+    names = list(names)
+    if not (state.prodders.keys() | state.learned.keys()).isdisjoint(names):
+        state = replace(
+            state, prodders=_without(state.prodders, names), learned=_without(state.learned, names)
+        )
+    change = _Change(state)
+    touched = dict.fromkeys(
+        home for name in names if name in change.queries for home in change.queries.pop(name).homes
+    )
+    readers: dict[int, list[str]] = {}
+    for name, own in change.queries.items():
+        for home in own.homes:
+            if home in touched:
+                readers.setdefault(home, []).append(name)
+    for home in touched:
+        if home not in readers:
+            change.close(home)
+            continue
+        keys = change.selections[home].slots
+        slots = {key: slot for name in readers[home] for key, slot in sources(living[name], keys).items()}
+        change.reslot(home, [slots[key] for key in keys if key in slots], living[readers[home][0]])
+    return change.state()
+
+
+def _without(known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    gone = set(names)
+    return {name: own for name, own in known.items() if name not in gone}
+
+
+def is_kept(state: State, own: QueryState, query: CompiledQuery) -> bool:
+    """Whether a query's slices have the types that it has now."""
+    of_keys = Layout.of(query, ()).key.removesuffix(")")  # a sheet's name begins with the types of its groups
+    homes = [state.selections[home] for home in own.homes]
+    return all(is_served(query, home.slots) and home.sheet.startswith(of_keys) for home in homes)
+
+
+def settle(state: State, living: Mapping[str, CompiledQuery]) -> State:
+    """The state without queries that take no part any more: they were suspended."""
+    gone = [name for name in state.queries if name not in living]
+    return release(state, gone, living) if gone else state
+
+
+Known = dict[int, tuple[tuple[CompiledQuery, ...], tuple[str, ...], Selection]]
+
+
+def selections(state: State, queries: Iterable[CompiledQuery], known: Known | None = None) -> list[Selection]:
+    """The selections that some queries add to, as the kernel computes them; all their members are given.
+
+    `known` are those of a page before: where nothing changed, they are used again.
+    """
+    members: dict[int, list[CompiledQuery]] = {}
+    for query in queries:
+        members.setdefault(state.queries[query.name].homes[0], []).append(query)
+    found = []
+    for home, own in members.items():
+        slots = state.selections[home].slots
+        old = known.get(home) if known is not None else None
+        if old is None or old[1] != slots or len(old[0]) != len(own) or any(map(is_not, old[0], own)):
+            old = tuple(own), slots, _selection(home, state.selections[home], own)
+            if known is not None:
+                known[home] = old
+        found.append(old[2])
+    return found
+
+
+def _selection(home: int, own: SelectionState, queries: Sequence[CompiledQuery]) -> Selection:
+    first = queries[0]
+    known = known_slots(queries)
+    slots = tuple(known[key] for key in own.slots)
+    return Selection(
+        home,
+        own.name,
+        first.query.clock,
+        tuple(join.id for join in first.query.joins),
+        first.conjuncts,
+        tuple(key.scalar for key in first.query.keys),
+        slots,
+        tuple(dict.fromkeys(query.query.window for query in queries)),
+        Layout.of(first, slots),
+        tuple(query.name for query in queries),
+    )
+
+
+class _Change:
+    """A state being changed: the new one is made at the end, the old one stays as it is."""
+
+    def __init__(self, state: State):
+        self.before = state
+        self.queries = dict(state.queries)
+        self.selections = dict(state.selections)
+        self.sheets = dict(state.sheets)
+        self.numbered = state.numbered
+        self.gone: dict[str, list[int]] = {}
+        self.gone_far: set[int] = set()
+        self.moved: dict[int, tuple[Layout, pa.Table]] = {}  # slices on their way to a sheet
+        self.unseen_by_all: dict[tuple[int, str | None], IntervalSet | None] = {}
+
+    @cached_property
+    def members(self) -> dict[int, list[str]]:
+        """Who reads each selection."""
+        found: dict[int, list[str]] = {}
+        for name, own in self.queries.items():
+            for home in own.homes:
+                found.setdefault(home, []).append(name)
+        return found
+
+    def state(self) -> State:
+        for sheet, homes in self.gone.items():
+            self.sheets[sheet] = without(self.sheets[sheet], homes)
+        arriving: dict[str, list[pa.Table]] = {}
+        for layout, rows in self.moved.values():
+            arriving.setdefault(layout.key, [layout.schema.empty_table()]).append(rows)
+        for layout in {layout.key: layout for layout, _ in self.moved.values()}.values():
+            there = [self.sheets[layout.key]] if layout.key in self.sheets else []
+            self.sheets[layout.key] = combine(layout, [*there, *arriving[layout.key]])
+        return replace(
+            self.before,
+            queries=self.queries,
+            selections=self.selections,
+            sheets={name: table for name, table in self.sheets.items() if table.num_rows},
+            shards=self._shards(),
+            numbered=self.numbered,
+        )
+
+    def _shards(self) -> tuple[ShardRef, ...]:
+        if not self.gone_far:
+            return self.before.shards
+        found = []
+        for ref in self.before.shards:
+            held = {home: slices for home, slices in ref.held.items() if home not in self.gone_far}
+            if held:
+                found.append(replace(ref, held=held))
+        return tuple(found)
+
+    def open(self, name: str, query: CompiledQuery, is_far: bool) -> int:
+        self.numbered += 1
+        slots = kept(query.slots)
+        layout = Layout.of(query, slots.values())
+        self.selections[self.numbered] = SelectionState(name, layout.key, tuple(slots), far=is_far)
+        return self.numbered
+
+    def join(self, query: CompiledQuery, home: int, unseen: IntervalSet | None) -> None:
+        self.members.setdefault(home, []).append(query.name)
+        self.queries[query.name] = QueryState((home,), unseen)
+
+    def close(self, home: int) -> None:
+        own = self.selections.pop(home)
+        if own.far:
+            self.gone_far.add(home)
+        else:
+            self._take(home, own.sheet)
+
+    def _take(self, home: int, sheet: str) -> pa.Table | None:
+        """The slices of a selection, which are no longer on their sheet; None if there are none."""
+        if home in self.moved:
+            return self.moved.pop(home)[1]
+        if sheet not in self.sheets:
+            return None
+        self.gone.setdefault(sheet, []).append(home)
+        return rows_of(self.sheets[sheet], home)
+
+    def unseen(
+        self,
+        home: int,
+        query: CompiledQuery,
+        missed: IntervalSet | None,
+        living: Mapping[str, CompiledQuery],
+        paned: bool,
+    ) -> IntervalSet | None:
+        """What retained slices don't answer of all that a newcomer has missed."""
+        own = self.selections[home]
+        if not missed or home not in self.before.selections:
+            return missed
+        across = self._file_anew(home, query, missed, living, paned)
+        if not is_served(query, own.slots):
+            return missed | across
+        before = IntervalSet()
+        for slot in (None, *sources(query, own.slots).values()):
+            unseen = self._unseen_by_all(home, slot, living)
+            if unseen is None:
+                return None
+            before |= unseen
+        return missed & (before | IntervalSet.of((LOWEST, own.floor))) | across
+
+    def _file_anew(
+        self,
+        home: int,
+        query: CompiledQuery,
+        missed: IntervalSet,
+        living: Mapping[str, CompiledQuery],
+        paned: bool,
+    ) -> IntervalSet:
+        """What a newcomer can't tell because slices lie across an edge of its windows.
+
+        Such slices begin at the first missed time inside them from now on; far ones when they are read.
+        """
+        own = self.selections[home]
+        held = slices_held(self.before, home) if own.far else self._slices(home)
+        if held is None:
+            return IntervalSet()
+        starts, stops = held
+        across, firsts = filed_anew(starts, stops, query.query.window, missed, paned)
+        cut = IntervalSet.of(*zip(starts[across].tolist(), stops[across].tolist(), strict=True))
+        if own.far or not cut:
+            return missed & cut
+        layout = self.moved[home][0] if home in self.moved else None
+        if layout is None:
+            known = known_slots(living[name] for name in self.members[home])
+            layout = Layout.of(query, [known[key] for key in own.slots])
+        rows = self._take(home, own.sheet)
+        assert rows is not None
+        self.moved[home] = layout, rows.set_column(1, "slice", pa.array(firsts))
+        return missed & cut
+
+    def _slices(self, home: int) -> tuple[Numbers, Numbers] | None:
+        sheet = self.sheets.get(self.selections[home].sheet)
+        if home in self.moved:
+            rows = self.moved[home][1]
+        elif sheet is not None:
+            rows = rows_of(sheet, home)
+        else:
+            return None
+        return rows["slice"].to_numpy(), rows["stop"].to_numpy()
+
+    def _unseen_by_all(
+        self, home: int, slot: Slot | None, living: Mapping[str, CompiledQuery]
+    ) -> IntervalSet | None:
+        """At least what was there before the selection or a slot of it: all who have it have missed that."""
+        known = home, None if slot is None else slot.key
+        if known in self.unseen_by_all:
+            return self.unseen_by_all[known]
+        found: IntervalSet | None = None
+        kept = self.selections[home].slots
+        for name in self.members[home]:
+            unseen = self.queries[name].unseen
+            has_it = slot is None or slot.key in sources(living[name], kept)
+            if unseen is not None and has_it:
+                found = unseen if found is None else found & unseen
+            if found == IntervalSet():
+                break
+        self.unseen_by_all[known] = found
+        return found
+
+    def extend(self, home: int, query: CompiledQuery, living: Mapping[str, CompiledQuery]) -> None:
+        """Let a selection keep what a newcomer needs, too."""
+        own = self.selections[home]
+        missing = kept(slot for slot in query.slots if source(slot, own.slots) is None)
+        if missing:
+            known = known_slots(living[name] for name in self.members[home])
+            self.reslot(home, [*(known[key] for key in own.slots), *missing.values()], query)
+
+    def reslot(self, home: int, slots: Sequence[Slot], query: CompiledQuery) -> None:
+        """Let a selection keep other slots: its slices move to the sheet where such are."""
+        own = self.selections[home]
+        keys = tuple(slot.key for slot in slots)
+        if keys == own.slots:
+            return
+        layout = Layout.of(query, slots)
+        self.selections[home] = replace(own, sheet=layout.key, slots=keys)
+        rows = None if own.far else self._take(home, own.sheet)
+        if rows is not None:
+            self.moved[home] = layout, reshaped(rows, own.slots, slots).cast(layout.schema)

@@ -1,0 +1,107 @@
+"""Moving queries between shared and unshared slices while they run, as the rate of their tuples says.
+
+Queries that move add to a new selection and go on reading the one they come from: what they have lies in
+both. All that share a selection move together, so that nobody adds to what another one left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from transom.windows.intervals import LOWEST
+from transom.plan.passes.admission import Strategy, slices_held
+from transom.kernel.sheets import rows_of
+from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.cost import is_better, shared, unshared
+from transom.plan.layout import Layout
+from transom.plan.serving import kept
+from transom.state.state import SelectionState, State
+
+
+def rehomed(state: State, queries: Sequence[CompiledQuery], strategy: Strategy) -> State:
+    """The state after queries of a stream moved to where they cost less."""
+    if not strategy.adapts:
+        return _tidied(state, queries)
+    alike: dict[str, list[CompiledQuery]] = {}
+    for query in queries:
+        alike.setdefault(query.selection, []).append(query)
+    for members in alike.values():
+        if len({query.query.window for query in members}) > 1 and _can_move(state, members):
+            state = _reconsidered(state, members, strategy)
+    return _tidied(state, queries)
+
+
+def _can_move(state: State, members: Sequence[CompiledQuery]) -> bool:
+    """Not naive ones, nor those whose slices are far away, nor before it is known what they have missed."""
+    own = [state.queries[query.name] for query in members]
+    is_known = not any(query.naive for query in members) and all(one.unseen is not None for one in own)
+    return is_known and not any(state.selections[home].far for one in own for home in one.homes)
+
+
+def _reconsidered(state: State, members: Sequence[CompiledQuery], strategy: Strategy) -> State:
+    """Share, or share no longer, if that is clearly better."""
+    homes = {state.queries[query.name].homes[0] for query in members}
+    rate = _rate(state, homes)
+    if rate is None:
+        return state
+    windows = [query.query.window for query in members]
+    together = shared(dict.fromkeys(windows), rate, strategy.paned)
+    apart = unshared(dict.fromkeys(windows), rate)
+    if len(homes) == 1 and is_better(apart, together):
+        name = members[0].selection
+        by_window = {query.query.window: f"{name} for {query.name}" for query in reversed(members)}
+        return _moved(state, members, {query.name: by_window[query.query.window] for query in members})
+    if len(homes) > 1 and is_better(together, apart):
+        return _moved(state, members, {query.name: members[0].selection for query in members})
+    return state
+
+
+def _rate(state: State, homes: set[int]) -> float | None:
+    """Tuples per unit of time in the slices that are kept; unshared slices count each tuple once a window."""
+    rates = []
+    for home in homes:
+        sheet = state.sheets.get(state.selections[home].sheet)
+        starts, stops = slices_held(state, home)
+        if sheet is None or not len(starts):
+            continue
+        rows = rows_of(sheet, home)["rows"].to_numpy().sum()
+        rates.append(float(rows) / max(1, int(stops.max()) - int(starts.min())))
+    return max(rates, default=None)
+
+
+def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, str]) -> State:
+    """Let queries add to new selections; each keeps what the queries that it shares it with need."""
+    queries, selections = dict(state.queries), dict(state.selections)
+    numbered, opened = state.numbered, dict[str, int]()
+    slots: dict[str, dict[str, Slot]] = {}
+    for query in members:
+        known = slots.get(names[query.name], {})
+        slots[names[query.name]] = kept((*known.values(), *query.slots))
+    for query in members:
+        name = names[query.name]
+        if name not in opened:
+            numbered += 1
+            opened[name] = numbered
+            layout = Layout.of(query, slots[name].values())
+            missed = state.missed(query.query.clock)
+            floor = missed.pairs[-1][1] if missed else LOWEST
+            selections[numbered] = SelectionState(name, layout.key, tuple(slots[name]), floor)
+        own = queries[query.name]
+        queries[query.name] = replace(own, homes=(opened[name], *own.homes))
+    return replace(state, queries=queries, selections=selections, numbered=numbered)
+
+
+def _tidied(state: State, queries: Sequence[CompiledQuery]) -> State:
+    """Forget selections that queries moved away from and of which nothing is left."""
+    several = [query.name for query in queries if len(state.queries[query.name].homes) > 1]
+    if not several:
+        return state
+    changed = dict(state.queries)
+    for name in several:
+        first, *old = changed[name].homes
+        left = [home for home in old if len(slices_held(state, home)[0])]
+        changed[name] = replace(changed[name], homes=(first, *left))
+    used = {home for own in changed.values() for home in own.homes}
+    selections = {home: own for home, own in state.selections.items() if home in used}
+    return replace(state, queries=changed, selections=selections)

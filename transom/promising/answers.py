@@ -1,0 +1,169 @@
+"""From what probes found to the rows that a user sees: SELECT lists, aggregates, and what was passed over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transom.promising.batch_tuples import kept_as
+from transom.promising.probes import Probe
+from transom.results.presentation import Moment
+from transom.promising.representation import Representation
+from transom.sql.catalog import Scalars
+from transom.sql.preferred_query import Figure, Preferred
+from transom.sql.query import free_name
+from transom.state.promising import Coverage, PreferredState, Preferring
+
+_REFERENCE = re.compile(r"`([01]\.[^`]+)`")
+_INSTANT = pa.timestamp("us", tz="UTC")
+SYSTEM = (
+    ("page", pa.int64()),
+    ("made", _INSTANT),
+    ("complete", pa.bool_()),
+    ("share", pa.float64()),
+    ("skipped", pa.float64()),
+)
+_EXACT = Context(prec=120)  # wide enough for any sum of decimals
+BEHIND = ("rows", pa.int64())  # the tuples behind an aggregate
+
+
+def preferred_schema(query: Preferred) -> pa.Schema:
+    """The columns of a preferred query's results; a system column steps aside for an item of its name.
+
+    A row is `complete` if nothing was left out of the page that it came with; `share` is the share of the
+    page's estimated output that was produced, and `skipped` how many tuples were probably passed over.
+    """
+    items = [(item.name, item.type) for item in query.outputs]
+    items += [(item.name, item.type) for item in query.figures]
+    taken = {name for name, _ in items}
+    system = [BEHIND, *SYSTEM] if query.figures else SYSTEM
+    return pa.schema(items + [(free_name(name, taken), kind) for name, kind in system])
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The results of a query's probes, how many rows or pairs these found, and what an aggregate keeps."""
+
+    table: pa.Table
+    found: int
+    selected: pa.Table | None = None
+
+
+def answer(
+    query: Preferred,
+    probes: Sequence[Probe],
+    table: pa.Table | None,
+    known: Preferring,
+    moment: Moment,
+    scalars: Scalars,
+) -> Answered:
+    """The results of what a query's probes found; without a table they found nothing."""
+    if query.rest is not None and table is not None and table.num_rows:
+        keep = scalars.project(table, {"keep": query.rest})["keep"]
+        table = table.filter(keep.cast(pa.bool_()).fill_null(False))
+    rows = 0 if table is None else table.num_rows
+    skipped, left = zip(*(probe.passed_over() for probe in probes), strict=True)
+    coverage = Coverage(produced=rows, skipped=sum(skipped), left=sum(left))
+    if query.figures:
+        own = known.queries[probes[0].name]
+        selected = _selected(query, table, own, known.summaries[query.sides[0].summary].representation)
+        if not rows and probes[0].resumes:  # what was told before has not changed
+            return Answered(preferred_schema(query).empty_table(), 0, selected)
+        return Answered(_aggregated(query, selected, moment, coverage), rows, selected)
+    if table is None or not rows:
+        return Answered(preferred_schema(query).empty_table(), 0)
+    return Answered(_presented(query, _outputs(query, table, scalars), rows, moment, coverage), rows)
+
+
+def _outputs(query: Preferred, table: pa.Table, scalars: Scalars) -> list[pa.ChunkedArray]:
+    """The SELECT list; only what is more than a column needs computing."""
+    texts = {
+        f"x{i}": output.sql for i, output in enumerate(query.outputs) if not _REFERENCE.fullmatch(output.sql)
+    }
+    computed = scalars.project(table, texts) if texts else table
+    columns = []
+    for i, output in enumerate(query.outputs):
+        reference = _REFERENCE.fullmatch(output.sql)
+        column = table[reference.group(1)] if reference else computed[f"x{i}"]
+        columns.append(column.cast(output.type))
+    return columns
+
+
+def _presented(
+    query: Preferred,
+    columns: Sequence[pa.ChunkedArray | pa.Array],
+    rows: int,
+    moment: Moment,
+    coverage: Coverage,
+) -> pa.Table:
+    system = [moment.page, moment.made, coverage.complete, coverage.share, coverage.skipped]
+    constant = [
+        pa.repeat(pa.scalar(value, kind), rows) for value, (_, kind) in zip(system, SYSTEM, strict=True)
+    ]
+    return pa.Table.from_arrays([*columns, *constant], schema=preferred_schema(query))
+
+
+# --- aggregates -------------------------------------------------------------------------------
+
+
+def _selected(
+    query: Preferred, table: pa.Table | None, own: PreferredState, summary: Representation
+) -> pa.Table | None:
+    """What was selected, now and before, and is in the window still."""
+    selected = own.selected
+    if table is not None:
+        columns = {"time": table["0time"]}
+        for i, figure in enumerate(query.figures):
+            if figure.argument is not None:
+                columns[f"a{i}"] = table[f"0{kept_as(figure.argument)}"]
+        new = pa.table(columns)
+        selected = new if selected is None else pa.concat_tables([selected, new])
+    window, high = query.preference.window, summary.high
+    floor = summary.floor if window is None or high is None else high - window + 1
+    if selected is None or floor is None:
+        return selected
+    return selected.filter(pc.greater_equal(selected["time"], floor)).combine_chunks()
+
+
+def _aggregated(query: Preferred, selected: pa.Table | None, moment: Moment, coverage: Coverage) -> pa.Table:
+    """The aggregates over what was selected."""
+    items = [pa.array([_figure(figure, i, selected)], figure.type) for i, figure in enumerate(query.figures)]
+    behind = pa.array([0 if selected is None else selected.num_rows], BEHIND[1])
+    return _presented(query, [*items, behind], 1, moment, coverage)
+
+
+def _figure(figure: Figure, number: int, selected: pa.Table | None) -> object:
+    """An aggregate's value as in a window query; NULL over nothing, but for counts."""
+    if selected is None:
+        return 0 if figure.function == "count" else None
+    if figure.argument is None:
+        return selected.num_rows
+    column = selected[f"a{number}"].drop_null()
+    if figure.function == "count":
+        return len(column)
+    if not len(column):
+        return None
+    if pa.types.is_decimal(column.type) and figure.function in ("sum", "avg"):
+        return _of_decimals(figure, column)
+    if figure.function == "median":  # NaN is above every number
+        values = np.sort(column.cast(pa.float64(), safe=False).to_numpy())
+        return float(values[(len(values) - 1) // 2] / 2 + values[len(values) // 2] / 2)
+    if figure.function in ("min", "max") and pa.types.is_floating(column.type):
+        values = np.sort(column.to_numpy())
+        return float(values[0 if figure.function == "min" else -1])
+    found = {"sum": pc.sum, "avg": pc.mean, "min": pc.min, "max": pc.max}[figure.function](column)
+    return found.cast(figure.type, safe=False).as_py()
+
+
+def _of_decimals(figure: Figure, column: pa.ChunkedArray) -> Decimal | None:
+    """The sum or the average of decimals, rounded as Spark does; NULL if it has too many digits."""
+    wide = column.cast(pa.decimal256(76, column.type.scale))
+    exact = _EXACT.divide(pc.sum(wide).as_py(), len(column) if figure.function == "avg" else 1)
+    rounded = exact.quantize(Decimal(1).scaleb(-figure.type.scale), ROUND_HALF_UP, _EXACT)
+    return rounded if len(rounded.as_tuple().digits) <= figure.type.precision else None

@@ -1,0 +1,176 @@
+"""Where the budget of a page goes: the driver decides it from summaries alone, and knows what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+
+from transom.elements import Summary
+from transom.promising.batch_tuples import Arrival
+from transom.promising.probes import Ints, Mask, Probe, truth_of
+from transom.kernel.predicates import evaluate
+from transom.promising.joins import Values, join_regions
+from transom.promising.regions import Regions, spent
+from transom.promising.representation import Representation
+from transom.promising.selections import PageCells, counts_of, page_cells
+from transom.sql.preferred_query import Preferred, Side
+from transom.state.promising import Coverage, PreferredState, Preferring, SummaryState
+
+MOST_PENDING = 100_000  # regions of a query that wait; the others are given up, unlikely ones first
+
+
+def resolved(shape: Summary, structure: str = "adjusting") -> Summary:
+    """A summary whose structure is settled: the given one, where it is the engine's to choose."""
+    return replace(shape, structure=structure) if shape.structure == "auto" else shape
+
+
+def settled(
+    known: Preferring,
+    summaries: Mapping[str, tuple[Summary, int]],
+    queries: Mapping[str, tuple[Preferred, int]],
+) -> Preferring:
+    """With states for those that joined, without those that left; each is given with its first page."""
+    kept = {
+        name: own
+        for name, own in known.summaries.items()
+        if name in summaries and own.since == summaries[name][1]
+    }
+    for name, (shape, since) in summaries.items():
+        if name not in kept:
+            kept[name] = SummaryState(Representation.new(resolved(shape)), since)
+    preferring = {
+        name: own for name, own in known.queries.items() if name in queries and own.since == queries[name][1]
+    }
+    for name, (query, since) in queries.items():
+        if name not in preferring:
+            preferring[name] = PreferredState(tuple(Regions.none() for _ in query.sides), since)
+    return Preferring(kept, preferring)
+
+
+class Planning:
+    """Decides what queries probe, given the summaries with what arrived in them."""
+
+    def __init__(self, known: Preferring, arrivals: Mapping[str, Arrival], page: int):
+        self.known, self.arrivals, self.page = known, arrivals, page
+        self._cells: dict[tuple[str, int | None], PageCells] = {}  # what selections have in common
+
+    def planned(self, name: str, query: Preferred, budget: int | None) -> list[Probe]:
+        """What a query probes of what arrived with the page, and of what it has put off."""
+        fresh = [
+            self._regions(query, number) if side.summary in self.arrivals else Regions.none()
+            for number, side in enumerate(query.sides)
+        ]
+        return self._spent(name, query, fresh, self.waiting(name, query), budget)
+
+    def again(self, probes: Sequence[Probe], budget: int) -> list[Probe]:
+        """What a query probes next of what its probes have left, if that may be so many."""
+        fresh, waiting = zip(*(probe.rest() for probe in probes), strict=True)
+        return self._spent(probes[0].name, probes[0].query, fresh, waiting, budget)
+
+    def _spent(
+        self,
+        name: str,
+        query: Preferred,
+        fresh: Sequence[Regions],
+        waiting: Sequence[Regions],
+        budget: int | None,
+    ) -> list[Probe]:
+        now, later = spent(
+            Regions.concatenated(fresh), Regions.concatenated(waiting), query.preference.order, budget
+        )
+        parts = _split(now, fresh), _split(later, waiting)
+        shapes = [self.known.summaries[side.summary].representation.shape for side in query.sides]
+        keys, since = tuple(shape.column for shape in shapes), self.known.queries[name].since
+        probes = []
+        for side, (new, old) in enumerate(zip(fresh, waiting, strict=True)):
+            taken = np.concatenate([parts[0][side], parts[1][side]])
+            both = Regions.concatenated([new, old])
+            probes.append(Probe(name, query, side, both, taken, len(new), not self.arrivals, since, keys))
+        return probes
+
+    def waiting(self, name: str, query: Preferred) -> list[Regions]:
+        """What a query has put off, as far as its tuples are all kept and may be in the window still."""
+        found = []
+        for side, regions in enumerate(self.known.queries[name].pending):
+            states = [self.known.summaries[one.summary].representation for one in query.sides]
+            own, other = states[side], states[len(states) - 1 - side]
+            window = query.preference.window
+            now = min((one.high for one in states if one.high is not None), default=None)
+            since = None if window is None or now is None else now - window
+            found.append(regions.reachable(other.floor, own.floor, since))
+        return found
+
+    def concluded(
+        self, name: str, query: Preferred, probes: Sequence[Probe], charge: int, rows: int
+    ) -> PreferredState:
+        """A query's state after its last probes; all of them together cost so much, and gave so many rows."""
+        own = self.known.queries[name]
+        left = [probe.regions.after(probe.taken) for probe in probes]
+        kept = [_most(regions) for regions in left]
+        waiting = self.waiting(name, query)
+        lost = _awaited(own.pending) - _awaited(waiting) + _awaited(left) - _awaited(kept)
+        missed = _left(own.pending) - _left(waiting) + _left(left) - _left(kept)
+        done = Coverage(own.done.probes + charge, own.done.produced + rows)
+        return replace(own, pending=tuple(kept), done=done, lost=own.lost + lost, missed=own.missed + missed)
+
+    def _regions(self, query: Preferred, number: int) -> Regions:
+        """The regions of what arrived on a side of a query, with their promises."""
+        side = query.sides[number]
+        arrival, own = self.arrivals[side.summary], self.known.summaries[side.summary].representation
+        matching = _matching(side, arrival)
+        if len(query.sides) == 1:
+            cells = self._page_cells(side.summary, query.preference.window)
+            return cells.regions(matching, query.preference, query.promise)
+        other = self.known.summaries[query.sides[1 - number].summary].representation
+        matching &= truth_of(arrival.column.is_valid())  # NULL is equal to nothing
+        if other.high is None or not matching.any():
+            return Regions.none()
+        values = arrival.values
+        if not matching.all():
+            values = Values(**{one.name: getattr(values, one.name)[matching] for one in fields(Values)})
+        return join_regions(values, self.page, own, other, query.preference, query.promise)
+
+    def _page_cells(self, summary: str, window: int | None) -> PageCells:
+        if (summary, window) not in self._cells:
+            arrival, own = self.arrivals[summary], self.known.summaries[summary].representation
+            counts = counts_of(arrival.arrived, own)
+            self._cells[summary, window] = page_cells(
+                arrival.values, self.page, own, counts, window, arrival.means
+            )
+        return self._cells[summary, window]
+
+
+def _matching(side: Side, arrival: Arrival) -> Mask:
+    """Which of the values that arrived may match a side's conditions, as far as the summary can tell."""
+    if side.guide is None:
+        return np.ones(len(arrival.column), bool)
+    return truth_of(
+        evaluate(
+            side.guide,
+            lambda scalar: arrival.column if scalar.column is not None else arrival.guides[scalar.sql],
+        )
+    )
+
+
+def _split(taken: Ints, parts: Sequence[Regions]) -> list[Ints]:
+    return np.split(taken, np.cumsum([len(part) for part in parts])[:-1])
+
+
+def _awaited(parts: Sequence[Regions]) -> float:
+    """The output that is expected of what is left of some regions."""
+    return sum(float(part.awaited.sum()) for part in parts)
+
+
+def _left(parts: Sequence[Regions]) -> int:
+    """The probes that are left of some regions."""
+    return sum(int(part.left.sum()) for part in parts)
+
+
+def _most(regions: Regions) -> Regions:
+    """As many regions as may wait."""
+    if len(regions) <= MOST_PENDING:
+        return regions
+    order = np.lexsort((-regions.awaited, ~regions.likely))
+    return regions.where(np.sort(order[:MOST_PENDING]))

@@ -1,0 +1,325 @@
+"""Queries with a preference on Spark: rows become tuples of summaries, and budgets are spent on them.
+
+A small page is inserted and probed on the driver. The rows of a large one go to partitions of the value
+buckets, where tasks summarize and keep them; the driver adds the summaries up, decides which regions the
+budget is spent on, and tasks make the probes where the tuples are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from transom.overload.bursts import rows_within
+from transom.elements import Summary
+from transom.promising.batch_tuples import (
+    NUMBER,
+    Arrival,
+    Wanted,
+    arrival_of,
+    in_one,
+    kept_since,
+    tidied,
+    tuples_of,
+    wanted,
+    with_arrival,
+)
+from transom.plan.passes.admission import Place
+from transom.results.emit import PageOutput
+from transom.promising.answers import answer
+from transom.promising.budget import Planning
+from transom.promising.probes import Found, Ints, Probe, found
+from transom.results.presentation import Moment, ResultBatch, Results
+from transom.promising.structure_review import Review, reviewed
+from transom.promising.tuples import Tuples
+from transom.runtime.executor_state import Far
+from transom.promising.partitioned_tuples import FarTuples
+from transom.runtime.write_ahead_log import Begun
+from transom.runtime.ingest_batch import PageRun
+from transom.backends.projection import project, quoted
+from transom.runtime.registry import Registry
+from transom.backends.spark.scalars import SparkScalars, collect_small, short_message
+from transom.backends.spark.session import ansi_off
+from transom.runtime.suspension import suspend
+from transom.backends.spark.types import to_table
+from transom.sql.preferred_query import Preferred
+from transom.state.promising import PreferredState, Preferring, SummaryState, TupleRun
+
+ROUNDS, FAR_ROUNDS = 40, 3  # in which what is left of a budget is spent, with so many times more probes
+FAR_TIMES = 32
+FEW_ROWS = 2_000  # up to here rows are fetched faster without a job
+PACES = 8  # pages by which the pace is judged
+FIRST_PROBES = 100_000  # of a budget of time, while no pace is known
+LEAST_TIME = 0.1  # the part of such a budget that probes get, however long it takes to insert
+
+
+@dataclass
+class Pace:
+    """How fast probes are made, and how long it took to insert a page, to turn a time into probes."""
+
+    probed: list[tuple[int, float]] = field(default_factory=list)
+    inserting: float = 0.0
+
+    def note(self, probes: int, seconds: float, inserting: float) -> None:
+        """Remember a page."""
+        if probes:
+            self.probed = [*self.probed, (probes, seconds)][-PACES:]
+        if inserting:
+            self.inserting = inserting
+
+    def probes(self, micros: int) -> int:
+        """How many probes fit a budget of time, of which inserting takes its part."""
+        left = max(micros - int(self.inserting * 1e6), int(micros * LEAST_TIME))
+        known = rows_within(left, self.probed)
+        return FIRST_PROBES if known is None else known
+
+    def stored(self) -> list[object]:
+        return [self.probed, self.inserting]
+
+    @classmethod
+    def of(cls, probed: Sequence[tuple[int, float]] = (), inserting: float = 0.0) -> Pace:
+        """The pace that a checkpoint kept."""
+        return cls([(probes, seconds) for probes, seconds in probed], inserting)
+
+
+class _Made:
+    """A query's probes of a page: those of the last round, and what all have found and cost."""
+
+    def __init__(self, probes: list[Probe], budget: int | None):
+        self.probes, self.budget, self.charge, self.is_far = probes, budget, 0, False
+        self._tables: list[pa.Table] = []
+
+    @property
+    def left(self) -> int | None:
+        """What is left of the budget; None if there is none to keep to."""
+        return None if self.budget is None else self.budget - self.charge
+
+    def add(self, side: int, done: Found) -> None:
+        if done.table.num_columns:
+            self._tables.append(done.table)
+        self.charge += done.charge
+        self.probes[side] = replace(self.probes[side], taken=done.made)
+
+    @property
+    def table(self) -> pa.Table | None:
+        return pa.concat_tables(self._tables, promote_options="default") if self._tables else None
+
+    def goes_on(self, rounds: int) -> bool:
+        """Whether something is left of the budget, and of what it can be spent on."""
+        if not self.left or (self.is_far and rounds >= FAR_ROUNDS):
+            return False
+        return any((probe.regions.left > probe.taken).any() for probe in self.probes)
+
+
+@dataclass
+class _Answers:
+    """The states of queries after a page, and its results."""
+
+    queries: dict[str, PreferredState]
+    batches: list[ResultBatch] = field(default_factory=list)
+
+
+class Promising:
+    """What a page loop does for summaries and the queries that they guide."""
+
+    def __init__(self, spark: SparkSession, far: Far, scalars: SparkScalars):
+        self.spark, self.far, self.scalars = spark, far, scalars
+        self.tuples, self.pace = FarTuples(far), Pace()
+        self._inserting = 0.0
+
+    # --- when a page begins ---
+
+    def probes(self, registry: Registry) -> dict[str, int]:
+        """What queries whose budget is a time may probe in the next page."""
+        timed = ((name, query.preference.time) for name, query in registry.preferring().items())
+        return {name: self.pace.probes(time) for name, time in timed if time is not None}
+
+    # --- rows become tuples ---
+
+    def arrive(self, run: PageRun, limit: int | None, begun: Begun, registry: Registry) -> dict[str, Arrival]:
+        """What a page's accepted rows come to for each summary of their stream."""
+        arrivals: dict[str, Arrival] = {}
+        stream = run.page.rules.clock.stream
+        started = time.perf_counter()
+        for name, known in run.page.state.preferring.summaries.items():
+            shape = known.representation.shape
+            if shape.stream != stream:
+                continue
+            want = wanted(shape, registry.preferring())
+            frame = tuple_frame(run, limit, shape, want)
+            if self._is_near(run):
+                is_small = begun.reference.get("rows", FEW_ROWS + 1) <= FEW_ROWS
+                table = collect_small(frame) if is_small else to_table(frame)
+                arrival = _near(table, known, want, begun.page)
+            else:
+                arrival = self.tuples.arrive(frame, known, want, begun.page)
+            if arrival is not None:
+                arrivals[name] = arrival
+        self._inserting = time.perf_counter() - started if arrivals else 0.0
+        return arrivals
+
+    def attempt(self, run: PageRun, name: str, registry: Registry) -> None:
+        """Compute what a query alone needs of a page's rows, to see whether that fails."""
+        query = registry.preferring()[name]
+        for own in run.page.state.preferring.summaries.values():
+            shape = own.representation.shape
+            if shape.stream == run.page.rules.clock.stream:
+                to_table(tuple_frame(run, None, shape, wanted(shape, {name: query})))
+
+    def _is_near(self, run: PageRun) -> bool:
+        place = self.far.place
+        return run.page.near if place is Place.AUTO else place is Place.DRIVER
+
+    # --- budgets are spent ---
+
+    def process(
+        self,
+        begun: Begun,
+        registry: Registry,
+        output: PageOutput,
+        arrivals: Mapping[str, Arrival],
+        at: int,
+    ) -> PageOutput:
+        """What a page came to, with its tuples inserted, its probes made, and what these found."""
+        before, living = output.state.preferring, registry.preferring()
+        summaries = {
+            name: with_arrival(own, arrivals[name]) if name in arrivals else own
+            for name, own in before.summaries.items()
+        }
+        started = time.perf_counter()
+        budgets = {name: _budget(begun, name, query) for name, query in living.items()}
+        planning = Planning(Preferring(summaries, before.queries), arrivals, begun.page)
+        plans = {
+            name: planning.planned(name, query, budgets[name])
+            for name, query in living.items()
+            if begun.resumes or any(side.summary in arrivals for side in query.sides)
+        }
+        made = self._made(plans, planning, budgets)
+        found = self._answered(made, planning, registry, Moment(begun.page, made=at))
+        charge = sum(one.charge for one in made.values())
+        self.pace.note(charge, time.perf_counter() - started, self._inserting if arrivals else 0.0)
+        kept = {name: tidied(own, kept_since(name, summaries, living)) for name, own in summaries.items()}
+        known = Preferring(kept, found.queries)
+        known = reviewed(known, registry.summaries(), Review(begun.page, arrivals, living, budgets))
+        after = replace(output.state, preferring=self.tuples.rolled_up(known, begun.page))
+        results = Results([*output.results.batches, *found.batches], output.results.stored)
+        return replace(output, state=after, results=results)
+
+    def _made(
+        self, plans: Mapping[str, list[Probe]], planning: Planning, budgets: Mapping[str, int | None]
+    ) -> dict[str, _Made]:
+        """Make the queries' probes. What lies outside of a window costs nothing, so that something may be
+        left of a budget: it is spent in further rounds, fewer where each is a job."""
+        made = {name: _Made(probes, budgets[name]) for name, probes in plans.items()}
+        turn = dict(made)
+        for number in range(ROUNDS):
+            if number:
+                turn = {name: own for name, own in turn.items() if own.goes_on(number)}
+                for own in turn.values():  # most of it may be outside of the window
+                    times = (FAR_TIMES if own.is_far else 2) ** number
+                    own.probes = planning.again(own.probes, (own.left or 0) * times)
+            if not turn:
+                break
+            self._probe(turn, planning.known)
+        return made
+
+    def _probe(self, turn: Mapping[str, _Made], known: Preferring) -> None:
+        """Make probes on the driver, or by tasks where tuples are in files."""
+        read, far = Near(known), []
+        for own in turn.values():
+            for side, probe in enumerate(own.probes):
+                if any(known.summaries[one.summary].far for one in probe.query.sides):
+                    own.is_far = True
+                    far.append((own, side))
+                elif probe.taken.any():
+                    own.add(side, found(probe, read, own.left))
+        self._probe_far(far, known)
+
+    def _probe_far(self, far: Sequence[tuple[_Made, int]], known: Preferring) -> None:
+        """What is left of a budget is divided where the probes are."""
+        probes = [own.probes[side] for own, side in far]
+        totals = {id(own): sum(int(one.taken.sum()) for one in own.probes) for own, _ in far}
+        rates = [None if own.left is None else own.left / max(totals[id(own)], 1) for own, _ in far]
+        for (own, side), done in zip(far, self.tuples.found(probes, rates, known), strict=True):
+            own.add(side, done)
+
+    def _answered(
+        self, made: Mapping[str, _Made], planning: Planning, registry: Registry, moment: Moment
+    ) -> _Answers:
+        """What the queries' probes found, and their states after that."""
+        answers = _Answers(dict(planning.known.queries))
+        for name, own in made.items():
+            query = registry.preferring()[name]
+            try:
+                done = answer(query, own.probes, own.table, planning.known, moment, self.scalars)
+            except Exception as error:
+                if not query.functions:
+                    raise
+                suspend(registry, name, f"its function failed: {short_message(error)}")
+                continue
+            after = planning.concluded(name, query, own.probes, own.charge, done.found)
+            answers.queries[name] = replace(after, selected=done.selected)
+            if done.table.num_rows:
+                answers.batches.append(ResultBatch([name], np.array([0, done.table.num_rows]), done.table))
+        return answers
+
+
+class Near:
+    """Reads the tuples of summaries that are on the driver; what several queries ask for is read once."""
+
+    def __init__(self, known: Preferring):
+        self.known = known
+        self._read: dict[tuple[str, str, bytes], Tuples] = {}
+
+    def pages(self, summary: str, pages: Ints) -> Tuples:
+        return self._chosen(summary, "page", pages)
+
+    def buckets(self, summary: str, buckets: Ints) -> Tuples:
+        return self._chosen(summary, "bucket", buckets)
+
+    def _chosen(self, summary: str, what: str, numbers: Ints) -> Tuples:
+        key = summary, what, numbers.tobytes()
+        if key not in self._read:
+            runs = (run.tuples for run in self.known.summaries[summary].near)
+            self._read[key] = in_one([run.where(np.isin(getattr(run, what), numbers)) for run in runs])
+        return self._read[key]
+
+
+def _budget(begun: Begun, name: str, query: Preferred) -> int | None:
+    """What a query may probe in a page; one that joins with it has no pace yet."""
+    timed = FIRST_PROBES if query.preference.time is not None else None
+    return begun.probes.get(name, query.preference.probes or timed)
+
+
+def _near(table: pa.Table, known: SummaryState, want: Wanted, page: int) -> Arrival | None:
+    if not table.num_rows:
+        return None
+    shape = known.representation.shape
+    tuples = tuples_of(table, shape, want, page)
+    return replace(arrival_of(shape, tuples, want, known.floor), near=TupleRun(tuples))
+
+
+def tuple_frame(run: PageRun, limit: int | None, shape: Summary, want: Wanted) -> DataFrame:
+    """A page's accepted rows as tuples of a summary: key, bucket, time, and what queries read of them."""
+    kind = run.page.columns[shape.column]
+    scalars = {"key": key_sql(shape.column, kind), "time": run.time}
+    if shape.between is not None:
+        scalars[NUMBER] = f"CAST({quoted(shape.column)} AS DOUBLE)"
+    texts = [*map(quoted, want.columns), *want.computed]
+    scalars |= {f"x{i}": text for i, text in enumerate(texts)}
+    with ansi_off(run.page.df.sparkSession):
+        accepted = run.page.df.filter(run.accepted(limit))
+    return project(accepted, scalars, now=run.page.now)
+
+
+def key_sql(column: str, kind: pa.DataType) -> str:
+    """A value's key: Spark's 64-bit hash, the same for values that are equal."""
+    value = quoted(column)
+    if pa.types.is_floating(kind):
+        value = f"CASE WHEN {value} = 0 THEN {value} * 0 + 0 ELSE {value} END"  # -0.0 is 0.0
+    return f"xxhash64({value})"

@@ -1,0 +1,254 @@
+"""Tuples of summaries that are kept in files by partition of the value buckets: inserted and probed by tasks.
+
+Both streams of a join deal out their tuples by the same buckets, so that a task has all that the probes of
+its buckets need. A bucket is of partition `bucket modulo partitions`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from transom.elements import Summary
+from transom.promising.batch_tuples import NUMBER, Arrival, Wanted, all_arrived, arrival_of, in_one, tuples_of
+from transom.plan.passes.admission import Place
+from transom.promising.probes import Found, Ints, Probe, found
+from transom.promising.tuples import Tuples
+from transom.promising.zones import buckets_of
+from transom.runtime.executor_state import Far, directory_of, frame_of, places_of
+from transom.runtime.executor_tasks import FileShards, Task, numbers_in, packed_value
+from transom.backends.spark.session import ansi_off
+from transom.runtime.batch_tasks import Batches
+from transom.backends.spark.types import plain_table
+from transom.state.promising import Preferring, SummaryState
+from transom.state.shards import ShardRef
+
+NEAR_TUPLES = 1_000_000  # of a summary, on the driver
+MOST_REFS = 16  # of a summary, before they are merged
+_FIRST, _SECOND = -4658895280553007687, -7723592293110705685  # the factors of SplitMix64, with a sign
+PACKED = pa.schema([("packed", pa.binary())])
+
+
+class FarTuples:
+    """Keeps tuples in files, and lets tasks work on them."""
+
+    def __init__(self, far: Far):
+        self.far = far
+
+    # --- insertion ---
+
+    def arrive(self, frame: DataFrame, known: SummaryState, want: Wanted, page: int) -> Arrival | None:
+        """What the rows of a page come to; their tuples are written by partition."""
+        shape, partitions = known.representation.shape, self.far.partitions
+        target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), {})
+        with ansi_off(frame.sparkSession):
+            dealt = frame.repartition(partitions, F.expr(f"({bucket_sql(shape)}) % {partitions}"))
+        packed = dealt.mapInArrow(
+            arrive_task(shape, known.floor, want, page, partitions, target, self.far.shards), "packed binary"
+        ).toArrow()
+        found = [pickle.loads(one) for one in packed["packed"].to_pylist()]
+        if not found:
+            return None
+        arrival = all_arrived([part for _, part in found])
+        held = {0: ((arrival.low, arrival.high),)}
+        parts = tuple(sorted(place for place, _ in found))
+        return replace(arrival, far=replace(target, parts=parts, held=held))
+
+    # --- probing ---
+
+    def found(self, probes: Sequence[Probe], rates: Sequence[float | None], known: Preferring) -> list[Found]:
+        """What probes find; those of a partition may cost `rate` times their number, if one is given."""
+        partitions = self.far.partitions
+        done = [Found(pa.table({}), 0, np.zeros_like(probe.taken)) for probe in probes]
+        buckets = [probe.regions.bucket[probe.taken > 0] for probe in probes]
+        places = np.unique(np.concatenate([*buckets, np.zeros(0, np.int64)]) % partitions).tolist()
+        if not places:
+            return done
+        names = {side.summary for probe in probes for side in probe.query.sides}
+        held = {name: _Held.of(known.summaries[name]) for name in names}
+        work = [(probe.of(probe.taken > 0), rate) for probe, rate in zip(probes, rates, strict=True)]
+        task = probe_task(work, held, partitions, self.far.shards, places)
+        packed = frame_of(self.far.spark, len(places), task, PACKED).toArrow()
+        for one in packed["packed"].to_pylist():
+            place, results = pickle.loads(one)
+            for number, part in results:
+                before, probe = done[number], probes[number]
+                mine = (probe.taken > 0) & (probe.regions.bucket % partitions == place)
+                made = before.made.copy()
+                made[mine] = part.made
+                tables = [table for table in (before.table, part.table) if table.num_columns]
+                whole = pa.concat_tables(tables, promote_options="default")
+                done[number] = Found(whole, before.charge + part.charge, made)
+        return done
+
+    # --- rolling up ---
+
+    def rolled_up(self, known: Preferring, page: int) -> Preferring:
+        """With many small files of a summary made into few, without what it has let go."""
+        summaries = dict(known.summaries)
+        for name, own in summaries.items():
+            if sum(run.rows for run in own.near) > NEAR_TUPLES and self.far.place is Place.AUTO:
+                own = summaries[name] = self._put_away(own, page)
+            if len(own.far) > MOST_REFS:
+                summaries[name] = self._merged(own, page)
+        return replace(known, summaries=summaries) if summaries != known.summaries else known
+
+    def _put_away(self, summary: SummaryState, page: int) -> SummaryState:
+        """A summary whose tuples were too many for the driver."""
+        tuples = in_one([run.tuples for run in summary.near]).since(summary.representation.floor)
+        target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), {})
+        parts = [part for part, _ in _dealt(tuples, self.far.partitions, target, self.far.shards)]
+        held = {0: ((int(tuples.time.min()), int(tuples.time.max())),)}
+        ref = replace(target, parts=tuple(parts), held=held)
+        return replace(summary, near=(), far=(*summary.far, ref))
+
+    def _merged(self, summary: SummaryState, page: int) -> SummaryState:
+        floor = summary.representation.floor
+
+        def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
+            return merge_task(refs, floor, target, self.far.shards, places)
+
+        return replace(summary, far=self.far.merged(summary.far, MOST_REFS, floor, page, task))
+
+
+def arrive_task(
+    shape: Summary,
+    floor: int | None,
+    want: Wanted,
+    page: int,
+    partitions: int,
+    target: ShardRef,
+    shards: FileShards,
+) -> Task:
+    """A task that writes the tuples of its partitions, and sends on what they come to."""
+
+    def task(batches: Batches) -> Batches:
+        held = list(batches)
+        if not sum(batch.num_rows for batch in held):
+            return
+        tuples = tuples_of(plain_table(pa.Table.from_batches(held)), shape, want, page)
+        for part, own in _dealt(tuples, partitions, target, shards):
+            yield packed_value((part, arrival_of(shape, own, want, floor)))
+
+    return task
+
+
+def _dealt(
+    tuples: Tuples, partitions: int, target: ShardRef, shards: FileShards
+) -> Iterator[tuple[tuple[int, int, int], Tuples]]:
+    """Tuples written by partition: of each its place, rows and bytes, and the tuples."""
+    places = tuples.bucket % partitions
+    for place in np.unique(places).tolist():
+        own = tuples.where(places == place)
+        yield (place, len(own), shards.put(target.file(place), own.table)), own
+
+
+def probe_task(
+    work: Sequence[tuple[Probe, float | None]],
+    held: Mapping[str, _Held],
+    partitions: int,
+    shards: FileShards,
+    places: Sequence[int],
+) -> Task:
+    """A task that makes the probes of its partition's regions: for each query what they found."""
+
+    def task(batches: Batches) -> Batches:
+        for number in numbers_in(batches):
+            place = places[number]
+            read = _Files(held, shards, place, partitions)
+            results = []
+            for i, (probe, rate) in enumerate(work):
+                mine = probe.of(probe.regions.bucket % partitions == place)
+                if len(mine.taken):
+                    limit = None if rate is None else int(mine.taken.sum() * rate)
+                    results.append((i, found(mine, read, limit)))
+            yield packed_value((place, results))
+
+    return task
+
+
+def merge_task(
+    refs: Sequence[ShardRef], floor: int | None, target: ShardRef, shards: FileShards, places: Sequence[int]
+) -> Task:
+    """A task that makes one file of its partition's many: its place, tuples and bytes."""
+
+    def task(batches: Batches) -> Batches:
+        for number in numbers_in(batches):
+            place = places[number]
+            whole = in_one(list(_fetched(shards, refs, place))).since(floor)
+            if len(whole):
+                yield packed_value((place, len(whole), shards.put(target.file(place), whole.table)))
+
+    return task
+
+
+@dataclass(frozen=True)
+class _Held:
+    """The tuples of a summary as a task is told of them: those on the driver are sent along."""
+
+    near: list[pa.Table]
+    far: tuple[ShardRef, ...]
+    buckets: int
+
+    @classmethod
+    def of(cls, summary: SummaryState) -> _Held:
+        near = [run.tuples.table for run in summary.near]
+        return cls(near, summary.far, buckets_of(summary.representation.shape))
+
+
+class _Files:
+    """Reads a partition of the tuples of summaries, from files and from what the driver sent along."""
+
+    def __init__(self, held: Mapping[str, _Held], shards: FileShards, place: int, partitions: int):
+        self.held, self.shards, self.place, self.partitions = held, shards, place, partitions
+        # Summaries with different buckets have a value in different partitions.
+        self.is_mixed = len({own.buckets for own in held.values()}) > 1
+        self._read: dict[tuple[str, bool], Tuples] = {}
+
+    def pages(self, summary: str, pages: Ints) -> Tuples:
+        kept = self._kept(summary, everywhere=self.is_mixed)
+        return kept.where(np.isin(kept.page, pages))
+
+    def buckets(self, summary: str, buckets: Ints) -> Tuples:
+        return self._kept(summary)
+
+    def _kept(self, summary: str, everywhere: bool = False) -> Tuples:
+        if (summary, everywhere) not in self._read:
+            own = self.held[summary]
+            runs = [Tuples(table) for table in own.near]
+            if not everywhere:
+                runs = [run.where(run.bucket % self.partitions == self.place) for run in runs]
+            places = places_of(own.far) if everywhere else [self.place]
+            runs += [run for place in places for run in _fetched(self.shards, own.far, place)]
+            self._read[summary, everywhere] = in_one(runs)
+        return self._read[summary, everywhere]
+
+
+def _fetched(shards: FileShards, refs: Sequence[ShardRef], place: int) -> Iterator[Tuples]:
+    """The tuples that files hold of a partition."""
+    for ref in refs:
+        if any(place == other for other, _, _ in ref.parts):
+            yield Tuples(shards.get(ref.file(place)).combine_chunks())
+
+
+def bucket_sql(shape: Summary) -> str:
+    """`bucket_of` over the columns of a page's tuples, so that Spark deals them out."""
+    if buckets_of(shape) == 1:
+        return "0"
+    if shape.between is not None:
+        low, high = shape.between
+        place = f"(`{NUMBER}` - {low!r}D) / {high - low!r}D * {shape.buckets}D"
+        inside = f"CAST(least(greatest({place}, 0D), {shape.buckets - 1}D) AS BIGINT)"
+        return f"CASE WHEN isnan(`{NUMBER}`) OR `{NUMBER}` IS NULL THEN 0 ELSE {inside} END"
+    word = "`key`"
+    for shift, factor in ((30, _FIRST), (27, _SECOND)):
+        word = f"(({word}) ^ shiftrightunsigned({word}, {shift})) * {factor}L"
+    word = f"(({word}) ^ shiftrightunsigned({word}, 31))"
+    return f"shiftrightunsigned(shiftrightunsigned({word}, 32) * {shape.buckets}L, 32)"

@@ -1,0 +1,142 @@
+"""The probes of a page, made by whoever holds the tuples: the driver, or a task with a partition's files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from transom.promising.batch_tuples import kept_as, scalars_read
+from transom.kernel.predicates import evaluate
+from transom.promising.joins import probed
+from transom.promising.regions import Regions, ranked
+from transom.promising.selections import looked_at
+from transom.promising.tuples import Tuples
+from transom.sql.preferred_query import Preferred
+from transom.sql.query import Scalar
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Probes to be made for a query: `taken` of each of some regions with arriving tuples of one side.
+
+    The first `fresh` regions are of the page's own tuples, the others wait since earlier pages.
+    """
+
+    name: str
+    query: Preferred
+    side: int
+    regions: Regions
+    taken: Ints
+    fresh: int
+    resumes: bool  # whether the page has brought nothing, and goes on with what was put off
+    since: int  # the query sees tuples that came with this page or later
+    keys: tuple[str, ...]  # the summarized columns of the sides
+
+    def of(self, mask: Mask) -> Probe:
+        """The probes of some of the regions."""
+        return replace(self, regions=self.regions.where(mask), taken=self.taken[mask])
+
+    def rest(self) -> tuple[Regions, Regions]:
+        """What is left of the page's own regions, and of those that wait."""
+        own = np.arange(len(self.taken)) < self.fresh
+        fresh, waiting = self.of(own), self.of(~own)
+        return fresh.regions.after(fresh.taken), waiting.regions.after(waiting.taken)
+
+    def passed_over(self) -> tuple[float, int]:
+        """The output that is expected of the page's probes that are not made, and how many these are."""
+        some = slice(None if self.resumes else self.fresh)
+        left = self.regions.left[some] - self.taken[some]
+        expected = self.regions.expected[some] * left / np.maximum(self.regions.probes[some], 1)
+        return float(expected.sum()), int(left.sum())
+
+
+class Reader(Protocol):
+    """Whoever holds the tuples of summaries."""
+
+    def pages(self, summary: str, pages: Ints) -> Tuples:
+        """The tuples that came in some pages."""
+        ...
+
+    def buckets(self, summary: str, buckets: Ints) -> Tuples:
+        """The tuples of some value buckets."""
+        ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a query's probes have found, what they cost, and how many of each region were made."""
+
+    table: pa.Table
+    charge: int
+    made: Ints
+
+
+def found(probe: Probe, read: Reader, limit: int | None = None) -> Found:
+    """The rows or pairs that a query's probes find, as many as cost no more than a limit.
+
+    What is outside of the window costs nothing. Columns are those of the sides, as `0.item` and `1.ts`, and
+    `0time` and `1time`.
+    """
+    some = np.flatnonzero(probe.taken > 0)
+    some = some[ranked(probe.regions.where(some), probe.query.preference.order)]
+    regions, taken = probe.regions.where(some), probe.taken[some]
+    sides, made = probe.query.sides, np.zeros_like(probe.taken)
+    own = read.pages(sides[probe.side].summary, np.unique(regions.page))
+    if len(sides) == 1:
+        made[some] = taken if limit is None else np.clip(limit - (np.cumsum(taken) - taken), 0, taken)
+        rows, _ = looked_at(regions, made[some], own)
+        return Found(_kept(probe, [own.table.take(pa.array(rows))]), len(rows), made)
+    other = read.buckets(sides[1 - probe.side].summary, np.unique(regions.bucket))
+    mine, theirs, charge, made[some] = probed(
+        regions, taken, own, other, probe.query.preference.window, limit
+    )
+    tables = [own.table.take(pa.array(mine)), other.table.take(pa.array(theirs))]
+    return Found(_kept(probe, tables if probe.side == 0 else tables[::-1]), charge, made)
+
+
+def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
+    """Those for which the query's conditions hold, with the columns that it reads of each side."""
+    keep = np.ones(tables[0].num_rows, bool)
+    for side, table in zip(probe.query.sides, tables, strict=True):
+        keep &= table["page"].to_numpy() >= probe.since
+        if side.where is not None:
+            keep &= truth_of(evaluate(side.where, _columns(table)))
+    if len(tables) == 2:  # different values hardly ever have one key
+        one, other = (table[f".{key}"] for table, key in zip(tables, probe.keys, strict=True))
+        equal = truth_of(pc.equal(one, other))
+        if pa.types.is_floating(one.type):  # to Spark, NaN is equal to itself
+            equal |= truth_of(pc.is_nan(one)) & truth_of(pc.is_nan(other))
+        keep &= equal
+    mask = pa.array(keep)
+    columns: dict[str, pa.ChunkedArray] = {}
+    for number, (side, table) in enumerate(zip(probe.query.sides, tables, strict=True)):
+        names = ["time", *(f".{column}" for column in side.columns)]
+        names += [kept_as(scalar) for scalar in scalars_read(probe.query, side)]
+        for name in names:
+            # A column that nobody asked for before the query came is in no tuple that it sees.
+            kept = table[name] if name in table.column_names else pa.chunked_array([pa.nulls(len(keep))])
+            columns[f"{number}{name}"] = kept.filter(mask)
+    return pa.table(columns)
+
+
+def _columns(table: pa.Table) -> Callable[[Scalar], pa.Array]:
+    def column(scalar: Scalar) -> pa.Array:
+        name = kept_as(scalar)
+        if name not in table.column_names:  # of tuples that came before the query did
+            return pa.nulls(table.num_rows, scalar.type)
+        return table[name].combine_chunks()
+
+    return column
+
+
+def truth_of(values: pa.Array | pa.ChunkedArray) -> Mask:
+    return values.fill_null(False).to_numpy(zero_copy_only=False).astype(bool)

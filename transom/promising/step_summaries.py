@@ -1,0 +1,112 @@
+"""What tuples come to before they are inserted: the summaries of their steps, made in parts and added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from transom.elements import Summary
+from transom.estimates import packing
+from transom.promising.summary_protocol import Ints, Keys, Summaries
+from transom.promising.summary_kinds import empty, unpacked
+from transom.promising.zones import Reach, buckets_of, step_of
+
+
+@dataclass(frozen=True, eq=False)
+class Arrived:
+    """The summaries of some tuples by step and bucket, row by row; steps ascend.
+
+    What is too old for the first granularity is summarized under the first step of a block of them.
+    """
+
+    steps: Ints
+    summaries: Summaries
+
+    @classmethod
+    def none(cls, shape: Summary) -> Arrived:
+        """What no tuples come to."""
+        return cls(np.zeros(0, np.int64), nothing(shape, 0))
+
+    @property
+    def buckets(self) -> int:
+        return self.summaries.cells // max(len(self.steps), 1)
+
+    @property
+    def counts(self) -> Ints:
+        """Of each step and bucket, the tuples."""
+        return self.summaries.counts.reshape(len(self.steps), -1)
+
+    @property
+    def nbytes(self) -> int:
+        return self.steps.nbytes + self.summaries.nbytes
+
+    def packed(self) -> bytes:
+        whole = np.frombuffer(self.summaries.packed(), np.uint8)
+        return packing.packed({}, {"steps": self.steps, "summaries": whole})
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> Arrived:
+        _, parts = packing.unpacked(data)
+        return cls(parts["steps"], unpacked(parts["summaries"].tobytes()))
+
+
+def kind_of(shape: Summary) -> str:
+    """What cells are summarized by: nothing, where nothing is divided."""
+    return "none" if shape.structure == "none" else shape.kind
+
+
+def nothing(shape: Summary, steps: int = 1) -> Summaries:
+    """The cells of some steps without tuples."""
+    return empty(kind_of(shape), steps * buckets_of(shape), shape.rows, shape.width)
+
+
+def arrived(shape: Summary, times: Ints, keys: Keys, buckets: Ints, since: int | None = None) -> Arrived:
+    """What tuples come to; those that are below the floor once the newest of them is there are left out.
+
+    With `since`, all from that time on are kept.
+
+    >>> shape = Summary("s", "stream", "column", granularity=16, structure="cells", buckets=2)
+    >>> arrived(shape, np.array([5, 7, 5]), np.zeros(3, np.uint64), np.array([0, 1, 0])).counts.tolist()
+    [[2, 0], [0, 1]]
+    """
+    if not len(times):
+        return Arrived.none(shape)
+    steps = times // step_of(shape)
+    reach = Reach.of(shape, int(steps.max()) + 1, None if since is None else since // step_of(shape))
+    if int(steps.min()) < reach.blocks:
+        kept = steps >= reach.floor
+        steps, keys, buckets = reach.rounded(steps[kept]), keys[kept], buckets[kept]
+    found, place = _distinct(steps)
+    cells = nothing(shape, len(found))
+    return Arrived(found, cells.summarize(place * buckets_of(shape) + buckets, keys))
+
+
+def _distinct(steps: Ints) -> tuple[Ints, Ints]:
+    """The different steps, and the place of each among them."""
+    low = int(steps.min())
+    if int(steps.max()) - low > 2 * len(steps) + 1000:
+        return np.unique(steps, return_inverse=True)
+    there = np.bincount(steps - low) > 0  # no need to sort them
+    return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[steps - low]
+
+
+def together(parts: Sequence[Arrived]) -> Arrived:
+    """What the tuples of all the parts come to."""
+    filled = [part for part in parts if len(part.steps)]
+    if len(filled) < 2:
+        return (filled or list(parts))[0]
+    steps = np.unique(np.concatenate([part.steps for part in filled]))
+    whole = _spread(filled[0], steps)
+    for part in filled[1:]:
+        whole = whole.add(_spread(part, steps))
+    return Arrived(steps, whole)
+
+
+def _spread(part: Arrived, steps: Ints) -> Summaries:
+    """The summaries of a part, for steps of which it may have only some."""
+    if len(part.steps) == len(steps):
+        return part.summaries
+    group = np.searchsorted(steps, part.steps)[:, None] * part.buckets + np.arange(part.buckets)
+    return part.summaries.gathered(group.reshape(-1), len(steps) * part.buckets)

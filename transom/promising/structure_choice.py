@@ -1,0 +1,183 @@
+"""Which structure pays: none, by time, cells, or adjusting zones (T1 to T4), by equation 1 of the paper.
+
+A tuple brings an output of N = (tau - t_ins) / t_hit tuples: what is left of its time `tau` after it was
+inserted, over what it takes to find one tuple of output. All times are in probes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from transom.elements import Summary
+from transom.promising.summary_protocol import Floats, Ints, Keys
+from transom.promising.step_summaries import nothing
+from transom.promising.representation import Representation, Zones, arrived, bucket_of
+
+STRUCTURES = ("none", "time", "cells", "adjusting")  # T1 to T4; the cheaper to insert into, the earlier
+BETTER = 1.05  # it takes more than this to leave the present structure
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What it costs, in probes, to insert a tuple into each structure, and to estimate a value in a zone.
+
+    As `python -m benchmarks.summaries` measures them, in pages of 10,000; a probe takes about 10 ns.
+    """
+
+    inserting: Mapping[str, float] = field(
+        default_factory=lambda: {"none": 2.0, "time": 4.5, "cells": 7.0, "adjusting": 8.5}
+    )
+    planning: Mapping[str, float] = field(
+        default_factory=lambda: {"none": 1.0, "time": 2.5, "cells": 3.5, "adjusting": 4.0}
+    )
+
+    @classmethod
+    def measured(cls, probe: float, inserting: Mapping[str, float], planning: Mapping[str, float]) -> Costs:
+        """Of seconds, all three.
+
+        >>> Costs.measured(5e-9, {"none": 1e-8}, {"none": 2e-8}).of_tuple("none", regions=1)
+        6.0
+        """
+        return cls(
+            {structure: seconds / probe for structure, seconds in inserting.items()},
+            {structure: seconds / probe for structure, seconds in planning.items()},
+        )
+
+    def of_tuple(self, structure: str, regions: float) -> float:
+        """t_ins: a tuple's insertion, and its share of planning so many regions a tuple."""
+        return self.inserting[structure] + regions * self.planning[structure]
+
+
+def expected_output(
+    structure: str,
+    tau: float,
+    per_output: float,
+    costs: Costs | None = None,
+    regions: float = 0.0,
+    most: float = math.inf,
+) -> float:
+    """N of equation 1: the output of an arriving tuple that has `tau` probes, none if it takes all of them.
+
+    `per_output` is t_hit. `most` is what an arriving tuple has in all, which no budget exceeds.
+
+    >>> expected_output("adjusting", tau=108.5, per_output=4)
+    25.0
+    >>> expected_output("adjusting", tau=8, per_output=4)
+    0.0
+    """
+    left = tau - (costs or Costs()).of_tuple(structure, regions)
+    return min(max(left, 0.0) / per_output, most)
+
+
+def best_structure(
+    tau: float,
+    per_output: Mapping[str, float],
+    present: str | None = None,
+    costs: Costs | None = None,
+    regions: float = 0.0,
+    most: float = math.inf,
+) -> str:
+    """The structure of the largest expected output: the present one unless another is over 5 % better.
+
+    Of equals it is the cheapest; so if there is no time for anything but inserting, it is `none`.
+
+    >>> found = {"none": 16.0, "cells": 4.0}
+    >>> best_structure(1000, found), best_structure(8, found)
+    ('cells', 'none')
+    """
+    outputs = {
+        structure: expected_output(structure, tau, per_output[structure], costs, regions, most)
+        for structure in STRUCTURES
+        if structure in per_output
+    }
+    best = max(outputs, key=lambda structure: outputs[structure])  # the first of equals
+    if present in outputs and 0 < outputs[best] <= BETTER * outputs[present]:
+        return present
+    return best
+
+
+def corrected(per_output: Mapping[str, float], present: str, seen: float) -> dict[str, float]:
+    """What trials found, in the measure of what the present structure really took to an output tuple.
+
+    A trial knows nothing of a query's other conditions, nor of windows that cut through zones; both cost all
+    structures about as much more.
+
+    >>> corrected({"none": 16.0, "cells": 4.0}, "cells", seen=6.0)
+    {'none': 24.0, 'cells': 6.0}
+    """
+    factor = seen / per_output[present]
+    return {structure: probes * factor for structure, probes in per_output.items()}
+
+
+def trial(
+    shape: Summary,
+    tuples: tuple[Ints, Keys],
+    arriving: tuple[Keys, Ints],
+    values: tuple[Floats, Floats] | None = None,
+    share: float = 0.1,
+) -> dict[str, float]:
+    """Of each structure, the probes to an output tuple, tried on a sample: t_hit of equation 1.
+
+    `tuples` are times and keys of the other stream within the window, `arriving` are distinct keys and how
+    many tuples each has; `values` of both, where buckets lie between two numbers. Every structure looks where
+    the product of both estimated counts is largest, until a `share` of the cost of comparing all is used. Of
+    a hundred tuples a trial is off by a quarter; the mean of a few is not.
+
+    >>> keys = np.arange(1000, dtype=np.uint64) % np.uint64(50)
+    >>> shape = Summary("items", "store", "item", 160)
+    >>> found = trial(shape, (np.arange(1000), keys), (keys[:50], np.ones(50, np.int64)))
+    >>> round(found["none"]), found["cells"] < 10
+    (50, True)
+    """
+    there, here = values or (None, None)
+    budget = share * len(tuples[0]) * int(arriving[1].sum())
+    return {
+        structure: _tried(replace(shape, structure=structure), tuples, arriving, there, here, budget)
+        for structure in STRUCTURES
+    }
+
+
+def _tried(
+    shape: Summary,
+    tuples: tuple[Ints, Keys],
+    arriving: tuple[Keys, Ints],
+    there: Floats | None,
+    here: Floats | None,
+    budget: float,
+) -> float:
+    """Probes to an output tuple of a structure: its regions in order of promise, the last one in part."""
+    (times, others), (keys, counts) = tuples, arriving
+    if not len(times) or not len(keys):
+        return 1.0
+    bucket, high = bucket_of(shape, keys, here), int(times.max())
+    buckets = bucket_of(shape, others, there)
+    kept = Representation.new(shape).inserted(arrived(shape, times, others, buckets), high)
+    zones = kept.zones()
+    # Regions that promise the same are taken together: which of them comes first is chance.
+    own = nothing(shape).summarize(bucket, keys, counts).estimate(bucket, keys)
+    promise = np.maximum(own, counts)[:, None] * kept.estimate(keys, bucket)
+    promises, place = np.unique(-promise, return_inverse=True)
+    cost = _by(place, counts[:, None] * zones.counts.T[bucket], len(promises))
+    truth = _by(place, counts[:, None] * _counted(zones, times, others, keys), len(promises))
+    before = np.cumsum(cost) - cost
+    taken = np.clip((budget - before) / np.maximum(cost, 1), 0, 1)
+    found, probes = float((taken * truth).sum()), float((taken * cost).sum())
+    return max(probes / found, 1.0) if found else math.inf
+
+
+def _by(place: Ints, numbers: Ints, places: int) -> Floats:
+    return np.bincount(place.reshape(-1), numbers.reshape(-1), minlength=places).astype(np.float64)
+
+
+def _counted(zones: Zones, times: Ints, others: Keys, keys: Keys) -> Ints:
+    """How often each of distinct keys really occurs in each zone."""
+    order = np.argsort(keys)
+    place = np.minimum(np.searchsorted(keys[order], others), len(keys) - 1)
+    same = (keys[order][place] == others) & (times >= zones.since[-1])
+    zone = len(zones.since) - np.searchsorted(zones.since[::-1], times[same], "right")
+    flat = order[place[same]] * len(zones.since) + zone
+    return np.bincount(flat, minlength=len(keys) * len(zones.since)).reshape(len(keys), -1)

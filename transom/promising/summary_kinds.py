@@ -1,0 +1,61 @@
+"""Summaries by kind: what each cell of a stream's representation knows of its tuples (3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transom.estimates import packing
+from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries
+from transom.promising.histograms import Histograms, Tallies
+from transom.promising.sketches import CountSketches
+
+__all__ = [
+    "CountSketches",
+    "Floats",
+    "Histograms",
+    "Ints",
+    "Keys",
+    "Summaries",
+    "Tallies",
+    "concatenated",
+    "empty",
+    "unpacked",
+]
+
+
+def empty(kind: str, cells: int, rows: int = 5, width: int = 16) -> Summaries:
+    """Cells without tuples; `kind` is countsketch, histogram, or none.
+
+    >>> empty("histogram", 3).cells
+    3
+    """
+    match kind:
+        case "countsketch":
+            return CountSketches.empty(cells, rows, width)
+        case "histogram":
+            return Histograms.empty(cells)
+        case "none":
+            return Tallies.empty(cells)
+    raise ValueError(f"no summary is of kind {kind}")
+
+
+def unpacked(data: bytes) -> Summaries:
+    """What `packed` made bytes of.
+
+    >>> import numpy as np
+    >>> some = empty("countsketch", 1).summarize(np.array([0]), np.array([7], np.uint64))
+    >>> unpacked(some.packed()).estimate(np.array([0]), np.array([7], np.uint64))
+    array([1.])
+    """
+    meta, parts = packing.unpacked(data)
+    kinds: dict[str, type[CountSketches] | type[Histograms] | type[Tallies]] = {
+        "countsketch": CountSketches,
+        "histogram": Histograms,
+        "none": Tallies,
+    }
+    return kinds[meta["kind"]].unpacked(meta, parts)
+
+
+def concatenated(parts: Sequence[Summaries]) -> Summaries:
+    """The cells of summaries of one kind and shape, one after another."""
+    return parts[0].joined(parts[1:])

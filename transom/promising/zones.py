@@ -1,0 +1,114 @@
+"""How time is cut into steps and granularities, and values into buckets (3.1, 3.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from transom.columns.hashing import mixed
+from transom.elements import Summary
+from transom.promising.summary_protocol import Floats, Ints, Keys
+
+STEPS = 16  # wanted of a granularity
+MOST_STEPS = 64
+
+
+def step_of(shape: Summary) -> int:
+    """The length of the steps that zones are made of: about a 16th of the granularity, and divides it.
+
+    >>> step_of(Summary("s", "stream", "column", granularity=10_000_000))
+    625000
+    >>> step_of(Summary("s", "stream", "column", granularity=1_000))
+    50
+    """
+    return shape.granularity // steps_of(shape)
+
+
+def steps_of(shape: Summary) -> int:
+    """How many steps a granularity has: 16, or what comes nearest of the numbers that divide it."""
+    numbers = (n for n in range(1, MOST_STEPS + 1) if shape.granularity % n == 0)
+    return min(numbers, key=lambda n: abs(n - STEPS))
+
+
+def buckets_of(shape: Summary) -> int:
+    """How many buckets of values there are: one where only time is divided."""
+    return 1 if shape.structure in ("none", "time") else shape.buckets
+
+
+def bucket_of(shape: Summary, keys: Keys, values: Floats | None = None) -> Ints:
+    """The bucket of each value, by a hash of its key, or by where it is between two numbers (NaN: bucket 0).
+
+    >>> evenly = Summary("s", "stream", "column", 1, structure="cells", buckets=10, between=(0, 100))
+    >>> bucket_of(evenly, np.zeros(4, np.uint64), np.array([-5.0, 5.0, 10.0, 100.0])).tolist()
+    [0, 0, 1, 9]
+    """
+    buckets = buckets_of(shape)
+    if buckets == 1:
+        return np.zeros(len(keys), np.int64)
+    if shape.between is None:
+        half = np.uint64(32)
+        return ((mixed(keys) >> half) * np.uint64(buckets) >> half).view(np.int64)
+    if values is None:
+        raise ValueError(f"summary {shape.name} has buckets between two numbers, and needs the values")
+    low, high = shape.between
+    places = np.nan_to_num((values - low) / (high - low) * buckets)
+    return np.clip(places, 0, buckets - 1).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What the granularities cover when the newest step is `end` - 1, in steps.
+
+    G1 reaches back to `near`; steps before `blocks` are of blocks, as long as G1, that it reaches nothing of.
+    The granularities behind it have aligned zones of `lengths`, back to `backs`; the last ends at `floor`.
+    """
+
+    end: int
+    steps: int
+    near: int
+    blocks: int
+    lengths: tuple[int, ...]
+    backs: tuple[int, ...]
+
+    @classmethod
+    def of(cls, shape: Summary, end: int, since: int | None = None) -> Reach:
+        """The reach at some end; `since` is a step from which on all is kept, however far back that is: the
+        last granularity is then so much longer."""
+        steps = steps_of(shape)
+        lengths = [steps * shape.rate ** (i - 1) for i in range(1, shape.depth)]
+        reached = end - steps
+        near, blocks = reached, reached // steps * steps
+        backs = []
+        for length in lengths:
+            reached -= length * shape.rate
+            backs.append(reached // length * length)
+        if since is not None and not lengths and since < blocks:  # behind the only granularity there is
+            lengths, backs = [steps], [blocks]
+        if since is not None and lengths:
+            backs[-1] = min(backs[-1], since // lengths[-1] * lengths[-1])
+        return cls(end, steps, near if lengths else blocks, blocks, tuple(lengths), tuple(backs))
+
+    @property
+    def floor(self) -> int:
+        return self.backs[-1] if self.backs else self.blocks
+
+    def coarse(self, step: int) -> tuple[int, int] | None:
+        """The granularity and the start of its zone that a step behind G1 is in; None: it is let go."""
+        for i, (length, back) in enumerate(zip(self.lengths, self.backs, strict=True), 2):
+            if step >= back:
+                return i, step // length * length
+        return None
+
+    def rounded(self, steps: Ints) -> Ints:
+        """Steps that no G1 can hold are as good as the first of the zone that they will be in.
+
+        So there are never many different ones, however long a time a page is of.
+        """
+        rounded, before = steps, self.blocks
+        for length, back in zip(self.lengths, self.backs, strict=True):
+            if int(steps.min(initial=before)) >= before:
+                break
+            rounded = np.where(steps < before, steps // length * length, rounded)
+            before = back
+        return rounded

@@ -1,0 +1,332 @@
+"""What a page brought is added to shared slices, and windows that close are read from them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from transom.windows import ids as windows
+from transom.gc_pause import uncollected
+from transom.windows.intervals import LOWEST
+from transom.windows.stream_rules import StreamRules
+from transom.elements import Clock
+from transom.results.close import Boundary, Reader, close, specs_of, windows_open
+from transom.ondemand.stores import filled
+from transom.results.stream_end import groups_held, last_open, last_slices
+from transom.plan.passes.admission import ground, slices_held
+from transom.results.read_slices import Reading, Scattered
+from transom.results.presentation import Lowered
+from transom.results.shard_work import FarWork, sifted
+from transom.results.stream_progress import PageInput, advance_stream, missed
+from transom.kernel.shards import Shelf, spilled
+from transom.kernel.sheets import combine, without
+from transom.plan.compiled import CompiledQuery
+from transom.ondemand.needs import Gathering
+from transom.plan.layout import Layout
+from transom.state.shards import ShardRef
+from transom.state.state import QueryState, SelectionState, State, StreamState, Work
+
+PAGES_OF_LIMIT = 4  # a page that brings this part of what is too much will do so again
+PAGES_APART = 64  # for so long selections stay out of signature families after one did not pay
+
+
+@dataclass(frozen=True)
+class Concluded:
+    """The state after a page and the windows that closed, before their SELECT lists are applied."""
+
+    state: State
+    closed: Sequence[Lowered]
+    finals: int
+    far: Sequence[FarWork] = ()  # windows that close over shards: they are made where those are
+
+
+@uncollected()
+def conclude(
+    state: State, pages: Sequence[PageInput], shelf: Shelf | None = None, pages_on: int = 1
+) -> Concluded:
+    """Add what a page brought to each of its streams, and close windows; SELECT lists are not applied yet.
+
+    `pages_on` is 0 for streams that are made of other queries' results in the same page.
+    """
+    work = _Work(state, shelf)
+    closed: list[Lowered] = []
+    for page in pages:
+        closed += work.advance(page)
+    after = replace(
+        state,
+        page=state.page + pages_on,
+        streams=work.streams,
+        queries=work.queries,
+        selections=work.selections,
+        sheets=work.sheets,
+        shards=tuple(work.shards),
+        stores=work.stores,
+        partitions=state.partitions if shelf is None else shelf.partitions if work.is_far else 0,
+    )
+    return Concluded(after, closed, work.all_finals, work.far)
+
+
+def with_rows(state: State, page: PageInput) -> State:
+    """The state as if a page's rows were in: for a glance, not to be kept."""
+    work = _Work(state, None)
+    work.take_in(page)
+    return replace(state, sheets=work.sheets, selections=work.selections)
+
+
+def boundary(query: CompiledQuery, stream: StreamState, own: QueryState) -> Boundary:
+    """What is closed for a query."""
+    closed = stream.clock(query.query.clock).closed
+    return Boundary(closed.view(query.key_columns, query.pinned), own.forced_wids())
+
+
+def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamState) -> int:
+    """How many windows of some queries hold rows and are not closed, over all groups together."""
+    counted: dict[object, int] = {}
+    found = 0
+    for query in queries:
+        own = state.queries.get(query.name)
+        if own is None:
+            continue
+        known = own.homes, query.query.window, own.forced
+        if known not in counted:
+            held = np.unique(np.concatenate([slices_held(state, home)[0] for home in own.homes]))
+            counted[known] = windows_open(query, held, boundary(query, stream, own))
+        found += counted[known]
+    return found
+
+
+def clocks_of(
+    queries: Iterable[CompiledQuery], rules: StreamRules, gatherings: Iterable[Gathering] = ()
+) -> list[Clock]:
+    """The clocks that a stream's page must carry: its own and those that its queries' windows follow."""
+    once = {id(query.clock): query.clock for query in queries}
+    return list(dict.fromkeys([rules.clock, *once.values(), *(one.clock for one in gatherings)]))
+
+
+class _Work(Reading):
+    """A page's second half under way; what it changes are copies."""
+
+    streams: dict[str, StreamState]
+    queries: dict[str, QueryState]
+    selections: dict[int, SelectionState]
+    shards: list[ShardRef]
+
+    def __init__(self, state: State, shelf: Shelf | None):
+        self.before, self.shelf = state, shelf
+        self.streams, self.queries = dict(state.streams), dict(state.queries)
+        self.selections, self.sheets = dict(state.selections), dict(state.sheets)
+        self.shards, self.far = list(state.shards), list[FarWork]()
+        self.stores = state.stores
+        self.finals = self.unshared_finals = self.all_finals = 0
+        self._boundaries: dict[tuple[int, Clock, int | None], Boundary] = {}
+
+    @property
+    def is_far(self) -> bool:
+        """Whether anything is kept in files."""
+        return bool(self.shards) or any(store.refs for store in self.stores.values())
+
+    def advance(self, page: PageInput) -> Iterator[Lowered]:
+        name = page.rules.clock.stream
+        before = self.before.stream(name)
+        clocks = clocks_of(page.queries, page.rules, page.gatherings)
+        after = self.streams[name] = advance_stream(before, page, clocks)
+        if page.gatherings:
+            self.stores = filled(self.stores, page, page.gatherings, after, self.shelf)
+        readers, layouts = self.take_in(page)
+        for home in page.outcome.unpaid & self.selections.keys():
+            until = self.before.page + PAGES_APART
+            self.selections[home] = replace(self.selections[home], apart=until)
+        scattered: Scattered = defaultdict(list)
+        sheets = [self.sheets[key] for key in layouts if key in self.sheets]
+        lasts = last_slices(sheets, self.shards) if page.ended else {}
+        for query in page.queries:
+            if lasts or self.queries[query.name].unseen is None:
+                self._advance_query(query, page, lasts, before)
+        for key, layout in layouts.items():
+            if key in self.sheets:
+                yield from self._close(key, layout, self._sided(readers[key], before, after), page, scattered)
+        for query in page.queries:
+            if query.name in scattered:
+                yield from self.gathered(query, scattered[query.name], page.partial)
+        self._close_far(page, before, after)
+        done = Work(finals=self.finals, unshared_finals=self.unshared_finals)
+        self.streams[name] = replace(after, work=after.work + done)
+        self.finals, self.all_finals, self.unshared_finals = 0, self.all_finals + self.finals, 0
+
+    def take_in(
+        self, page: PageInput
+    ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
+        """Add what the page brought, and let go far what has become too much; who reads what is near."""
+        readers, layouts = self.readers(page.queries)
+        for key, layout in layouts.items():
+            brought = page.outcome.partials.get(key)
+            if brought is not None and brought.num_rows:
+                known = self.sheets.get(key)
+                self.sheets[key] = combine(layout, [t for t in (known, brought) if t is not None])
+        self.shards += page.outcome.refs
+        leaving = self._leaving(page)
+        if not leaving:
+            return readers, layouts
+        for query in page.queries:
+            for home in self.queries[query.name].homes if ground(query) in leaving else ():
+                self.selections[home] = replace(self.selections[home], far=True)
+        assert self.shelf is not None
+        for key in layouts:
+            if key in self.sheets:
+                slots = {home: own.slots for home, own in self.selections.items() if own.far}
+                self.shards += [self.shelf.put(shard) for shard in spilled(self.sheets[key], slots)]
+                self.sheets[key] = without(self.sheets[key], slots)
+                if not self.sheets[key].num_rows:
+                    del self.sheets[key]
+        return self.readers(page.queries)
+
+    def _leaving(self, page: PageInput) -> set[object]:
+        """The grounds whose selections go far: the page brought shards of them, or they are too large."""
+        limit = None if self.shelf is None else self.shelf.limit
+        rows = sum(table.num_rows for table in page.outcome.partials.values())
+        if not page.outcome.refs and (limit is None or rows <= limit // PAGES_OF_LIMIT):
+            held = sum(t.num_rows for key in page.outcome.partials if (t := self.sheets.get(key)) is not None)
+            if limit is None or held <= limit:
+                return set()
+        grounds: dict[int, object] = {
+            home: ground(query)
+            for query in page.queries
+            if not query.naive
+            for home in self.queries[query.name].homes
+        }
+        near = {home for home in grounds if not self.selections[home].far}
+        found = {grounds[home] for ref in page.outcome.refs for home in ref.held if home in near}
+        if limit is None or not near:
+            return found
+        for tables, most in (
+            (page.outcome.partials, limit // PAGES_OF_LIMIT),
+            ({key: self.sheets.get(key) for key in page.outcome.partials}, limit),
+        ):
+            filled = [table for table in tables.values() if table is not None]
+            if sum(table.num_rows for table in filled) > most:
+                found |= _larger(filled, most, grounds)
+        return found
+
+    def _sided(
+        self, asking: Iterable[tuple[CompiledQuery, int]], before: StreamState, after: StreamState
+    ) -> list[Reader]:
+        """Who reads what, with what is closed before and after: those who see the same have the same."""
+        found, known = [], dict[tuple[int, int | None, int | None], tuple[Boundary, Boundary]]()
+        for query, home in asking:
+            was, own = self.before.queries[query.name], self.queries[query.name]
+            alike = id(query.clock), was.forced, own.forced
+            sides = known.get(alike)
+            if sides is None:
+                sides = self._boundary(query, before, was), self._boundary(query, after, own)
+                if not any(stream.clock(query.clock).closed.patterned for stream in (before, after)):
+                    known[alike] = sides
+            found.append(Reader(query, home, *sides))
+        return found
+
+    def _boundary(self, query: CompiledQuery, stream: StreamState, own: QueryState) -> Boundary:
+        """What is closed for a query: one object for all queries that see the same."""
+        if stream.clock(query.query.clock).closed.patterned:  # then not all of them do
+            return boundary(query, stream, own)
+        key = id(stream), query.query.clock, own.forced
+        found = self._boundaries.get(key)
+        if found is None:
+            found = self._boundaries[key] = boundary(query, stream, own)
+        return found
+
+    def _advance_query(
+        self, query: CompiledQuery, page: PageInput, lasts: Mapping[int, np.ndarray], before: StreamState
+    ) -> None:
+        own = self.queries[query.name]
+        unseen, forced = own.unseen, own.forced
+        if unseen is None:
+            unseen = missed(query.query.clock, page) if page.origin is None else page.origin.missed
+        for home in own.homes if lasts else ():
+            last = self._last_window(query, home, lasts[home], before) if home in lasts else None
+            if last is not None:
+                forced = max(last + 1, LOWEST if forced is None else forced)
+        if unseen is not own.unseen or forced != own.forced:
+            self.queries[query.name] = replace(own, unseen=unseen, forced=forced)
+
+    def _last_window(
+        self, query: CompiledQuery, home: int, starts: np.ndarray, before: StreamState
+    ) -> int | None:
+        """The last window of a query that holds tuples, when a stream ends; `starts` is its last slice."""
+        spec, was = query.query.window, self._boundary(query, before, self.before.queries[query.name])
+        if was.view.columns:
+            # What came too late for its group is kept, too, and is no reason to close a window of others.
+            store = None if self.shelf is None else self.shelf.store
+            return last_open(query, was, groups_held(self, home, store))
+        if spec.slide > spec.range:  # the last slice may lie between windows
+            starts, _ = slices_held(self, home)
+            starts = starts[windows.in_some_window(spec, starts)]
+        return int(windows.wid_to(spec, starts).max()) if len(starts) else None
+
+    def _close(
+        self, key: str, layout: Layout, readers: Sequence[Reader], page: PageInput, scattered: Scattered
+    ) -> Iterator[Lowered]:
+        sheet = self.sheets[key]
+        done = close(layout, sheet, readers)
+        self.finals += done.steps
+        self._trim(key, sheet, done.kept)
+        if done.table.num_rows:
+            closing, counts = np.unique(done.table["reader"].to_numpy(), return_counts=True)
+            ranges, slides, _ = specs_of([readers[i].query for i in closing.tolist()]).T
+            # What paired slices of its own would have cost each.
+            alone = np.where(ranges % slides == 0, ranges // slides, 2 * (ranges // slides) + 1)
+            self.unshared_finals += int(counts @ alone)
+            yield from self.lowered(layout, done.table, readers, page.partial, scattered)
+
+    def _close_far(self, page: PageInput, before: StreamState, after: StreamState) -> None:
+        """Find the work that closed windows make over shards, and let go of shards that none needs."""
+        far = {home for home, own in self.selections.items() if own.far}
+        alike: dict[object, list[tuple[CompiledQuery, int]]] = defaultdict(list)
+        for query in page.queries if far else ():
+            for home in self.queries[query.name].homes:
+                if home in far:
+                    alike[ground(query)].append((query, home))
+        for asking in alike.values():
+            readers = self._sided(asking, before, after)
+            homes = {reader.home for reader in readers}
+            mine = [ref for ref in self.shards if not homes.isdisjoint(ref.held)]
+            others = [ref for ref in self.shards if homes.isdisjoint(ref.held)]
+            found = sifted(mine, readers)
+            self.shards = [*others, *found.kept]
+            for home, floor in found.floors.items():
+                self._raise_floor(home, floor)
+            if found.closing:
+                self.far.append(self.far_work([readers[i] for i in found.closing], found.asked, page.partial))
+
+    def _trim(self, key: str, sheet: pa.Table, kept: np.ndarray) -> None:
+        """Let slices go that no open window needs, and note how far each selection's memory goes back."""
+        if kept.all():
+            return
+        gone = np.flatnonzero(~kept)
+        homes, place = np.unique(sheet["selection"].to_numpy()[gone], return_inverse=True)
+        floors = np.full(len(homes), LOWEST)
+        np.maximum.at(floors, place, sheet["stop"].to_numpy()[gone])
+        for home, floor in zip(homes.tolist(), floors.tolist(), strict=True):
+            self._raise_floor(home, floor)
+        if kept.any():
+            self.sheets[key] = sheet.filter(pa.array(kept)).combine_chunks()
+        else:
+            del self.sheets[key]
+
+    def _raise_floor(self, home: int, floor: int) -> None:
+        own: SelectionState | None = self.selections.get(home)
+        if own is not None and floor > own.floor:
+            # `replace` takes twice as long, and with every page there is one for every query.
+            self.selections[home] = SelectionState(**{**vars(own), "floor": floor})
+
+
+def _larger(tables: Iterable[pa.Table], most: int, grounds: Mapping[int, object]) -> set[object]:
+    """The grounds whose selections have more rows than so many in some sheets."""
+    counts: dict[object, int] = defaultdict(int)
+    for table in tables:
+        homes, rows = np.unique(table["selection"].to_numpy(), return_counts=True)
+        for home, count in zip(homes.tolist(), rows.tolist(), strict=True):
+            counts[grounds.get(home)] += count
+    return {own for own, count in counts.items() if own is not None and count > most}

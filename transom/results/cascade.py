@@ -1,0 +1,179 @@
+"""Queries over queries: the results of one are the rows of a stream that others read.
+
+A result's time is its window's end less one. Finals are added to the outer query's slices and stay there;
+early results are put on top for the moment of a glance and taken away again, so that the next replaces them.
+So all operators accumulate, and none has to be told that it must (thesis, the end of section 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transom.windows import ids as windows
+from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet, union
+from transom.windows.stream_rules import StreamRules
+from transom.elements import Clock, ClockKind, Prod, Punctuation
+from transom.results.close import Boundary
+from transom.results.advance import boundary
+from transom.results.prodder import now_of
+from transom.results.stream_progress import Origin, PageInput
+from transom.plan.compiled import CompiledQuery
+from transom.sql.binding.cascades import relation_of
+from transom.state.state import State, StreamState
+
+
+def in_order(
+    queries: Sequence[CompiledQuery], declared: Collection[str]
+) -> list[tuple[CompiledQuery, list[CompiledQuery]]]:
+    """The queries that others read, each with those, the innermost first; streams go before queries."""
+    named = {query.name: query for query in queries if query.name not in declared}
+    readers: dict[str, list[CompiledQuery]] = {}
+    for query in queries:
+        if query.query.stream in named:
+            readers.setdefault(query.query.stream, []).append(query)
+
+    def depth(name: str) -> int:
+        inner = named[name].query.stream
+        return 1 + depth(inner) if inner in named else 0
+
+    return [(named[name], readers[name]) for name in sorted(readers, key=depth)]
+
+
+def derived_clock(inner: CompiledQuery) -> Clock:
+    """The clock of a stream of results."""
+    bound = inner.query
+    kind = ClockKind.TIME if bound.clock.kind is ClockKind.TIME else ClockKind.INTEGER
+    time = relation_of(inner.name, bound).time
+    assert time is not None
+    return Clock(inner.name, time, kind)
+
+
+def derived_rules(inner: CompiledQuery) -> StreamRules:
+    """The rules of a stream of results: what closes, closes because inner windows did."""
+    return StreamRules(derived_clock(inner), slack=None)
+
+
+def rows_of(inner: CompiledQuery, results: pa.Table) -> pa.Table:
+    """Results as rows of a stream."""
+    relation = relation_of(inner.name, inner.query)
+    start, end, time, *rest = relation.columns
+    ends = results.column(1)
+    before = pc.subtract(ends.cast(pa.int64()), 1).cast(relation.columns[time])
+    columns = {start: results.column(0), end: ends, time: before} | {name: results[name] for name in rest}
+    return pa.table(columns)
+
+
+def derived_page(
+    inner: CompiledQuery, outers: Sequence[CompiledQuery], page: PageInput, before: State, after: State
+) -> PageInput:
+    """What a page brings to a stream of results, but for its rows."""
+    punctuations = closings(
+        inner, boundary(inner, after.stream(inner.query.stream), after.queries[inner.name])
+    )
+    came = page.outcome.clocks.get(inner.query.clock)
+    occupied = page.origin.arrived if page.origin else came.occupied() if came else IntervalSet()
+    reach = inner.query.window.range
+    arrived = IntervalSet.of(*((start, stop + reach) for start, stop in occupied))
+    stream = after.stream(inner.query.stream)
+    now = page.origin.now if page.origin else now_of(inner.query.clock, stream, page.rules, page.clock)
+    return PageInput(
+        derived_rules(inner),
+        outers,
+        punctuations=punctuations,
+        ended=page.ended,
+        partial=page.partial,
+        clock=page.clock,
+        origin=Origin(now, arrived, missed(inner, before, after), _lacking(inner, stream)),
+    )
+
+
+def _lacking(inner: CompiledQuery, stream: StreamState) -> IntervalSet:
+    """The times of results of windows that lost rows to an overload."""
+    lost, spec = stream.clock(inner.query.clock).arrivals.shed, inner.query.window
+    starts, stops = lost.arrays()
+    firsts = windows.window_end(spec, windows.wid_from(spec, starts)) - 1
+    lasts = windows.window_end(spec, windows.wid_to(spec, stops - 1))
+    return IntervalSet.of(*zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+def missed(inner: CompiledQuery, before: State, after: State) -> IntervalSet | None:
+    """Where results lie that were reported before a page, or that the inner query can't report."""
+    own = after.queries[inner.name]
+    if own.unseen is None:
+        return None
+    gone = [_meeting(inner, *pair) for pair in own.unseen]
+    was = before.queries.get(inner.name)
+    if was is not None:
+        known = boundary(inner, before.stream(inner.query.stream), was)
+        patterned = (ranges for sort in known.view.patterned.values() for ranges in sort.values())
+        gone += known.wids(inner, known.view.general | union(patterned))
+    return IntervalSet.of(*(_results(inner, pair) for pair in gone if pair[0] < pair[1]))
+
+
+def _meeting(inner: CompiledQuery, start: int, stop: int) -> tuple[int, int]:
+    """The windows that meet a run of times."""
+    spec = inner.query.window
+    first = LOWEST if start <= LOWEST else (start - spec.phase) // spec.slide
+    return first, HIGHEST if stop >= HIGHEST else (stop - 1 - spec.phase + spec.range) // spec.slide
+
+
+def _results(inner: CompiledQuery, wids: tuple[int, int]) -> tuple[int, int]:
+    """From the time of the first result of a run of windows to that of the last."""
+    spec, (first, after) = inner.query.window, wids
+    start = LOWEST if first <= LOWEST else spec.phase + (first + 1) * spec.slide - 1
+    return start, HIGHEST if after >= HIGHEST // spec.slide else spec.phase + after * spec.slide
+
+
+def closings(inner: CompiledQuery, closed: Boundary) -> list[Punctuation]:
+    """What closed inner windows say about the stream of their results."""
+    clock, view = derived_clock(inner), closed.view
+    found = []
+    for pair in closed.wids(inner, view.general if view.columns else view.of({})):
+        found.append(_punctuation(clock, _times(inner, pair), ()))
+    shown = _shown(inner)
+    for columns, patterns in view.patterned.items():
+        if not columns <= shown.keys():
+            continue  # of a column that WHERE pins: they wait until the time is closed for all
+        for pattern, ranges in patterns.items():
+            where = tuple(sorted((shown[column], value) for column, value in pattern))
+            for pair in closed.wids(inner, view.general | ranges):
+                found.append(_punctuation(clock, _times(inner, pair), where))
+    return found
+
+
+def _times(inner: CompiledQuery, wids: tuple[int, int]) -> tuple[int, int]:
+    """The times of the results of a run of windows; up to the next result nothing else can come."""
+    spec, (first, after) = inner.query.window, wids
+    start = LOWEST if first <= LOWEST else spec.phase + first * spec.slide
+    return start, HIGHEST if after >= HIGHEST // spec.slide else spec.phase + (after + 1) * spec.slide - 1
+
+
+def _punctuation(clock: Clock, times: tuple[int, int], where: tuple[tuple[str, object], ...]) -> Punctuation:
+    return Punctuation(clock, times[1], None if times[0] <= LOWEST else times[0], where)
+
+
+def passed_on(
+    prods: Sequence[Prod], cascade: Sequence[tuple[CompiledQuery, Sequence[CompiledQuery]]]
+) -> list[Prod]:
+    """Prods of a stream, and what they are to the streams of results that it feeds."""
+    found = list(prods)
+    for inner, _ in cascade:
+        bound, shown = inner.query, _shown(inner)
+        for prod in list(found):
+            timely = prod.until is None or prod.clock == bound.clock
+            if prod.clock.stream != bound.stream or not timely:
+                continue
+            if all(column in shown for column, _ in prod.where):
+                where = tuple((shown[column], value) for column, value in prod.where)
+                found.append(replace(prod, clock=derived_clock(inner), where=where))
+    return found
+
+
+def _shown(inner: CompiledQuery) -> dict[str, str]:
+    """The columns of a stream that a query groups by, and what they are called in its results."""
+    names = {f"`k{place}`": column for column, place in inner.key_columns.items()}
+    return {names[item.sql]: item.name for item in inner.query.items if item.sql in names}

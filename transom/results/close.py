@@ -1,0 +1,314 @@
+"""The second half of a page: shared slices of closed windows -> the aggregates of each window and group.
+
+A sheet is sorted by selection, group and time, so that a window of a query is a run of rows in each of
+its selection's lanes. The runs of all windows that close with a page are added up in one sweep; what was
+closed by patterns, or in many pieces, takes a longer way, row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.aggregates.accumulators import CountRows
+from transom.aggregates.numeric import expanded, over_runs
+from transom.windows import ids as windows
+from transom.columns.grouping import distinct, group
+from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
+from transom.windows.closed import View
+from transom.kernel.sheets import lanes, one_array, regroup
+from transom.kernel.closed_views import split_by_view
+from transom.plan.compiled import CompiledQuery
+from transom.plan.layout import Layout
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+MOST_PIECES = 32  # of closed time, before and after a page, that are looked at for all readers at once
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """What is closed for a query, at one moment."""
+
+    view: View
+    forced: IntervalSet
+
+    def wids(self, query: CompiledQuery, closed: IntervalSet) -> IntervalSet:
+        return windows.closed_wids(query.query.window, closed) | self.forced
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether all groups see the same, and all that is closed is what lies before one moment."""
+        parts = self.view.general, self.forced
+        return self.view.uniform and all(
+            not part or (len(part) == 1 and part.pairs[0][0] <= LOWEST) for part in parts
+        )
+
+    def until(self, specs: Numbers) -> Numbers:
+        """The ids below which windows are closed, if that is simple; of windows by range, slide and phase."""
+        stop = self.view.general.pairs[0][1] if self.view.general else LOWEST
+        if LOWEST < stop < HIGHEST:
+            ids = (stop - specs[:, 2]) // specs[:, 1]
+        else:
+            ids = np.full(len(specs), stop)
+        return np.maximum(ids, self.forced.pairs[-1][1]) if self.forced else ids
+
+    def pieces(self, specs: Numbers) -> list[tuple[Numbers, Numbers]]:
+        """The runs of ids, from and to, that each piece of closed time closes; some may be empty."""
+        ranges, slides, phases = specs.T
+        found = []
+        for start, stop in self.view.general:
+            firsts = np.full(len(specs), LOWEST)
+            if start > LOWEST:
+                firsts = -(-(start + ranges - phases) // slides) - 1
+            found.append((firsts, (min(stop, HIGHEST) - phases) // slides))
+        return found
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A query that reads a selection of a sheet, and what is closed for it before and after a page."""
+
+    query: CompiledQuery
+    home: int
+    before: Boundary
+    after: Boundary
+
+
+@dataclass(frozen=True)
+class Closed:
+    """Windows that closed: `table` has `reader`, `wid`, keys, rows and states; and the slices to keep."""
+
+    table: pa.Table
+    kept: Mask
+    steps: int  # slices that were combined: the final aggregations
+
+
+def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> Closed:
+    """The windows of some readers that became closed, and which slices of the sheet are still needed."""
+    bounds = lanes(layout, sheet)
+    work = _Sheet(layout, sheet, bounds)
+    specs = specs_of([reader.query for reader in readers])
+    simple, others = _simply_closed(readers, specs)
+    parts, kept, steps = [], np.zeros(sheet.num_rows, bool), 0
+    found = work.runs(readers, specs, simple) if simple.size and layout.merged else None
+    if found is None:
+        others = range(len(readers))
+    else:
+        table, kept, steps = found
+        parts.append(table)
+    for i in others:
+        table, needed, more = work.one(i, readers[i])
+        kept |= needed
+        steps += more
+        if table is not None:
+            parts.append(table)
+    filled = [part for part in parts if part.num_rows]
+    empty = _closed_schema(layout).empty_table()
+    return Closed(pa.concat_tables(filled).combine_chunks() if filled else empty, kept, steps)
+
+
+def _simply_closed(readers: Sequence[Reader], specs: Numbers) -> tuple[Numbers, Sequence[int]]:
+    """Readers whose windows closed in few runs of ids for all groups: which, from, to. And the others.
+
+    Most readers see the same closed time: it is looked at once.
+    """
+    alike: dict[tuple[int, int], list[int]] = {}
+    for i, reader in enumerate(readers):
+        alike.setdefault((id(reader.before), id(reader.after)), []).append(i)
+    runs, others = [np.empty((3, 0), np.int64)], list[int]()
+    for own in alike.values():
+        before, after = readers[own[0]].before, readers[own[0]].after
+        if before.is_simple and after.is_simple:
+            runs.append(np.stack([np.array(own), before.until(specs[own]), after.until(specs[own])]))
+        elif _in_pieces(before, after):
+            gaps = _gaps(before, after, specs[own])
+            runs += [np.stack([np.array(own), low, high]) for low, high in gaps]
+        else:
+            others += own
+    return np.concatenate(runs, axis=1), others
+
+
+def _in_pieces(before: Boundary, after: Boundary) -> bool:
+    """Whether what is closed has few holes, as when times are held for rows that are aside, and only grew."""
+    has_grown = not before.view.general - after.view.general
+    is_alike = before.view.uniform and after.view.uniform and not before.forced and not after.forced
+    return is_alike and has_grown and len(before.view.general) + len(after.view.general) <= MOST_PIECES
+
+
+def _gaps(before: Boundary, after: Boundary, specs: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
+    """The runs of ids that are closed after and not before, where each closed piece has only grown.
+
+    First an empty run that says from where on windows may be open: what lies in closed windows between
+    held times is kept until those are released, which costs less than to look at every slice.
+    """
+    closed = after.pieces(specs)
+    has_start = bool(after.view.general) and after.view.general.pairs[0][0] <= LOWEST
+    base = closed[0][1] if has_start else np.full(len(specs), LOWEST)
+    yield base, base
+    for (start, stop), (low, high) in zip(after.view.general, closed, strict=True):
+        earlier = zip(before.view.general, before.pieces(specs), strict=True)
+        for first, upto in (ids for piece, ids in earlier if start <= piece[0] and piece[1] <= stop):
+            was = first < upto
+            is_new = was & (low < first)
+            yield np.where(is_new, low, base), np.where(is_new, first, base)
+            low = np.where(was, upto, low)
+        is_new = low < high
+        yield np.where(is_new, low, base), np.where(is_new, high, base)
+
+
+def windows_open(query: CompiledQuery, starts: Numbers, boundary: Boundary) -> int:
+    """How many windows hold slices, which start there, and are not closed for all groups."""
+    spec = query.query.window
+    firsts, lasts = windows.wid_from(spec, starts), windows.wid_to(spec, starts)
+    held = IntervalSet.of(*zip(firsts.tolist(), (lasts + 1).tolist(), strict=True))
+    closed = boundary.wids(query, boundary.view.general)
+    return sum(stop - start for start, stop in held - closed)
+
+
+def _closed_schema(layout: Layout) -> pa.Schema:
+    schema = layout.schema
+    fields = [pa.field("reader", pa.int64()), pa.field("wid", pa.int64()), *list(schema)[3:]]
+    return pa.schema(fields)
+
+
+def specs_of(queries: Sequence[CompiledQuery]) -> Numbers:
+    """Range, slide and phase of each query's windows."""
+    numbers = chain.from_iterable([query.spec for query in queries])
+    return np.fromiter(numbers, np.int64, 3 * len(queries)).reshape(-1, 3)
+
+
+class _Sheet:
+    """A sheet while its windows are closed."""
+
+    def __init__(self, layout: Layout, table: pa.Table, bounds: Numbers):
+        self.layout, self.table, self.bounds = layout, table, bounds
+        self.selections = one_array(table["selection"]).to_numpy()
+        self.starts = one_array(table["slice"]).to_numpy()
+        self.stops = one_array(table["stop"]).to_numpy()
+
+    def runs(
+        self, readers: Sequence[Reader], all_specs: Numbers, simple: Numbers
+    ) -> tuple[pa.Table, Mask, int] | None:
+        """Close runs of windows, all readers at once; None if there are absurdly many windows."""
+        which, first_wids, after_wids = simple
+        specs, homes = all_specs[which], np.array([reader.home for reader in readers], np.int64)[which]
+        heads = self.bounds[:-1]
+        lane_homes = self.selections[heads]
+        kept = self._needed(homes, specs, after_wids)
+        pair_lanes, pair = expanded(
+            np.searchsorted(lane_homes, homes), np.searchsorted(lane_homes, homes, side="right")
+        )
+        ranges, slides, phases = specs[pair].T
+        low = self.starts[heads[pair_lanes]]
+        high = self.starts[self.bounds[pair_lanes + 1] - 1]
+        lows = np.maximum(first_wids[pair], (low - phases) // slides)
+        highs = np.minimum(after_wids[pair] - 1, (high - phases + ranges) // slides - 1)
+        total = int(np.maximum(highs - lows + 1, 0).sum())
+        if total > 16 * len(self.starts) + (1 << 16):
+            return None
+        wids, of = expanded(lows, highs + 1)
+        stops = phases[of] + (wids + 1) * slides[of]
+        begin, end = self._found(pair_lanes[of], stops - ranges[of]), self._found(pair_lanes[of], stops)
+        filled = begin < end
+        order = np.flatnonzero(filled)[np.argsort(begin[filled], kind="stable")]
+        begin, end = begin[order], end[order]
+        readers_of = which[pair[of[order]]]
+        return self._summed(readers_of, wids[order], begin, end), kept, int((end - begin).sum())
+
+    def _needed(self, homes: Numbers, specs: Numbers, after_wids: Numbers) -> Mask:
+        """Which slices lie in a window that is still open, for some reader."""
+        ranges, slides, phases = specs.T
+        opening = np.where(
+            after_wids <= LOWEST,
+            LOWEST,
+            phases + (np.minimum(after_wids, HIGHEST // slides) + 1) * slides - ranges,
+        )
+        kinds, place = np.unique(homes, return_inverse=True)
+        since = np.full(len(kinds), HIGHEST)
+        np.minimum.at(since, place, opening)
+        at = np.minimum(np.searchsorted(kinds, self.selections), len(kinds) - 1)
+        needed = (kinds[at] == self.selections) & (self.stops > since[at])
+        gappy = slides > ranges
+        if gappy.any():
+            needed &= self._covered(homes, specs)
+        return needed
+
+    def _covered(self, homes: Numbers, specs: Numbers) -> Mask:
+        """Which slices lie in any window of a reader: with gaps between windows, not all do."""
+        covered = np.zeros(len(self.starts), bool)
+        for home, (range_, slide, phase) in dict.fromkeys(
+            zip(homes.tolist(), map(tuple, specs.tolist()), strict=True)
+        ):
+            low, high = np.searchsorted(self.selections, [home, home + 1])
+            starts = self.starts[low:high]
+            covered[low:high] |= (starts - phase) // slide <= (starts - phase + range_) // slide - 1
+        return covered
+
+    @cached_property
+    def _ladder(self) -> tuple[Numbers, Numbers]:
+        """All times at which slices start, and each row's lane and time as one rising number."""
+        times = distinct(self.starts)
+        lane_of = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
+        return times, lane_of * (len(times) + 1) + np.searchsorted(times, self.starts)
+
+    def _found(self, of_lanes: Numbers, times: Numbers) -> Numbers:
+        """The first row of each lane whose slice does not start before a time."""
+        starts, ladder = self._ladder
+        return np.searchsorted(ladder, of_lanes * (len(starts) + 1) + np.searchsorted(starts, times))
+
+    def _summed(self, readers: Numbers, wids: Numbers, begin: Numbers, end: Numbers) -> pa.Table:
+        layout, table = self.layout, self.table
+        at = pa.array(begin)
+        columns = [pa.array(readers), pa.array(wids)]
+        columns += [one_array(table[name]).take(at) for name in layout.key_names]
+        columns += over_runs(CountRows(), [one_array(table["rows"])], (begin, end))
+        for i, accumulator in enumerate(layout.accumulators):
+            states = [one_array(table[name]) for name in layout.columns(i)]
+            columns += over_runs(accumulator, states, (begin, end))
+        return pa.Table.from_arrays(columns, schema=_closed_schema(layout))
+
+    def one(self, number: int, reader: Reader) -> tuple[pa.Table | None, Mask, int]:
+        """Close one reader's windows, whatever is closed for whichever group."""
+        kept = np.zeros(self.table.num_rows, bool)
+        low, high = (int(at) for at in np.searchsorted(self.selections, [reader.home, reader.home + 1]))
+        if low == high:
+            return None, kept, 0
+        spec, rows, wids = reader.query.query.window, [], []
+        starts = self.starts[low:high]
+        firsts, lasts = windows.wid_from(spec, starts), windows.wid_to(spec, starts)
+        for chosen, closed_before, closed_after in self._by_group(reader, low, high):
+            still = ~closed_after.covers(firsts[chosen], lasts[chosen])
+            kept[low + chosen] = still & (firsts[chosen] <= lasts[chosen])
+            for start, stop in closed_after - closed_before:
+                wid, of = expanded(np.maximum(firsts[chosen], start), np.minimum(lasts[chosen], stop - 1) + 1)
+                rows.append(low + chosen[of])
+                wids.append(wid)
+        steps = sum(map(len, rows))
+        if not steps:
+            return None, kept, 0
+        return self._regrouped(number, np.concatenate(rows), np.concatenate(wids)), kept, steps
+
+    def _by_group(
+        self, reader: Reader, low: int, high: int
+    ) -> Iterator[tuple[Numbers, IntervalSet, IntervalSet]]:
+        """The slices in parts whose groups see the same closed windows, before and after."""
+        keys = [one_array(self.table[name].slice(low, high - low)) for name in self.layout.key_names]
+        views = [reader.before.view, reader.after.view]
+        for rows, (earlier, closed) in split_by_view(views, keys, high - low):
+            yield rows, reader.before.wids(reader.query, earlier), reader.after.wids(reader.query, closed)
+
+    def _regrouped(self, number: int, rows: Numbers, wids: Numbers) -> pa.Table:
+        table = self.table.take(pa.array(rows)).append_column("wid", pa.array(wids)).combine_chunks()
+        keys = [one_array(table[name]) for name in self.layout.key_names]
+        groups = group([wids, *keys], len(rows))
+        found = regroup(self.layout, table, groups.codes, groups.firsts, ["wid"])
+        readers = pa.array(np.full(groups.count, number))
+        return found.add_column(0, "reader", readers).cast(_closed_schema(self.layout))

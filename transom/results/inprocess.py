@@ -1,0 +1,126 @@
+"""A page in this process, without Spark: for experiments, and for thousands of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from transom.windows.stream_rules import StreamRules
+from transom.elements import ClockKind, Prod
+from transom.errors import SettingError
+from transom.results.shard_windows import close_shards
+from transom.results.advance import clocks_of
+from transom.ondemand.stores import takings
+from transom.results.emit import Effects, PageOutput, Said, second_half
+from transom.plan.planner import Planner
+from transom.results.presentation import Lowered, Moment, Results, Stored, finish
+from transom.results.shard_work import FarWork
+from transom.results.stream_progress import PageInput
+from transom.kernel.aggregate import Outcome, PagePlan, merge, run
+from transom.kernel.shards import Shelf, fetched
+from transom.plan.compiled import CompiledQuery
+from transom.ondemand.needs import Gathering, scalars_of
+from transom.sql.catalog import Scalars
+from transom.state.state import State
+
+
+def advance(
+    state: State,
+    pages: Sequence[PageInput],
+    scalars: Scalars,
+    shelf: Shelf | None = None,
+    *,
+    clock: int = 0,
+    prods: Sequence[Prod] = (),
+    living: Sequence[CompiledQuery] | None = None,
+    planner: Planner | None = None,
+) -> PageOutput:
+    """Process the second half of a page here and now: what it brings to the streams that it concerns.
+
+    `living` are all queries, if some read the results of others.
+    """
+    queries = [query for page in pages for query in page.queries] if living is None else living
+    said = Said(prods, clock, clock)
+    return second_half(state, pages, queries, said, shelf, InProcess(scalars, shelf, planner or Planner()))
+
+
+def folded(
+    rows: pa.Table,
+    queries: Sequence[CompiledQuery],
+    rules: StreamRules,
+    state: State,
+    planner: Planner,
+    scalars: Scalars,
+    gatherings: Sequence[Gathering] = (),
+) -> Outcome:
+    """The first half of a page: what rows come to, for the queries of their stream."""
+    shared = planner.plan(state, queries)
+    wanted = (*(scalar for query in queries for scalar in query.query.scalars()), *scalars_of(gatherings))
+    names = {sql: f"c{i}" for i, sql in enumerate(dict.fromkeys(scalar.sql for scalar in wanted))}
+    clocks = {clock: f"t{i}" for i, clock in enumerate(clocks_of(queries, rules, gatherings))}
+    if any(clock.kind is ClockKind.ROWS for clock in clocks) or any(q.query.joins for q in queries):
+        raise SettingError("joins and ROWS windows need the whole engine")
+    columns = {}
+    if names:
+        projected = scalars.project(rows, {name: sql for sql, name in names.items()})
+        columns = dict(zip(projected.column_names, projected.columns, strict=True))
+    columns |= {name: rows[clock.attribute].cast(pa.int64()) for clock, name in clocks.items()}
+    stream = state.stream(rules.clock.stream)
+    closed = {clock: stream.clock(clock).closed for clock in clocks}
+    plan = PagePlan(
+        shared.families,
+        shared.askers,
+        names,
+        clocks,
+        clocks[rules.clock],
+        closed,
+        takings=takings(state, stream, gatherings),
+    )
+    return merge([run(pa.table(columns), plan)], shared.layouts)
+
+
+@dataclass
+class InProcess(Effects):
+    """Everything here and now, in this process."""
+
+    scalars: Scalars
+    shelf: Shelf | None
+    planner: Planner
+
+    def finish(self, windows: Sequence[Lowered], moment: Moment) -> Results:
+        return finish(windows, moment, self.scalars)
+
+    def read_far(self, works: Sequence[FarWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
+        found, steps = list[Lowered](), 0
+        for work in works:
+            assert self.shelf is not None
+            for partition in range(self.shelf.partitions):
+                for one, more in close_shards(fetched(self.shelf.store, work.refs, partition), work):
+                    found.append(one)
+                    steps += more
+        return {name: InMemory(table) for name, table in self.finish(found, moment).items()}, steps
+
+    def fetch_far(self, works: Sequence[FarWork], moment: Moment) -> Mapping[str, pa.Table]:
+        return {name: one.read() for name, one in self.read_far(works, moment)[0].items()}
+
+    def fold(self, page: PageInput, rows: pa.Table, state: State) -> Outcome:
+        return folded(rows, page.queries, page.rules, state, self.planner, self.scalars, page.gatherings)
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Results that are kept nowhere else."""
+
+    table: pa.Table
+
+    @property
+    def rows(self) -> int:
+        return self.table.num_rows
+
+    def read(self) -> pa.Table:
+        return self.table
+
+    def and_also(self, more: InMemory) -> InMemory:
+        return InMemory(pa.concat_tables([self.table, more.table]))

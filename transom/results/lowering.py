@@ -1,0 +1,97 @@
+"""Closed windows of many queries -> the columns that their SELECT lists are written over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.aggregates.functions import FUNCTIONS
+from transom.windows.arrivals import Arrivals
+from transom.columns.grouping import group
+from transom.windows.intervals import IntervalSet
+from transom.results.close import specs_of
+from transom.results.presentation import Lowered
+from transom.kernel.sheets import one_array, regroup
+from transom.plan.compiled import CompiledQuery
+from transom.plan.layout import Layout, columns_of
+
+Numbers = NDArray[np.int64]
+Places = tuple[tuple[str, ...], ...]  # the columns of a query's slots in a sheet
+
+
+def lowered(
+    layout: Layout,
+    closed: pa.Table,
+    asking: Sequence[CompiledQuery],
+    places: Mapping[int, Places] | Sequence[Places],
+    unseen: Callable[[str], IntervalSet],
+    arrivals: Callable[[CompiledQuery], Arrivals],
+    partial: frozenset[str],
+) -> Iterator[Lowered]:
+    """A sheet's closed windows by the shape of their queries; `places` are those of each query's slots."""
+    numbers, which = np.unique(closed["reader"].to_numpy(), return_inverse=True)
+    present = numbers.tolist()
+    alike: dict[object, list[int]] = {}
+    for i, number in enumerate(present):
+        alike.setdefault((asking[number].shape, places[number]), []).append(i)
+    for members in alike.values():
+        if len(alike) == 1:
+            rows, own = closed, which
+        else:
+            chosen = np.flatnonzero(np.isin(which, members))
+            rows, own = closed.take(pa.array(chosen)), np.searchsorted(members, which[chosen])
+        queries = [asking[present[i]] for i in members]
+        order = np.argsort(own, kind="stable")
+        table = lower(layout, rows.take(pa.array(order)), queries, own[order], places[present[members[0]]])
+        names = [query.name for query in queries]
+        came = {clock: arrivals(query) for clock, query in {id(one.clock): one for one in queries}.items()}
+        yield Lowered(
+            queries,
+            own[order],
+            table,
+            [unseen(name) for name in names],
+            [name in partial for name in names],
+            [came[id(query.clock)] for query in queries],
+        )
+
+
+def lower(
+    layout: Layout, closed: pa.Table, queries: Sequence[CompiledQuery], which: Numbers, places: Places
+) -> pa.Table:
+    """What a SELECT list is written over: `k0`.., `a0`.., `window_start`, `window_end`; and `rows`."""
+    bound, closed = queries[0].query, closed.combine_chunks()
+    ranges, slides, phases = specs_of(queries)[which].T
+    ends = phases + (closed["wid"].to_numpy() + 1) * slides
+    columns = {name: closed[name] for name in layout.key_names}
+    for i, (call, slots) in enumerate(zip(bound.calls, queries[0].reads, strict=True)):
+        states = [[one_array(closed[name]) for name in places[slot]] for slot in slots]
+        columns[f"a{i}"] = FUNCTIONS[call.function].lower(states, call.type, call.parameters)
+    columns["window_start"] = pa.array(ends - ranges).cast(bound.clock_type)
+    columns["window_end"] = pa.array(ends).cast(bound.clock_type)
+    columns["rows"] = closed["rows"]
+    return pa.table(columns)
+
+
+def gathered(
+    query: CompiledQuery, parts: Sequence[tuple[Layout, pa.Table, Places]]
+) -> tuple[Layout, pa.Table]:
+    """The closed windows of one query whose slices lie in several places, as if they lay in one."""
+    layout = Layout.of(query, query.slots)
+    tables = []
+    for own, table, places in parts:
+        columns = {name: table[name] for name in ("reader", "wid", *own.key_names, "rows")}
+        for i, names in enumerate(places):
+            columns |= {new: table[old] for new, old in zip(layout.columns(i), names, strict=True)}
+        tables.append(pa.table(columns))
+    table = pa.concat_tables(tables).combine_chunks()
+    keys = [one_array(table[name]) for name in layout.key_names]
+    groups = group([one_array(table["wid"]).to_numpy(), *keys], table.num_rows)
+    return layout, regroup(layout, table, groups.codes, groups.firsts, ["reader", "wid"])
+
+
+def places_of(query: CompiledQuery, slots: Mapping[str, int]) -> Places:
+    """Where a query's slots are in a sheet, from the places of those that its selection keeps."""
+    return tuple(columns_of(slot, slots) for slot in query.slots)

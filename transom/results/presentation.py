@@ -1,0 +1,295 @@
+"""From windows' aggregates to the rows that a user sees: SELECT items, HAVING, system columns.
+
+Queries that write the same SELECT list over the same types are finished together, in one table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.windows.arrivals import UNKNOWN, Arrivals
+from transom.windows.intervals import IntervalSet
+from transom.elements import Kind
+from transom.kernel.predicates import evaluate
+from transom.plan.compiled import CompiledQuery
+from transom.sql.catalog import Scalars
+from transom.sql.query import Query, Scalar, free_name, scalars_of
+
+_REFERENCE = re.compile(r"`(k\d+|a\d+|window_start|window_end)`")
+_IN_TEXT = re.compile(rf"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|{_REFERENCE.pattern}""", re.DOTALL)
+_INSTANT = pa.timestamp("us", tz="UTC")
+ESTIMATES = ("projected", "low", "high")
+FEW_CELLS = 200_000  # up to here it is cheaper to evaluate all shapes in one table, though mostly null
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What results are made, and when: their page, their kind, and the clock."""
+
+    page: int
+    kind: Kind = Kind.FINAL
+    made: int = 0
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Windows of queries of one shape before their SELECT list is applied: row i is of query `which[i]`."""
+
+    queries: Sequence[CompiledQuery]
+    which: NDArray[np.int64]
+    table: pa.Table
+    unseen: Sequence[IntervalSet]  # of each query
+    partial: Sequence[bool]  # whether windows seen only in part are asked for, of each query
+    arrivals: Sequence[Arrivals] = ()  # when rows came on each query's clock
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The expressions that need computing."""
+        return computed_texts(self.queries[0].query)
+
+    def extents(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the windows start and end, on their clocks."""
+        ranges = np.array([query.query.window.range for query in self.queries])[self.which]
+        ends = self.table["window_end"].cast(pa.int64()).to_numpy()
+        return ends - ranges, ends
+
+    def seen(self) -> NDArray[np.bool_]:
+        """Which windows were seen from their start."""
+        return self._clear_of(self.unseen)
+
+    def whole(self) -> NDArray[np.bool_]:
+        """Which windows lost no rows to an overload."""
+        return self._clear_of([own.shed for own in self.arrivals])
+
+    def _clear_of(self, sets: Sequence[IntervalSet]) -> NDArray[np.bool_]:
+        """Which windows have nothing in common with a set of times, one of each query."""
+        found = np.ones(self.table.num_rows, bool)
+        kinds: dict[int, list[int]] = {}
+        for i, times in enumerate(sets):
+            if times:
+                kinds.setdefault(id(times), []).append(i)
+        if not kinds:
+            return found
+        starts, ends = self.extents()
+        for members in kinds.values():
+            mine = np.isin(self.which, members)
+            found[mine] = ~sets[members[0]].meets(starts[mine], ends[mine])
+        return found
+
+    def latency(self, made: int) -> pa.Array:
+        """The seconds between the arrival of each window's first tuple and now (thesis, section 4.1)."""
+        arrived = np.full(self.table.num_rows, UNKNOWN)
+        starts, ends = self.extents()
+        kinds: dict[int, list[int]] = {}
+        for i, own in enumerate(self.arrivals):
+            kinds.setdefault(id(own), []).append(i)
+        for members in kinds.values():
+            mine = slice(None) if len(members) == len(self.queries) else np.isin(self.which, members)
+            arrived[mine] = self.arrivals[members[0]].first(starts[mine], ends[mine])
+        return pa.array((made - arrived) / 1e6, mask=arrived == UNKNOWN)
+
+
+@dataclass(frozen=True)
+class ResultBatch:
+    """Results of queries of one schema: those of `names[i]` are rows `bounds[i]` to `bounds[i + 1]`."""
+
+    names: Sequence[str]
+    bounds: NDArray[np.int64]
+    table: pa.Table
+
+
+class Stored(Protocol):
+    """Results of a query that were written where they were made."""
+
+    @property
+    def rows(self) -> int: ...
+
+    def read(self) -> pa.Table:
+        """Fetch them all."""
+        ...
+
+    def and_also(self, more: Any) -> Stored:
+        """These, and more of the same kind and query."""
+        ...
+
+
+class Results(Mapping[str, pa.Table]):
+    """A page's results by query; queries without any are not in it. Those stored are read when asked for."""
+
+    def __init__(self, batches: Sequence[ResultBatch] = (), stored: Mapping[str, Stored] | None = None):
+        self.batches, self.stored = tuple(batches), dict(stored or {})
+        self._places: dict[str, list[tuple[ResultBatch, int]]] = {}
+        for batch in self.batches:
+            for i, name in enumerate(batch.names):
+                self._places.setdefault(name, []).append((batch, i))
+
+    def __getitem__(self, name: str) -> pa.Table:
+        if name in self.stored:
+            return self.stored[name].read()
+        found = []
+        for batch, i in self._places[name]:
+            start, stop = int(batch.bounds[i]), int(batch.bounds[i + 1])
+            found.append(batch.table.slice(start, stop - start))
+        return found[0] if len(found) == 1 else pa.concat_tables(found)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._places
+        yield from self.stored
+
+    def __len__(self) -> int:
+        return len(self._places) + len(self.stored)
+
+    @property
+    def rows(self) -> int:
+        near = sum(batch.table.num_rows for batch in self.batches)
+        return near + sum(one.rows for one in self.stored.values())
+
+
+def computed_texts(bound: Query) -> tuple[str, ...]:
+    """The expressions of a query's SELECT list, and those that its HAVING compares, that need computing."""
+    wanted = [*(item.sql for item in bound.items), *(scalar.sql for scalar in scalars_of(bound.kept))]
+    return tuple(dict.fromkeys(text for text in wanted if not _REFERENCE.fullmatch(text)))
+
+
+def result_schema(query: Query) -> pa.Schema:
+    """The columns of a query's results; a system column steps aside for a user's column of its name."""
+    fields = [("window_start", query.clock_type), ("window_end", query.clock_type)]
+    taken = {item.name for item in query.items}
+    fields = [(free_name(name, taken), kind) for name, kind in fields]
+    fields += [(item.name, item.type) for item in query.items]
+    estimates = [(f"{item.name}_{what}", pa.float64()) for item in query.estimated for what in ESTIMATES]
+    fields += [(free_name(name, taken), kind) for name, kind in estimates]
+    return pa.schema(fields + [(free_name(name, taken), kind) for name, kind in SYSTEM])
+
+
+SYSTEM = (
+    ("kind", pa.string()),
+    ("complete", pa.bool_()),
+    ("rows", pa.int64()),
+    ("page", pa.int64()),
+    ("made", _INSTANT),
+    ("latency", pa.float64()),
+)
+
+
+def finish(closed: Sequence[Lowered], moment: Moment, scalars: Scalars) -> Results:
+    """The results of windows that closed, or of what is known of them so far.
+
+    Expressions over aggregates are evaluated once for all queries that write them alike, and while
+    there are few results, together with those of all others.
+    """
+    batches = []
+    for one, columns in zip(closed, _computed(closed, scalars), strict=True):
+        batch = presented(one, columns, moment)
+        if batch.table.num_rows:
+            batches.append(batch)
+    return Results(batches)
+
+
+def _computed(closed: Sequence[Lowered], scalars: Scalars) -> list[dict[str, pa.ChunkedArray]]:
+    """For each shape the columns that need computing, by their text."""
+    found: list[dict[str, pa.ChunkedArray]] = [{} for _ in closed]
+    places = [i for i, one in enumerate(closed) if one.texts]
+    shapes = [closed[i] for i in places]
+    for place, columns in zip(places, _evaluated(shapes, scalars), strict=True):
+        found[place] = columns
+    return found
+
+
+def _evaluated(shapes: Sequence[Lowered], scalars: Scalars) -> Iterator[dict[str, pa.ChunkedArray]]:
+    """The expressions of each shape over its windows, by their text."""
+    rows = sum(shape.table.num_rows for shape in shapes)
+    if len(shapes) > 1 and rows * sum(shape.table.num_columns for shape in shapes) <= FEW_CELLS:
+        yield from _evaluated_together(shapes, scalars)
+        return
+    for shape in shapes:
+        found = scalars.project(shape.table, {f"x{i}": text for i, text in enumerate(shape.texts)})
+        yield {text: found[f"x{i}"] for i, text in enumerate(shape.texts)}
+
+
+def _evaluated_together(shapes: Sequence[Lowered], scalars: Scalars) -> Iterator[dict[str, pa.ChunkedArray]]:
+    """One evaluation for all shapes: their tables below and beside each other, null elsewhere.
+
+    What an evaluation costs is starting it: a page of thirty shapes would pay that thirty times.
+    """
+    beside = [
+        shape.table.rename_columns([f"{name} of {i}" for name in shape.table.column_names])
+        for i, shape in enumerate(shapes)
+    ]
+    together = pa.concat_tables(beside, promote_options="default")
+    texts = {
+        f"x{i}_{j}": _over(i, text) for i, shape in enumerate(shapes) for j, text in enumerate(shape.texts)
+    }
+    found, start = scalars.project(together, texts), 0
+    for i, shape in enumerate(shapes):
+        part = found.slice(start, shape.table.num_rows)
+        start += shape.table.num_rows
+        yield {text: part[f"x{i}_{j}"] for j, text in enumerate(shape.texts)}
+
+
+def _over(shape: int, text: str) -> str:
+    """An expression over the columns of one of the shapes in a table of all."""
+    return _IN_TEXT.sub(lambda found: f"`{found[1]} of {shape}`" if found[1] else found[0], text)
+
+
+def _kept(one: Lowered, computed: dict[str, pa.ChunkedArray]) -> NDArray[np.bool_]:
+    """Which windows HAVING lets through: queries of one shape may compare the same with other constants."""
+    known: dict[str, pa.Array] = {}
+
+    def column(start: int, stop: int, scalar: Scalar) -> pa.Array:
+        if scalar.sql not in known:
+            reference = _REFERENCE.fullmatch(scalar.sql)
+            found = one.table[reference.group(1)] if reference else computed[scalar.sql]
+            known[scalar.sql] = found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
+        return known[scalar.sql].slice(start, stop - start)
+
+    keep = np.ones(one.table.num_rows, bool)
+    if len({query.query.having for query in one.queries}) == 1:
+        parts = [(one.queries[0], 0, len(keep))]
+    else:
+        bounds = np.searchsorted(one.which, np.arange(len(one.queries) + 1)).tolist()
+        parts = list(zip(one.queries, bounds[:-1], bounds[1:], strict=True))
+    for query, start, stop in parts:
+        if query.query.kept is not None and start < stop:
+            truth = evaluate(query.query.kept, partial(column, start, stop))
+            keep[start:stop] = truth.fill_null(False).to_numpy(zero_copy_only=False)
+    return keep
+
+
+def presented(one: Lowered, computed: dict[str, pa.ChunkedArray], moment: Moment) -> ResultBatch:
+    """The results of queries of one shape, given the columns that need computing."""
+    bound, table = one.queries[0].query, one.table
+    seen = one.seen()
+    columns = [table["window_start"], table["window_end"]]
+    for item in bound.items:
+        reference = _REFERENCE.fullmatch(item.sql)
+        column = table[reference.group(1)] if reference else computed[item.sql]
+        columns.append(column.cast(item.type))
+    rows = table.num_rows
+    columns += [pa.nulls(rows, pa.float64())] * (len(bound.estimated) * len(ESTIMATES))
+    columns += [
+        pa.repeat(pa.scalar(moment.kind.value), rows),
+        pa.array(seen & one.whole()),
+        table["rows"],
+        pa.array(np.full(rows, moment.page, np.int64)),
+        pa.array(np.full(rows, moment.made, np.int64)).cast(_INSTANT),
+        one.latency(moment.made),
+    ]
+    result = pa.Table.from_arrays(columns, schema=result_schema(bound))
+    keep = seen | np.array(one.partial)[one.which]
+    if bound.kept is not None:
+        keep = keep & _kept(one, computed)
+    which = one.which
+    if not keep.all():
+        result, which = result.filter(pa.array(keep)), which[keep]
+    present, counts = np.unique(which, return_counts=True)
+    names = [one.queries[i].name for i in present]
+    return ResultBatch(names, np.r_[0, np.cumsum(counts)], result)

@@ -1,0 +1,158 @@
+"""The Prodder: a query that says EMIT EARLY prods itself (thesis, section 3.2, source c).
+
+    SLIDE 20, AT 75% OF SLIDE          0         20        40        60
+                            window     |         [---------|---------)
+                            its mark                            ^ 55: once the stream has come so far
+
+Each window has marks in its last slide. When the stream's time passes one, the window is looked at: the marks
+that the query names are told, those of a grid serve to learn what can be expected of an early result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from transom.windows.intervals import LOWEST, IntervalSet, union
+from transom.windows.stream_rules import StreamRules
+from transom.elements import Clock, ClockKind, Prod
+from transom.results.early import EVERYTHING, Ask, asks_of
+from transom.results.stream_progress import PageInput
+from transom.plan.compiled import CompiledQuery
+from transom.state.state import ProdderState, State, StreamState
+
+GRID = tuple(step / 20 for step in range(1, 21))  # parts of the slide
+
+
+@dataclass(frozen=True)
+class Telling:
+    """What is looked at when a page ends: what is told, and what only serves to learn."""
+
+    told: tuple[Ask, ...]
+    silent: tuple[Ask, ...]
+    prodders: Mapping[str, ProdderState]
+    now: Mapping[str, int]  # how far the clocks have come of queries that say EMIT EARLY
+
+
+def look(state: State, pages: Sequence[PageInput], prods: Sequence[Prod], clock: int) -> Telling:
+    """What to look at after a page."""
+    prodders, now = dict(state.prodders), dict[str, int]()
+    told: dict[str, Ask] = {}
+    silent: list[Ask] = []
+    for page in pages:
+        stream = state.stream(page.rules.clock.stream)
+        told |= asks_of(prods, page.queries)
+        for query in page.queries:
+            if query.query.emit is None:
+                continue
+            own = prodders.get(query.name, ProdderState())
+            own = replace(own, fresh=own.fresh or _brings_rows(page))
+            here = page.origin.now if page.origin else now_of(query.query.clock, stream, page.rules, clock)
+            wanted = crossed(query, own, here, points_of(query, state))
+            if is_due(query, own, clock):
+                wanted, own = EVERYTHING, replace(own, prodded=clock, fresh=False)
+            ask = told.get(query.name, Ask(query))
+            ask = replace(ask, wids=ask.wids | wanted)
+            if ask.wids or ask.patterned:
+                told[query.name] = ask
+            marks = crossed(query, own, here, GRID) - ask.wids
+            if marks and not _is_far(query, state):
+                silent.append(Ask(query, marks))
+            if here is not None:
+                own, now[query.name] = replace(own, position=here), here
+            prodders[query.name] = own
+    return Telling(tuple(told.values()), tuple(silent), prodders, now)
+
+
+def _is_far(query: CompiledQuery, state: State) -> bool:
+    """Whether a query has so many groups that nothing is learned from them."""
+    return any(state.selections[home].far for home in state.queries[query.name].homes)
+
+
+def _brings_rows(page: PageInput) -> bool:
+    """Whether rows came, or of a stream of results, rows that they are made of."""
+    return page.outcome.rows > 0 or (page.origin is not None and bool(page.origin.arrived))
+
+
+def now_of(clock: Clock, stream: StreamState, rules: StreamRules, engine_clock: int) -> int | None:
+    """How far a clock has come: by its rows, and for the time of a live stream by the engine's clock too."""
+    if clock.kind is ClockKind.ROWS:
+        return stream.totals.accepted
+    high = stream.clock(clock).high
+    if rules.live and clock == rules.clock and clock.kind is ClockKind.TIME and high is not None:
+        return max(high, engine_clock)
+    return high
+
+
+def is_due(query: CompiledQuery, own: ProdderState, clock: int) -> bool:
+    """Whether it is time to report all open windows again, and something has come since the last time."""
+    emit = query.query.emit
+    if emit is None or emit.every is None or not own.fresh:
+        return False
+    return own.prodded is None or clock - own.prodded >= emit.every
+
+
+def points_of(query: CompiledQuery, state: State) -> tuple[float, ...]:
+    """The parts of the slide at which a query's windows are told: its own, the one that was learned, or the
+    one that it was tuned to."""
+    emit = query.query.emit
+    tuned = state.prodders.get(query.name, ProdderState()).point
+    if tuned is not None:
+        return (tuned,)
+    if emit is None or emit.accuracy is None:
+        return () if emit is None else emit.at
+    learned = state.learned.get(query.name)
+    return (emit.between[1] if learned is None else learned.point,)
+
+
+def crossed(query: CompiledQuery, own: ProdderState, now: int | None, points: Iterable[float]) -> IntervalSet:
+    """The windows of which the clock passed a mark since they were last looked at."""
+    if now is None:
+        return IntervalSet()
+    spec, found = query.query.window, []
+    for point in points:
+        ahead = spec.slide - round(point * spec.slide) - spec.phase  # from the mark to the window's end
+        first = LOWEST if own.position is None else (own.position + ahead) // spec.slide
+        found.append(IntervalSet.of((first, (now + ahead) // spec.slide)))
+    return union(found)
+
+
+def due_streams(
+    state: State, queries: Mapping[str, CompiledQuery], rules: Mapping[str, StreamRules], clock: int
+) -> list[str]:
+    """The streams with queries that are to report by the engine's clock now, whether rows come or not."""
+    found: dict[str, None] = {}
+    for name, own in state.prodders.items():
+        query = queries.get(name)
+        if query is None:
+            continue
+        root = query
+        while root.query.stream not in rules and root.query.stream in queries:
+            root = queries[root.query.stream]
+        stream = root.query.stream
+        if stream in found or stream not in rules:
+            continue
+        if is_due(query, own, clock) or (
+            rules[stream].live and _passed(query, root, own, state, rules[stream], clock)
+        ):
+            found[stream] = None
+    return list(found)
+
+
+def _passed(
+    query: CompiledQuery,
+    root: CompiledQuery,
+    own: ProdderState,
+    state: State,
+    rules: StreamRules,
+    clock: int,
+) -> bool:
+    """Whether a live stream's clock has passed a mark that its rows have not."""
+    stream, followed = state.stream(root.query.stream), root.query.clock
+    high = stream.clock(followed).high
+    if high is None:
+        return False
+    spec, reach = query.query.window, 0 if root is query else root.query.window.range
+    marks = crossed(query, own, now_of(followed, stream, rules, clock), points_of(query, state))
+    last = (high + reach - spec.phase + spec.range) // spec.slide - 1  # later ones are empty
+    return bool(marks) and marks.pairs[0][0] <= last

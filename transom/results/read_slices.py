@@ -1,0 +1,119 @@
+"""Windows read from shared slices, whoever asks: a page that closes them, or a prod that does not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from transom.windows.arrivals import Arrivals
+from transom.columns.grouping import distinct
+from transom.windows.intervals import IntervalSet
+from transom.results.close import Reader
+from transom.results.lowering import Places, gathered, lowered, places_of
+from transom.results.presentation import Lowered
+from transom.results.shard_work import FarWork
+from transom.plan.compiled import CompiledQuery
+from transom.plan.layout import Layout
+from transom.plan.serving import known_slots
+from transom.state.shards import ShardRef
+from transom.state.state import QueryState, SelectionState, StreamState
+
+# What queries have in sheets besides others, by their names: to be put together before it is lowered.
+Scattered = dict[str, list[tuple[Layout, pa.Table, Places]]]
+
+
+class Reading:
+    """Who reads what of a state: sheets near, shards far."""
+
+    streams: Mapping[str, StreamState]
+    queries: Mapping[str, QueryState]
+    selections: Mapping[int, SelectionState]
+    shards: Sequence[ShardRef]
+
+    def readers(
+        self, queries: Sequence[CompiledQuery]
+    ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
+        """Who reads which selection of each sheet, and the sheets' layouts."""
+        readers: dict[str, list[tuple[CompiledQuery, int]]] = defaultdict(list)
+        for query in queries:
+            for home in self.queries[query.name].homes:
+                selection = self.selections[home]
+                if not selection.far:
+                    readers[selection.sheet].append((query, home))
+        return readers, {sheet: self._layout(asking) for sheet, asking in readers.items()}
+
+    def _layout(self, asking: Sequence[tuple[CompiledQuery, int]]) -> Layout:
+        """The layout of a sheet, from all who read one of its selections."""
+        first, home = asking[0]
+        slots = known_slots(query for query, own in asking if own == home)
+        return Layout.of(first, [slots[key] for key in self.selections[home].slots])
+
+    def lowered(
+        self,
+        layout: Layout,
+        table: pa.Table,
+        readers: Sequence[Reader],
+        partial: frozenset[str],
+        scattered: Scattered,
+    ) -> Iterator[Lowered]:
+        """Windows read from a sheet; those of queries that have slices elsewhere too are put aside."""
+        closing = distinct(table["reader"].to_numpy()).tolist()
+        places = self._places(readers, closing)
+        several = [i for i in places if len(self.queries[readers[i].query.name].homes) > 1]
+        if several:
+            whose = table["reader"].to_numpy()
+            for i in several:
+                mine = table.filter(pa.array(whose == i))
+                if mine.num_rows:
+                    scattered[readers[i].query.name].append((layout, mine, places[i]))
+            table = table.filter(pa.array(~np.isin(whose, several)))
+        if table.num_rows:
+            asking = [reader.query for reader in readers]
+            yield from lowered(layout, table, asking, places, self.unseen, self.arrivals, partial)
+
+    def gathered(
+        self,
+        query: CompiledQuery,
+        parts: Sequence[tuple[Layout, pa.Table, Places]],
+        partial: frozenset[str],
+    ) -> Iterator[Lowered]:
+        """What was put aside of one query, put together."""
+        layout, table = gathered(query, parts)
+        table = table.set_column(0, "reader", pa.array(np.zeros(table.num_rows, np.int64)))
+        places = [tuple(tuple(layout.columns(i)) for i in range(len(query.slots)))]
+        yield from lowered(layout, table, [query], places, self.unseen, self.arrivals, partial)
+
+    def far_work(
+        self, closing: Sequence[Reader], refs: tuple[ShardRef, ...], partial: frozenset[str]
+    ) -> FarWork:
+        """What is to be read where the shards are."""
+        once = {reader.query.name: reader for reader in closing}
+        homes = tuple(self.queries[name].homes for name in once)
+        alike = zip(once.values(), homes, strict=True)
+        readers = tuple(Reader(one.query, own[0], one.before, one.after) for one, own in alike)
+        arrivals = tuple(self.arrivals(one.query) for one in readers)
+        return FarWork(readers, homes, refs, tuple(map(self.unseen, once)), partial, arrivals)
+
+    def unseen(self, name: str) -> IntervalSet:
+        """Where rows lie that a query has missed."""
+        found = self.queries[name].unseen
+        return IntervalSet() if found is None else found
+
+    def arrivals(self, query: CompiledQuery) -> Arrivals:
+        """When rows came on a query's clock."""
+        return self.streams.get(query.query.stream, StreamState()).clock(query.query.clock).arrivals
+
+    def _places(self, readers: Sequence[Reader], closing: Sequence[int]) -> dict[int, Places]:
+        """Where readers find their slots: one object for all who read the same of selections alike."""
+        found: dict[int, Places] = {}
+        known: dict[tuple[tuple[str, ...], tuple[str, ...]], Places] = {}
+        for i in closing:
+            query, kept = readers[i].query, self.selections[readers[i].home].slots
+            alike = query.slot_keys, kept
+            if alike not in known:
+                known[alike] = places_of(query, {key: place for place, key in enumerate(kept)})
+            found[i] = known[alike]
+        return found

@@ -1,0 +1,177 @@
+"""Windows closed over the cells of shards, one partition of the groups at a time, wherever these are.
+
+Cells are sorted by group once. A window of a reader is then a mask over them, by fragment and by slice, and
+what it leaves of a group is a run that is added up. Windows that closed for some groups only, or by the
+dozen, take the way of sheets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.aggregates.accumulators import CountRows
+from transom.aggregates.numeric import over_runs
+from transom.columns.grouping import group
+from transom.windows.slices import filed_anew
+from transom.elements import WindowSpec
+from transom.results.close import Reader, close, specs_of
+from transom.results.lowering import lower, lowered, places_of
+from transom.results.presentation import Lowered
+from transom.results.shard_work import FarWork
+from transom.kernel.shards import Shard, together
+from transom.kernel.sheets import one_array
+from transom.plan.compiled import Slot
+from transom.plan.layout import Layout, state_columns
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Closed = tuple[Lowered, int]  # and how many cells were combined for it
+
+FEW_WINDOWS = 8  # of a reader: each is a mask
+ROWS_AT_ONCE = 1 << 21  # windows of groups that are finished together, roughly
+
+
+def close_shards(shards: Iterable[Shard], work: FarWork) -> Iterator[Closed]:
+    """The windows that close over the shards of one partition."""
+    slots = {slot.key: slot for reader in work.readers for slot in reader.query.slots}
+    known = together(shards, list(slots.values()))
+    if known is None:
+        return
+    table = known.table
+    codes = group([one_array(table[n]) for n in table.column_names if n.startswith("k")], len(table)).codes
+    order = np.argsort(codes, kind="stable")
+    starts = one_array(table["slice"]).to_numpy()[order]
+    stops = one_array(table["stop"]).to_numpy()[order]
+    places = {key: i for i, key in enumerate(slots)}
+    cells = Cells(table.take(pa.array(order)), codes[order], starts, stops, places)
+    fragments = known.fragments[order]
+    by_homes: dict[tuple[int, ...], list[int]] = {}
+    for i, homes in enumerate(work.homes):
+        by_homes.setdefault(homes, []).append(i)
+    for homes, own in by_homes.items():
+        mine = np.logical_or.reduce([known.asked(home) for home in homes])[fragments]
+        if mine.any():
+            yield from Closing(cells, mine, homes[0], work.of(own)).all()
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells in the order of their groups; `places` are those of the slots among their states."""
+
+    table: pa.Table
+    codes: Numbers  # of the groups
+    starts: Numbers
+    stops: Numbers
+    places: dict[str, int]
+
+    def taken(self, name: str, at: pa.Array) -> pa.Array:
+        return one_array(self.table[name]).take(at)
+
+    def states(self, key: str, slot: Slot, at: pa.Array) -> list[pa.Array]:
+        return [self.taken(name, at) for name in state_columns(slot.accumulator, self.places[key])]
+
+
+class Closing:
+    """Readers of the same selections, `mine` among the cells."""
+
+    def __init__(self, cells: Cells, mine: Mask, home: int, work: FarWork):
+        self.cells, self.mine, self.home, self.work = cells, mine, home, work
+        self.slots = {slot.key: slot for reader in work.readers for slot in reader.query.slots}
+        self.layout = Layout.of(work.readers[0].query, self.slots.values())
+        numbers = {key: i for i, key in enumerate(self.slots)}
+        self.places = [places_of(reader.query, numbers) for reader in work.readers]
+        self.starts = cells.starts
+        for window, unseen in dict.fromkeys(
+            (reader.query.query.window, unseen)
+            for reader, unseen in zip(work.readers, work.unseen, strict=True)
+        ):
+            if unseen:
+                _, self.starts = filed_anew(self.starts, cells.stops, window, unseen)
+
+    def all(self) -> Iterator[Closed]:
+        """Everything that closes for the readers."""
+        held = self.starts[self.mine]
+        low, high = int(held.min()), int(held.max())
+        alike: dict[tuple[WindowSpec, int, int], list[int]] = {}
+        others = []
+        for i, reader in enumerate(self.work.readers):
+            run = _few(reader, low, high)
+            if run is None:
+                others.append(i)
+            elif run[0] < run[1]:
+                alike.setdefault((reader.query.query.window, *run), []).append(i)
+        for (spec, first, after), members in alike.items():
+            for wid in range(first, after):
+                yield from self._window(spec, wid, members)
+        if others:
+            yield from self._by_sheet(others)
+
+    def _window(self, spec: WindowSpec, wid: int, readers: list[int]) -> Iterator[Closed]:
+        """One window of readers that have it in common."""
+        cells, end = self.cells, spec.phase + (wid + 1) * spec.slide
+        at = np.flatnonzero(self.mine & (self.starts >= end - spec.range) & (self.starts < end))
+        if not len(at):
+            return
+        codes = cells.codes[at]
+        firsts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
+        runs, rows, heads = (firsts, np.r_[firsts[1:], len(at)]), pa.array(at), pa.array(at[firsts])
+        columns = {"wid": pa.array(np.full(len(firsts), wid))}
+        columns |= {name: cells.taken(name, heads) for name in self.layout.key_names}
+        columns["rows"] = over_runs(CountRows(), [cells.taken("rows", rows)], runs)[0]
+        for i, (key, slot) in enumerate(self.slots.items()):
+            states = over_runs(slot.accumulator, cells.states(key, slot, rows), runs)
+            columns |= dict(zip(self.layout.columns(i), states, strict=True))
+        table, which = pa.table(columns), np.zeros(len(firsts), np.int64)
+        for i in readers:
+            query = self.work.readers[i].query
+            found = lower(self.layout, table, [query], which, self.places[i])
+            asked = [query.name in self.work.partial]
+            one = Lowered([query], which, found, [self.work.unseen[i]], asked, [self.work.arrivals[i]])
+            yield one, len(at)
+
+    def _by_sheet(self, readers: list[int]) -> Iterator[Closed]:
+        """Whatever closed, for whichever groups, over a sheet in which slices may occur several times."""
+        cells, at = self.cells, np.flatnonzero(self.mine)
+        at = at[np.lexsort((self.starts[at], cells.codes[at]))]
+        groups, rows = 1 + int(np.count_nonzero(np.diff(cells.codes[at]))), pa.array(at)
+        heads = ("stop", *self.layout.key_names, "rows")
+        columns = [pa.array(np.full(len(at), self.home)), pa.array(self.starts[at])]
+        columns += [cells.taken(name, rows) for name in heads]
+        for key, slot in self.slots.items():
+            columns += cells.states(key, slot, rows)
+        sheet = pa.Table.from_arrays(columns, schema=self.layout.schema)
+        size = max(1, ROWS_AT_ONCE // groups)
+        for start in range(0, len(readers), size):
+            chosen = readers[start : start + size]
+            part, places = self.work.of(chosen), [self.places[i] for i in chosen]
+            done = close(self.layout, sheet, part.readers)
+            asking, steps = [reader.query for reader in part.readers], done.steps
+            unseen = {query.name: own for query, own in zip(asking, part.unseen, strict=True)}
+            arrivals = {query.name: own for query, own in zip(asking, part.arrivals, strict=True)}
+            if done.table.num_rows:
+                for one in lowered(
+                    self.layout,
+                    done.table,
+                    asking,
+                    places,
+                    unseen.__getitem__,
+                    lambda query, known=arrivals: known[query.name],  # type: ignore[misc]
+                    part.partial,
+                ):
+                    yield one, steps
+                    steps = 0
+
+
+def _few(reader: Reader, low: int, high: int) -> tuple[int, int] | None:
+    """The windows that closed over slices that start from `low` to `high`, if they are few and one run."""
+    if not (reader.before.is_simple and reader.after.is_simple):
+        return None
+    spec, specs = reader.query.query.window, specs_of([reader.query])
+    first = max(int(reader.before.until(specs)[0]), (low - spec.phase) // spec.slide)
+    after = min(int(reader.after.until(specs)[0]), (high - spec.phase + spec.range) // spec.slide)
+    return None if after - first > FEW_WINDOWS else (first, after)

@@ -1,0 +1,146 @@
+"""The second half of a page for far selections, as the driver sees it: which shards are needed, and for whom.
+
+It knows of each shard only which slices it holds, which is enough to tell whether a window that closes
+needs it and whether an open one still will. What comes of the cells is `final.cells`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transom.windows import ids as windows
+from transom.windows.arrivals import Arrivals
+from transom.windows.intervals import IntervalSet, union
+from transom.elements import WindowSpec
+from transom.results.close import Boundary, Reader
+from transom.plan.compiled import CompiledQuery
+from transom.state.shards import ShardRef
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class FarWork:
+    """Windows over the same groups that close, and the shards that they are made of.
+
+    A reader may read several selections, `homes`: what its query has lies in all of them.
+    """
+
+    readers: tuple[Reader, ...]
+    homes: tuple[tuple[int, ...], ...]  # of each reader
+    refs: tuple[ShardRef, ...]
+    unseen: tuple[IntervalSet, ...]  # of each reader
+    partial: frozenset[str]  # queries that also want windows seen only in part
+    arrivals: tuple[Arrivals, ...]  # when rows came on each reader's clock
+
+    def of(self, readers: Sequence[int]) -> FarWork:
+        """The work for some of the readers."""
+        return replace(
+            self,
+            readers=tuple(self.readers[i] for i in readers),
+            homes=tuple(self.homes[i] for i in readers),
+            unseen=tuple(self.unseen[i] for i in readers),
+            arrivals=tuple(self.arrivals[i] for i in readers),
+        )
+
+
+@dataclass(frozen=True)
+class Sifted:
+    """Shards after a page: which readers have windows to close, from which shards; what is kept, and gone.
+
+    `floors` say up to where slices of a selection were let go.
+    """
+
+    closing: tuple[int, ...]
+    asked: tuple[ShardRef, ...]
+    kept: tuple[ShardRef, ...]
+    floors: dict[int, int]
+
+
+def sifted(refs: Sequence[ShardRef], readers: Sequence[Reader]) -> Sifted:
+    """Tell from the slices that shards hold which of them are needed now, and which will be.
+
+    Slices of selections that no reader reads are kept as they are.
+    """
+    by_home: dict[int, list[int]] = {}
+    for i, reader in enumerate(readers):
+        by_home.setdefault(reader.home, []).append(i)
+    asked, closing = np.zeros(len(refs), bool), []
+    held = [dict(ref.held) for ref in refs]
+    floors: dict[int, int] = {}
+    for home, own in by_home.items():
+        at, slices = _slices(refs, home)
+        needed = np.zeros(len(at), bool)
+        seen: dict[object, Mask] = {}
+        for i in own:
+            reader = readers[i]
+            known = _known(reader)
+            if known not in seen:
+                seen[known], open_still = _touched(reader, slices[:, 0])
+                needed |= open_still
+            if seen[known].any():
+                closing.append(i)
+                asked[at[seen[known]]] = True
+        if not needed.all():
+            floors[home] = int(slices[~needed, 1].max())
+        for place in np.unique(at[~needed]):
+            left = slices[needed & (at == place)]
+            held[place][home] = tuple((start, stop) for start, stop in left.tolist())
+            if not len(left):
+                del held[place][home]
+    kept = tuple(replace(ref, held=own) for ref, own in zip(refs, held, strict=True) if own)
+    return Sifted(
+        tuple(closing),
+        tuple(ref for ref, is_asked in zip(refs, asked, strict=True) if is_asked),
+        kept,
+        floors,
+    )
+
+
+def _slices(refs: Sequence[ShardRef], home: int) -> tuple[Numbers, Numbers]:
+    """The slices of a selection in some shards: which shard, and start and stop."""
+    found = [(i, start, stop) for i, ref in enumerate(refs) for start, stop in ref.held.get(home, ())]
+    rows = np.array(found, np.int64).reshape(-1, 3)
+    return rows[:, 0], rows[:, 1:]
+
+
+def _known(reader: Reader) -> tuple[object, ...]:
+    """Readers of a selection that are alike in this have the same windows closed."""
+    views = tuple(id(side.view.general) if side.view.uniform else id(side) for side in _sides(reader))
+    spec: WindowSpec = reader.query.query.window
+    return spec, *views, *(side.forced for side in _sides(reader))
+
+
+def _sides(reader: Reader) -> tuple[Boundary, Boundary]:
+    return reader.before, reader.after
+
+
+def _touched(reader: Reader, starts: Numbers) -> tuple[Mask, Mask]:
+    """Which slices lie in a window that closed for some group, and which in one still open for some."""
+    query, spec = reader.query, reader.query.query.window
+    firsts, lasts = windows.wid_from(spec, starts), windows.wid_to(spec, starts)
+    inside = firsts <= lasts
+    surely_after = _surely(reader.after, query)
+    still = inside & ~surely_after.covers(firsts, lasts)
+    if reader.before == reader.after:
+        return np.zeros(len(starts), bool), still
+    fresh = _perhaps(reader.after, query) - _surely(reader.before, query)
+    return inside & fresh.meets(firsts, lasts + 1), still
+
+
+def _surely(boundary: Boundary, query: CompiledQuery) -> IntervalSet:
+    """The windows that are closed for every group."""
+    view = boundary.view
+    return boundary.wids(query, view.general if view.columns else view.of({}))
+
+
+def _perhaps(boundary: Boundary, query: CompiledQuery) -> IntervalSet:
+    """The windows that may be closed for some group."""
+    view = boundary.view
+    patterned = (ranges for own in view.patterned.values() for ranges in own.values())
+    return boundary.wids(query, view.general | union(patterned))

@@ -1,0 +1,68 @@
+"""When a stream ends or falls idle: up to which window its queries hold tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.windows import ids as windows
+from transom.windows.intervals import LOWEST, IntervalSet
+from transom.results.close import Boundary
+from transom.plan.passes.admission import Holding
+from transom.kernel.shards import Shard, ShardStore
+from transom.kernel.sheets import one_array, rows_of
+from transom.kernel.closed_views import split_by_view
+from transom.plan.compiled import CompiledQuery
+from transom.state.shards import ShardRef
+
+Numbers = NDArray[np.int64]
+Held = tuple[Numbers, list[pa.Array]]  # the starts of slices, and the columns of their groups
+
+
+def last_slices(sheets: Iterable[pa.Table], shards: Iterable[ShardRef]) -> dict[int, Numbers]:
+    """By selection, the start of its last slice."""
+    found: dict[int, Numbers] = {}
+    for table in sheets:
+        homes, place = np.unique(table["selection"].to_numpy(), return_inverse=True)
+        lasts = np.full(len(homes), LOWEST)
+        np.maximum.at(lasts, place, table["slice"].to_numpy())
+        found |= dict(zip(homes.tolist(), lasts[:, None], strict=True))
+    for ref in shards:
+        for home, slices in ref.held.items():
+            last = max(start for start, _ in slices)
+            found[home] = np.maximum(found.get(home, LOWEST), np.array([last]))
+    return found
+
+
+def groups_held(state: Holding, home: int, store: ShardStore | None) -> Iterator[Held]:
+    """A selection's slices with their groups; those far away are read for that, file by file."""
+    own = state.selections[home]
+    if not own.far:
+        yield _held(rows_of(state.sheets[own.sheet], home))
+        return
+    assert store is not None
+    for ref in state.shards:
+        for file in ref.files if home in ref.held else ():
+            shard = Shard.unpacked(store.get(file))
+            asked = shard.head.asked(home, shard.head.count)
+            yield _held(shard.table.filter(pa.array(asked[shard.table["fragment"].to_numpy()])))
+
+
+def _held(table: pa.Table) -> Held:
+    names = [name for name in table.column_names if name.startswith("k")]
+    return table["slice"].to_numpy(), [one_array(table[name]) for name in names]
+
+
+def last_open(query: CompiledQuery, was: Boundary, parts: Iterable[Held]) -> int | None:
+    """The last window that holds some slices and was not closed for their groups."""
+    found = []
+    for starts, keys in parts:
+        firsts, lasts = (of(query.query.window, starts) for of in (windows.wid_from, windows.wid_to))
+        for rows, (closed,) in split_by_view([was.view], keys, len(starts)):
+            pairs = np.unique(np.stack([firsts[rows], lasts[rows] + 1]), axis=1).T.tolist()
+            still = IntervalSet.of(*((first, after) for first, after in pairs)) - was.wids(query, closed)
+            found += [still.pairs[-1][1] - 1] if still else []
+    return max(found, default=None)

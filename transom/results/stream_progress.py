@@ -1,0 +1,177 @@
+"""A stream after a page: how far its clocks have come, what is closed, every row accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
+from transom.windows.profile import Profile
+from transom.overload.bursts import (
+    NOTHING,
+    Parted,
+    credit_after,
+    held_by,
+    ranges_of,
+    rows_of,
+    top_of,
+    withheld,
+)
+from transom.windows.closed import Closed
+from transom.windows.stream_rules import StreamRules
+from transom.elements import Clock, ClockKind, Punctuation
+from transom.kernel.aggregate import Outcome
+from transom.plan.compiled import CompiledQuery
+from transom.ondemand.needs import Gathering
+from transom.state.state import MOST_OCCUPIED, ClockState, StreamState, Totals, Work
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a stream that is made of another query's results knows from the stream that this one reads.
+
+    `now` is how far time has come there, `arrived` where rows came that results here may stem from,
+    `missed` where results lie that nobody will see who joins now (None if the next page must tell), and
+    `shed` where results may lack rows that were dropped.
+    """
+
+    now: int | None
+    arrived: IntervalSet
+    missed: IntervalSet | None
+    shed: IntervalSet = IntervalSet()
+
+
+@dataclass(frozen=True)
+class PageInput:
+    """What a page brings to its stream."""
+
+    rules: StreamRules
+    queries: Sequence[CompiledQuery]  # all that read the stream
+    outcome: Outcome = field(default_factory=Outcome)
+    punctuations: Sequence[Punctuation] = ()
+    ended: bool = False  # the stream ended or fell idle: close every window that holds rows
+    partial: frozenset[str] = frozenset()  # queries that also want windows seen only in part
+    clock: int = 0  # the engine's, when the rows arrived
+    origin: Origin | None = None  # of a stream of results
+    parted: Parted = NOTHING  # rows set aside, taken in again, or shed
+    gatherings: Sequence[Gathering] = ()  # of the on-demand queries that read the stream
+
+    @property
+    def new_rows(self) -> int:
+        """Processed rows that were not aside before."""
+        return self.outcome.rows - rows_of(self.parted.released)
+
+
+def advance_stream(stream: StreamState, page: PageInput, followed: Collection[Clock]) -> StreamState:
+    """A stream after a page; `followed` are the clocks that the page carries."""
+    outcome, totals = page.outcome, stream.totals + _counts(page)
+    said = {clock: _said(own) for clock, own in stream.clocks.items()} if stream.aside else stream.clocks
+    clocks = {
+        clock: own if clock in followed or not outcome.rows else replace(own, occupied=None)
+        for clock, own in said.items()
+    }
+    for clock in followed:
+        known, was = said.get(clock) or stream.clock(clock), stream.clock(clock).closed
+        clocks[clock] = _advance_clock(known, was, clock, page, totals)
+    for clock in dict.fromkeys(one.clock for one in page.punctuations):
+        known = clocks.get(clock) or stream.clock(clock)
+        ranges = ((one.until, one.since, one.where) for one in page.punctuations if one.clock == clock)
+        clocks[clock] = replace(known, closed=known.closed.close_all(ranges))
+    aside = stream.aside
+    if aside or page.parted.aside:
+        aside = (*(chunk for chunk in aside if chunk not in page.parted.released), *page.parted.aside)
+        clocks = {
+            clock: _held(own, stream.clock(clock).closed, held_by(aside, clock))
+            for clock, own in clocks.items()
+        }
+    if page.parted.shed:
+        clocks = {clock: _shed(own, ranges_of(page.parted.shed, clock)) for clock, own in clocks.items()}
+    if page.origin is not None and page.origin.shed:
+        clocks[page.rules.clock] = _shed(clocks[page.rules.clock], page.origin.shed)
+    work = stream.work + Work(partials=outcome.lifted, unshared_partials=outcome.unshared)
+    return StreamState(clocks, totals, work, aside, _credit(stream, page, bool(aside)))
+
+
+def _counts(page: PageInput) -> Totals:
+    """What became of the rows that came with a page, and of those that had been aside."""
+    outcome, parted = page.outcome, page.parted
+    aside, shed = rows_of(parted.aside), rows_of(parted.shed)
+    return Totals(
+        page.new_rows + aside + shed,
+        outcome.counted,
+        outcome.unasked,
+        outcome.late,
+        outcome.timeless + outcome.ahead,
+        aside - rows_of(parted.released),
+        shed,
+    )
+
+
+def _credit(stream: StreamState, page: PageInput, are_left: bool) -> int:
+    share = page.rules.overload.share if page.rules.overload is not None else 1
+    taken = rows_of(page.parted.released)
+    return credit_after(stream.credit, bool(stream.aside) and are_left, page.new_rows, taken, share)
+
+
+def _said(known: ClockState) -> ClockState:
+    """A clock as it would be if no rows were aside."""
+    return known if known.promised is None else replace(known, closed=known.promised, promised=None)
+
+
+def _held(said: ClockState, before: Closed, held: IntervalSet) -> ClockState:
+    """A clock on which all is closed that was said to be, but for times of which rows are aside."""
+    return replace(said, closed=withheld(before, said.closed, held), promised=said.closed) if held else said
+
+
+def _shed(known: ClockState, lost: IntervalSet) -> ClockState:
+    shed = (known.arrivals.shed | lost).coarsened(MOST_OCCUPIED)
+    return replace(known, arrivals=replace(known.arrivals, shed=shed))
+
+
+def _advance_clock(
+    known: ClockState, was: Closed, clock: Clock, page: PageInput, totals: Totals
+) -> ClockState:
+    """A clock after a page: `known` as it was said to be, `was` is what was closed of it."""
+    profile = page.outcome.clocks.get(clock, Profile())
+    beside = top_of((*page.parted.aside, *page.parted.shed), clock)
+    high = max((top for top in (known.high, profile.top, beside) if top is not None), default=None)
+    newest = max((top for top in (known.newest, profile.top) if top is not None), default=None)
+    slack = page.rules.slack_of(clock)
+    closed: Closed = known.closed
+    if clock.kind is ClockKind.ROWS:
+        closed = closed.close(totals.accepted) if totals.accepted else closed
+    elif high is not None and slack is not None:
+        closed = closed.close(high - slack)
+    occupied = known.occupied if known.occupied is not None else missed(clock, page)
+    if occupied is not None:
+        occupied = (occupied | profile.occupied()).coarsened(MOST_OCCUPIED)
+    arrivals = known.arrivals
+    came = profile.occupied() if page.origin is None else page.origin.arrived
+    came |= ranges_of(page.parted.aside, clock)
+    if came:
+        arrivals = arrivals.with_rows(came, page.clock, _oldest(clock, was, page))
+    return replace(known, high=high, closed=closed, occupied=occupied, arrivals=arrivals, newest=newest)
+
+
+def _oldest(clock: Clock, closed: Closed, page: PageInput) -> int | None:
+    """The start of the longest window that was open before the page."""
+    watermark = closed.watermark()
+    if watermark is None:
+        return None
+    longest = max((q.query.window.range for q in page.queries if q.query.clock == clock), default=0)
+    return watermark - longest
+
+
+def missed(clock: Clock, page: PageInput) -> IntervalSet | None:
+    """Where rows may lie that came while nobody followed a clock: with disorder of at most the slack,
+    none of them lies further up than the first rows seen now plus the slack.
+
+    Rows that had been aside say nothing of how far the stream had come: then the last rows tell, and if
+    there were no others, nothing does.
+    """
+    runs, slack = page.outcome.clocks.get(clock, Profile()).runs, page.rules.slack_of(clock)
+    if not runs:
+        return None
+    first = runs[-1][1] if page.parted.released else runs[0][0]
+    is_told = slack is not None and page.new_rows > page.outcome.timeless + page.outcome.ahead
+    return IntervalSet.of((LOWEST, first + slack + 1 if is_told and slack is not None else HIGHEST))

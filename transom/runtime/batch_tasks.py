@@ -1,0 +1,71 @@
+"""What runs inside Spark's tasks: the kernel over Arrow batches. Everything here is shipped by value."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from transom.kernel.aggregate import Outcome, late_rows, merge, put_away, run
+from transom.kernel.shards import Shelf
+from transom.backends.spark.broadcast_plan import Shipped
+
+# Spark hands out batches of ten thousand rows: too few to keep the kernel's vectors long.
+ROWS_AT_ONCE = 1 << 18
+CELLS_AT_ONCE = 1 << 20  # of far selections that a task holds
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def aggregate_task(shipped: Shipped, shelf: Shelf | None) -> Callable[[Batches], Batches]:
+    """A task that turns its share of a page into one pickled `Outcome`, and puts far cells away."""
+
+    def task(batches: Batches) -> Batches:
+        spare_collection()
+        plan = shipped.plan()
+        done: Outcome | None = None
+        for table in gathered(batches):
+            outcome = run(table, plan)
+            done = outcome if done is None else merge([done, outcome], plan.layouts)
+            cells = sum(shard.table.num_rows for _, shard in done.shards)
+            if shelf is not None and cells + sum(one.run.entries for one in done.far_runs) > CELLS_AT_ONCE:
+                done = put_away(done, shelf)
+        if done is not None:
+            packed = pickle.dumps(done if shelf is None else put_away(done, shelf))
+            yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], ["outcome"])
+
+    return task
+
+
+def late_task(shipped: Shipped, keep: list[str]) -> Callable[[Batches], Batches]:
+    """A task that passes on the rows that come too late for all who asked for them."""
+
+    def task(batches: Batches) -> Batches:
+        plan = shipped.plan()
+        for table in gathered(batches):
+            chosen = table.filter(pa.array(late_rows(table, plan))).select(keep)
+            yield from chosen.combine_chunks().to_batches()
+
+    return task
+
+
+def spare_collection() -> None:
+    """Take what a worker has loaded out of Python's collections: Spark asks for one after every task."""
+    if not gc.get_freeze_count():
+        gc.freeze()
+
+
+def gathered(batches: Batches) -> Iterator[pa.Table]:
+    """Batches put together into tables of a good size."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        if rows >= ROWS_AT_ONCE:
+            yield pa.Table.from_batches(held)
+            held, rows = [], 0
+    if held:
+        yield pa.Table.from_batches(held)

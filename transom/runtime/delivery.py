@@ -1,0 +1,113 @@
+"""Who is given a page's results, before the page is committed: sinks and subscribers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from transom.errors import SettingError
+from transom.results.presentation import Results
+from transom.runtime.executor_state import FarResults, fixed_frame
+from transom.runtime.loop import PageLoop
+from transom.runtime.outputs import fixed_rows
+from transom.runtime.batch_report import PageReport
+from transom.backends.spark.sinks import Sink
+from transom.runtime.file_store import Store
+from transom.backends.spark.types import to_frame
+
+log = logging.getLogger("transom")
+
+Subscriber = Callable[[pa.Table], None]
+
+
+class Delivery:
+    """The sinks and subscribers of an engine. They belong to a query, and go when it does.
+
+    `retention` is for how long results can be read back: a number of pages if `in_pages`, else microseconds.
+    """
+
+    def __init__(self, loop: PageLoop, retention: int | None, in_pages: bool):
+        self.loop, self.retention, self.in_pages = loop, retention, in_pages
+        self._subscribers: dict[str, list[Subscriber]] = {}
+        self._sinks: list[tuple[str | None, Sink]] = []  # of one query, or of all
+        loop.listeners.append(self.deliver)
+
+    def sink(self, query: str | None, format: str, path: str | None, options: Mapping[str, Any]) -> None:
+        """Write a query's results, or those of all queries, from now on."""
+        sink = Sink(format, dict(options) if path is None else {**options, "path": str(path)})
+        sink.check(self.loop.spark)
+        if sink.exactly_once:
+            self._check_path(sink.options["path"])
+        self._sinks.append((query, sink))
+
+    def _check_path(self, path: str) -> None:
+        """A directory per page is written exactly once only if nobody else writes pages there."""
+        if any(other.exactly_once and other.options["path"] == path for _, other in self._sinks):
+            raise SettingError(f"another sink writes to {path} already")
+        try:
+            has_pages = any(name.startswith("page=") for name in Store(path).list())
+        except NotADirectoryError:
+            raise SettingError(f"a sink needs a directory, and {path} is a file") from None
+        if has_pages and not self.loop.continues:
+            raise SettingError(f"{path} holds the pages of another run; a checkpoint would continue that run")
+
+    def subscribe(self, query: str, callback: Subscriber) -> Callable[[], None]:
+        """Call back with a query's new results; returns a function that ends it."""
+        callbacks = self._subscribers.setdefault(query, [])
+        callbacks.append(callback)
+        return lambda: callbacks.remove(callback) if callback in callbacks else None
+
+    def forget(self, query: str) -> None:
+        """The query leaves."""
+        self._subscribers.pop(query, None)
+        self._sinks = [(owner, sink) for owner, sink in self._sinks if owner != query]
+
+    def deliver(self, report: PageReport) -> None:
+        """Hand out the results of a page, and let go of those that are too old."""
+        spark = self.loop.spark
+        for query, sink in self._sinks:
+            if query is None and report.results:
+                sink.write(_all_rows(report, spark), report.page, spark)
+            elif query is not None and query in report.results:
+                sink.write(_rows(report, query, spark), report.page, spark)
+        self.tell(report.results)
+        self._retain(report.page)
+
+    def tell(self, results: Results) -> None:
+        """Call the subscribers."""
+        for name, callbacks in list(self._subscribers.items()):
+            table = results[name] if callbacks and name in results else None
+            for callback in list(callbacks) if table is not None else ():
+                try:
+                    callback(table)
+                except Exception:
+                    log.exception("a subscriber of %s failed", name)
+
+    def _retain(self, page: int) -> None:
+        kept = self.retention
+        if kept is None:
+            return
+        if self.in_pages:
+            self.loop.drop_results(lambda made, at: made <= page - kept)
+        else:
+            oldest = self.loop.clock() - kept
+            self.loop.drop_results(lambda made, at: at < oldest)
+
+
+def _rows(report: PageReport, query: str, spark: SparkSession) -> DataFrame | pa.Table:
+    """A query's results in a page; those that tasks wrote are read by tasks."""
+    stored = report.results.stored.get(query)
+    return stored.frame(spark) if isinstance(stored, FarResults) else report.results[query]
+
+
+def _all_rows(report: PageReport, spark: SparkSession) -> DataFrame | pa.Table:
+    """The results of all queries in one schema."""
+    near = fixed_rows(Results(report.results.batches), report.queries)
+    if not report.results.stored:
+        return near
+    far = fixed_frame(spark, report.results.stored, report.queries)
+    return far.unionByName(to_frame(spark, near)) if near.num_rows else far

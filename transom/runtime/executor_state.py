@@ -1,0 +1,348 @@
+"""State that lives with the executors: shards under the checkpoint, and windows closed where they are.
+
+shards/0000000012/         cells that page 12 brought or rolled up, a file for each partition of the groups
+
+A page's directory is emptied when the page is tried again. What a page no longer needs is deleted after it is
+committed: until then the state before it may be the one to continue from.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from transom.plan.passes.admission import Place, ground
+from transom.results.presentation import Moment, Stored, computed_texts, result_schema
+from transom.results.shard_work import FarWork
+from transom.kernel.shards import Shelf
+from transom.plan.compiled import CompiledQuery
+from transom.plan.serving import known_slots
+from transom.runtime.executor_tasks import (
+    Desk,
+    FileShards,
+    Task,
+    Written,
+    close_task,
+    fixed_task,
+    lower_task,
+    read_task,
+    roll_task,
+    write_task,
+)
+from transom.runtime.outputs import FIXED, own_rows
+from transom.backends.spark.session import ansi_off
+from transom.runtime.file_store import Store
+from transom.backends.spark.types import spark_schema
+from transom.sql.preferred_query import Preferred
+from transom.sql.query import Query
+from transom.state.shards import ShardRef
+from transom.state.state import State
+
+FAR_ROWS = 1_000_000  # selections over the same groups with more rows on the driver go far
+FAR_GROUPS = 50_000  # and those of which a task finds more groups than this in one go
+MOST_SHARDS = 32  # over the same groups, before they are rolled up
+
+
+@dataclass(frozen=True)
+class FarResults:
+    """Results of one query that tasks wrote."""
+
+    store: Store
+    files: tuple[str, ...]
+    rows: int
+    identity: str
+    schema: pa.Schema
+
+    def read(self) -> pa.Table:
+        batches = [b for f in self.files for b in own_rows(self.store, f, self.identity, self.schema)]
+        return pa.Table.from_batches(batches, self.schema).combine_chunks()
+
+    def and_also(self, more: FarResults) -> FarResults:
+        return replace(self, files=(*self.files, *more.files), rows=self.rows + more.rows)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The results as a DataFrame whose tasks read the files: they don't pass through the driver."""
+        task = read_task(self.store, self.files, self.identity, self.schema)
+        return frame_of(spark, len(self.files), task, self.schema)
+
+
+@dataclass
+class FarClosed:
+    """What the closing of windows over shards came to."""
+
+    stored: dict[str, Stored] = field(default_factory=dict)
+    steps: int = 0
+    failed: dict[str, Exception] = field(default_factory=dict)  # queries with functions of their own
+
+
+class Far:
+    """The far part of an engine's state."""
+
+    def __init__(self, spark: SparkSession, store: Store, place: Place):
+        self.spark, self.store, self.place = spark, store, place
+        self.shards = FileShards(store)
+        self.partitions = 2 * spark.sparkContext.defaultParallelism
+
+    @property
+    def most_groups(self) -> int | None:
+        """Of how many groups a task finds too many to send them to the driver."""
+        return FAR_GROUPS if self.place is Place.AUTO else None
+
+    def shelf(self, state: State) -> Shelf:
+        """Where the page after a state puts its shards."""
+        limit = FAR_ROWS if self.place is Place.AUTO else None
+        return Shelf(self.shards, directory_of(state.page + 1), state.partitions or self.partitions, limit)
+
+    def begin(self, page: int) -> None:
+        """Forget what an earlier attempt at a page left."""
+        self.store.delete(directory_of(page))
+
+    def forget(self, before: State, after: State) -> None:
+        """Delete the files that a state had and the next one, which is committed, has not."""
+        kept = {ref.name for ref in after.refs}
+        directories = {_page_of(name) for name in kept}
+        for ref in before.refs:
+            if ref.name not in kept and _page_of(ref.name) in directories:
+                for file in ref.files:
+                    self.store.delete(file)
+        old = {_page_of(ref.name) for ref in before.refs} | {directory_of(after.page)}
+        for directory in old - directories:
+            self.store.delete(directory)
+        self.tidy(ref for ref in after.refs if _page_of(ref.name) == directory_of(after.page))
+
+    def sweep(self, state: State) -> None:
+        """Delete what nobody refers to: tasks that failed, and a process that died, leave files behind."""
+        known = {file for ref in state.refs for file in ref.files}
+        for page in self.store.list("shards"):
+            if int(page) > state.page:  # begun, perhaps by another engine
+                continue
+            files = [f"shards/{page}/{file}" for file in self.store.list(f"shards/{page}")]
+            strays = [file for file in files if file not in known]
+            for file in [f"shards/{page}"] if len(strays) == len(files) else strays:
+                self.store.delete(file)
+
+    def tidy(self, refs: Iterable[ShardRef]) -> None:
+        """Delete files beside those of a page's shards: of tasks that were tried again."""
+        known = {file for ref in refs for file in ref.files}
+        for directory in {_page_of(file) for file in known}:
+            for file in self.store.list(directory):
+                if f"{directory}/{file}" not in known:
+                    self.store.delete(f"{directory}/{file}")
+
+    # --- closing windows ---
+
+    def close(
+        self,
+        works: Sequence[FarWork],
+        moment: Moment,
+        identity: Callable[[str], str],
+        directory: str,
+        known: set[str],
+    ) -> FarClosed:
+        """Close windows, or read them while they are open, and write the results to a directory, by tasks.
+
+        Only names and counts come back. `known` are the files that were written there before; what failed
+        tasks left beside them is deleted.
+        """
+        found = FarClosed()
+        if not works:
+            return found
+        queries = {reader.query.name: reader.query for work in works for reader in work.readers}
+        names = {name: identity(name) for name in queries}
+        written = self._written(works, Desk(self.store, directory, moment, names), found)
+        known.update(file for one in written for file in one.files)
+        for file in self.store.list(directory):
+            if file not in known:
+                self.store.delete(f"{directory}/{file}")
+        self._collect(found, written, names, queries, directory)
+        return found
+
+    def _written(self, works: Sequence[FarWork], desk: Desk, found: FarClosed) -> list[Written]:
+        written = list[Written]()
+        plain = [one for work in works if (one := _plain(work)) is not None]
+        if plain:
+            places = places_of(ref for work in plain for ref in work.refs)
+            written += self._run(close_task(plain, self.shards, places, desk), len(places))
+        for work in works:
+            for shape in _computed(work):
+                try:
+                    written += self._computed(shape, desk)
+                except Exception as error:
+                    culprits = [r.query.name for r in shape.readers if r.query.query.functions]
+                    if len(culprits) < len(shape.readers):
+                        raise
+                    found.failed |= dict.fromkeys(culprits, error)
+        return written
+
+    def _collect(
+        self,
+        found: FarClosed,
+        written: Sequence[Written],
+        names: Mapping[str, str],
+        queries: Mapping[str, CompiledQuery],
+        directory: str,
+    ) -> None:
+        counts: dict[str, dict[str, int]] = {}
+        for one in written:
+            found.steps += one.steps
+            for file, rows in one.files.items():
+                for name, count in rows.items():
+                    counts.setdefault(name, {})[f"{directory}/{file}"] = count
+        for name, files in counts.items():
+            schema = result_schema(queries[name].query)
+            total = sum(files.values())
+            found.stored[name] = FarResults(self.store, tuple(files), total, names[name], schema)
+
+    def _computed(self, work: FarWork, desk: Desk) -> list[Written]:
+        """Results whose SELECT list or HAVING Spark computes, between the tasks that close and that write."""
+        bound = work.readers[0].query.query
+        places, texts = places_of(work.refs), computed_texts(bound)
+        columns = {f"k{i}": key.scalar.type for i, key in enumerate(bound.keys)}
+        columns |= {f"a{i}": call.type for i, call in enumerate(bound.calls)}
+        columns |= {name: bound.clock_type for name in ("window_start", "window_end")}
+        columns |= {name: pa.int64() for name in ("rows", "which", "steps")}
+        lowered = frame_of(
+            self.spark, len(places), lower_task(work, self.shards, places), pa.schema(list(columns.items()))
+        )
+        with ansi_off(self.spark):
+            computed = [F.expr(text).alias(f"x{i}") for i, text in enumerate(texts)]
+            frame = lowered.select("*", *computed)
+        return _unpacked(frame.mapInArrow(write_task(work, texts, desk), "packed binary"))
+
+    def _run(self, task: Task, partitions: int) -> list[Any]:
+        numbers = self.spark.range(0, partitions, 1, partitions)
+        return _unpacked(numbers.mapInArrow(task, "packed binary"))
+
+    # --- rolling up ---
+
+    def rolled_up(self, state: State, queries: Iterable[CompiledQuery]) -> State:
+        """The state with many small shards over the same groups made into few."""
+        if len(state.shards) <= MOST_SHARDS:
+            return state
+        alike: dict[object, list[CompiledQuery]] = {}
+        for query in queries:
+            if any(state.selections[home].far for home in state.queries[query.name].homes):
+                alike.setdefault(ground(query), []).append(query)
+        shards = list(state.shards)
+        for members in alike.values():
+            homes = {home for query in members for home in state.queries[query.name].homes}
+            mine = [ref for ref in shards if not homes.isdisjoint(ref.held)]
+            if len(mine) > MOST_SHARDS:
+                small = smaller(mine, MOST_SHARDS)
+                whole = self._rolled(small, members, state)
+                gone = {ref.name for ref in small}
+                shards = [ref for ref in shards if ref.name not in gone]
+                shards += [whole] if whole.parts else []
+        return replace(state, shards=tuple(shards))
+
+    def merged(
+        self,
+        refs: Sequence[ShardRef],
+        most: int,
+        floor: int | None,
+        page: int,
+        task: Callable[[Sequence[ShardRef], ShardRef, Sequence[int]], Task],
+    ) -> tuple[ShardRef, ...]:
+        """Files with the small ones made into one by tasks, without what lies before a floor.
+
+        They say under 0 from when to when their entries are.
+        """
+        small = smaller(refs, most)
+        spans = [span for ref in small for span in ref.held[0]]
+        low, high = min(span[0] for span in spans), max(span[1] for span in spans)
+        held = {0: ((low if floor is None else max(floor, low), high),)}
+        target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), held)
+        places = places_of(small)
+        parts = sorted(self._run(task(small, target, places), len(places)))
+        gone = {ref.name for ref in small}
+        kept = [ref for ref in refs if ref.name not in gone]
+        return (*kept, *([replace(target, parts=tuple(parts))] if parts else []))
+
+    def _rolled(self, refs: Sequence[ShardRef], queries: Sequence[CompiledQuery], state: State) -> ShardRef:
+        held: dict[int, set[tuple[int, int]]] = {}
+        for ref in refs:
+            for home, slices in ref.held.items():
+                held.setdefault(home, set()).update(slices)
+        homes = (home for query in queries for home in state.queries[query.name].homes)
+        kept = {key for home in homes for key in state.selections[home].slots}
+        slots = [slot for key, slot in known_slots(queries).items() if key in kept]
+        target = ShardRef(
+            f"{directory_of(state.page)}/{uuid.uuid4().hex}",
+            (),
+            {home: tuple(sorted(slices)) for home, slices in held.items()},
+        )
+        places = places_of(refs)
+        task = roll_task(refs, slots, target, self.shards, places)
+        return ShardRef(target.name, tuple(sorted(self._run(task, len(places)))), target.held)
+
+
+def fixed_frame(
+    spark: SparkSession, results: Mapping[str, Stored], queries: Mapping[str, Query | Preferred]
+) -> DataFrame:
+    """Results that tasks wrote, of any queries, in the schema that fits all; they don't pass the driver."""
+    far = {name: one for name, one in results.items() if isinstance(one, FarResults)}
+    files = list(dict.fromkeys(file for one in far.values() for file in one.files))
+    names = {one.identity: name for name, one in far.items()}
+    store = next(iter(far.values())).store
+    own = {name: queries[name] for name in far}
+    return frame_of(spark, len(files), fixed_task(store, files, names, own), FIXED)
+
+
+def frame_of(spark: SparkSession, partitions: int, task: Task, schema: pa.Schema) -> DataFrame:
+    columns = spark_schema({column.name: column.type for column in schema})
+    return spark.range(0, partitions, 1, partitions).mapInArrow(task, columns)
+
+
+def _unpacked(frame: DataFrame) -> list[Any]:
+    return [pickle.loads(one) for one in frame.toArrow()["packed"].to_pylist()]
+
+
+def _plain(work: FarWork) -> FarWork | None:
+    """The part of the work whose results need no computing."""
+    chosen = [i for i, reader in enumerate(work.readers) if not computed_texts(reader.query.query)]
+    return work.of(chosen) if chosen else None
+
+
+def _computed(work: FarWork) -> list[FarWork]:
+    """The rest of it, by the shape of the queries."""
+    shapes: dict[object, list[int]] = {}
+    for i, reader in enumerate(work.readers):
+        if computed_texts(reader.query.query):
+            shapes.setdefault((reader.query.shape, bool(reader.query.query.functions)), []).append(i)
+    return [work.of(chosen) for chosen in shapes.values()]
+
+
+def smaller(refs: Sequence[ShardRef], most: int) -> list[ShardRef]:
+    """Of more than `most` files those but for such as are as large as all smaller ones together.
+
+    So a cell is not moved too often.
+    """
+    found: list[ShardRef] = []
+    total = 0
+    for ref in sorted(refs, key=lambda ref: ref.rows):
+        if len(found) > most // 2 and ref.rows >= total:
+            break
+        found.append(ref)
+        total += ref.rows
+    return found
+
+
+def places_of(refs: Iterable[ShardRef]) -> list[int]:
+    """The partitions that hold anything."""
+    return sorted({place for ref in refs for place, _, _ in ref.parts})
+
+
+def directory_of(page: int) -> str:
+    return f"shards/{page:010d}"
+
+
+def _page_of(file: str) -> str:
+    """The directory of a page's file."""
+    return file.rpartition("/")[0]

@@ -1,0 +1,218 @@
+"""What runs inside Spark's tasks for far selections: close windows over shards, write results, roll up.
+
+A task works on one partition of the groups. It writes where its data is; to the driver go names and counts.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transom.results.shard_windows import close_shards
+from transom.results.presentation import Lowered, Moment, ResultBatch, presented
+from transom.results.shard_work import FarWork
+from transom.kernel.shards import fetched, rolled
+from transom.plan.compiled import Slot
+from transom.runtime.outputs import QUERY, fixed_rows, own_rows, with_names
+from transom.runtime.file_store import Store
+from transom.runtime.batch_tasks import Batches, gathered
+from transom.backends.spark.types import plain_table
+from transom.sql.preferred_query import Preferred
+from transom.sql.query import Query
+from transom.state.shards import ShardRef
+
+Task = Callable[[Batches], Batches]
+
+
+@dataclass(frozen=True)
+class FileShards:
+    """Shards as files under a checkpoint."""
+
+    store: Store
+
+    def put(self, name: str, table: pa.Table) -> int:
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with pa.ipc.new_file(sink, table.schema, options=options) as writer:
+            writer.write_table(table)
+        packed = sink.getvalue()
+        self.store.write(name, packed)
+        return packed.size
+
+    def get(self, name: str) -> pa.Table:
+        return self.store.read_table(name)
+
+
+@dataclass
+class Written:
+    """What a task wrote: for each file the rows of each query in it; and how many cells it combined."""
+
+    files: dict[str, dict[str, int]] = field(default_factory=dict)
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where a page's results are written, and under which names queries go there."""
+
+    store: Store
+    directory: str
+    moment: Moment
+    identities: Mapping[str, str]
+
+
+class _Writer:
+    """Writes results as they are made, one file for each schema."""
+
+    def __init__(self, desk: Desk):
+        self.desk, self.written = desk, Written()
+        self._stack = ExitStack()
+        self._open: dict[pa.Schema, tuple[str, Any]] = {}
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._stack.__exit__(*exception)
+
+    def write(self, batch: ResultBatch) -> None:
+        if not batch.table.num_rows:
+            return
+        table = with_names(batch, self.desk.identities.__getitem__)
+        if table.schema not in self._open:
+            name = f"far-{uuid.uuid4().hex}.arrow"
+            writer = self._stack.enter_context(
+                self.desk.store.writer(f"{self.desk.directory}/{name}", table.schema)
+            )
+            self._open[table.schema] = name, writer
+            self.written.files[name] = {}
+        name, writer = self._open[table.schema]
+        writer.write_table(table)
+        counts = self.written.files[name]
+        for query, rows in zip(batch.names, np.diff(batch.bounds).tolist(), strict=True):
+            counts[query] = counts.get(query, 0) + rows
+
+
+def close_task(works: Sequence[FarWork], shards: FileShards, places: Sequence[int], desk: Desk) -> Task:
+    """A task that closes windows over its partition and writes their results, which need no computing."""
+
+    def task(batches: Batches) -> Batches:
+        for place in numbers_in(batches):
+            with _Writer(desk) as writer:
+                for one, steps in _closed(works, shards, places[place]):
+                    writer.write(presented(one, {}, desk.moment))
+                    writer.written.steps += steps
+            yield packed_value(writer.written)
+
+    return task
+
+
+def lower_task(work: FarWork, shards: FileShards, places: Sequence[int]) -> Task:
+    """A task that passes on the aggregates of its partition's closed windows, for Spark to compute with.
+
+    Column `which` tells whose a row is; `steps` adds up to the number of cells combined.
+    """
+    numbers = {reader.query.name: i for i, reader in enumerate(work.readers)}
+
+    def task(batches: Batches) -> Batches:
+        for place in numbers_in(batches):
+            for one, steps in _closed([work], shards, places[place]):
+                which = np.array([numbers[query.name] for query in one.queries])[one.which]
+                counts = np.zeros(len(which), np.int64)
+                counts[:1] = steps
+                table = one.table.append_column("which", pa.array(which, pa.int64()))
+                yield from table.append_column("steps", pa.array(counts)).combine_chunks().to_batches()
+
+    return task
+
+
+def write_task(work: FarWork, texts: Sequence[str], desk: Desk) -> Task:
+    """A task that writes the results of rows of `lower_task` with the computed `texts` as x0, x1, ..."""
+    queries = [reader.query for reader in work.readers]
+    partial = [query.name in work.partial for query in queries]
+
+    def task(batches: Batches) -> Batches:
+        with _Writer(desk) as writer:
+            for table in gathered(batches):
+                table = plain_table(table)
+                which = table["which"].to_numpy()
+                order = np.argsort(which, kind="stable")
+                table = table.take(pa.array(order))
+                computed = {text: table[f"x{i}"] for i, text in enumerate(texts)}
+                one = Lowered(queries, which[order], table, work.unseen, partial, work.arrivals)
+                writer.write(presented(one, computed, desk.moment))
+                writer.written.steps += int(pc.sum(table["steps"]).as_py())
+        yield packed_value(writer.written)
+
+    return task
+
+
+def roll_task(
+    refs: Sequence[ShardRef],
+    slots: Sequence[Slot],
+    target: ShardRef,
+    shards: FileShards,
+    places: Sequence[int],
+) -> Task:
+    """A task that makes one file of its partition's many: its place, rows and bytes."""
+    starts = {start for slices in target.held.values() for start, _ in slices}
+
+    def task(batches: Batches) -> Batches:
+        for number in numbers_in(batches):
+            place = places[number]
+            found = rolled(fetched(shards, refs, place), slots, list(target.held), starts)
+            if found is not None and found.table.num_rows:
+                size = shards.put(target.file(place), found.packed())
+                yield packed_value((place, found.table.num_rows, size))
+
+    return task
+
+
+def read_task(store: Store, files: Sequence[str], identity: str, schema: pa.Schema) -> Task:
+    """A task that reads back the results of one query from files."""
+
+    def task(batches: Batches) -> Batches:
+        for number in numbers_in(batches):
+            yield from own_rows(store, files[number], identity, schema)
+
+    return task
+
+
+def fixed_task(
+    store: Store, files: Sequence[str], names: Mapping[str, str], queries: Mapping[str, Query | Preferred]
+) -> Task:
+    """A task that reads back the results of all queries from files, in the schema that fits all."""
+
+    def task(batches: Batches) -> Batches:
+        for number in numbers_in(batches):
+            with store.batches(files[number]) as reader:
+                for i in range(reader.num_record_batches):
+                    batch = pa.Table.from_batches([reader.get_batch(i)])
+                    for identity in batch[QUERY].unique().to_pylist():
+                        mine = batch.filter(pc.equal(batch[QUERY], identity)).drop_columns(QUERY)
+                        rows = fixed_rows({names[identity]: mine}, queries)
+                        yield from rows.combine_chunks().to_batches()
+
+    return task
+
+
+def _closed(works: Iterable[FarWork], shards: FileShards, place: int) -> Iterator[tuple[Lowered, int]]:
+    for work in works:
+        yield from close_shards(fetched(shards, work.refs, place), work)
+
+
+def numbers_in(batches: Batches) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def packed_value(value: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(value)], pa.binary())], ["packed"])

@@ -1,0 +1,128 @@
+"""EXPLAIN of a running engine: what a page loop knows, and what waits to take effect with its next page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from transom.elements import Drop, Register
+from transom.errors import SettingError, SQLError, near_miss
+from transom.plan.explain import Explained, Explanation, gather, query_text
+from transom.plan.explain import mermaid
+from transom.plan.explain import text
+from transom.plan.compiled import CompiledQuery, compile_query
+from transom.runtime.registry import Entry
+from transom.sql.catalog import Catalog
+from transom.sql.binding.cascades import bind_all
+from transom.sql.syntax.dialect import is_preferred
+from transom.sql.binding.bind_preferred import bind_all_preferred
+from transom.sql.preferred_query import Preferred
+from transom.sql.query import Query
+
+if TYPE_CHECKING:
+    from transom.runtime.loop import PageLoop
+
+
+FORMATS = ("text", "json", "mermaid")
+NEW = "(this query)"  # what a query that nobody registered is called
+
+
+def explain(loop: PageLoop, format: str, verbose: bool) -> str:
+    """How the registered queries are computed."""
+    _check(format)
+    return _shown(explanation(loop), format, verbose)
+
+
+def explain_query(loop: PageLoop, name: str, format: str, verbose: bool) -> str:
+    """How one query is computed, and with whom it shares what."""
+    _check(format)
+    plan = explanation(loop)
+    return query_text(plan, name, verbose) if format == "text" else _shown(plan.only(name), format, verbose)
+
+
+def _shown(plan: Explanation, format: str, verbose: bool) -> str:
+    if format == "json":
+        return plan.json()
+    return mermaid(plan, verbose) if format == "mermaid" else text(plan, verbose)
+
+
+def _check(format: str) -> None:
+    if format not in FORMATS:
+        raise SettingError(f"unknown format {format!r}: {' or '.join(FORMATS)}{near_miss(format, FORMATS)}")
+
+
+def explain_text(loop: PageLoop, sql: str) -> str:
+    """How a query that nobody registered would be computed, and with whom it would share what."""
+    return query_text(explanation(loop, {NEW: sql}), NEW, verbose=False)
+
+
+def explanation(loop: PageLoop, more: Mapping[str, str] | None = None) -> Explanation:
+    """The plan of the next page, as far as it is known; with more queries, if they were registered now."""
+    with loop.control_lock:  # of one and the same page
+        state, registry, texts = loop.state, loop.registry.copy(), {**loop.texts, **(more or {})}
+    catalog = loop.catalog()
+    registry.bind(catalog, loop.scalars, [Drop(entry.name) for entry in registry if entry.name not in texts])
+    joined = {e.name: e for e in registry if texts.get(e.name) == e.text and e.is_bound}
+    living = [entry for entry in joined.values() if entry.suspended is None]
+    new = {name: text for name, text in texts.items() if name not in joined}
+    prefer = {name: text for name, text in new.items() if is_preferred(text)}
+    waiting = _waiting(loop, {name: text for name, text in new.items() if name not in prefer})
+    preferring = _waiting_preferred(loop, prefer, catalog)
+    begun = loop.begun
+    control = [*(begun.control if begun else ()), *loop.waiting.control]
+    partial = {said.name for said in control if isinstance(said, Register) and said.partial}
+    return gather(
+        Explained(
+            {name: stream.rules for name, stream in loop.queried().items()},
+            state,
+            {**{e.name: e.compiled for e in living if e.compiled is not None}, **waiting},
+            loop.planner.strategy,
+            again={*waiting, *preferring},
+            partial=partial,
+            suspended={
+                name: (_stream(entry), entry.suspended)
+                for name, entry in joined.items()
+                if entry.suspended is not None
+            },
+            summaries=catalog.summaries,
+            preferring={**{e.name: e.preferred for e in living if e.preferred is not None}, **preferring},
+        )
+    )
+
+
+def _stream(entry: Entry) -> str:
+    """The stream that a query reads, or the first of two."""
+    if entry.preferred is not None:
+        return entry.preferred.sides[0].stream
+    assert entry.compiled is not None
+    return entry.compiled.query.stream
+
+
+def _waiting_preferred(loop: PageLoop, texts: dict[str, str], catalog: Catalog) -> dict[str, Preferred]:
+    """The queries with a preference that join with the next page."""
+    known = {name: loop.preferred.get(text) for name, text in texts.items()}
+    unbound = {name: text for name, text in texts.items() if known[name] is None}
+    bound = bind_all_preferred(unbound, catalog, loop.scalars, catalog.summaries) if unbound else {}
+    found = {name: known[name] or bound[name] for name in texts}
+    return {name: query for name, query in found.items() if isinstance(query, Preferred)}
+
+
+def _waiting(loop: PageLoop, texts: dict[str, str]) -> dict[str, CompiledQuery]:
+    """The queries that join with the next page; most are bound since they were registered."""
+    bound: dict[str, Query | SQLError] = {}
+    unbound = {}
+    for name, query in texts.items():
+        known = loop.bound.get(query)  # a page that begins takes it away
+        if known is None:
+            unbound[name] = query
+        else:
+            bound[name] = known
+    if unbound:
+        joined = loop.registry.queries() | {n: q for n, q in bound.items() if not isinstance(q, SQLError)}
+        bound |= bind_all(unbound, loop.catalog(), loop.scalars, joined)
+    naive = loop.registry.naive
+    return {
+        name: compile_query(name, query, naive)
+        for name, query in bound.items()
+        if not isinstance(query, SQLError)
+    }

@@ -1,0 +1,211 @@
+"""What a program holds in its hand: a registered query, and a feed to push into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from transom.elements import ClockKind
+from transom.errors import SettingError, StateError
+from transom.estimates.monitor import Accuracy
+from transom.estimates.feedback import beginner
+from transom.results.presentation import result_schema
+from transom.plan.compiled import compile_query
+from transom.runtime.explain import explain_query
+from transom.runtime.lookups import length_of
+from transom.runtime.prods import prod_of
+from transom.runtime.sources import FeedSource
+from transom.sql.preferred_query import Preferred
+from transom.sql.query import Query
+from transom.state.promising import Coverage
+
+if TYPE_CHECKING:
+    from transom.runtime.engine import Engine
+
+
+class QueryHandle:
+    """A registered query."""
+
+    def __init__(self, engine: Engine, name: str, text: str, query: Query | None = None):
+        self._engine, self.name, self.text, self._query = engine, name, text, query
+        self._since, self._has_left = 0, False
+
+    def __repr__(self) -> str:
+        return f"<query {self.name}>"
+
+    def drop(self) -> None:
+        """Leave with the next page; results made so far can still be read from this handle."""
+        with suppress(StateError):  # a query whose stream is gone can't be bound, but it can leave
+            self._remember()
+        self._engine._drop(self.name)
+        self._has_left = True
+
+    def _remember(self) -> None:
+        """Know what the query was, when it has left."""
+        self._query, self._since = self._engine._bound(self)
+
+    def results(self) -> pa.Table:
+        """All results so far: window_start, window_end, the group columns, the select items, kind,
+        complete, rows, page, made, latency."""
+        self._check_pushed()
+        return self._engine._results(self)
+
+    def subscribe(self, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
+        """Call back with each page's new results, before the page is committed (so at least once);
+        returns a function that ends the subscription. An exception in it is logged, not raised."""
+        self._check_pushed()
+        return self._engine._delivery.subscribe(self.name, callback)
+
+    def sink(self, format: str, path: str | None = None, **options: Any) -> None:
+        """Write this query's results, typed, with any Spark writer; files are written exactly once."""
+        self._check_pushed()
+        self._engine._delivery.sink(self.name, format, path, options)
+
+    def prod(self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
+        """What is known now of this query's open windows, from the last committed page: early results.
+
+        `until` asks for the windows that end by then, `at` for the last of those only, neither for all that
+        hold rows; `where` is a pattern on the groups.
+        """
+        query = self._window_query()
+        self._check_pushed()
+        timed = query.clock.attribute if until is not None or at is not None else None
+        if timed is not None and query.clock.kind is ClockKind.ROWS:
+            raise SettingError("windows of rows have no time: leave until and at out")
+        told = self._engine.prod(query.stream, until, at, where, [self.name], timed)
+        return told.get(self.name, result_schema(query).empty_table())
+
+    def lookup(
+        self,
+        range: str | int | timedelta | None = None,
+        rows: int | None = None,
+        *,
+        at: Any = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
+        """The answer now, from the last committed page: for the query's own window up to the newest row, or
+        for a shorter one (`range`, or `rows` of a window of rows). For queries without SLIDE.
+
+        `at` lets the window end later than the newest row; `where` is a pattern on the groups.
+        """
+        query = self._on_demand()
+        return self._engine._lookup(self, length_of(query, range, rows), at, where)
+
+    @property
+    def preferred(self) -> bool:
+        """Whether the query says WITH PREFERENCE."""
+        return False
+
+    @property
+    def on_demand(self) -> bool:
+        """Whether the query is without SLIDE: it is looked up, and reports nothing by itself."""
+        query, _ = self._engine._bound(self)
+        return query is not None and query.demand is not None
+
+    def _check_pushed(self) -> None:
+        with suppress(StateError):  # of a query that can't be bound any more, what it made can be read
+            if self.on_demand:
+                raise SettingError(f"{self.name} has no SLIDE: nothing is pushed; ask for its lookup()")
+
+    def _on_demand(self) -> Query:
+        query = self._window_query()
+        if query.demand is None:
+            raise SettingError(f"{self.name} has SLIDE: its results are pushed; prod it for early ones")
+        return query
+
+    def accuracy(self) -> Accuracy:
+        """How good early results have been, against the finals that they became: on average, at worst, and
+        how many finals lay within their bounds. For queries that say EMIT EARLY."""
+        query = self._window_query()
+        if query.emit is None:
+            raise StateError(f"{self.name} does not say EMIT EARLY: nothing is compared")
+        return self._engine._accuracy(self.name) or beginner(compile_query(self.name, query)).accuracy()
+
+    def tune(self, aggressiveness: float | None) -> None:
+        """Tell windows when so great a part of their last slide is still to come, whatever the query says
+        itself (0.25: after three quarters of it); None: as it says. For queries that say EMIT EARLY."""
+        if self._window_query().emit is None:
+            raise SettingError(f"{self.name} does not say EMIT EARLY: there is nothing to tune")
+        if aggressiveness is not None and not 0 <= aggressiveness < 1:
+            raise SettingError(f"aggressiveness is a part of the slide, from 0 to 1, not {aggressiveness!r}")
+        self._engine._tune(self.name, None if aggressiveness is None else 1 - aggressiveness)
+
+    @property
+    def tuned(self) -> float | None:
+        """The aggressiveness that it was tuned to, as far as pages know; None: it goes by its own words."""
+        own = self._engine._loop.state.prodders.get(self.name)
+        return None if own is None or own.point is None else round(1 - own.point, 9)
+
+    @property
+    def bound(self) -> Query | Preferred:
+        """What the text means, with every name resolved and every type known."""
+        return self._window_query()
+
+    def _window_query(self) -> Query:
+        query, _ = self._engine._bound(self)
+        if query is None:
+            raise StateError(f"there is no query named {self.name}")
+        return query
+
+    @property
+    def partial(self) -> bool:
+        """Whether windows are reported that it saw only in part."""
+        registry = self._engine._loop.registry
+        return self.name in registry and registry[self.name].partial
+
+    @property
+    def since(self) -> int | None:
+        """The page that it joined with; None while it waits for one."""
+        registry = self._engine._loop.registry
+        known = not self._has_left and self.name in registry and registry[self.name].text == self.text
+        return registry[self.name].since if known else None
+
+    def coverage(self) -> Coverage:
+        """What became of the budget so far, of a query WITH PREFERENCE: probes made, tuples produced, tuples
+        probably passed over, and the share of the output that was produced."""
+        raise SettingError(f"{self.name} does not say WITH PREFERENCE: it leaves nothing out")
+
+    def explain(self, format: str = "text", verbose: bool = False) -> str:
+        """How this query is computed, and with which others it shares what: as text, json or mermaid."""
+        return explain_query(self._engine._loop, self.name, format, verbose)
+
+    @property
+    def suspended(self) -> str | None:
+        """Why the query takes no part in pages any more, or None."""
+        return self._engine._suspended(self.name)
+
+
+class Feed:
+    """A stream that a program pushes into."""
+
+    def __init__(self, engine: Engine, name: str, source: FeedSource):
+        self._engine, self.name, self._source = engine, name, source
+
+    def __repr__(self) -> str:
+        return f"<feed {self.name}>"
+
+    def push(self, rows: pa.Table | Iterable[Any]) -> int:
+        """Push rows: an Arrow table, mappings, or tuples in the order of the schema; how many there were.
+
+        They are processed by the next `engine.step()`, or at once by an engine that was started.
+        """
+        count = self._source.push(rows)
+        self._engine._wake()
+        return count
+
+    def punctuate(
+        self, until: Any, since: Any = None, where: Mapping[str, Any] | None = None, on: str | None = None
+    ) -> None:
+        """No more rows like that will be pushed; takes effect behind the rows pushed before it."""
+        self._engine.punctuate(self.name, until=until, since=since, where=where, on=on)
+
+    def prod(
+        self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None, on: str | None = None
+    ) -> None:
+        """Ask for early results behind the rows pushed before it; they come with that page's results."""
+        self._source.control(prod_of(self._engine._stream(self.name), until, at, where, on))
+        self._engine._wake()

@@ -1,0 +1,285 @@
+"""Results in the order in which they were made, for readers who come and go at their own pace.
+
+Each reader holds a cursor, and nothing is kept for it: the newest results are in memory, once for all
+readers, and whoever falls behind reads what pages left under the checkpoint.
+
+    checkpoint    page 1 ... page 812            (results of pages)
+    memory                       page 813, a prod, page 814, ...
+                                 1         2       3            numbers of entries
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from transom.errors import SettingError
+from transom.results.presentation import ResultBatch, Results
+from transom.runtime.batch_report import PageReport
+
+if TYPE_CHECKING:
+    from transom.runtime.loop import PageLoop
+
+START, END = "start", "end"  # cursors before and behind all that there is
+MOST = 1 << 30  # rows, for readers who set no limit
+MOST_ENTRIES = 10_000
+MOST_READ = 64  # queries of which it is remembered what was before
+OVERHEAD = 600  # bytes of a query in an entry, beside its values
+DEEP = 64  # pages that are read back for whoever wants to see what was before
+BEFORE_ANY = 1 << 62  # the page that a query joined with which waits for one: it has no results yet
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """How far a reader has come: it has read all of the pages before `page`, and, while `epoch` is that of
+    the journal, all entries up to `number`; and `row` rows of what comes next.
+
+    >>> Cursor.parse(str(Cursor(813, "c0ffee", 2, 10)))
+    Cursor(page=813, epoch='c0ffee', number=2, row=10)
+    """
+
+    page: int = 0
+    epoch: str = ""
+    number: int = 0
+    row: int = 0
+
+    def __str__(self) -> str:
+        return "-".join(map(str, (self.page, self.epoch, self.number, self.row)))
+
+    @classmethod
+    def parse(cls, text: str) -> Cursor:
+        try:
+            page, epoch, number, row = text.split("-")
+            read = cls(int(page), epoch, int(number), int(row))
+            if not re.fullmatch("[0-9a-f]{0,8}", epoch):
+                raise ValueError
+        except ValueError:
+            raise SettingError(f"not a cursor: {text!r}; take one that came with results") from None
+        if min(read.page, read.number, read.row) < 0:
+            raise SettingError(f"not a cursor: {text!r}; take one that came with results")
+        return read
+
+
+@dataclass(frozen=True)
+class Whose:
+    """A query whose results are read: its name, the page that it joined with, and its columns."""
+
+    name: str
+    since: int
+    schema: pa.Schema
+
+
+@dataclass(frozen=True)
+class Read:
+    """Some results of a query, and where to go on."""
+
+    table: pa.Table
+    cursor: Cursor
+    more: bool  # whether there is more already
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a page made, or a prod was told."""
+
+    number: int
+    page: int  # the last one that was committed by then
+    made: int  # the one that its results are of; a prod may have been overtaken
+    results: Results
+    is_page: bool
+    bytes: int
+
+    def of(self, whose: Whose) -> pa.Table | None:
+        """A query's own, if it has any."""
+        if self.made < whose.since or whose.name not in self.results:
+            return None
+        try:
+            table = self.results[whose.name]
+        except FileNotFoundError:  # too many to be in memory, and too old to be kept
+            return None
+        return table if table.schema == whose.schema else None  # of another query that had its name
+
+
+@dataclass(frozen=True)
+class Part:
+    """A query's results in a page or an entry, if it has any there, and the cursors around them."""
+
+    before: Cursor
+    behind: Cursor
+    table: pa.Table | None = None
+
+
+class Journal:
+    """The newest results of a page loop in memory, at most so many bytes of them; older ones are read back.
+
+    What prods were told is passed on while it is in memory, and not read back: whoever comes later sees what
+    became of it.
+    """
+
+    def __init__(self, loop: PageLoop, limit: int):
+        self.loop, self.limit, self.epoch = loop, limit, uuid.uuid4().hex[:8]
+        self._lock = threading.Lock()
+        self._entries: list[Entry] = []
+        self._last, self._bytes = 0, 0
+        self._listeners: list[Callable[[], None]] = []
+        self._read: dict[tuple[str, int, int], tuple[pa.Table, int]] = {}  # what was before, and until where
+        with loop.lock:
+            self._through = loop.state.page  # the last page that was committed, and is in no later entry
+            loop.followers.append(self._page)
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call back behind every page and prod, in the thread that made it; returns how to end it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def _page(self, report: PageReport) -> None:
+        self._add(report.page, report.results, is_page=True)
+
+    def told(self, results: Results, page: int) -> None:
+        """Note what a prod was told, from the state after a page."""
+        if results:
+            self._add(page, results, is_page=False)
+
+    def _add(self, page: int, results: Results, is_page: bool) -> None:
+        kept = compact(results)
+        size = sum(batch.table.nbytes for batch in kept.batches) + OVERHEAD * len(kept)
+        with self._lock:
+            self._through = page if is_page else self._through
+            if results:
+                self._last += 1
+                self._entries.append(Entry(self._last, self._through, page, kept, is_page, size))
+                self._bytes += size
+            while (self._bytes > self.limit or len(self._entries) > MOST_ENTRIES) and len(self._entries) > 1:
+                self._bytes -= self._entries.pop(0).bytes
+        for listener in list(self._listeners):
+            listener()
+
+    # --- reading ---
+
+    def end(self) -> Cursor:
+        """Behind all that there is."""
+        with self._lock:
+            return Cursor(self._through + 1, self.epoch, self._last)
+
+    def is_near(self, whose: Whose, cursor: Cursor) -> bool:
+        """Whether what is behind a cursor is in memory: to read it takes no time."""
+        with self._lock:
+            if not self._holds(cursor):
+                return False
+            entries = self._behind(cursor)
+        return not any(whose.name in entry.results.stored for entry in entries)
+
+    def read(self, whose: Whose, cursor: Cursor, limit: int = MOST) -> Read:
+        """At most so many results behind a cursor, the oldest first."""
+        with self._lock:
+            is_held = self._holds(cursor)
+            entries = self._behind(cursor) if is_held else list(self._entries)
+            first = entries[0].number if entries else self._last + 1
+            pages = (entry.page for entry in entries if entry.is_page)
+            here = Cursor(next(pages, self._through + 1), self.epoch, first - 1)
+        if is_held:
+            return _filled(whose, cursor, self._near(whose, entries), limit)
+        if cursor.epoch:  # rows of an entry that is no longer there
+            cursor = Cursor(cursor.page)
+        far = self._far(whose, cursor.page, here.page)
+        return _filled(
+            whose, cursor, chain(far, [Part(here, here)], self._near(whose, entries, cursor.page)), limit
+        )
+
+    def recent(self, whose: Whose, limit: int, deep: bool = False) -> pa.Table:
+        """The newest results that are in memory, the oldest of them first; if they are few, and it may be
+        `deep`, those of some pages before that too."""
+        with self._lock:
+            entries = list(self._entries)
+            through = self._through
+        first = next((entry.page for entry in entries if entry.is_page), through + 1)
+        found: list[pa.Table] = []
+        rows = 0
+        for entry in reversed(entries):
+            if (table := entry.of(whose)) is not None:
+                found.append(table)
+                rows += table.num_rows
+            if rows >= limit:
+                break
+        if deep and rows < limit:
+            found.append(self._before(whose, first, limit))
+        newest = pa.concat_tables([whose.schema.empty_table(), *reversed(found)])
+        return newest.slice(max(newest.num_rows - limit, 0))
+
+    def _before(self, whose: Whose, until: int, limit: int) -> pa.Table:
+        """The newest results of the pages before one; those that were read once are not read again."""
+        key = whose.name, whose.since, limit
+        with self._lock:
+            known, since = self._read.pop(key, (whose.schema.empty_table(), whose.since))
+        pages = [page for page, _ in self.loop.result_pages if since <= page < until][-DEEP:]
+        tables = (self.loop.page_results(whose.name, whose.schema, whose.since, page) for page in pages)
+        table = pa.concat_tables([known, *tables])
+        table = table.slice(max(table.num_rows - limit, 0))
+        with self._lock:
+            self._read[key] = table, until
+            while len(self._read) > MOST_READ:
+                del self._read[next(iter(self._read))]
+        return table
+
+    def _holds(self, cursor: Cursor) -> bool:
+        first = self._entries[0].number if self._entries else self._last + 1
+        return cursor.epoch == self.epoch and first - 1 <= cursor.number <= self._last
+
+    def _behind(self, cursor: Cursor) -> list[Entry]:
+        if not self._entries:
+            return []
+        return self._entries[cursor.number - self._entries[0].number + 1 :]
+
+    def _near(self, whose: Whose, entries: list[Entry], unread: int = 0) -> Iterator[Part]:
+        """What entries hold; those of pages before `unread` are read already."""
+        for entry in entries:
+            behind = Cursor(entry.page + 1, self.epoch, entry.number)
+            before = Cursor(entry.page) if entry.is_page else replace(behind, number=entry.number - 1)
+            yield Part(before, behind, entry.of(whose) if entry.page >= unread else None)
+
+    def _far(self, whose: Whose, since: int, until: int) -> Iterator[Part]:
+        """What some pages left under the checkpoint."""
+        for page, _ in self.loop.result_pages if since < until else ():
+            if max(since, whose.since) <= page < until:
+                table = self.loop.page_results(whose.name, whose.schema, whose.since, page)
+                yield Part(Cursor(page), Cursor(page + 1), table)
+
+
+def compact(results: Results) -> Results:
+    """The same results in one table for each schema that occurs, instead of many small ones."""
+    alike: dict[pa.Schema, list[ResultBatch]] = {}
+    for batch in results.batches:
+        alike.setdefault(batch.table.schema, []).append(batch)
+    made = []
+    for batches in alike.values():
+        table = pa.concat_tables([batch.table for batch in batches]).combine_chunks()
+        starts = np.cumsum([0, *(batch.table.num_rows for batch in batches)])
+        bounds = [batch.bounds[:-1] + start for batch, start in zip(batches, starts, strict=False)]
+        names = [name for batch in batches for name in batch.names]
+        made.append(ResultBatch(names, np.concatenate([*bounds, starts[-1:]]), table))
+    return Results(made, results.stored)
+
+
+def _filled(whose: Whose, cursor: Cursor, parts: Iterable[Part], limit: int) -> Read:
+    """As much of some parts as a limit allows; the cursor may be within one."""
+    found, room, start = [whose.schema.empty_table()], limit, replace(cursor, row=0)
+    position = cursor
+    for part in parts:
+        if part.table is not None:
+            skipped = cursor.row if part.before == start else 0
+            left = part.table.slice(skipped)
+            if left.num_rows > room:
+                found.append(left.slice(0, room))
+                return Read(pa.concat_tables(found), replace(part.before, row=skipped + room), more=True)
+            found.append(left)
+            room -= left.num_rows
+        position = part.behind
+    return Read(pa.concat_tables(found), position, more=False)

@@ -1,0 +1,227 @@
+"""What there is to read and who reads it: streams, tables, functions, and queries that live or wait to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import SparkSession
+
+from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
+from transom.errors import SettingError, SQLError, StateError, near_miss
+from transom.results.cascade import derived_rules
+from transom.estimates.feedback import Quality
+from transom.plan.compiled import compile_query
+from transom.runtime.membership import Newcomers
+from transom.runtime.write_ahead_log import Begun
+from transom.runtime.registry import Registry
+from transom.backends.spark.scalars import SparkScalars
+from transom.runtime.sources import ResultSource
+from transom.runtime.file_store import Store
+from transom.runtime.streams import Stream
+from transom.backends.spark.tables import Tables
+from transom.sql.catalog import Catalog, Relation
+from transom.sql.binding.cascades import bind_all, relation_of, sources_of
+from transom.sql.syntax.dialect import is_preferred
+from transom.sql.binding.bind_preferred import bind_preferred
+from transom.sql.preferred_query import Preferred
+from transom.sql.promise import Count, leaves
+from transom.sql.binding.promises import summaries_of
+from transom.sql.query import Query
+from transom.sql.clauses.summary import bind_summary
+
+
+@dataclass
+class Waiting:
+    """Control that no page is bound to yet."""
+
+    control: list[Control] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.control or self.ended)
+
+
+class Ledger:
+    """The names that queries can use, the queries, and what was said and no page is bound to yet."""
+
+    registry: Registry
+    begun: Begun | None  # the page that was begun and not committed
+
+    def __init__(self, spark: SparkSession, store: Store, clock: Callable[[], int]):
+        self.spark, self.store, self.clock = spark, store, clock
+        self.scalars = SparkScalars(spark)
+        self.tables = Tables(store.uri, spark)
+        self.versions: dict[str, int] = {}  # of the static tables that are declared
+        self.streams: dict[str, Stream] = {}
+        self.functions: set[str] = set()
+        self.qualities: dict[str, Quality] = {}
+        self.control_lock = threading.RLock()  # of what follows; held for moments only
+        self.waiting = Waiting()
+        # Queries by name, as they will be when the waiting control took effect.
+        self.texts: dict[str, str] = {}
+        self.bound: dict[str, Query] = {}  # by text: queries that wait to join
+        self.preferred: dict[str, Preferred] = {}  # those WITH PREFERENCE, likewise
+
+    def check_version(self, table: str, version: int) -> None:
+        """Refuse a new version of a table in which a query's columns are not what they were."""
+        if table not in self.versions:
+            return
+        before, after = (self.tables.columns(table, v) for v in (self.versions[table], version))
+        living = [entry.compiled.query for entry in self.registry if entry.compiled is not None]
+        for query in (*living, *self.bound.values()):
+            for join in query.joins:
+                for column in (*join.keys, *join.columns) if join.table == table else ():
+                    if after.get(column) != before[column]:
+                        raise SettingError(f"queries need the column {column} of {table}, {before[column]}")
+
+    def queried(self) -> dict[str, Stream]:
+        """The streams that queries can read; the others are prods."""
+        return {name: stream for name, stream in self.streams.items() if stream.prods is None}
+
+    def catalog(self) -> Catalog:
+        streams = {
+            s.name: Relation(s.name, s.columns, s.rules.clock.attribute) for s in self.queried().values()
+        }
+        tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
+        utc = self.spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "GMT")
+        known = Catalog(streams, tables, frozenset(self.functions), utc, frozenset(self.qualities))
+        return replace(known, summaries=self._summaries(known))
+
+    def _summaries(self, catalog: Catalog) -> dict[str, Summary]:
+        """The summaries by name, as they will be when the waiting control took effect."""
+        known = {}
+        for entry in self.registry.created.values():
+            with suppress(SQLError):  # of a stream that is gone: it can't be read, but it can be dropped
+                known[entry.name] = entry.summary or bind_summary(entry.text, catalog)
+        with self.control_lock:
+            begun = self.begun.control if self.begun is not None else ()
+            for element in (*begun, *self.waiting.control):
+                if isinstance(element, Summarize):
+                    known[element.name] = bind_summary(element.text, catalog)
+                elif isinstance(element, Forget):
+                    known.pop(element.name, None)
+        return known
+
+    def summary_names(self) -> list[str]:
+        """All summaries, also those of streams that are gone, as they will be when control took effect."""
+        known = dict.fromkeys(self.registry.created)
+        begun = self.begun.control if self.begun is not None else ()
+        for element in (*begun, *self.waiting.control):
+            if isinstance(element, Summarize):
+                known[element.name] = None
+            elif isinstance(element, Forget):
+                known.pop(element.name, None)
+        return list(known)
+
+    def users(self, summary: str) -> list[str]:
+        """The queries that read a summary, as they will be when the waiting control took effect."""
+        with suppress(StateError):  # of a stream that is gone
+            self.bind()
+        joined = {e.name: e.preferred for e in self.registry if e.preferred is not None}
+        waiting = {name: self.preferred[text] for name, text in self.texts.items() if text in self.preferred}
+        preferring = {name: own for name, own in (joined | waiting).items() if name in self.texts}
+        found = [name for name, own in preferring.items() if summary in (side.summary for side in own.sides)]
+        return [*found, *self._counting(summary)]
+
+    def _counting(self, summary: str) -> list[str]:
+        """The window queries that prefer rows by counts that no other summary has."""
+        known = self.catalog().summaries
+        own = known.get(summary)
+        if own is None or len(summaries_of(known, own.stream, own.column)) > 1:
+            return []
+        preferring = {name: query.overload for name, query in self.known_queries().items()}
+        count = Count(own.stream, own.column)
+        return [name for name, own in preferring.items() if own is not None and count in leaves(own.promise)]
+
+    def preferring(self) -> frozenset[str]:
+        """The queries with a preference, as they will be when the waiting control took effect."""
+        with self.control_lock:
+            joined = (e.name for e in self.registry if e.preferred is not None)
+            waiting = (name for name, text in self.texts.items() if text in self.preferred)
+            return frozenset(name for name in (*joined, *waiting) if name in self.texts)
+
+    def bind(self) -> None:
+        """Bind the queries of a checkpoint, before its first page."""
+        if not self.registry.is_bound:
+            self.registry.bind(self.catalog(), self.scalars)
+
+    def say(self, control: Iterable[Control]) -> None:
+        """Let control wait for the next page. Never waits for a page itself."""
+        with self.control_lock:
+            for element in control:
+                self.waiting.control.append(element)
+                self.note(element)
+
+    def note(self, element: Control) -> None:
+        if isinstance(element, Register):
+            self.texts[element.name] = element.text
+        elif isinstance(element, Drop):
+            self.texts.pop(element.name, None)
+
+    def source(self, name: str) -> Stream:
+        """A declared stream, or the stream that a query's results are to others."""
+        if name in self.streams:
+            return self.streams[name]
+        self.bind()
+        query = self.registry.query(name) if name in self.registry else self.waiting_queries().get(name)
+        if query is None:
+            known = [*self.streams, *self.texts]
+            raise SettingError(f"there is no stream or query named {name}{near_miss(name, known)}")
+        columns = dict(relation_of(name, query).columns)
+        return Stream(name, columns, derived_rules(compile_query(name, query)), ResultSource())
+
+    def waiting_queries(self) -> dict[str, Query]:
+        """The queries that join with the next page, as far as they are bound."""
+        with self.control_lock:
+            joining = [element for element in self.waiting.control if isinstance(element, Register)]
+            return {
+                e.name: self.bound[e.text]
+                for e in joining
+                if e.text in self.bound and self.texts.get(e.name) == e.text
+            }
+
+    def known_queries(self) -> dict[str, Query]:
+        """The queries that another one can read, as they will be when the waiting control took effect."""
+        joined = {
+            entry.name: entry.compiled.query
+            for entry in self.registry
+            if entry.compiled is not None and self.texts.get(entry.name) == entry.text
+        }
+        return joined | self.waiting_queries()
+
+    def readers(self, name: str) -> list[str]:
+        """The queries that read another's results."""
+        if name in self.streams:
+            return []
+        word = name.casefold()
+        return [
+            other
+            for other, text in self.texts.items()
+            if word in text.casefold() and word in map(str.casefold, sources_of(text))
+        ]
+
+    def newcomers(self, control: Iterable[Control], registry: Registry) -> Newcomers:
+        """What joins with a page: mostly known since it was registered, else bound again."""
+        catalog = self.catalog()
+        summaries = {e.text: bind_summary(e.text, catalog) for e in control if isinstance(e, Summarize)}
+        joining = [element for element in control if isinstance(element, Register)]
+        preferred = {}
+        for text in [element.text for element in joining if is_preferred(element.text)]:
+            known = self.preferred.pop(text, None)
+            preferred[text] = known or bind_preferred(text, catalog, self.scalars, catalog.summaries)
+        plain = [element for element in joining if element.text not in preferred]
+        return Newcomers(self._bound_queries(plain, registry), preferred, summaries)
+
+    def _bound_queries(self, joining: Iterable[Register], registry: Registry) -> dict[str, Query]:
+        texts = {element.name: element.text for element in joining}
+        missing = {name: text for name, text in texts.items() if text not in self.bound}
+        if missing:
+            known = registry.queries() | {n: self.bound[t] for n, t in texts.items() if t in self.bound}
+            for name, query in bind_all(missing, self.catalog(), self.scalars, known).items():
+                if isinstance(query, SQLError):
+                    raise StateError(f"a query written ahead can't be read any more: {query}") from query
+                self.bound[missing[name]] = query
+        return {text: self.bound.pop(text) for text in set(texts.values())}

@@ -1,0 +1,217 @@
+"""Lookups: on-demand queries answered from the last committed page, in the thread of whoever asks."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from transom.durations import format_duration, parse_duration
+from transom.elements import Clock, ClockKind, Demand
+from transom.errors import PageError, SettingError, SQLError, StateError
+from transom.ondemand.stores import end_of
+from transom.ondemand.lookup import Answer, Lookup, Where, answered, finished, lookup_schema, pattern_on
+from transom.results.presentation import computed_texts
+from transom.plan.compiled import CompiledQuery, compile_query
+from transom.ondemand.needs import Gathering
+from transom.runtime.loop import PageLoop
+from transom.runtime.prods import instant_of
+from transom.runtime.registry import Entry, Registry
+from transom.backends.spark.scalars import short_message
+from transom.sql.catalog import Catalog
+from transom.sql.binding.cascades import bind_all
+from transom.sql.syntax.dialect import is_preferred
+from transom.sql.query import Query
+from transom.state.state import State
+
+MOST_TEXTS = 256  # of queries that were looked up without being registered, and are remembered
+ATTEMPTS = 8  # of a lookup that pages overtake
+_BOUNDED = {"max", "min", "sum", "avg", "count", "count_rows"}
+
+
+@dataclass
+class Lookups:
+    """Answers lookups beside the page loop; it only reads what is committed."""
+
+    loop: PageLoop
+    _texts: OrderedDict[str, tuple[Catalog, CompiledQuery]] = field(default_factory=OrderedDict)
+
+    def registered(self, name: str, length: int | None, at: Any, where: Where) -> pa.Table:
+        """The answer of a registered query for its own window, or for one no longer than that."""
+        self.loop.bind()
+        return self._latest(
+            lambda state, registry: self._registered(state, registry[name], length, at, where)
+        )
+
+    def _registered(self, state: State, entry: Entry, length: int | None, at: Any, where: Where) -> pa.Table:
+        name = entry.name
+        if entry.suspended is not None:
+            raise StateError(f"the query {name} is suspended: {entry.suspended}")
+        assert entry.compiled is not None
+        whole = entry.compiled.query.window.range
+        if length is not None and length > whole:
+            said, most = (shown_length(entry.compiled.clock, one) for one in (length, whole))
+            raise SettingError(f"{name} can be looked up for {most} or less, not for {said}")
+        lookup = self._lookup(entry.compiled, whole if length is None else length, state, at, where)
+        if lookup is None or not lookup.stores.keys() <= state.stores.keys():
+            return lookup_schema(entry.compiled.query).empty_table()
+        return self._answered(lookup, state)
+
+    def text(self, sql: str, at: Any, where: Where) -> pa.Table:
+        """The answer of a query that nobody registered, from what is kept for others."""
+        if not isinstance(sql, str):
+            raise SettingError(f"a lookup is of a query's text, not of {sql!r}")
+        if is_preferred(sql):
+            raise SettingError(
+                "a query WITH PREFERENCE can't be looked up: register it, and read its results()"
+            )
+        compiled = self._compiled(sql)
+        if compiled.query.demand is None:
+            raise SettingError("the query has SLIDE: register it; only one without SLIDE can be looked up")
+        return self._latest(lambda state, registry: self._found(compiled, state, registry, at, where))
+
+    def _latest(self, ask: Callable[[State, Registry], pa.Table]) -> pa.Table:
+        """Ask the last committed state; the next one, if that let go of files that were to be read."""
+        for attempt in range(ATTEMPTS):
+            with self.loop.control_lock:
+                state, registry = self.loop.state, self.loop.registry
+            try:
+                return ask(state, registry)
+            except Exception:
+                if self.loop.state is state or attempt == ATTEMPTS - 1:
+                    raise
+        raise AssertionError("not reached")
+
+    def _found(
+        self, compiled: CompiledQuery, state: State, registry: Registry, at: Any, where: Where
+    ) -> pa.Table:
+        bound = compiled.query
+        planned = self.loop.planner.gatherings(bound.stream, registry.looking(bound.stream))
+        kept = next((one for one in planned if one.selection == compiled.selection), None)
+        if kept is None:
+            raise SettingError(
+                "nothing is kept that answers this query: no on-demand query over the same rows "
+                "(WHERE, joins) and groups is registered"
+            )
+        longest = 0
+        for query in _readings(compiled, kept, registry):
+            lookup = self._lookup(query, bound.window.range, state, at, where)
+            if lookup is None:
+                return lookup_schema(query.query).empty_table()
+            if not lookup.stores.keys() <= state.stores.keys() & kept.reach.keys():
+                continue
+            reach = min(kept.reach[key] for key in lookup.stores)
+            if bound.window.range <= reach:
+                return self._answered(lookup, state)
+            longest = max(longest, reach)
+        if longest:
+            said, most = (shown_length(bound.clock, one) for one in (bound.window.range, longest))
+            raise SettingError(f"the query asks for {said}, and no more than {most} is kept")
+        known = ", ".join(want.text for want in kept.stores.values() if not want.timed)
+        raise SettingError(
+            "nothing is kept that answers this query: of these rows and groups there is only "
+            f"{known or 'which there are'}"
+        )
+
+    def _lookup(
+        self, query: CompiledQuery, length: int, state: State, at: Any, where: Where
+    ) -> Lookup | None:
+        """The window that is asked for; None while no row has come."""
+        stream, clock = self.loop.source(query.query.stream), query.clock
+        end = end_of(clock, state.stream(stream.name))
+        if at is not None:
+            if clock.kind is ClockKind.ROWS:
+                raise SettingError("windows of rows end at the newest row: leave `at` out")
+            moment = instant_of(clock, at)
+            if end is not None and moment < end:
+                raise SettingError("a lookup ends at the newest row or later: what was before is not kept")
+            end = moment if end is not None else None
+        pattern = pattern_on(query, where)
+        return None if end is None else Lookup.over(query, length, end, pattern, at is not None)
+
+    def _answered(self, lookup: Lookup, state: State) -> pa.Table:
+        loop = self.loop
+        if any(state.stores[key].far for key in lookup.stores):
+            answer = self._far(lookup, state)
+        else:
+            answer = answered(lookup, loop.desk.reader(lookup, state))
+        try:
+            return finished(answer, state, loop.scalars, loop.clock())
+        except Exception as error:
+            raise PageError(f"the lookup failed: {short_message(error)}") from error
+
+    def _far(self, lookup: Lookup, state: State) -> Answer:
+        for key in lookup.stores:
+            self.loop.desk.note(key, is_hit=False)
+        try:
+            return self.loop.far_stores.answered(lookup, state)
+        except Exception as error:
+            raise PageError(f"the lookup failed: {short_message(error)}") from error
+
+    # --- queries that nobody registered ---
+
+    def _compiled(self, sql: str) -> CompiledQuery:
+        """A text, bound; it is remembered if it is over a declared stream, which no other text can change."""
+        loop, catalog = self.loop, self.loop.catalog()
+        known = self._texts.get(sql)
+        if known is not None and known[0] == catalog:
+            self._texts.move_to_end(sql)
+            return known[1]
+        query = bind_all({"": sql}, catalog, loop.scalars, loop.known_queries())[""]
+        if isinstance(query, SQLError):
+            raise query
+        compiled = compile_query("", query, loop.registry.naive)
+        if query.stream in loop.streams:
+            self._texts[sql] = catalog, compiled
+            while len(self._texts) > MOST_TEXTS:
+                self._texts.popitem(last=False)
+        return compiled
+
+
+def _readings(query: CompiledQuery, kept: Gathering, registry: Registry) -> Iterator[CompiledQuery]:
+    """The ways to read a query off what others keep; one that says USING is taken at its word."""
+    bound = query.query
+    yield query
+    if bound.demand != Demand():
+        return
+    yield compile_query("", replace(bound, demand=Demand("naive")), registry.naive)
+    is_plain = not computed_texts(bound) and bound.kept is None
+    if is_plain and all(call.function in _BOUNDED for call in bound.calls):
+        for demand in dict.fromkeys(registry.query(name).demand for name in kept.queries):
+            if demand is not None and demand.structure == "timegram":
+                yield compile_query("", replace(bound, demand=demand), registry.naive)
+
+
+def length_of(query: Query, range: str | int | timedelta | None, rows: int | None) -> int | None:
+    """The length of a window from a program's words; None: the query's own."""
+    if range is None and rows is None:
+        return None
+    if range is not None and rows is not None:
+        raise SettingError("a lookup has a range or a number of rows, not both")
+    counts_rows = query.clock.kind is ClockKind.ROWS
+    if counts_rows != (rows is not None):
+        word = "rows" if counts_rows else "range"
+        raise SettingError(f"the query's window is one of {word}: say {word}=...")
+    given = rows if range is None else range
+    if query.clock.kind is ClockKind.TIME:
+        if isinstance(given, int):
+            raise SettingError(f"{given!r} has no unit; did you mean '{given} seconds'?")
+        length = parse_duration(given)  # type: ignore[arg-type]
+    elif isinstance(given, bool) or not isinstance(given, int):
+        raise SettingError(f"not a number: {given!r}; the query's window counts in plain numbers")
+    else:
+        length = given
+    if length <= 0:
+        raise SettingError("a window's length is positive")
+    return length
+
+
+def shown_length(clock: Clock, length: int) -> str:
+    """A window's length, for people."""
+    if clock.kind is ClockKind.TIME:
+        return format_duration(length)
+    return f"{length:,} rows" if clock.kind is ClockKind.ROWS else f"{length:,}"

@@ -1,0 +1,396 @@
+"""The page loop: one page at a time, written ahead, run, committed.
+
+Control that waits is bound to the next page. A page that failed, or whose process died, is run
+again from what was written ahead and does the same work: its number, its rows, its control and its
+reading of the clock are the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from transom.overload.bursts import NOTHING, Parted
+from transom.elements import Control, Prod, Punctuation, Register
+from transom.errors import StateError
+from transom.promising.batch_tuples import Arrival
+from transom.ondemand.cache import Desk
+from transom.estimates.feedback import Seen
+from transom.plan.passes.admission import Strategy, settle
+from transom.results.emit import Said
+from transom.plan.planner import Planner
+from transom.results.prodder import due_streams
+from transom.plan.passes.resharing import rehomed
+from transom.results.stream_progress import PageInput
+from transom.kernel.aggregate import Outcome
+from transom.plan.compiled import CompiledQuery
+from transom.runtime.archive import Archive
+from transom.runtime.executor_state import Far
+from transom.ondemand.partitioned_stores import FarStores
+from transom.runtime.ingest import FirstHalf
+from transom.runtime.membership import check_types, joined_and_left
+from transom.runtime.ledger import Waiting
+from transom.runtime.write_ahead_log import Begun, PageLog
+from transom.runtime.outputs import Outputs, results_of
+from transom.promising.execution import Pace, Promising
+from transom.runtime.registry import Registry
+from transom.runtime.batch_report import PageReport, Watch, tell
+from transom.runtime.emit import SecondHalf
+from transom.runtime.file_store import Store
+from transom.runtime.streams import Carried, Stream, rows_as_prods
+from transom.state.state import State
+
+log = logging.getLogger("transom")
+
+
+class PageLoop(Archive):
+    """Runs pages and owns what they change: the state, the registry, the waiting control."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        store: Store,
+        clock: Callable[[], int],
+        max_failures: int,
+        strategy: Strategy,
+        naive: bool,
+    ):
+        super().__init__(spark, store, clock)
+        self.log, self.outputs = PageLog(store), Outputs(store)
+        self.planner = Planner(strategy)
+        self.far = Far(spark, store, strategy.place)
+        self.far_stores = FarStores(self.far)
+        self.promising = Promising(spark, self.far, self.scalars)
+        self.first_half = FirstHalf(
+            spark, self.tables, self.outputs, self.far, self.planner, store, max_failures, self.promising
+        )
+        self.sideline = self.first_half.sideline
+        self.second_half = SecondHalf(self.scalars, self.outputs, self.far, self.first_half)
+        self.desk = Desk()
+        self.lock = threading.RLock()
+        self.idle = threading.Condition(self.lock)  # notified after every page
+        self.sights: dict[str, list[Seen]] = {}  # by identity: what prods were told since the last page
+        self.listeners: list[Callable[[PageReport], None]] = []  # before a page is committed
+        self.followers: list[Callable[[PageReport], None]] = []  # afterwards
+        last = self.log.last()
+        self.state, extra = last if last else (State(), {})
+        self.far.sweep(self.state)
+        store.delete("glances")  # of an engine that died
+        self.sideline.resume(self.state, extra.get("paces", {}))
+        self.promising.pace = Pace.of(*extra.get("probing", ()))
+        if extra.get("naive", naive) != naive:
+            raise StateError("the checkpoint was made with the other strategy")
+        self.registry = Registry(extra.get("queries", ()), naive, extra.get("summaries", ()))
+        self.heard: dict[str, bool] = extra.get("heard", {})  # by stream: closed since the last data
+        self.progress: dict[str, Any] = extra.get("sources", {})
+        self.result_pages = [(p, at) for p, at in extra.get("results", ())]
+        self.state_bytes = 0
+        self.page_thread: threading.Thread | None = None  # who is processing a page
+        self.report: PageReport | None = None
+        self._timed: tuple[Registry, dict[str, CompiledQuery]] | None = None  # polls look at the same queries
+        self.begun = begun = self.log.begun(self.state.page + 1)
+        for element in (
+            *(Register(e.name, e.text) for e in self.registry),
+            *(begun.control if begun else ()),
+        ):
+            self.note(element)
+
+    @property
+    def continues(self) -> bool:
+        """Whether an earlier engine began or committed pages here."""
+        return self.state.page > 0 or self.pending() is not None
+
+    # --- what is declared ---
+
+    def declare(self, stream: Stream) -> None:
+        with self.lock:
+            if stream.name in self.streams:
+                raise StateError(f"the stream {stream.name} is declared already")
+            if stream.name in self.progress:
+                stream.source.resume(self.progress[stream.name])
+            # The time that the engine was down is not the source's silence: it begins to count now.
+            stream.last_data, stream.idle_closed = self.clock(), self.heard.get(stream.name, True)
+            self.streams[stream.name] = stream
+
+    def open(self) -> None:
+        """Check that every stream that the checkpoint's queries read is declared, and bind them."""
+        with self.lock:
+            begun = self.pending()
+            said = (*(begun.control if begun else ()), *self.waiting.control)
+            self.registry.bind(self.catalog(), self.scalars, said)
+            check_types(self.registry, self.state)
+            if begun is not None and begun.stream is not None and begun.stream not in self.streams:
+                raise StateError(f"page {begun.page} was begun for the stream {begun.stream}: declare it")
+
+    def end(self, streams: Iterable[str]) -> None:
+        """Close every window of some streams with the next page."""
+        with self.control_lock:
+            self.waiting.ended += streams
+
+    def close_idle(self) -> None:
+        """Close the windows of streams that have been silent for as long as their rules allow."""
+        now = self.clock()
+        for stream in self.streams.values():
+            if stream.rules.idle is None or stream.idle_closed or now - stream.last_data < stream.rules.idle:
+                continue
+            if self.state.stream(stream.name).aside:
+                continue  # there is something to do still
+            self.end([stream.name])
+            stream.idle_closed = True
+
+    # --- running pages ---
+
+    def pending(self) -> Begun | None:
+        """The page that was begun and not committed, if there is one: it comes before all others."""
+        return self.begun
+
+    def data_page(
+        self, stream: Stream, reference: Mapping[str, Any], df: DataFrame, control: tuple[Control, ...] = ()
+    ) -> None:
+        """Run a page that carries rows."""
+        with self.lock:
+            begun = self.pending()
+            if begun is None:
+                begun = self._begin(stream.name, reference, control)
+            elif begun.stream != stream.name or dict(begun.reference) != dict(reference):
+                raise StateError(f"page {begun.page} was begun for {begun.stream} and must be finished first")
+            self._run(begun, df)
+
+    def control_page(self) -> bool:
+        """Run a page that brings no rows, if some control waits for one, or one was begun."""
+        with self.lock:
+            begun = self.pending()
+            if begun is None and (self.waiting or self._timer_is_due()):
+                # A stream whose rows are aside ends with a page that takes them in.
+                waiting = (name for name in self.waiting.ended if self.state.stream(name).aside)
+                begun = self._begin(next(waiting, None), {}, ())
+            if begun is None or begun.reference:
+                return False
+            self._run(begun, None)
+            return True
+
+    def lull_page(self, stream: Stream, is_ending: bool = False) -> bool:
+        """Run a page of rows of a stream that are aside, if there are some and nothing else waits.
+
+        It can't tell a query that follows a clock anew how far that has come: unless the stream is ending,
+        the query's first page is one with new rows.
+        """
+        with self.lock:
+            if self.begun is not None or self.waiting or not self.state.stream(stream.name).aside:
+                return False
+            reading = (self.state.queries.get(query.name) for query in self.registry.reading(stream.name))
+            kept = self.planner.gatherings(stream.name, self.registry.looking(stream.name))
+            stores = (self.state.stores.get(key) for gathering in kept for key in gathering.stores)
+            untold = any(own is not None and own.unseen is None for own in (*reading, *stores))
+            if untold and not is_ending:
+                return False
+            self._run(self._begin(stream.name, {}, ()), None)
+            return True
+
+    def idle_page(self) -> bool:
+        """Run a page that goes on with what queries' budgets have put off, if there is something and nothing
+        else waits."""
+        with self.lock:
+            living = self.registry.preferring()
+            waits = any(own.waits for name, own in self.state.preferring.queries.items() if name in living)
+            if self.begun is not None or self.waiting or not waits:
+                return False
+            self._run(self._begin(None, {}, (), resumes=True), None)
+            return True
+
+    def _begin(
+        self,
+        stream: str | None,
+        reference: Mapping[str, Any],
+        control: tuple[Control, ...],
+        resumes: bool = False,
+    ) -> Begun:
+        """Bind what waits to the next page, and write it ahead."""
+        with self.control_lock:
+            in_lull = stream is not None and not reference and stream not in self.waiting.ended
+            waiting = Waiting() if in_lull else self.waiting
+            declared = None if stream is None else self.streams[stream]
+            bound = self.sideline.bind(declared, bool(reference), waiting.ended, self.state)
+            begun = Begun(
+                self.state.page + 1,
+                self.clock(),
+                stream,
+                dict(reference),
+                (*waiting.control, *control),
+                bound.ended,
+                dict(self.versions),
+                bound.budget,
+                bound.aside,
+                self.promising.probes(self.registry),
+                resumes,
+            )
+            if self.log.begun(begun.page) is not None:
+                raise StateError(f"another engine works on this checkpoint: it has begun page {begun.page}")
+            try:
+                self.log.begin(begun)
+            finally:  # what failed after it was written is bound all the same
+                self.begun = self.log.begun(begun.page)
+                if self.begun is not None and not in_lull:
+                    self.waiting = Waiting(ended=bound.later)
+        return begun
+
+    def _run(self, begun: Begun, df: DataFrame | None) -> None:
+        if self.page_thread is not None:
+            raise StateError("a page is being processed; a subscriber can't ask for another")
+        self.page_thread = threading.current_thread()
+        try:
+            self._process(begun, df)
+        finally:
+            self.page_thread = None
+
+    def _process(self, begun: Begun, df: DataFrame | None) -> None:
+        watch = Watch()
+        registry = self.registry.copy()
+        registry.bind(self.catalog(), self.scalars, begun.control)
+        new = self.newcomers(begun.control, registry)
+        state = joined_and_left(begun, registry, new, self.state, self.planner, self.streams)
+        if begun.stream is not None:
+            state = settle(state, registry.compiled())
+            state = rehomed(state, registry.reading(begun.stream), self.planner.strategy)
+        watch.lap("planning")
+        failed = self.first_half.failures(registry)
+        outcome, parted = Outcome(), NOTHING
+        arrivals: Mapping[str, Arrival] = {}
+        said = [element for element in begun.control if isinstance(element, Punctuation | Prod)]
+        if begun.stream is not None and (df is not None or begun.aside):
+            stream = self.streams[begun.stream]
+            if stream.prods is not None and df is not None:
+                said += rows_as_prods(stream, df)
+            else:
+                done = self.first_half.process(begun, stream, df, registry, state)
+                outcome, parted, arrivals = done.outcome, done.parted, done.arrivals
+                said += done.carried
+        watch.lap("first_half")
+        state = settle(state, registry.compiled())
+        inputs = self._inputs(begun, registry, state, outcome, parted, said)
+        now = self._said(begun, said, registry)
+        output = self.second_half.process(begun, state, inputs, registry, now)
+        kept = self.planner.gathered(registry.demanding())
+        output = replace(output, state=self.far_stores.rolled_up(output.state, kept))
+        if arrivals or begun.resumes:
+            output = self.promising.process(begun, registry, output, arrivals, now.made)
+        self.first_half.count_failures(registry, failed)
+        self.outputs.write_results(
+            results_of(begun.page), output.results, lambda name: registry[name].identity
+        )
+        queries = {name: registry[name].preferred or registry.query(name) for name in output.results}
+        watch.lap("second_half")
+        work = {name: own.work - self.state.stream(name).work for name, own in output.state.streams.items()}
+        report = PageReport(
+            begun.page, begun.stream, outcome, output.results, queries, watch.seconds, work, watch.spent
+        )
+        for listener in list(self.listeners):
+            listener(report)
+        watch.lap("delivery")
+        if begun.stream is not None:
+            self.sideline.note(self.streams[begun.stream], outcome.rows, watch.spent["first_half"])
+        before = self.state
+        self._commit(begun, registry, output.state, bool(output.results), now.sights)
+        self.desk.committed(output.state, outcome.runs, kept)
+        self.far.forget(before, output.state)  # whoever is reading it asks again
+        watch.lap("commit")
+        self.report = replace(report, seconds=watch.seconds)
+        tell(self.followers, self.report)
+        self.idle.notify_all()
+
+    def _inputs(
+        self,
+        begun: Begun,
+        registry: Registry,
+        state: State,
+        outcome: Outcome,
+        parted: Parted,
+        said: list[Carried],
+    ) -> list[PageInput]:
+        """What the page brings to each stream that it concerns."""
+        concerned = dict.fromkeys(
+            [
+                *filter(None, [begun.stream]),
+                *(element.clock.stream for element in said),
+                *begun.ended,
+                *(self.due(state, registry.compiled(), begun.clock) if state.prodders else ()),
+            ]
+        )
+        partial = frozenset(entry.name for entry in registry if entry.partial)
+        return [
+            PageInput(
+                self.streams[name].rules,
+                registry.reading(name),
+                outcome if name == begun.stream else Outcome(),
+                [e for e in said if isinstance(e, Punctuation) and e.clock.stream == name],
+                name in begun.ended,
+                partial,
+                begun.clock,
+                parted=parted if name == begun.stream else NOTHING,
+                gatherings=self.planner.gatherings(name, registry.looking(name)),
+            )
+            for name in concerned
+            if name in self.queried()
+        ]
+
+    def _timer_is_due(self) -> bool:
+        if not self.state.prodders:
+            return False
+        if self._timed is None or self._timed[0] is not self.registry:
+            self._timed = self.registry, self.registry.compiled()
+        return bool(self.due(self.state, self._timed[1], self.clock()))
+
+    def _said(self, begun: Begun, said: Sequence[Carried], registry: Registry) -> Said:
+        prods = [element for element in said if isinstance(element, Prod)]
+        with self.control_lock:  # of queries that are still the same
+            named = {entry.identity for entry in registry} if self.sights else set()
+            sights = [one for whose, own in self.sights.items() if whose in named for one in own]
+        return Said(prods, begun.clock, self.clock(), self.qualities, sights, self.streams)
+
+    def due(self, state: State, queries: Mapping[str, CompiledQuery], clock: int) -> list[str]:
+        """The streams whose open windows are to be reported by the clock, whether rows come or not."""
+        if not state.prodders:
+            return []
+        rules = {name: stream.rules for name, stream in self.streams.items()}
+        return due_streams(state, queries, rules, clock)
+
+    def _commit(
+        self, begun: Begun, registry: Registry, state: State, has_results: bool, seen: Sequence[Seen]
+    ) -> None:
+        sources = dict(self.progress)
+        if begun.stream is not None and begun.reference:
+            stream = self.streams[begun.stream]
+            stream.source.advance(begun.reference)
+            sources[begun.stream] = stream.source.progress()
+            stream.last_data, stream.idle_closed = self.clock(), False
+        pages = [*self.result_pages, (begun.page, begun.clock)] if has_results else self.result_pages
+        self.heard |= {name: stream.idle_closed for name, stream in self.streams.items()}
+        extra = {
+            "queries": registry.stored(),
+            "summaries": registry.stored_summaries(),
+            "sources": sources,
+            "results": pages,
+            "heard": self.heard,
+            "naive": registry.naive,
+            "paces": self.sideline.paces,
+            "probing": self.promising.pace.stored(),
+        }
+        self.state_bytes = self.log.commit(state, extra)
+        self.sideline.forget(self.state, state)
+        with self.control_lock:  # whoever prods reads the first two, while pages run
+            self.state, self.registry, self.progress, self.result_pages = state, registry, sources, pages
+            known = {id(one) for one in seen}
+            living = {entry.identity for entry in registry} if self.sights else set()
+            self.sights = {
+                whose: left
+                for whose, own in self.sights.items()
+                if whose in living and (left := [one for one in own if id(one) not in known])
+            }
+        self.begun = None
+        if begun.stream is not None and begun.reference:
+            self.streams[begun.stream].source.release(begun.reference)

@@ -1,0 +1,91 @@
+"""Queries that come and go with a page: what the registry and the state are then."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from transom.elements import Drop, Forget, Register, Summarize, Summary, Tune
+from transom.errors import StateError
+from transom.ondemand.stores import is_stored, opened
+from transom.plan.passes.admission import admit, is_kept, release
+from transom.plan.planner import Planner
+from transom.promising.budget import settled
+from transom.plan.compiled import CompiledQuery
+from transom.runtime.write_ahead_log import Begun
+from transom.runtime.registry import Registry
+from transom.sql.preferred_query import Preferred
+from transom.sql.query import Query
+from transom.state.state import ProdderState, State
+
+
+@dataclass(frozen=True)
+class Newcomers:
+    """What joins with a page, by its text."""
+
+    queries: Mapping[str, Query]
+    preferred: Mapping[str, Preferred]
+    summaries: Mapping[str, Summary]
+
+
+def joined_and_left(
+    begun: Begun,
+    registry: Registry,
+    new: Newcomers,
+    state: State,
+    planner: Planner,
+    declared: Collection[str],
+) -> State:
+    """The state after the page's queries joined and left; the registry is changed.
+
+    `declared` are the streams that are there: all others that queries read are results.
+    """
+    joining: dict[str, CompiledQuery] = {}
+    leaving: dict[str, None] = {}
+    tuned: dict[str, float | None] = {}
+    for element in begun.control:
+        match element:
+            case Summarize(_, text):
+                registry.summarize(element, new.summaries[text], begun.page)
+            case Forget(_):
+                registry.forget(element)
+            case Register(_, text) if text in new.preferred:
+                registry.prefer(element, new.preferred[text], begun.page)
+            case Register(name, text):
+                joining[name] = registry.add(element, new.queries[text], begun.page)
+            case Drop(name):
+                registry.remove(element)
+                tuned.pop(name, None)
+                if joining.pop(name, None) is None:
+                    leaving[name] = None
+            case Tune(name, point):
+                tuned[name] = point
+    living, strategy = registry.compiled(), planner.strategy
+    gone = (name for name in state.queries if name not in living)  # suspended since they joined
+    state = release(state, dict.fromkeys([*leaving, *gone]), living)
+    partial = [name for name in joining if registry[name].partial]
+    results = {query.query.stream for query in registry.everyone()} - set(declared)
+    standing = [query for query in joining.values() if query.query.demand is None]
+    state = admit(state, standing, living, strategy, partial, results)
+    state = _tuned(state, {name: point for name, point in tuned.items() if name in registry})
+    state = opened(state, planner.gathered(registry.demanding()), strategy.place, results)
+    return replace(state, preferring=settled(state.preferring, *registry.newest()))
+
+
+def _tuned(state: State, points: Mapping[str, float | None]) -> State:
+    """With the parts of the slide at which queries were told to report windows."""
+    known = state.prodders
+    changed = {n: replace(known.get(n, ProdderState()), point=point) for n, point in points.items()}
+    return replace(state, prodders={**known, **changed}) if changed else state
+
+
+def check_types(registry: Registry, state: State) -> None:
+    """Refuse a state whose queries are over columns that had other types."""
+    changed = [
+        name
+        for name, own in state.queries.items()
+        if (compiled := registry[name].compiled) is not None and not is_kept(state, own, compiled)
+    ]
+    changed += [query.name for query in registry.demanding() if not is_stored(state, query)]
+    if changed:
+        raise StateError(f"the columns of {changed[0]} have other types than when the checkpoint was made")

@@ -1,0 +1,129 @@
+"""What options mean: from a program's words to a stream's `StreamRules` and an engine's `Strategy`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from transom.overload.bursts import Overload
+from transom.windows.stream_rules import StreamRules
+from transom.durations import parse_duration
+from transom.elements import Clock, ClockKind
+from transom.errors import SettingError, near_miss
+from transom.plan.passes.admission import Place, Strategy
+from transom.plan.families import Fragments
+
+DEFAULT_HORIZON = "366 days"
+OVERLOADS = ("sideline", "shed")
+STRATEGIES = ("auto", "shared_paired", "shared_paned", "unshared_paired", "unshared_paned", "naive")
+
+
+def clock_kind(column: str, kind: pa.DataType) -> ClockKind:
+    """What a windowing attribute of this type counts."""
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return ClockKind.TIME
+    if pa.types.is_integer(kind):
+        return ClockKind.INTEGER
+    raise SettingError(f"the column {column} is {kind}: windows need a time or an integer")
+
+
+def declared_column(stream: str, column: str, columns: Mapping[str, pa.DataType]) -> str:
+    """A column as the stream spells it."""
+    folded = {name.casefold(): name for name in columns}
+    if column.casefold() not in folded:
+        raise SettingError(f"the stream {stream} has no column {column}{near_miss(column, columns)}")
+    return folded[column.casefold()]
+
+
+def stream_rules(
+    stream: str,
+    columns: Mapping[str, pa.DataType],
+    time: str,
+    slack: Any,
+    horizon: Any,
+    live: bool,
+    idle: Any,
+    overload: Overload | None = None,
+) -> StreamRules:
+    """The rules of a stream. Lengths along integer columns are plain numbers."""
+    time = declared_column(stream, time, columns)
+    clock = Clock(stream, time, clock_kind(time, columns[time]))
+    own: dict[str, int | None] = {}
+    if isinstance(slack, Mapping):
+        for column, value in slack.items():
+            name = declared_column(stream, column, columns)
+            own[name] = length(f"the slack of {name}", value, clock_kind(name, columns[name]))
+        base = own.get(time, 0)
+    else:
+        base = 0 if slack == "default" else length("slack", slack, clock.kind)
+    if horizon == "default":
+        horizon = DEFAULT_HORIZON if clock.kind is ClockKind.TIME else None
+    return StreamRules(
+        clock,
+        base,
+        own,
+        length("horizon", horizon, clock.kind),
+        live,
+        None if idle is None else parse_duration(idle),
+        overload,
+    )
+
+
+def overload_rule(overload: str | None, budget: Any, share: int) -> Overload | None:
+    """What becomes of rows beyond a page's budget: a number of rows, or a duration."""
+    if overload is None:
+        if budget is not None:
+            raise SettingError(f"a budget needs overload = {' or '.join(map(repr, OVERLOADS))}")
+        return None
+    if overload not in OVERLOADS:
+        raise SettingError(
+            f"unknown overload {overload!r}: {' or '.join(OVERLOADS)}{near_miss(str(overload), OVERLOADS)}"
+        )
+    if budget is None or isinstance(budget, bool):
+        raise SettingError(
+            "overload needs a budget: the rows of a page, as in 50_000, or a time, as in '2 s'"
+        )
+    in_time = not isinstance(budget, int)
+    size = parse_duration(budget) if in_time else budget
+    if size < 1:
+        raise SettingError(f"a budget is at least one row, or some time: {budget!r}")
+    if isinstance(share, bool) or not isinstance(share, int) or share < 1:
+        raise SettingError(f"share is a whole number of at least 1, not {share!r}")
+    return Overload(size, in_time, overload == "shed", share)
+
+
+def length(what: str, value: Any, kind: ClockKind) -> int | None:
+    """A distance along a clock."""
+    if value is None:
+        return None
+    if kind is ClockKind.TIME:
+        if isinstance(value, int):
+            raise SettingError(f"{what} is a duration: {value!r} of what? Say '{value} seconds', for example")
+        found = parse_duration(value)
+    elif isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit()):
+        found = int(value)
+    else:
+        raise SettingError(f"{what} is along an integer column: a plain number, not {value!r}")
+    if found < 0:
+        raise SettingError(f"{what} can't be negative: {value!r}")
+    return found
+
+
+def sharing_strategy(strategy: str, fragments: str, state: str) -> Strategy:
+    """How an engine shares work and where it keeps its state."""
+    for name, given, known in (
+        ("strategy", strategy, STRATEGIES),
+        ("fragments", fragments, tuple(kind.value for kind in Fragments)),
+        ("state", state, tuple(place.value for place in Place)),
+    ):
+        if given not in known:
+            raise SettingError(f"unknown {name} {given!r}: {' or '.join(known)}{near_miss(given, known)}")
+    return Strategy(
+        shared=not strategy.startswith("unshared"),
+        paned=strategy.endswith("paned"),
+        fragments=Fragments(fragments),
+        adapts=strategy == "auto",
+        place=Place(state),
+    )

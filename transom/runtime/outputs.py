@@ -1,0 +1,247 @@
+"""What a page leaves behind: results, late rows and rejected rows, a directory per page each."""
+
+from __future__ import annotations
+
+import json
+import math
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from transom.durations import format_instant
+from transom.elements import ClockKind
+from transom.results.presentation import SYSTEM, ResultBatch, Results
+from transom.runtime.file_store import Store
+from transom.sql.preferred_query import Preferred
+from transom.sql.query import Query, free_name
+
+QUERY = "transom_query"  # the column that tells queries of one schema apart
+_INSTANT = pa.timestamp("us", tz="UTC")
+FIXED = pa.schema(
+    [
+        ("query", pa.string()),
+        ("window_start", _INSTANT),
+        ("window_end", _INSTANT),
+        ("window_from", pa.int64()),
+        ("window_to", pa.int64()),
+        ("kind", pa.string()),
+        ("complete", pa.bool_()),
+        ("rows", pa.int64()),
+        ("page", pa.int64()),
+        ("made", _INSTANT),
+        ("latency", pa.float64()),
+        ("keys", pa.string()),
+        ("values", pa.string()),
+    ]
+)
+
+
+class Outputs:
+    """The outputs under a checkpoint, written once a page and read back whole."""
+
+    def __init__(self, store: Store):
+        self.store = store
+
+    def clear_results(self, page: int) -> None:
+        """Forget the results that an earlier attempt at a page left."""
+        self.store.delete(results_of(page))
+
+    def write_results(self, directory: str, results: Results, identity: Callable[[str], str]) -> None:
+        """One file for each schema that occurs, however many queries have it; those stored are there."""
+        alike: dict[pa.Schema, list[pa.Table]] = defaultdict(list)
+        for batch in results.batches:
+            alike[batch.table.schema].append(with_names(batch, identity))
+        for i, tables in enumerate(alike.values()):
+            self.store.write_table(f"{directory}/{i:04d}.arrow", pa.concat_tables(tables))
+
+    def read_results(
+        self, identity: str, schema: pa.Schema, pages: Sequence[int], since: int | None = None
+    ) -> pa.Table:
+        """All results of a query in some pages, and what prods were told since one, as they were made."""
+        found = [schema.empty_table()]
+        told = {} if since is None else {p: dirs for p, dirs in self.told().items() if p >= since}
+        for page in sorted({*pages, *told}):
+            for directory in [*([results_of(page)] if page in pages else []), *told.get(page, ())]:
+                for file in sorted(self.store.list(directory)):
+                    batches = []
+                    with suppress(FileNotFoundError):  # a page that ran meanwhile has let go of it
+                        batches = list(own_rows(self.store, f"{directory}/{file}", identity, schema))
+                    if batches:
+                        found.append(pa.Table.from_batches(batches).cast(schema))
+        return pa.concat_tables(found)
+
+    def told(self) -> dict[int, list[str]]:
+        """Where it is kept what prods were told, by the page that was committed last, in order."""
+        return {
+            int(page): [f"prods/{page}/{name}" for name in sorted(self.store.list(f"prods/{page}"))]
+            for page in self.store.list("prods")
+        }
+
+    def drop_told(self, is_old: Callable[[int, int], bool]) -> None:
+        """Forget what prods were told after old pages, told by the page and by the clock."""
+        for page, directories in self.told().items():
+            old = [one for one in directories if is_old(page, int(one.rpartition("/")[2].split("-")[0]))]
+            for directory in [f"prods/{page:010d}"] if len(old) == len(directories) else old:
+                self.store.delete(directory)
+
+    def set_apart(self, kind: str, stream: str, page: int, rows: DataFrame | pa.Table | None) -> None:
+        """Write a page's late or rejected rows; a large page's are written by the executors."""
+        directory = f"{kind}/{stream}/{page:010d}"
+        self.store.delete(directory)
+        if isinstance(rows, DataFrame):
+            rows.write.mode("overwrite").parquet(self.store.path(directory))
+        elif rows is not None and rows.num_rows:
+            self.store.write_table(f"{directory}/part.arrow", rows)
+
+    def read_apart(self, kind: str, stream: str, committed: int, schema: pa.Schema) -> pa.Table:
+        """All late or rejected rows of a stream up to the last committed page, with the page of each."""
+        schema = schema.append(pa.field("page", pa.int64()))
+        found = [schema.empty_table()]
+        for directory in sorted(self.store.list(f"{kind}/{stream}")):
+            if int(directory) > committed:
+                continue
+            table = self._read_rows(f"{kind}/{stream}/{directory}")
+            if table is None:
+                continue
+            columns = [table[name].cast(schema.field(name).type) for name in schema.names[:-1]]
+            columns.append(pa.repeat(pa.scalar(int(directory), pa.int64()), table.num_rows))
+            found.append(pa.Table.from_arrays(columns, schema=schema))
+        return pa.concat_tables(found)
+
+    def _read_rows(self, directory: str) -> pa.Table | None:
+        tables = []
+        for file in self.store.list(directory):
+            if file.endswith(".arrow"):
+                tables.append(self.store.read_table(f"{directory}/{file}"))
+            elif file.endswith(".parquet"):
+                tables.append(_read_parquet(self.store.read(f"{directory}/{file}")))
+        return pa.concat_tables(tables) if tables else None
+
+
+def told_at(page: int, made: int) -> str:
+    """The directory of what a prod was told; none is used twice, whoever else prods at that moment."""
+    return f"prods/{page:010d}/{made:020d}-{uuid.uuid4().hex}"
+
+
+def results_of(page: int) -> str:
+    """The directory of a page's results."""
+    return f"results/{page:010d}"
+
+
+def with_names(batch: ResultBatch, identity: Callable[[str], str]) -> pa.Table:
+    """Results with the column that tells whose they are."""
+    names = pa.array([identity(name) for name in batch.names], pa.string())
+    which = np.repeat(np.arange(len(names), dtype=np.int32), np.diff(batch.bounds))
+    whose = pa.DictionaryArray.from_arrays(pa.array(which), names).cast(pa.string())
+    return batch.table.append_column(QUERY, whose)
+
+
+def own_rows(store: Store, file: str, identity: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The results of one query in a file, a batch at a time; none if the file is of another schema."""
+    with store.batches(file) as reader:
+        found = reader.schema.remove_metadata()
+        if found.remove(found.get_field_index(QUERY)) != schema:
+            return
+        for i in range(reader.num_record_batches):
+            batch = reader.get_batch(i)
+            mine = batch.filter(pc.equal(batch[QUERY], identity))
+            if mine.num_rows:
+                yield mine.drop_columns([QUERY])
+
+
+def _read_parquet(packed: bytes) -> pa.Table:
+    """A file that Spark wrote: its times may be of any year, which nanoseconds can't hold."""
+    return pq.read_table(pa.BufferReader(packed), coerce_int96_timestamp_unit="us")
+
+
+def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | Preferred]) -> pa.Table:
+    """Results of any queries in the one schema that fits all: keys and values as JSON objects."""
+    rows: list[dict[str, Any]] = []
+    for name, table in results.items():
+        query = queries[name]
+        if isinstance(query, Preferred):
+            rows += _preferred_rows(name, query, table)
+            continue
+        keys = [item.name for item in query.items if item.is_key]
+        start, end, *columns = table.column_names
+        columns, system = columns[: -len(SYSTEM)], columns[-len(SYSTEM) :]
+        values = [name for name in columns if name not in keys]
+        kind, complete, count, page, made, latency = system
+        is_time = query.clock.kind is ClockKind.TIME
+        bounds = {side: table[side].cast(pa.int64()).to_pylist() for side in (start, end)}
+        times = table[made].cast(pa.int64()).to_pylist()
+        for i, row in enumerate(table.to_pylist()):
+            low, high = bounds[start][i], bounds[end][i]
+            rows.append(
+                {
+                    "query": name,
+                    "window_start": low if is_time else None,
+                    "window_end": high if is_time else None,
+                    "window_from": low,
+                    "window_to": high,
+                    "kind": row[kind],
+                    "complete": row[complete],
+                    "rows": row[count],
+                    "page": row[page],
+                    "made": times[i],
+                    "latency": row[latency],
+                    "keys": as_json({key: row[key] for key in keys}),
+                    "values": as_json({value: row[value] for value in values}),
+                }
+            )
+    columns = {
+        field.name: pa.array([row[field.name] for row in rows], _storage(field.type)) for field in FIXED
+    }
+    return pa.table(
+        {name: column.cast(FIXED.field(name).type) for name, column in columns.items()}, schema=FIXED
+    )
+
+
+def _preferred_rows(name: str, query: Preferred, table: pa.Table) -> list[dict[str, Any]]:
+    """Results of a query with a preference: of no window, and complete if nothing was passed over."""
+    values = [*(item.name for item in query.outputs), *(item.name for item in query.figures)]
+    system = {column: free_name(column, values) for column in ("page", "made", "complete")}
+    made = table[system["made"]].cast(pa.int64()).to_pylist()
+    nothing = dict.fromkeys(
+        ("window_start", "window_end", "window_from", "window_to", "rows", "latency"), None
+    )
+    return [
+        nothing
+        | {
+            "query": name,
+            "kind": "final",
+            "complete": row[system["complete"]],
+            "page": row[system["page"]],
+            "made": made[i],
+            "keys": "{}",
+            "values": as_json({value: row[value] for value in values}),
+        }
+        for i, row in enumerate(table.to_pylist())
+    ]
+
+
+def as_json(values: Mapping[str, Any]) -> str:
+    """A JSON object; numbers that JSON does not have are texts, as in Spark's `to_json`."""
+    strange = {name: repr(v) for name, v in values.items() if isinstance(v, float) and not math.isfinite(v)}
+    names = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    return json.dumps({**values, **{name: names[text] for name, text in strange.items()}}, default=plain_json)
+
+
+def plain_json(value: Any) -> Any:
+    """Values that JSON has no word for: instants in ISO form, the rest by their text."""
+    if isinstance(value, datetime):
+        return format_instant(pa.scalar(value, pa.timestamp("us")).value)
+    return str(value)
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_timestamp(kind) else kind

@@ -1,0 +1,104 @@
+"""Queries WITH PREFERENCE, as a program holds them in its hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pyarrow as pa
+
+from transom.errors import SettingError, SQLError, StateError
+from transom.estimates.monitor import Accuracy
+from transom.promising.answers import preferred_schema
+from transom.runtime.handles import QueryHandle
+from transom.sql.syntax.dialect import tokens_of
+from transom.sql.preferred_query import Preferred
+from transom.sql.clauses.summary import is_statement
+from transom.state.promising import Coverage
+
+if TYPE_CHECKING:
+    from transom.runtime.engine import Engine
+
+
+def refuse_statement(text: object, of: str = "") -> None:
+    """Say of CREATE SUMMARY and DROP SUMMARY, where a query is expected, who runs them."""
+    if not isinstance(text, str) or not is_statement(text):
+        return
+    first = tokens_of(text)[0]
+    message = f"{of}{first.text.upper()} is no query: engine.execute() runs CREATE SUMMARY and DROP SUMMARY"
+    raise SQLError(message, text, first.start, first.end + 1)
+
+
+class PreferredHandle(QueryHandle):
+    """A registered query WITH PREFERENCE."""
+
+    def __init__(self, engine: Engine, name: str, text: str, preferred: Preferred | None = None):
+        super().__init__(engine, name, text)
+        self._preferred = preferred
+
+    @property
+    def on_demand(self) -> bool:
+        """Never: what is found is pushed."""
+        return False
+
+    @property
+    def preferred(self) -> bool:
+        return True
+
+    def results(self) -> pa.Table:
+        """All results so far: the select items, rows (behind an aggregate), page, made, whether nothing was
+        left out of the page (complete), the share of its estimated output that it produced, and how many
+        tuples it probably passed over (skipped)."""
+        preferred, since = self._bound()
+        return self._engine._loop.results(self.name, preferred_schema(preferred), since)
+
+    def coverage(self) -> Coverage:
+        """What became of the budget so far: probes made, tuples produced, tuples probably passed over (for
+        good, or waiting until there is time), and the share of the output that was produced."""
+        known = self._engine._loop.state.preferring.queries.get(self.name)
+        _, since = self._bound()
+        return known.coverage if known is not None and known.since == since else Coverage()
+
+    def prod(self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
+        self._refuse("there are no windows to prod")
+
+    def lookup(
+        self,
+        range: str | int | timedelta | None = None,
+        rows: int | None = None,
+        *,
+        at: Any = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
+        self._refuse("what it finds is pushed; read its results()")
+
+    def accuracy(self) -> Accuracy:
+        self._refuse("ask for its coverage()")
+
+    def tune(self, aggressiveness: float | None) -> None:
+        self._refuse("there are no windows to tell early")
+
+    @property
+    def bound(self) -> Preferred:
+        return self._bound()[0]
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise SettingError(f"{self.name} says WITH PREFERENCE: {why}")
+
+    def _remember(self) -> None:
+        self._preferred, self._since = self._bound()
+
+    def _bound(self) -> tuple[Preferred, int]:
+        """The query and the page it joined with, as far as they are known."""
+        loop = self._engine._loop
+        joined = self.name in loop.registry and loop.registry[self.name].text == self.text
+        if joined and not self._has_left:
+            loop.bind()
+            entry = loop.registry[self.name]
+            assert entry.preferred is not None
+            return entry.preferred, entry.since
+        known = self._preferred or loop.preferred.get(self.text)
+        if known is None:
+            raise StateError(f"there is no query named {self.name}")
+        return known, self._since

@@ -1,0 +1,154 @@
+"""Prods from outside: answered at once from the last committed page, in the thread of whoever asks.
+
+prods/0000000012/<clock>-<id>/   what was told after page 12 was committed, and before the next was
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from transom.windows.intervals import HIGHEST, LOWEST
+from transom.durations import parse_instant
+from transom.elements import Clock, ClockKind, Kind, Prod
+from transom.errors import SettingError
+from transom.results.cascade import in_order, passed_on
+from transom.results.early import Ask, asks_of, sweep
+from transom.estimates.feedback import estimated
+from transom.results.emit import with_early
+from transom.results.prodder import now_of
+from transom.results.presentation import Moment, Results
+from transom.plan.compiled import CompiledQuery, plain_value, typed_value
+from transom.runtime.options import clock_kind, declared_column
+from transom.runtime.write_ahead_log import Begun
+from transom.runtime.loop import PageLoop
+from transom.runtime.outputs import told_at
+from transom.runtime.registry import Registry
+from transom.runtime.streams import Stream
+from transom.state.state import State
+
+MOST_SIGHTS = 16  # of a query that are remembered until the next page; between pages they are much alike
+
+
+@dataclass
+class Prodding:
+    """Answers prods beside the page loop; it only reads what is committed."""
+
+    loop: PageLoop
+
+    def answer(self, prods: Sequence[Prod]) -> tuple[Results, int]:
+        """What is known of the windows that prods ask for, and after which page; it is kept with the queries'
+        results."""
+        loop = self.loop
+        loop.bind()
+        while True:
+            with loop.control_lock:
+                state, registry = loop.state, loop.registry.copy()  # whom it suspends, pages find out too
+            try:
+                return self._answer(prods, state, registry), state.page
+            except Exception:
+                if loop.state is state:
+                    raise
+                # A page was committed meanwhile, and let go of shards that were to be read: ask that one.
+
+    def _answer(self, prods: Sequence[Prod], state: State, registry: Registry) -> Results:
+        loop, living = self.loop, registry.living()
+        cascade = in_order(living, loop.streams)
+        asks = tuple(asks_of(passed_on(prods, cascade), living).values())
+        if not asks:
+            return Results()
+        partial = frozenset(entry.name for entry in registry if entry.partial)
+        moment = Moment(state.page, Kind.EARLY, loop.clock())
+        directory = told_at(state.page, moment.made)
+        begun = Begun(state.page, moment.made, tables=dict(loop.versions))
+        effects = loop.second_half.effects(begun, registry, directory)
+        try:
+            glance = with_early(state, asks, cascade, living, partial, effects, moment)
+            swept = sweep(glance, asks, living, partial)
+            early = swept.finished(effects, moment)
+            stored, _ = effects.read_far(swept.far, moment)
+        except Exception:
+            loop.store.delete(directory)
+            raise
+        queries = {query.name: query for query in living}
+        told, sights = estimated(state.learned, early, queries, self._nows(asks, queries, state), moment.made)
+        loop.outputs.write_results(directory, told, lambda name: registry[name].identity)
+        with loop.control_lock:
+            for one in sights:
+                own = loop.sights.setdefault(registry[one.query].identity, [])
+                own.append(one)
+                del own[:-MOST_SIGHTS]
+        return Results(told.batches, stored)
+
+    def _nows(
+        self, asks: Sequence[Ask], queries: Mapping[str, CompiledQuery], state: State
+    ) -> dict[str, int]:
+        found = {ask.query.name: self._now(ask.query, queries, state) for ask in asks}
+        return {name: now for name, now in found.items() if now is not None}
+
+    def _now(self, query: CompiledQuery, queries: Mapping[str, CompiledQuery], state: State) -> int | None:
+        """How far a query's clock has come; that of results goes by the rows that they are made of."""
+        streams = self.loop.streams
+        while query.query.stream not in streams and query.query.stream in queries:
+            query = queries[query.query.stream]
+        name = query.query.stream
+        if name not in streams:
+            return None
+        return now_of(query.query.clock, state.stream(name), streams[name].rules, self.loop.clock())
+
+
+def prod_of(
+    stream: Stream,
+    until: Any = None,
+    at: Any = None,
+    where: Mapping[str, Any] | None = None,
+    on: str | None = None,
+    queries: tuple[str, ...] | None = None,
+) -> Prod:
+    """A prod from a program's words."""
+    if until is not None and at is not None:
+        raise SettingError("a prod is for the windows up to a time (until) or for the one at a time (at)")
+    clock = clock_of(stream, on)
+    moment = until if at is None else at
+    time = None if moment is None else instant_of(clock, moment)
+    return Prod(clock, time, at is not None, pattern_of(stream, where), queries)
+
+
+def clock_of(stream: Stream, on: str | None) -> Clock:
+    """The clock that a time is of: the stream's own, or that of a column."""
+    if on is None:
+        return stream.rules.clock
+    column = declared_column(stream.name, on, stream.columns)
+    return Clock(stream.name, column, clock_kind(column, stream.columns[column]))
+
+
+def instant_of(clock: Clock, value: Any) -> int:
+    """A moment on a clock."""
+    if clock.kind is ClockKind.TIME:
+        return parse_instant(value)
+    try:
+        found = int(value)
+    except (TypeError, ValueError):
+        raise SettingError(f"not a number: {value!r}; the column counts in plain numbers") from None
+    if not LOWEST < found < HIGHEST:
+        raise SettingError(f"too large a number: {value!r}")
+    return found
+
+
+def pattern_of(stream: Stream, where: Mapping[str, Any] | None) -> tuple[tuple[str, Any], ...]:
+    """A pattern on a stream's columns, its values in their types."""
+    pattern = []
+    for name, value in (where or {}).items():
+        column = declared_column(stream.name, name, stream.columns)
+        kind = stream.columns[column]
+        if pa.types.is_nested(kind):
+            raise SettingError(f"the column {column} is {kind}: no pattern can match it")
+        try:
+            typed = typed_value(value, kind)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise SettingError(f"the column {column} can't be {value!r}: {error}") from error
+        pattern.append((column, plain_value(typed)))
+    return tuple(pattern)

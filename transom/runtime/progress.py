@@ -1,0 +1,392 @@
+"""How a running engine fares, as an object, as text and as a mapping."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from transom.durations import format_instant
+from transom.elements import ClockKind
+from transom.estimates.monitor import Accuracy
+from transom.results.advance import open_windows
+from transom.ondemand.cache import Asked
+from transom.plan.explain import WorkDone, held, keeps_text, kind_of, work_done, work_text
+from transom.plan.explain.promising_text import coverage_text
+from transom.plan.explain.words import counted, queries_text, readable
+from transom.runtime.registry import Registry
+from transom.runtime.summary_status import PreferredProgress, SummaryInfo, queries_of, summary_infos
+from transom.state.promising import Coverage
+from transom.state.state import State, StoreState, Work
+
+if TYPE_CHECKING:
+    from transom.runtime.loop import PageLoop
+
+NOTHING = work_done(Work())
+MOST = 3  # held ranges that are shown
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How queries share: the selections that they form, families by kind, and the aggregations that took.
+
+    `most_queries` is the size of the largest selection, `slices` how many are kept of all selections.
+    """
+
+    queries: int = 0
+    selections: int = 0
+    most_queries: int = 0
+    families: Mapping[str, int] = field(default_factory=dict)
+    slices: int = 0
+    work: WorkDone = NOTHING
+    last_page: WorkDone = NOTHING
+
+    @property
+    def queries_per_selection(self) -> float:
+        return self.queries / self.selections if self.selections else 0.0
+
+    def __str__(self) -> str:
+        families = ", ".join(f"{count:,} {kind}" for kind, count in self.families.items()) or "none yet"
+        return (
+            f"selections {self.selections:,} (queries in each {self.queries_per_selection:.1f}, at most "
+            f"{self.most_queries:,}), families: {families}, slices {self.slices:,}; {work_text(self.work)}"
+        )
+
+    def __add__(self, other: Sharing) -> Sharing:
+        return Sharing(
+            self.queries + other.queries,
+            self.selections + other.selections,
+            max(self.most_queries, other.most_queries),
+            dict(Counter(self.families) + Counter(other.families)),
+            self.slices + other.slices,
+            _summed(self.work, other.work),
+            _summed(self.last_page, other.last_page),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "queries_per_selection": self.queries_per_selection}
+
+
+def _summed(*parts: WorkDone) -> WorkDone:
+    names = Work.__dataclass_fields__
+    return work_done(Work(*(sum(getattr(part, name) for part in parts) for name in names)))
+
+
+@dataclass(frozen=True)
+class StreamProgress:
+    """A stream: every row accounted for, how far its time has come, and how its queries share."""
+
+    rows: int
+    counted: int
+    unasked: int
+    late: int
+    rejected: int
+    high: int | None  # the highest accepted time
+    watermark: int | None  # everything before is closed
+    open_windows: int
+    is_time: bool
+    sharing: Sharing = Sharing()
+    aside: int = 0  # rows set aside, to be processed yet
+    shed: int = 0  # rows dropped
+    aside_since: int | None = None  # the engine's clock when the oldest of the rows aside came
+    held: tuple[tuple[int, int], ...] = ()  # times that stay open for rows that are aside
+
+    def __str__(self) -> str:
+        shown = [
+            f"{name} {getattr(self, name):,}" for name in ("rows", "counted", "unasked", "late", "rejected")
+        ]
+        mark = self.watermark
+        shown.append(f"watermark {'none' if mark is None else self._shown(mark)}")
+        shown.append(f"open windows {self.open_windows:,}")
+        if self.aside and self.aside_since is not None:
+            held = ", ".join(
+                f"{self._shown(start)} to {self._shown(stop)}" for start, stop in self.held[:MOST]
+            )
+            more = f" and {len(self.held) - MOST} more" if len(self.held) > MOST else ""
+            since = format_instant(self.aside_since)
+            shown.append(f"aside {self.aside:,} since {since}, held {held}{more}")
+        if self.shed:
+            shown.append(f"shed {self.shed:,}")
+        return ", ".join(shown)
+
+    def _shown(self, time: int) -> str:
+        return format_instant(time) if self.is_time else str(time)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**vars(self), "sharing": self.sharing.as_dict()}
+
+
+@dataclass(frozen=True)
+class StoreProgress:
+    """A store of on-demand queries: what it was given, how often it was read, and what it holds.
+
+    `updates` are tuples. `hits` are lookups that took no scan of the window's tuples: with OrderedSharing
+    those without recalculation, with `USING naive` none.
+    """
+
+    stream: str
+    keeps: str
+    far: bool
+    updates: int
+    lookups: int
+    hits: int
+    entries: int
+    bytes: int
+    tells_groups: bool = False  # of every query the store that is read first
+
+
+@dataclass(frozen=True)
+class OnDemand:
+    """The on-demand queries, and the stores that they share."""
+
+    queries: int = 0
+    stores: Mapping[str, StoreProgress] = field(default_factory=dict)
+
+    @property
+    def lookups(self) -> int:
+        """Lookups that were answered: each first reads the store of its groups."""
+        return sum(store.lookups for store in self.stores.values() if store.tells_groups)
+
+    @property
+    def reads(self) -> int:
+        """How often the stores of attributes were read: a lookup may read several."""
+        return sum(store.lookups for store in self._attributes())
+
+    @property
+    def hits(self) -> int:
+        """How many of the reads took no scan."""
+        return sum(store.hits for store in self._attributes())
+
+    @property
+    def updates(self) -> int:
+        """Tuples that were added to stores of attributes: one to each that asks for it."""
+        return sum(store.updates for store in self._attributes())
+
+    @property
+    def entries(self) -> int:
+        return sum(store.entries for store in self.stores.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(store.bytes for store in self.stores.values())
+
+    def _attributes(self) -> Iterator[StoreProgress]:
+        return (store for store in self.stores.values() if not store.tells_groups)
+
+    def __str__(self) -> str:
+        return (
+            f"on demand: {queries_text(self.queries)} over {counted(len(self.stores), 'store')}, "
+            f"entries {self.entries:,}, bytes {self.bytes:,}; updates {self.updates:,}, "
+            f"lookups {self.lookups:,}, {self.hits:,} of {self.reads:,} reads without recalculation"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        totals = ("lookups", "reads", "hits", "updates", "entries", "bytes")
+        stores = {key: asdict(store) for key, store in self.stores.items()}
+        return {"queries": self.queries, "stores": stores, **{name: getattr(self, name) for name in totals}}
+
+
+@dataclass(frozen=True)
+class PreferringProgress:
+    """The summaries, and the queries with a preference that they lead."""
+
+    summaries: Mapping[str, SummaryInfo] = field(default_factory=dict)
+    queries: Mapping[str, PreferredProgress] = field(default_factory=dict)
+
+    @property
+    def tuples(self) -> int:
+        """Tuples that are kept, of all summaries."""
+        return sum(summary.tuples for summary in self.summaries.values())
+
+    @property
+    def bytes(self) -> int:
+        """What the summaries of cells take, without the tuples."""
+        return sum(summary.bytes for summary in self.summaries.values())
+
+    @property
+    def late(self) -> int:
+        """Tuples that were older than all that was kept."""
+        return sum(summary.late for summary in self.summaries.values())
+
+    @property
+    def probes(self) -> int:
+        return sum(query.probes for query in self.queries.values())
+
+    @property
+    def produced(self) -> int:
+        return sum(query.produced for query in self.queries.values())
+
+    @property
+    def skipped(self) -> float:
+        """Tuples that were probably passed over, for good or until there is time."""
+        return sum(query.skipped for query in self.queries.values())
+
+    @property
+    def share(self) -> float:
+        """The share of the estimated output of all queries that was produced."""
+        return Coverage(self.probes, self.produced, self.skipped).share
+
+    def __str__(self) -> str:
+        summaries = counted(len(self.summaries), "summary", "summaries")
+        kept = f"{counted(self.tuples, 'tuple')} in {summaries}, {self.bytes:,} bytes of counts"
+        late = f", {self.late:,} late" if self.late else ""
+        done = coverage_text(self.probes, self.produced, self.skipped, self.share)
+        return f"promising tuples: {queries_text(len(self.queries))} over {kept}{late}; {done}"
+
+    def as_dict(self) -> dict[str, Any]:
+        totals = ("tuples", "bytes", "late", "probes", "produced", "skipped", "share")
+        return {
+            "summaries": {name: asdict(summary) for name, summary in self.summaries.items()},
+            "queries": {name: asdict(query) for name, query in self.queries.items()},
+            **{name: getattr(self, name) for name in totals},
+        }
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The engine after its last committed page.
+
+    `spent` is where the seconds of that page went: planning, first_half, second_half and commit.
+    """
+
+    page: int
+    page_seconds: float
+    state_bytes: int  # on the driver
+    far_rows: int  # with the executors: cells of slices, and entries of stores
+    far_bytes: int
+    queries: int
+    suspended: Mapping[str, str]
+    streams: Mapping[str, StreamProgress]
+    spent: Mapping[str, float] = field(default_factory=dict)
+    early: Mapping[str, Accuracy] = field(default_factory=dict)  # of queries that say EMIT EARLY
+    on_demand: OnDemand = field(default_factory=OnDemand)
+    preferring: PreferringProgress = field(default_factory=PreferringProgress)
+
+    @property
+    def sharing(self) -> Sharing:
+        """How the queries of all streams share, together."""
+        return reduce(add, (stream.sharing for stream in self.streams.values()), Sharing())
+
+    def __str__(self) -> str:
+        spent = ", ".join(f"{name.replace('_', ' ')} {seconds:.3f}" for name, seconds in self.spent.items())
+        first = (
+            f"page {self.page}, {self.page_seconds:.3f} s{f' ({spent})' if spent else ''}, "
+            f"{queries_text(self.queries)} ({len(self.suspended)} suspended), "
+            f"state {self.state_bytes:,} bytes"
+        )
+        if self.far_rows:
+            first += f", with the executors {self.far_rows:,} rows, {self.far_bytes:,} bytes"
+        lines = [first]
+        for name, stream in self.streams.items():
+            lines.append(f"  {name}: {stream}")
+            if stream.sharing.queries:
+                lines.append(f"    {stream.sharing}")
+        lines += [f"  early results of {name}: {accuracy}" for name, accuracy in self.early.items()]
+        if self.on_demand.queries:
+            lines.append(f"  {self.on_demand}")
+        if self.preferring.summaries:
+            lines.append(f"  {self.preferring}")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain values, for machines; instants are numbers."""
+        plain = {
+            **vars(self),
+            "suspended": dict(self.suspended),
+            "spent": dict(self.spent),
+            "streams": {name: stream.as_dict() for name, stream in self.streams.items()},
+            "early": {name: asdict(accuracy) for name, accuracy in self.early.items()},
+            "on_demand": self.on_demand.as_dict(),
+            "preferring": self.preferring.as_dict(),
+        }
+        return plain | {"sharing": self.sharing.as_dict()}
+
+
+def progress_of(loop: PageLoop) -> Progress:
+    """How a page loop fares."""
+    # Each is replaced whole: no need to wait.
+    state, registry, report = loop.state, loop.registry, loop.report
+    slices = {home: holding.slices for home, holding in held(state).items()}
+    streams = {}
+    for name, stream in loop.queried().items():
+        own, clock = state.stream(name), stream.rules.clock
+        known = own.clock(clock)
+        reading = registry.reading(name)
+        last = report.work.get(name, Work()) if report is not None else Work()
+        streams[name] = StreamProgress(
+            own.totals.rows,
+            own.totals.counted,
+            own.totals.unasked,
+            own.totals.late,
+            own.totals.rejected,
+            known.high,
+            known.closed.watermark(),
+            open_windows(state, reading, own),
+            clock.kind is ClockKind.TIME,
+            _sharing(loop, name, state, [query.name for query in reading], slices, last),
+            own.totals.aside,
+            own.totals.shed,
+            own.aside[0].since if own.aside else None,
+            own.held(clock).pairs,
+        )
+    return Progress(
+        state.page,
+        report.seconds if report is not None else 0.0,
+        loop.state_bytes
+        + sum(store.kept.nbytes for store in state.stores.values())
+        + sum(run.tuples.table.nbytes for run in state.preferring.runs),
+        sum(ref.rows for ref in state.refs),
+        sum(ref.bytes for ref in state.refs),
+        len(registry.entries),
+        {entry.name: entry.suspended for entry in registry if entry.suspended is not None},
+        streams,
+        report.spent if report is not None else {},
+        {name: learned.accuracy() for name, learned in state.learned.items()},
+        _on_demand(loop, state, registry),
+        PreferringProgress(summary_infos(state.preferring, registry), queries_of(state.preferring, registry)),
+    )
+
+
+def _on_demand(loop: PageLoop, state: State, registry: Registry) -> OnDemand:
+    queries = registry.demanding()
+    asked, stores = loop.desk.asked() if queries else {}, {}
+    streams = dict.fromkeys(query.query.stream for query in queries)
+    for gathering in (
+        one for name in streams for one in loop.planner.gatherings(name, registry.looking(name))
+    ):
+        for key, want in gathering.stores.items():
+            known, own = state.stores.get(key, StoreState()), asked.get(key, Asked())
+            keeps = readable(keeps_text(gathering, want))
+            stores[readable(f"{gathering.selection} | {keeps}")] = StoreProgress(
+                gathering.clock.stream,
+                keeps,
+                known.far,
+                known.tuples,
+                own.lookups,
+                own.hits,
+                known.kept.entries + sum(ref.rows for ref in known.refs),
+                known.kept.nbytes + sum(ref.bytes for ref in known.refs),
+                want.timed,
+            )
+    return OnDemand(len(queries), stores)
+
+
+def _sharing(
+    loop: PageLoop, stream: str, state: State, queries: Iterable[str], slices: Mapping[int, int], last: Work
+) -> Sharing:
+    own = [state.queries[name] for name in queries if name in state.queries]
+    sizes = Counter(one.homes[0] for one in own)
+    read = {home for one in own for home in one.homes}
+    planned = loop.planner.families(stream) if own else []
+    return Sharing(
+        len(own),
+        len(sizes),
+        max(sizes.values(), default=0),
+        dict(Counter(map(kind_of, planned))),
+        sum(slices.get(home, 0) for home in read),
+        work_done(state.stream(stream).work),
+        work_done(last),
+    )

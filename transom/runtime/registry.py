@@ -1,0 +1,215 @@
+"""The queries and summaries that live: their texts, what they compile to, and how they fare."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
+from transom.errors import SQLError, StateError
+from transom.plan.compiled import CompiledQuery, compile_query
+from transom.sql.catalog import Catalog, Scalars
+from transom.sql.binding.cascades import bind_all
+from transom.sql.syntax.dialect import is_preferred
+from transom.sql.binding.bind_preferred import bind_all_preferred
+from transom.sql.preferred_query import Preferred
+from transom.sql.query import Query
+from transom.sql.clauses.summary import bind_summary
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A query as registered. A suspended one says why, and takes no part in pages."""
+
+    name: str
+    text: str
+    partial: bool = False
+    since: int = 0  # the page it joined with
+    suspended: str | None = None
+    failing: int = 0  # pages in a row in which a function of its own failed
+    compiled: CompiledQuery | None = None
+    preferred: Preferred | None = None  # instead, if it says WITH PREFERENCE
+    summaries: tuple[str, ...] = ()  # that it was bound to
+
+    @property
+    def is_bound(self) -> bool:
+        return self.compiled is not None or self.preferred is not None
+
+    @property
+    def identity(self) -> str:
+        """What tells it from other queries that had its name before."""
+        return identity(self.name, self.since)
+
+    def stored(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it."""
+        names = ("name", "text", "partial", "since", "suspended", "failing", "summaries")
+        return {name: getattr(self, name) for name in names}
+
+
+def identity(name: str, since: int) -> str:
+    """A query's name and the page it joined with: names may be used again, this may not."""
+    return f"{name}@{since}"
+
+
+@dataclass(frozen=True)
+class SummaryEntry:
+    """A summary as created, with the page that it came with."""
+
+    name: str
+    text: str
+    since: int = 0
+    summary: Summary | None = None
+
+
+def _unreadable(what: str, error: SQLError) -> StateError:
+    return StateError(f"{what} of the checkpoint can't be read any more: {error}")
+
+
+class Registry:
+    """All entries by name. Entries of a checkpoint are bound when the streams they read are known."""
+
+    def __init__(
+        self,
+        stored: Iterable[Mapping[str, Any]] = (),
+        naive: bool = False,
+        summaries: Iterable[tuple[str, str, int]] = (),
+    ):
+        self.entries: dict[str, Entry] = {one["name"]: Entry(**one) for one in stored}
+        self.created = {name: SummaryEntry(name, text, since) for name, text, since in summaries}
+        self.naive = naive
+        self.is_bound = not self.entries and not self.created  # whether all entries are
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.entries
+
+    def __getitem__(self, name: str) -> Entry:
+        try:
+            return self.entries[name]
+        except KeyError:
+            raise StateError(f"there is no query named {name}") from None
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries.values())
+
+    def stored(self) -> list[dict[str, Any]]:
+        return [entry.stored() for entry in self]
+
+    def stored_summaries(self) -> list[tuple[str, str, int]]:
+        return [(entry.name, entry.text, entry.since) for entry in self.created.values()]
+
+    def bind(self, catalog: Catalog, scalars: Scalars, control: Iterable[Control] = ()) -> None:
+        """Compile the entries that came from a checkpoint, but for those that control lets leave."""
+        if self.is_bound:
+            return
+        control = list(control)
+        leaving = {element.name for element in control if isinstance(element, Drop)}
+        forgotten = {element.name for element in control if isinstance(element, Forget)}
+        for name, created in self.created.items():
+            if created.summary is None and name not in forgotten:
+                try:
+                    self.created[name] = replace(created, summary=bind_summary(created.text, catalog))
+                except SQLError as error:
+                    raise _unreadable(f"the summary {name}", error) from error
+        catalog = replace(catalog, summaries=self.summaries())
+        unbound = {e.name: e.text for e in self if not e.is_bound and e.name not in leaving}
+        preferring = {name: text for name, text in unbound.items() if is_preferred(text)}
+        plain = {name: text for name, text in unbound.items() if name not in preferring}
+        alike: dict[tuple[str, ...], dict[str, str]] = {}
+        for name, text in preferring.items():
+            alike.setdefault(tuple(self.entries[name].summaries), {})[name] = text
+        for names, texts in alike.items():  # by what they were bound to: there may be others by now
+            own = {name: summary for name, summary in self.summaries().items() if name in names}
+            for name, preferred in bind_all_preferred(texts, catalog, scalars, own).items():
+                if isinstance(preferred, SQLError):
+                    raise _unreadable(f"the query {name}", preferred) from preferred
+                self.entries[name] = replace(self.entries[name], preferred=preferred)
+        for name, query in bind_all(plain, catalog, scalars, self.queries()).items() if plain else ():
+            if isinstance(query, SQLError):
+                raise _unreadable(f"the query {name}", query) from query
+            self.entries[name] = replace(self.entries[name], compiled=compile_query(name, query, self.naive))
+        self.is_bound = all(entry.is_bound for entry in self)
+
+    def prefer(self, control: Register, preferred: Preferred, page: int) -> None:
+        """A query with a preference joins."""
+        names = tuple(side.summary for side in preferred.sides)
+        self.entries[control.name] = Entry(
+            control.name, control.text, since=page, preferred=preferred, summaries=names
+        )
+
+    def summarize(self, control: Summarize, summary: Summary, page: int) -> None:
+        """A summary is created."""
+        self.created[control.name] = SummaryEntry(control.name, control.text, page, summary)
+
+    def forget(self, control: Forget) -> None:
+        self.created.pop(control.name, None)
+
+    def summaries(self) -> dict[str, Summary]:
+        """All summaries that are bound, by name."""
+        return {entry.name: entry.summary for entry in self.created.values() if entry.summary is not None}
+
+    def newest(self) -> tuple[dict[str, tuple[Summary, int]], dict[str, tuple[Preferred, int]]]:
+        """Summaries and queries with a preference, each with the page that it came with."""
+        summaries = {e.name: (e.summary, e.since) for e in self.created.values() if e.summary is not None}
+        return summaries, {name: (query, self[name].since) for name, query in self.preferring().items()}
+
+    def preferring(self) -> dict[str, Preferred]:
+        """The queries with a preference that take part in pages, by name."""
+        return {e.name: e.preferred for e in self if e.preferred is not None and e.suspended is None}
+
+    def add(self, control: Register, query: Query, page: int) -> CompiledQuery:
+        compiled = compile_query(control.name, query, self.naive)
+        self.entries[control.name] = Entry(
+            control.name, control.text, control.partial, page, compiled=compiled
+        )
+        return compiled
+
+    def queries(self) -> dict[str, Query]:
+        """All that are bound, by name."""
+        return {entry.name: entry.compiled.query for entry in self if entry.compiled is not None}
+
+    def query(self, name: str) -> Query:
+        """A query that is bound already."""
+        compiled = self[name].compiled
+        assert compiled is not None
+        return compiled.query
+
+    def remove(self, control: Drop) -> None:
+        self.entries.pop(control.name, None)
+
+    def update(self, name: str, **changes: Any) -> None:
+        self.entries[name] = replace(self.entries[name], **changes)
+
+    def everyone(self) -> list[CompiledQuery]:
+        """The queries that take part in pages, standing or on demand."""
+        return [e.compiled for e in self if e.compiled is not None and e.suspended is None]
+
+    def functions(self) -> dict[str, Collection[str]]:
+        """The user-defined functions of all queries that take part in pages, by their names."""
+        own: dict[str, Collection[str]] = {query.name: query.query.functions for query in self.everyone()}
+        return own | {name: query.functions for name, query in self.preferring().items()}
+
+    def living(self) -> list[CompiledQuery]:
+        """The standing queries that take part in pages."""
+        return [query for query in self.everyone() if query.query.demand is None]
+
+    def demanding(self) -> list[CompiledQuery]:
+        """The on-demand queries that take part in pages."""
+        return [query for query in self.everyone() if query.query.demand is not None]
+
+    def compiled(self) -> dict[str, CompiledQuery]:
+        """The standing queries that take part in pages, by name."""
+        return {query.name: query for query in self.living()}
+
+    def reading(self, stream: str) -> list[CompiledQuery]:
+        """The standing queries over a stream that take part in pages."""
+        return [query for query in self.living() if query.query.stream == stream]
+
+    def looking(self, stream: str) -> list[CompiledQuery]:
+        """The on-demand queries over a stream that take part in pages."""
+        return [query for query in self.demanding() if query.query.stream == stream]
+
+    def copy(self) -> Registry:
+        other = Registry(naive=self.naive)
+        other.entries, other.created, other.is_bound = dict(self.entries), dict(self.created), self.is_bound
+        return other

@@ -1,0 +1,96 @@
+"""How summaries and the queries that they lead fare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from transom.runtime.registry import Registry
+from transom.sql.promise import counts
+from transom.state.promising import Preferring
+
+if TYPE_CHECKING:
+    from transom.runtime.loop import PageLoop
+
+
+@dataclass(frozen=True)
+class SummaryInfo:
+    """How a summary fares: what is kept, in which structure, and how much memory its cells take."""
+
+    name: str
+    text: str  # as it was created
+    stream: str
+    column: str
+    structure: str
+    chosen: bool  # whether the structure is the engine's choice
+    tuples: int  # that are kept
+    came: int
+    late: int  # that were older than all that was kept
+    zones: int
+    bytes: int  # of the summaries of cells, without the tuples
+    far: bool  # whether tuples are in files
+    queries: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PreferredProgress:
+    """What became of a query's budget so far, and how many regions wait until there is time."""
+
+    probes: int
+    produced: int
+    skipped: float
+    share: float
+    regions: int
+
+
+def summaries_of(loop: PageLoop) -> dict[str, SummaryInfo]:
+    """How the summaries of a page loop fare."""
+    return summary_infos(loop.state.preferring, loop.registry)
+
+
+def summary_infos(state: Preferring, registry: Registry) -> dict[str, SummaryInfo]:
+    """How summaries fare, as far as they are known."""
+    if not registry.created:
+        return {}
+    led, found = registry.preferring(), {}
+    overloads = {name: query.overload for name, query in registry.queries().items()}
+    for name, created in registry.created.items():
+        own = state.summaries.get(name)
+        if own is None or created.summary is None:
+            continue
+        shape, zones = own.representation.shape, own.representation.zones()
+        found[name] = SummaryInfo(
+            name,
+            created.text,
+            shape.stream,
+            shape.column,
+            shape.structure,
+            created.summary.structure == "auto",
+            int(zones.counts.sum()),
+            own.came,
+            own.late,
+            len(zones.since),
+            own.representation.nbytes,
+            bool(own.far),
+            (
+                *(query for query, one in led.items() if name in (side.summary for side in one.sides)),
+                *(
+                    query
+                    for query, one in overloads.items()
+                    if one is not None and counts(one.promise, shape.stream, shape.column)
+                ),
+            ),
+        )
+    return found
+
+
+def queries_of(state: Preferring, registry: Registry) -> Mapping[str, PreferredProgress]:
+    """How the queries with a preference fare that take part in pages."""
+    found = {}
+    for name in registry.preferring():
+        if (own := state.queries.get(name)) is not None:
+            done = own.coverage
+            waiting = sum(map(len, own.pending))
+            found[name] = PreferredProgress(done.probes, done.produced, done.skipped, done.share, waiting)
+    return found

@@ -1,0 +1,35 @@
+"""One query must never hurt another's page: a query whose own functions fail is suspended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from transom.runtime.registry import Registry
+from transom.backends.spark.scalars import short_message
+
+log = logging.getLogger("transom")
+
+
+def suspend(registry: Registry, name: str, reason: str) -> None:
+    """Let a query take no part in pages any more, and say why."""
+    registry.update(name, suspended=reason, failing=0)
+    log.warning("query %s is suspended: %s", name, reason)
+
+
+def suspend_failed(registry: Registry, failed: Mapping[str, Exception]) -> None:
+    """Suspend queries whose functions failed."""
+    for name, error in failed.items():
+        suspend(registry, name, f"its function failed: {short_message(error)}")
+
+
+def suspend_failing(registry: Registry, tried: Mapping[str, Callable[[], object]]) -> bool:
+    """Try queries one by one, and suspend those that fail; whether there were any."""
+    failed: dict[str, Exception] = {}
+    for name, attempt in tried.items():
+        try:
+            attempt()
+        except Exception as error:
+            failed[name] = error
+    suspend_failed(registry, failed)
+    return bool(failed)

@@ -1,0 +1,127 @@
+"""A query in words and columns: what it is, for those who can't read a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from transom.server.status import Column
+from transom.durations import format_duration
+from transom.elements import ClockKind, Emit
+from transom.plan.explain.early import emit_text
+from transom.plan.explain.spelling import window_text
+from transom.ondemand.lookup import lookup_schema
+from transom.promising.answers import preferred_schema
+from transom.results.presentation import ESTIMATES, result_schema
+from transom.sql.preferred_query import Preferred
+from transom.sql.query import Query
+
+ADDITIVE = ("count_rows", "count", "sum")
+STANDING, ON_DEMAND, PREFERRED = "standing", "on demand", "preferred"
+
+_NAMES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.timestamp("us"): "timestamp_ntz",
+    pa.null(): "void",
+}
+
+
+@dataclass(frozen=True)
+class Described:
+    """What there is to say of a query that does not change."""
+
+    kind: str
+    streams: tuple[str, ...]
+    window: str | None
+    columns: tuple[Column, ...]
+    schema: pa.Schema
+    emit: Emit | None = None
+    sums: frozenset[str] = frozenset()  # values that add up over groups: counts and sums
+
+    @property
+    def early(self) -> str | None:
+        """When it tells windows early, in words."""
+        return None if self.emit is None else emit_text(self.emit, None)
+
+
+def described(query: Query | Preferred) -> Described:
+    """A query in words and columns."""
+    if isinstance(query, Preferred):
+        return _preferred(query)
+    kind = query.clock.kind
+    if query.demand is not None:
+        length = query.window.range
+        shown = format_duration(length) if kind is ClockKind.TIME else f"{length:,}"
+        of = "rows" if kind is ClockKind.ROWS else f"of {query.clock.attribute}"
+        schema = lookup_schema(query)
+        window = f"the last {shown} {of}"
+    else:
+        schema = result_schema(query)
+        window = window_text(query.window, kind)
+    columns = _columns(schema, 2, [(item.name, item.is_key) for item in query.items])
+    form = STANDING if query.demand is None else ON_DEMAND
+    return Described(form, (query.stream,), window, columns, schema, query.emit, _sums(query))
+
+
+def _sums(query: Query) -> frozenset[str]:
+    calls = {f"`a{place}`": call.function for place, call in enumerate(query.calls)}
+    return frozenset(item.name for item in query.items if calls.get(item.sql) in ADDITIVE)
+
+
+def _preferred(query: Preferred) -> Described:
+    window, schema = query.preference.window, preferred_schema(query)
+    names = [*(item.name for item in query.outputs), *(item.name for item in query.figures)]
+    return Described(
+        PREFERRED,
+        tuple(side.stream for side in query.sides),
+        None if window is None else f"within {format_duration(window)}",
+        _columns(schema, 0, [(name, False) for name in names]),
+        schema,
+    )
+
+
+def _columns(schema: pa.Schema, bounds: int, items: Sequence[tuple[str, bool]]) -> tuple[Column, ...]:
+    """The columns of results, each with what it is to the query: bounds, items, estimates, the rest."""
+    estimates = {f"{name}_{what}": name for name, is_key in items if not is_key for what in ESTIMATES}
+    found = []
+    for place, field in enumerate(schema):
+        role, of = "system", None
+        if place < bounds:
+            role = "window"
+        elif place < bounds + len(items):
+            role = "key" if items[place - bounds][1] else "value"
+        elif field.name in estimates:
+            role, of = "estimate", estimates[field.name]
+        found.append(Column(field.name, sql_type(field.type), role, of))
+    return tuple(found)
+
+
+def sql_type(kind: pa.DataType) -> str:
+    """A type in SQL's words.
+
+    >>> sql_type(pa.list_(pa.int32())), sql_type(pa.decimal128(10, 2)), sql_type(pa.timestamp("us", tz="UTC"))
+    ('array<int>', 'decimal(10,2)', 'timestamp')
+    """
+    if kinds.is_timestamp(kind) and kind.tz is not None:
+        return "timestamp"
+    if kinds.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if kinds.is_list(kind):
+        return f"array<{sql_type(kind.value_type)}>"
+    if kinds.is_map(kind):
+        return f"map<{sql_type(kind.key_type)},{sql_type(kind.item_type)}>"
+    if kinds.is_struct(kind):
+        return f"struct<{','.join(f'{field.name}:{sql_type(field.type)}' for field in kind)}>"
+    return _NAMES.get(kind, str(kind))

@@ -1,0 +1,265 @@
+"""Text to bound queries, thousands at a time."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Hashable, Iterator, Mapping
+
+import pyarrow as pa
+from sqlglot import exp
+
+from transom.elements import Demand, Emit
+from transom.errors import SQLError
+from transom.sql.binding.aggregate_calls import Draft, result_type
+from transom.sql.syntax.canonical import bare
+from transom.sql.catalog import Catalog, Scalars
+from transom.sql.clauses.using import DemandClause
+from transom.sql.syntax.dialect import EndClause, parse, parse_end
+from transom.sql.clauses.emit import EmitClause
+from transom.sql.clauses.joins import join
+from transom.sql.binding.on_demand import check_clause, check_structure, refuse_preference
+from transom.sql.binding.predicates import both, lower
+from transom.sql.clauses.preference import OverloadClause
+from transom.sql.binding.promises import bound_overload
+from transom.sql.query import Call, Item, Key, Overloaded, Predicate, Query, Scalar
+from transom.sql.clauses.select import WINDOW_STRUCT, Selection
+from transom.sql.binding.templates import Cut, Template, cut
+from transom.sql.binding.expression_types import Steps, Typed, Typer, TypeTable, run_steps
+
+MAX_ALIKE = 8  # templates of one text without its constants; more would hardly be used again
+MAX_TEMPLATES = 1_000
+MAX_ENDS = 1_000  # different clauses at the end (EMIT EARLY, USING and so on) of one template
+MAX_TYPES = 100_000  # remembered; queries that come and go must not fill the memory
+
+
+def bind(texts: Mapping[str, str], catalog: Catalog, scalars: Scalars) -> dict[str, Query | SQLError]:
+    """Bind named queries; each gives a query or its own error, and none hinders another."""
+    return Binding(catalog, scalars).bind(texts)
+
+
+def bind_one(text: str, catalog: Catalog, scalars: Scalars) -> Query:
+    """Bind one query or raise what is wrong with it."""
+    bound = bind({"": text}, catalog, scalars)[""]
+    if isinstance(bound, SQLError):
+        raise bound
+    return bound
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Thousands of syntax trees live at once; searching them for garbage again and again doubles the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class Binding:
+    """Binds queries over one catalog, and remembers what they have in common: templates and types."""
+
+    def __init__(self, catalog: Catalog, scalars: Scalars):
+        self.catalog, self.table = catalog, TypeTable(scalars)
+        self._readers: dict[Hashable, list[_Reader]] = {}
+        self._lock = threading.Lock()  # a template holds one query's constants at a time
+
+    def bind(self, texts: Mapping[str, str]) -> dict[str, Query | SQLError]:
+        """Bind named queries; each gives a query or its own error, and none hinders another."""
+        with self._lock, _collector_paused():
+            outcome = self._bind(texts)
+            self.table.tidy(MAX_TYPES)
+        return {name: outcome[name] for name in texts}
+
+    def _bind(self, texts: Mapping[str, str]) -> dict[str, Query | SQLError]:
+        running = {name: self._steps(text) for name, text in texts.items()}
+        return run_steps(running, texts, self.table)
+
+    def _steps(self, text: str) -> Steps[Query]:
+        whole = cut(text)
+        alike = self._readers.get(whole.key, [])
+        reader = next((one for one in alike if one.template.fits(whole.constants)), None)
+        if reader is not None:
+            if not reader.is_typed:
+                yield  # the first of its kind asks for what all will want to know
+            try:
+                return (yield from reader.steps(text, whole))
+            except SQLError:  # read alone, the query says it again and points into its own text
+                return (yield from _Reader(text, whole, self.catalog, self.table).steps(text, whole))
+        reader = _Reader(text, whole, self.catalog, self.table)
+        if len(self._readers) >= MAX_TEMPLATES:
+            self._readers.clear()
+        self._readers[whole.key] = [*alike[1 - MAX_ALIKE :], reader]
+        return (yield from reader.steps(text, whole))
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """What the clauses at the end of a query say."""
+
+    emit: Emit | None
+    demand: Demand | None
+    overload: Overloaded | None
+
+
+class _Reader(Typed):
+    """A query that is read once and bound in steps, for its own constants or for those of others like it.
+
+    Between two steps the types that it asked for are found out, and other queries may put their constants in.
+    """
+
+    def __init__(self, text: str, whole: Cut, catalog: Catalog, table: TypeTable):
+        super().__init__(parse(text), catalog.utc)
+        refuse_preference(self.parsed)
+        self.table = table
+        self.selection = Selection(self.parsed, catalog)
+        self.scope = self.selection.scope
+        with self.selection.inside("ON"):
+            self.joined = join(self.scope, self.selection.rows)
+        self.selection.read()
+        check_clause(self.parsed, self.selection)
+        ids = tuple(source.id for source in self.scope.sources if source.table)
+        inputs = table.over((self.scope.stream.relation.name, ids), self.scope.inputs)
+        self.row = Typer(self.parsed, inputs)
+        self.template = Template(whole, self.parsed, self.selection, self.joined)
+        self._qualities = catalog.qualities
+        demand = table.shared(Demand()) if self.selection.windowing.on_demand else None
+        self._none = _Ends(None, demand, None)
+        self._ends = {"": self._none}  # by the text of the clauses
+        if self.parsed.end_start is not None:
+            clauses = self.parsed.overload, self.parsed.end
+            self._ends[self.template.end_text(whole)] = self._known(text, *clauses)
+        self.is_typed = False
+
+    def steps(self, text: str, whole: Cut) -> Steps[Query]:
+        """Bind a query that fits the template."""
+        where, keys, calls = yield from self.row.until_known(lambda: self._rows(whole))
+        end = self._end(whole)
+        if end.demand is not None:
+            check_structure(self.parsed, self.selection, end.demand, calls)
+        columns = self._result_columns(keys, calls)
+        signature = tuple((name, str(kind)) for name, kind in columns.items())
+        results = Typer(self.parsed, self.table.over(signature, lambda: columns))
+        result = _Result(self, results, columns)
+        items, kept = yield from results.until_known(lambda: result.build(whole))
+        self.is_typed = True
+        windowing = self.selection.windowing
+        return Query(
+            text=text,
+            stream=self.scope.stream.relation.name,
+            clock=self.table.shared(windowing.clock),
+            clock_type=windowing.type,
+            window=self.table.shared(windowing.spec),
+            joins=self.table.shared(self.joined.finish()),
+            where=where,
+            keys=self.table.shared(keys),
+            calls=self.table.shared(calls),
+            items=self.table.shared(items),
+            having=self.selection.having_text(),
+            kept=kept,
+            functions=self.table.shared(frozenset(self.selection.called())),
+            emit=end.emit,
+            demand=end.demand,
+            overload=end.overload,
+        )
+
+    def _end(self, whole: Cut) -> _Ends:
+        """What the clauses at the end say; few are written by many queries."""
+        text = self.template.end_text(whole)
+        if text not in self._ends:
+            if len(self._ends) >= MAX_ENDS:
+                self._ends = {"": self._none}
+            self._ends[text] = self._known(text, *parse_end(text))
+        return self._ends[text]
+
+    def _known(self, text: str, overload: OverloadClause | None, clause: EndClause | None) -> _Ends:
+        preferred = None if overload is None else bound_overload(self.parsed, self.scope, overload)
+        ends = replace(self._none, overload=self.table.shared(preferred))
+        if isinstance(clause, EmitClause):
+            return replace(ends, emit=self.table.shared(clause.known(text, self._qualities)))
+        if isinstance(clause, DemandClause):
+            kind = self.selection.windowing.clock.kind
+            return replace(ends, demand=self.table.shared(clause.known(text, kind)))
+        return ends
+
+    def scalar(self, node: exp.Expr) -> Scalar | None:
+        node = bare(node)
+        if isinstance(node, exp.Column) and (column := self.scope.find(node)) is not None:
+            self.scope.column(node)
+            name = column.name if column.plain else None
+            return self.table.shared(Scalar(column.sql, column.type, name))
+        text = self.selection.row_text(node)
+        kind = self.row.type(text, node)
+        return None if kind is None else self.table.shared(Scalar(text, kind))
+
+    def _rows(self, whole: Cut) -> tuple[Predicate | None, tuple[Key, ...], tuple[Call, ...]]:
+        self.template.put(whole.constants)
+        with self.selection.inside("WHERE"):
+            parts = [lower(node, self) for node in self.joined.where]
+        with self.selection.inside("GROUP BY"):
+            keys = [self._key(name, node) for name, node in self.selection.named_keys()]
+        calls = [self._call(draft) for draft in self.selection.drafts]
+        return both([*self.joined.flags, *parts]), tuple(keys), tuple(calls)
+
+    def _key(self, name: str, node: exp.Expr) -> Key:
+        scalar = self.scalar(node)
+        if scalar is None:
+            return Key(name, Scalar("", pa.null()))
+        if pa.types.is_map(scalar.type):
+            self.parsed.fail("a map can't be grouped by", node)
+        return Key(name, scalar)
+
+    def _call(self, draft: Draft) -> Call:
+        with self.selection.inside("another aggregate"):
+            args = [self.scalar(arg) for arg in draft.args]
+        with self.selection.inside("FILTER"):
+            where = None if draft.where is None else lower(draft.where, self)
+        known = tuple(arg for arg in args if arg is not None)
+        if len(known) < len(args):
+            return Call(draft.function, known, pa.null())
+        kind = result_type(draft.function, [arg.type for arg in known], draft.parameters)
+        if isinstance(kind, str):
+            self.parsed.fail(kind, draft.args[0])
+        return Call(draft.function, known, kind, where, draft.parameters)
+
+    def _result_columns(self, keys: tuple[Key, ...], calls: tuple[Call, ...]) -> dict[str, pa.DataType]:
+        kind = self.selection.windowing.type
+        columns = {f"k{at}": key.scalar.type for at, key in enumerate(keys)}
+        columns |= {f"a{at}": call.type for at, call in enumerate(calls)}
+        return columns | {"window_start": kind, "window_end": kind}
+
+
+class _Result(Typed):
+    """What is computed for a result: the columns of the SELECT list, and whether HAVING keeps it."""
+
+    def __init__(self, reader: _Reader, typer: Typer, columns: Mapping[str, pa.DataType]):
+        super().__init__(reader.parsed, reader.utc)
+        self.selection, self.template, self.table = reader.selection, reader.template, reader.table
+        self.typer = typer
+        self.known = {f"`{name}`": kind for name, kind in columns.items()}
+        window = columns["window_start"]
+        self.known[WINDOW_STRUCT] = pa.struct([("start", window), ("end", window)])
+
+    def build(self, whole: Cut) -> tuple[tuple[Item, ...], Predicate | None]:
+        """The result's columns, and HAVING as a predicate over them."""
+        self.template.put(whole.constants)
+        made = []
+        for name, sql, node in self.selection.result_items():
+            kind = self._type(sql, node)
+            made.append(Item(name, sql, kind if kind is not None else pa.null()))
+        having = self.selection.having
+        with self.selection.inside("HAVING"):
+            kept = None if having is None else lower(having, self)
+        return tuple(made), kept
+
+    def scalar(self, node: exp.Expr) -> Scalar | None:
+        text = self.selection.results.root(node)
+        kind = self._type(text, node)
+        return None if kind is None else self.table.shared(Scalar(text, kind))
+
+    def _type(self, text: str, node: exp.Expr) -> pa.DataType | None:
+        return self.known.get(text) or self.typer.type(text, node)

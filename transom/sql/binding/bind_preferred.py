@@ -1,0 +1,318 @@
+"""Queries WITH PREFERENCE, text to bound: a selection of one stream, aggregates over it, or a join of two."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import NoReturn
+
+import pyarrow as pa
+from sqlglot import exp
+
+from transom.durations import format_duration
+from transom.elements import Summary
+from transom.errors import SQLError
+from transom.sql.syntax.canonical import Printer, bare, quote
+from transom.sql.catalog import Catalog, Relation, Scalars
+from transom.sql.syntax.dialect import Parsed, parse
+from transom.sql.binding.preferred_aggregates import bound_figure, is_aggregate
+from transom.sql.clauses.joins import conjuncts
+from transom.sql.binding.guides import Equality, Led, lead
+from transom.sql.binding.predicates import both, lower
+from transom.sql.clauses.preference import PreferenceClause
+from transom.sql.preferred_query import Figure, Output, Preferred, Side
+from transom.sql.binding.promises import bound_promise, leaves_of, stream_column
+from transom.sql.query import Scalar
+from transom.sql.binding.scope import Column, Scope
+from transom.sql.binding.expression_types import Steps, Typed, Typer, TypeTable, run_steps
+
+
+def bind_preferred(
+    text: str, catalog: Catalog, scalars: Scalars, summaries: Mapping[str, Summary]
+) -> Preferred:
+    """Bind a query WITH PREFERENCE to streams and their summaries, or raise what is wrong with it."""
+    bound = bind_all_preferred({"": text}, catalog, scalars, summaries)[""]
+    if isinstance(bound, SQLError):
+        raise bound
+    return bound
+
+
+def bind_all_preferred(
+    texts: Mapping[str, str], catalog: Catalog, scalars: Scalars, summaries: Mapping[str, Summary]
+) -> dict[str, Preferred | SQLError]:
+    """Bind named queries WITH PREFERENCE, asking for all their types at once; each may have its own error."""
+    table = TypeTable(scalars)
+    running = {name: _steps(text, catalog, table, summaries) for name, text in texts.items()}
+    outcome = run_steps(running, texts, table)
+    return {name: outcome[name] for name in texts}
+
+
+def _steps(
+    text: str, catalog: Catalog, table: TypeTable, summaries: Mapping[str, Summary]
+) -> Steps[Preferred]:
+    parsed = parse(text)
+    if not isinstance(parsed.end, PreferenceClause):
+        raise SQLError("expected WITH PREFERENCE at the end of the query", text, len(text.rstrip()) - 1)
+    return (yield from _Reader(parsed, parsed.end, catalog, table, summaries).steps())
+
+
+class _Streams(Scope):
+    """The one or two streams of a query."""
+
+    def _admit(self, node: exp.Table, relation: Relation, table: bool) -> None:
+        if table:
+            self.parsed.fail(
+                f"a query WITH PREFERENCE reads streams, and {node.name} is a static table", node
+            )
+        if len(self.sources) == 2:
+            self.parsed.fail("a query WITH PREFERENCE reads one stream or joins two", node)
+        if any(source.relation.name == relation.name for source in self.sources):
+            self.parsed.fail(f"{relation.name} can't be joined with itself WITH PREFERENCE", node)
+
+    def _unknown_relation(self, name: str, place: exp.Expr) -> NoReturn:
+        if name.casefold() in {query.casefold() for query in self.catalog.queries}:
+            self.parsed.fail(f"a query WITH PREFERENCE reads streams, and {name} is a query", place)
+        super()._unknown_relation(name, place)
+
+
+class _Over(Typed):
+    """Expressions over one side's own columns, or over the columns of all sides, named by their side."""
+
+    def __init__(self, reader: _Reader, columns: Mapping[str, pa.DataType], key: Hashable, numbered: bool):
+        super().__init__(reader.parsed, reader.catalog.utc)
+        self.scope, self.place, self.numbered = reader.scope, "SELECT", numbered
+        self.typer = Typer(self.parsed, reader.table.over(key, lambda: columns))
+        self.functions = {name.casefold() for name in reader.catalog.functions}
+        self.printer = Printer(self.parsed, reader.catalog.functions, self._leaf)
+
+    def scalar(self, node: exp.Expr) -> Scalar | None:
+        node = bare(node)
+        if isinstance(node, exp.Column) and (column := self.scope.find(node)) is not None:
+            return Scalar(self._column(column), column.type, column.name if column.plain else None)
+        text = self.printer.root(node)
+        kind = self.typer.type(text, node)
+        return None if kind is None else Scalar(text, kind)
+
+    def _column(self, column: Column) -> str:
+        if not self.numbered:
+            return column.sql
+        name = f"{self.scope.sources.index(column.source)}.{column.name}"
+        return ".".join(map(quote, [name, *column.fields]))
+
+    def _leaf(self, node: exp.Expr) -> str | None:
+        if isinstance(node, exp.Column):
+            return self.scope.without_parentheses(node) or self._column(self.scope.column(node))
+        if is_aggregate(node, self.functions):
+            self.parsed.fail(f"an aggregate can't stand in {self.place}", node)
+        return None
+
+
+class _Reader:
+    """A query that is read once, and built again until the types of all its expressions are known."""
+
+    def __init__(
+        self,
+        parsed: Parsed,
+        clause: PreferenceClause,
+        catalog: Catalog,
+        table: TypeTable,
+        summaries: Mapping[str, Summary],
+    ):
+        self.parsed, self.clause, self.catalog, self.table = parsed, clause, catalog, table
+        self._refuse()
+        self.scope = _Streams(parsed, catalog)
+        self.conditions = self._read_from()
+        self._check_names()
+        columns = [source.relation.columns for source in self.scope.sources]
+        streams = tuple(source.relation.name for source in self.scope.sources)
+        self.own = [
+            _Over(self, known, stream, numbered=False) for stream, known in zip(streams, columns, strict=True)
+        ]
+        both_sides = {
+            f"{at}.{name}": kind for at, known in enumerate(columns) for name, kind in known.items()
+        }
+        self.pairs = _Over(self, both_sides, streams, numbered=True)
+        self.led: Led = lead(parsed, self.scope, clause, self.conditions, summaries)
+        self.promise = bound_promise(clause.promise, self.led.known)
+        self._check_window()
+
+    def steps(self) -> Steps[Preferred]:
+        """Build the query again after each round of questions, until nothing had to be asked."""
+        views = [*self.own, self.pairs]
+        while True:
+            for view in views:
+                view.typer.missing = False
+            made = self._build()
+            if not any(view.typer.missing for view in views):
+                return made
+            yield
+
+    # --- what is there -------------------------------------------------------------------------
+
+    def _refuse(self) -> None:
+        """Refuse what belongs to window queries."""
+        parsed, select = self.parsed, self.parsed.select
+        if parsed.bracket is not None:
+            length = parsed.bracket.range.text if parsed.bracket.range is not None else "1 minute"
+            message = f"a query WITH PREFERENCE has no bracket; write WINDOW '{length}' at its end"
+            raise SQLError(message, parsed.text, parsed.bracket.start, parsed.bracket.end)
+        for kind, what in (("group", "GROUP BY"), ("having", "HAVING")):
+            if (node := select.args.get(kind)) is not None:
+                parsed.fail(f"{what} is not supported WITH PREFERENCE", node)
+        if select.args.get("from_") is None:
+            parsed.fail("expected FROM and the name of a stream", select)
+
+    def _read_from(self) -> list[exp.Expr]:
+        """Take the streams in; the conjuncts of ON, USING and WHERE say which tuples belong together."""
+        select = self.parsed.select
+        self.scope.add(select.args["from_"].this)
+        found: list[exp.Expr] = []
+        for node in select.args.get("joins") or []:
+            if node.args.get("side"):
+                self.parsed.fail(f"{node.args['side']} JOIN is not supported WITH PREFERENCE", node.this)
+            self.scope.add(node.this)
+            found += self._using(node) if node.args.get("using") else conjuncts(node.args.get("on"))
+        where = select.args.get("where")
+        found += conjuncts(None if where is None else where.this)
+        # A JOIN without a condition comes with TRUE for one.
+        return [node for node in found if not (isinstance(node, exp.Boolean) and node.this)]
+
+    def _using(self, node: exp.Expr) -> Iterator[exp.Expr]:
+        first, second = self.scope.sources[0], self.scope.sources[-1]
+        for name in node.args["using"]:
+            columns = [
+                exp.Column(this=name.copy(), table=exp.to_identifier(source.alias, quoted=True))
+                for source in (first, second)
+            ]
+            second.hidden.add(self.scope.column(columns[1]).name)
+            yield exp.EQ(this=columns[0], expression=columns[1])
+
+    def _check_names(self) -> None:
+        """Unknown names in conditions explain more than what follows from them."""
+        for node in self.conditions:
+            for column in node.find_all(exp.Column):
+                if self.scope.without_parentheses(column) is None:
+                    self.scope.column(column)
+        for leaf in leaves_of(self.clause.promise):
+            stream_column(self.parsed, self.scope, leaf)
+
+    def _check_window(self) -> None:
+        window = self.clause.preference.window
+        for summary in self.led.summaries:
+            if window is not None and window > summary.reach and self.clause.window is not None:
+                kept = format_duration(summary.reach)
+                message = f"WINDOW is {format_duration(window)}, and the summary {summary.name} keeps {kept}"
+                message += "; a longer GRANULARITY or a deeper COLLAPSE keeps more"
+                raise SQLError(message, self.parsed.text, *self.clause.window)
+
+    # --- what is made of it --------------------------------------------------------------------
+
+    def _build(self) -> Preferred:
+        outputs, figures = self._items()
+        rest = self._rest()
+        return Preferred(
+            sides=tuple(self._side(at) for at in range(len(self.own))),
+            preference=self.clause.preference,
+            promise=self.promise,
+            outputs=outputs,
+            figures=figures,
+            rest=rest,
+            functions=frozenset(name for view in (*self.own, self.pairs) for name in view.printer.called),
+        )
+
+    def _alone(self, at: int) -> list[exp.Expr]:
+        """The conditions on one side's tuples; those that read nothing are on the first side's."""
+        sides = ({0}, set[int]()) if at == 0 else ({at},)
+        return [node for node in self._conditions() if self.scope.reads(node) in sides]
+
+    def _conditions(self) -> list[exp.Expr]:
+        link: Equality | None = self.led.link
+        return [node for node in self.conditions if link is None or node is not link.node]
+
+    def _side(self, at: int) -> Side:
+        summary, view, conditions = self.led.summaries[at], self.own[at], self._alone(at)
+        view.place = "WHERE"
+        guided = [node for node in conditions if self._reads(at, node) == {summary.column}]
+        columns = self._needed(at)
+        return Side(
+            stream=self.scope.sources[at].relation.name,
+            summary=summary.name,
+            where=both([lower(node, view) for node in conditions]),
+            guide=both([lower(node, view) for node in guided]),
+            columns=tuple(name for name in self.scope.sources[at].relation.columns if name in columns),
+        )
+
+    def _reads(self, at: int, node: exp.Expr) -> set[str]:
+        """The columns of a side that an expression reads."""
+        found = [self.scope.find(column) for column in node.find_all(exp.Column)]
+        source = self.scope.sources[at]
+        return {column.name for column in found if column is not None and column.source is source}
+
+    def _needed(self, at: int) -> set[str]:
+        expressions = [*self._conditions(), *self.parsed.select.expressions]
+        promised = (self.led.known(leaf) for leaf in leaves_of(self.clause.promise))
+        source = self.scope.sources[at]
+        return {name for node in expressions for name in self._reads(at, node)} | {
+            column.name for column in promised if column.source is source
+        }
+
+    def _rest(self) -> str | None:
+        """What is to hold for a pair beside the equality, as one condition."""
+        self.pairs.place = "WHERE"
+        across = [node for node in self._conditions() if len(self.scope.reads(node)) > 1]
+        texts = []
+        for node in across:
+            text = self.pairs.truth(node).sql
+            texts.append(f"({text})" if isinstance(node, exp.Or) and len(across) > 1 else text)
+        return " AND ".join(texts) or None
+
+    def _items(self) -> tuple[tuple[Output, ...], tuple[Figure, ...]]:
+        outputs: list[Output] = []
+        figures: list[Figure] = []
+        taken = set[str]()
+        for item in self.parsed.select.expressions:
+            node = bare(item.this if isinstance(item, exp.Alias) else item)
+            if isinstance(node, exp.Star) or (
+                isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+            ):
+                self.parsed.fail("SELECT * is not supported; name the columns", node)
+            name = item.alias if isinstance(item, exp.Alias) else self._auto_name(node)
+            if name.casefold() in taken:
+                self.parsed.fail(f"two columns of the result are called {name}; give one another alias", item)
+            taken.add(name.casefold())
+            if is_aggregate(node, self.pairs.functions):
+                figures.append(self._figure(name, node))
+            else:
+                outputs.append(self._output(name, node))
+            if outputs and figures:
+                message = "select either columns or aggregates: GROUP BY is not supported WITH PREFERENCE"
+                self.parsed.fail(message, node)
+        return tuple(outputs), tuple(figures)
+
+    def _output(self, name: str, node: exp.Expr) -> Output:
+        if any(is_aggregate(part, self.pairs.functions) for part in node.walk()):
+            self.parsed.fail("an aggregate stands alone WITH PREFERENCE, without an expression over it", node)
+        self.pairs.place = "SELECT"
+        scalar = self.pairs.scalar(node)
+        return Output(name, "", pa.null()) if scalar is None else Output(name, scalar.sql, scalar.type)
+
+    def _figure(self, name: str, node: exp.Expr) -> Figure:
+        if len(self.own) > 1:
+            self.parsed.fail("aggregates are not supported over a join WITH PREFERENCE", node)
+        self.own[0].place = "another aggregate"
+        return bound_figure(self.parsed, name, node, self.own[0].scalar)
+
+    def _auto_name(self, node: exp.Expr) -> str:
+        """How a column of the result is called without an alias: its own name, or its text."""
+        if isinstance(node, exp.Column) and (column := self.scope.find(node)) is not None:
+            return [column.name, *column.fields][-1]
+        return Printer(self.parsed, self.catalog.functions, self._name_leaf).root(node)
+
+    def _name_leaf(self, node: exp.Expr) -> str | None:
+        if isinstance(node, exp.Column):
+            column = self.scope.find(node)
+            return node.name.lower() if column is None else ".".join([column.name, *column.fields])
+        if isinstance(node, exp.Star):
+            return "*"
+        if is_aggregate(node, self.pairs.functions) and isinstance(node, exp.Anonymous):
+            return f"{node.name.lower()}({', '.join(self._auto_name(arg) for arg in node.expressions)})"
+        return None

@@ -1,0 +1,213 @@
+"""Queries over queries: the results of one are a stream to another (the end of the thesis's section 3.3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from transom.errors import SQLError
+from transom.sql.binding.bind import bind
+from transom.sql.catalog import Catalog, Relation, Scalars
+from transom.sql.query import Query, free_name
+
+_FROM = re.compile(r"(?i)\bfrom\b")
+_UNSURE = re.compile(r"['\"`]|--|/\*")  # where these are, a FROM may be inside of something
+_PIECE = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/"  # passed over
+    r"|(`[^`]*`|[^\W\d]\w*|[\[\](),])",
+    re.DOTALL,
+)
+_END = {"WHERE", "GROUP", "HAVING", "EMIT"}
+_DEPTH = {"(": 1, "[": 1, ")": -1, "]": -1}
+
+
+class Source(NamedTuple):
+    """A name in FROM, and where it stands."""
+
+    name: str
+    start: int
+    end: int
+
+
+def relation_of(name: str, query: Query) -> Relation:
+    """The results of a query as a stream: its windows, its items, and how many rows were behind them.
+
+    A result's time is `window_time`, the last moment inside of its window. System columns step aside for
+    items of their name, as they do in the results.
+    """
+    taken = {item.name for item in query.items}
+    time = free_name("window_time", taken)
+    system = {free_name(column, taken): query.clock_type for column in ("window_start", "window_end")}
+    items = {item.name: item.type for item in query.items}
+    return Relation(
+        name, system | {time: query.clock_type} | items | {free_name("rows", taken): pa.int64()}, time
+    )
+
+
+def sources_of(text: str, tables: Collection[str] = ()) -> tuple[str, ...]:
+    """The names in FROM that are not those of tables, read without parsing the query.
+
+    >>> sources_of("SELECT max(n) FROM per_sensor P [RANGE 5 s SLIDE 1 s], sites WHERE P.site = sites.site")
+    ('per_sensor', 'sites')
+    """
+    folded = {table.casefold() for table in tables}
+    return tuple(source.name for source in _sources(text) if source.name.casefold() not in folded)
+
+
+def bind_all(
+    texts: Mapping[str, str], catalog: Catalog, scalars: Scalars, known: Mapping[str, Query]
+) -> dict[str, Query | SQLError]:
+    """Bind named queries that may read each other's results, and those of queries that are bound already.
+
+    Streams and tables go before queries of the same name, and a text before a known query.
+    """
+    batch = _Batch(texts, catalog, scalars, known)
+    batch.bind()
+    return {name: batch.outcome[name] for name in texts}
+
+
+class _Batch:
+    """Binds queries in the order in which they read one another."""
+
+    def __init__(
+        self, texts: Mapping[str, str], catalog: Catalog, scalars: Scalars, known: Mapping[str, Query]
+    ):
+        self.texts, self.scalars, self.known = texts, scalars, known
+        self.catalog = replace(catalog, queries=frozenset({*texts, *known}))
+        self.outcome: dict[str, Query | SQLError] = {}
+        self._declared = {name.casefold() for name in (*catalog.streams, *catalog.tables)}
+        self._folded: dict[str, str] | None = None
+
+    def bind(self) -> None:
+        """Bind those that read streams only, then those that read these, and so on."""
+        waiting: dict[str, list[tuple[Source, str]]] = {}
+        for name, text in self.texts.items():
+            if inner := self._inner(text):
+                waiting[name] = inner
+        self.outcome |= bind(self._without(waiting), self.catalog, self.scalars)
+        while waiting:
+            ready = [name for name, inner in waiting.items() if all(self._is_bound(one) for _, one in inner)]
+            if ready:
+                self._bind_ready({name: waiting.pop(name) for name in ready})
+            else:
+                self._refuse_circle(waiting)
+
+    def _without(self, waiting: Collection[str]) -> Mapping[str, str]:
+        return (
+            {name: text for name, text in self.texts.items() if name not in waiting}
+            if waiting
+            else self.texts
+        )
+
+    def _inner(self, text: str) -> list[tuple[Source, str]]:
+        """The queries that a text reads: where, and what they are called."""
+        found = []
+        for source in _sources(text):
+            if (
+                source.name.casefold() not in self._declared
+                and (name := self._query(source.name)) is not None
+            ):
+                found.append((source, name))
+        return found
+
+    def _query(self, written: str) -> str | None:
+        if written in self.texts or written in self.known:
+            return written
+        if self._folded is None:
+            self._folded = {name.casefold(): name for name in (*self.known, *self.texts)}
+        return self._folded.get(written.casefold())
+
+    def _is_bound(self, name: str) -> bool:
+        return name in self.outcome or name not in self.texts
+
+    def _bind_ready(self, ready: Mapping[str, list[tuple[Source, str]]]) -> None:
+        streams, texts = dict(self.catalog.streams), {}
+        for name, inner in ready.items():
+            text = self.texts[name]
+            for source, one in inner:
+                query = self.outcome[one] if one in self.texts else self.known[one]
+                if isinstance(query, SQLError):
+                    self.outcome[name] = _at(text, source, f"{one} has an error of its own: {query.message}")
+                    break
+                if query.demand is not None:
+                    message = f"{one} has no SLIDE: it is looked up, and has no results to read"
+                    self.outcome[name] = _at(text, source, message)
+                    break
+                if source.name not in streams:
+                    streams[source.name] = relation_of(one, query)
+            else:
+                texts[name] = text
+        self.outcome |= bind(texts, replace(self.catalog, streams=streams), self.scalars)
+
+    def _refuse_circle(self, waiting: dict[str, list[tuple[Source, str]]]) -> None:
+        """Refuse queries that read each other; those that only read these are refused after them."""
+        path: list[str] = []
+        name = next(iter(waiting))
+        while name not in path:
+            path.append(name)
+            name = next(one for _, one in waiting[name] if one in waiting)
+        circle = path[path.index(name) :]
+        for at, member in enumerate(circle):
+            following = [*circle[at + 1 :], *circle[: at + 1]]
+            source = next(source for source, one in waiting.pop(member) if one == following[0])
+            message = f"{member} can't read its own results"
+            if len(circle) > 1:
+                message += f": it reads {', which reads '.join(following)}"
+            self.outcome[member] = _at(self.texts[member], source, message)
+
+
+def _at(text: str, source: Source, message: str) -> SQLError:
+    return SQLError(message, text, source.start, source.end)
+
+
+def _sources(text: str) -> list[Source]:
+    """The names in FROM, with their places; of a text that is no query whatever there is."""
+    start = _start(text)
+    found: list[Source] = []
+    if start is None:
+        return found
+    expected, depth = True, 0
+    for piece in _PIECE.finditer(text, start):
+        word = piece[1]
+        if word is None:
+            continue
+        if word in _DEPTH:
+            depth += _DEPTH[word]
+        elif depth:
+            continue
+        elif word == "," or word.upper() == "JOIN":
+            expected = True
+        elif expected:
+            found.append(Source(word.strip("`"), *piece.span(1)))
+            expected = False
+        elif word.upper() in _END:
+            break
+    return found
+
+
+def _start(text: str) -> int | None:
+    """Where the FROM clause begins: at the first FROM that is not part of an expression."""
+    for candidate in _FROM.finditer(text):
+        before = text[: candidate.start()]
+        if _UNSURE.search(before):
+            break
+        if before.count("(") == before.count(")") and not before.rstrip().upper().endswith("DISTINCT"):
+            return candidate.end()
+    else:
+        return None
+    return _surely(_PIECE.finditer(text))
+
+
+def _surely(pieces: Iterable[re.Match[str]]) -> int | None:
+    depth, last = 0, ""
+    for piece in pieces:
+        word = piece[1].upper() if piece[1] else ""
+        depth += _DEPTH.get(word, 0)
+        if word == "FROM" and depth == 0 and last != "DISTINCT":
+            return piece.end()
+        last = word or last
+    return None

@@ -1,0 +1,186 @@
+"""Types of expressions, asked for in bulk: one question for many texts, each distinct text once."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any, Callable, Generator, Hashable, Mapping, TypeVar
+
+import pyarrow as pa
+from sqlglot import exp
+
+from transom.errors import SQLError
+from transom.sql.catalog import Scalars
+from transom.sql.syntax.dialect import Parsed
+from transom.sql.query import Scalar
+
+Result = TypeVar("Result")
+Steps = Generator[None, None, Result]
+Shared = TypeVar("Shared", bound=Hashable)
+
+_NUMBER = r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])"
+_NAME_OR_NUMBER = re.compile(rf"`[^`]*`|({_NUMBER})")
+_ARITHMETIC = re.compile(rf"(?:`[^`]*`|{_NUMBER}|[-+*/%()<>=! ]|\b(?:abs|AND|OR|NOT)\b)+")
+
+
+def shape(text: str) -> str:
+    """What the type of a text depends on: in plain arithmetic not the numbers, but how long they are.
+
+    Spark gives a number the smallest type that holds it, a decimal's being its number of digits.
+
+    >>> shape("`price` * 250 + 0.5"), shape("round(`price`, 2)")
+    ('`price` * #3 + #1e-1', 'round(`price`, 2)')
+    """
+    return _NAME_OR_NUMBER.sub(_length, text) if _ARITHMETIC.fullmatch(text) else text
+
+
+def _length(found: re.Match[str]) -> str:
+    if not found[1]:
+        return found[0]
+    _, digits, exponent = Decimal(found[1]).as_tuple()
+    if exponent:
+        return f"#{len(digits)}e{exponent}"
+    # Where integers get wider; behind a minus sign that is one further.
+    above = sum(int(found[1]) >= limit + sign for limit in (2**31, 2**63) for sign in (0, 1))
+    return f"#{len(digits)}.{above}" if above else f"#{len(digits)}"
+
+
+class Inputs:
+    """The columns that some expressions are over, and what is known of the types of those."""
+
+    def __init__(self, columns: Mapping[str, pa.DataType]):
+        self.columns = columns
+        self.known: dict[str, pa.DataType | SQLError] = {}
+        self.shapes: dict[str, pa.DataType] = {}
+        self.wanted: dict[str, None] = {}
+
+    def find(self, text: str) -> pa.DataType | SQLError | None:
+        """The type of a text, if it is known, or why it has none; otherwise it is wanted from now on."""
+        kind = self.known.get(text)
+        if kind is None:
+            kind = self.shapes.get(shape(text))
+            if kind is None:
+                self.wanted[text] = None
+            else:
+                self.known[text] = kind
+        return kind
+
+    def ask(self, scalars: Scalars) -> None:
+        """Find out what is wanted: one text of each shape first, then those that this did not answer."""
+        first: dict[str, str] = {}
+        for text in self.wanted:
+            first.setdefault(shape(text), text)
+        for texts in (first.values(), self.wanted):
+            left = [text for text in texts if self.find(text) is None]
+            for text, kind in zip(left, scalars.types(self.columns, left) if left else (), strict=True):
+                self.known[text] = kind
+                if not isinstance(kind, SQLError):
+                    self.shapes[shape(text)] = kind
+        self.wanted.clear()
+
+
+class TypeTable:
+    """All the questions of many queries; `ask` has them answered, one call for each set of columns."""
+
+    def __init__(self, scalars: Scalars):
+        self.scalars = scalars
+        self.inputs: dict[Hashable, Inputs] = {}
+        self._shared: dict[Any, Any] = {}
+
+    def over(self, key: Hashable, columns: Callable[[], Mapping[str, pa.DataType]]) -> Inputs:
+        """The inputs known by a key; the columns are only worked out the first time."""
+        if key not in self.inputs:
+            self.inputs[key] = Inputs(columns())
+        return self.inputs[key]
+
+    def shared(self, value: Shared) -> Shared:
+        """The one of all equal values that queries share: less memory, and less to send to executors."""
+        found: Shared = self._shared.setdefault(value, value)
+        return found
+
+    def ask(self) -> None:
+        """Have all questions answered."""
+        for inputs in self.inputs.values():
+            if inputs.wanted:
+                inputs.ask(self.scalars)
+
+    def tidy(self, most: int) -> None:
+        """Forget errors, which may be mended, and everything if there are more types than `most`."""
+        for inputs in self.inputs.values():
+            for text in [text for text, kind in inputs.known.items() if isinstance(kind, SQLError)]:
+                del inputs.known[text]
+        if max(sum(len(inputs.known) for inputs in self.inputs.values()), len(self._shared)) > most:
+            for inputs in self.inputs.values():
+                inputs.known.clear()
+            self._shared.clear()
+
+
+class Typer:
+    """One query's view of a set of inputs."""
+
+    def __init__(self, parsed: Parsed, inputs: Inputs):
+        self.parsed, self.inputs = parsed, inputs
+        self.missing = False
+
+    def type(self, text: str, node: exp.Expr) -> pa.DataType | None:
+        """The type of a text, or None when it has to be asked for first."""
+        known = self.inputs.find(text)
+        self.missing |= known is None
+        if isinstance(known, SQLError):
+            self.parsed.fail(known.message, node)
+        return known
+
+    def until_known(self, build: Callable[[], Result]) -> Steps[Result]:
+        """Build again after each round of questions, until nothing had to be asked."""
+        while True:
+            self.missing = False
+            result = build()
+            if not self.missing:
+                return result
+            yield
+
+
+class Typed:
+    """Expressions with their types, over a row or over a result."""
+
+    def __init__(self, parsed: Parsed, utc: bool):
+        self.parsed, self.utc = parsed, utc
+
+    def scalar(self, node: exp.Expr) -> Scalar | None:
+        """The scalar that a node is, once its type is known."""
+        raise NotImplementedError
+
+    def truth(self, node: exp.Expr) -> Scalar:
+        """A condition that Spark evaluates."""
+        scalar = self.scalar(node)
+        if scalar is None:
+            return Scalar("", pa.bool_())  # not known yet: this build is thrown away
+        if pa.types.is_boolean(scalar.type):
+            return scalar
+        if not pa.types.is_null(scalar.type):
+            self.parsed.fail(f"expected a condition, and this is {scalar.type}", node)
+        return Scalar(scalar.sql, pa.bool_(), scalar.column)
+
+
+def run_steps(
+    running: dict[str, Steps[Result]], texts: Mapping[str, str], table: TypeTable
+) -> dict[str, Result | SQLError]:
+    """Bind queries side by side, so that the types that they ask for are found together.
+
+    Each gives what it is bound to or its own error, and none hinders another.
+    """
+    outcome: dict[str, Result | SQLError] = {}
+    while running:
+        for name, steps in list(running.items()):
+            try:
+                next(steps)
+                continue
+            except StopIteration as done:
+                outcome[name] = done.value
+            except SQLError as error:
+                outcome[name] = error
+            except RecursionError:
+                outcome[name] = SQLError("the query is nested too deeply", texts[name])
+            del running[name]
+        table.ask()
+    return outcome

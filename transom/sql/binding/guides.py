@@ -1,0 +1,193 @@
+"""Which summaries lead a query WITH PREFERENCE to its tuples, and what joins two streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import NoReturn
+
+from sqlglot import exp
+
+from transom.elements import Summary
+from transom.sql.syntax.canonical import bare
+from transom.sql.syntax.dialect import Parsed
+from transom.sql.clauses.preference import COUNT, Leaf, PreferenceClause
+from transom.sql.binding.promises import leaves_of, no_summary, stream_column, summaries_of
+from transom.sql.binding.scope import Column, Scope
+
+
+@dataclass(frozen=True)
+class Equality:
+    """A condition that equates a column of the first stream with one of the second."""
+
+    node: exp.Expr
+    columns: tuple[Column, Column]
+
+
+@dataclass(frozen=True)
+class Led:
+    """The summary of each side, the equality that joins them, and the columns of the promise."""
+
+    summaries: tuple[Summary, ...]
+    link: Equality | None
+    leaves: Mapping[int, Column]  # by the id of the leaf, which the clause keeps
+
+    def known(self, leaf: Leaf) -> Column:
+        """What a leaf of the promise means."""
+        return self.leaves[id(leaf)]
+
+
+def lead(
+    parsed: Parsed,
+    scope: Scope,
+    clause: PreferenceClause,
+    conditions: Sequence[exp.Expr],
+    summaries: Mapping[str, Summary],
+) -> Led:
+    """Find the summaries for a query, or say which statement would make them."""
+    leaves = leaves_of(clause.promise)
+    found = {id(leaf): stream_column(parsed, scope, leaf) for leaf in leaves}
+    finder = _Finder(parsed, scope, clause, summaries, [(leaf, found[id(leaf)]) for leaf in leaves])
+    if len(scope.sources) == 1:
+        return Led((finder.alone(),), None, found)
+    link, chosen = finder.joined(conditions)
+    return Led(chosen, link, found)
+
+
+class _Finder:
+    """Looks for summaries on the columns that matter to one query."""
+
+    def __init__(
+        self,
+        parsed: Parsed,
+        scope: Scope,
+        clause: PreferenceClause,
+        summaries: Mapping[str, Summary],
+        leaves: Sequence[tuple[Leaf, Column]],
+    ):
+        self.parsed, self.scope, self.summaries, self.leaves = parsed, scope, summaries, leaves
+        self.window = clause.preference.window or 0
+
+    def alone(self) -> Summary:
+        """The summary of a selection: the one that is counted by, or the only one of the stream."""
+        stream = self.scope.stream.relation.name
+        counted = [(leaf, column) for leaf, column in self.leaves if leaf.counted]
+        for leaf, column in counted:
+            if not summaries_of(self.summaries, stream, column.name):
+                self._fail_without(column, leaf.column)
+            if column.name != counted[0][1].name:
+                message = f"a selection is led by one column, and {counted[0][1].name} is counted already"
+                self.parsed.fail(message, leaf.column)
+        if counted:
+            return self._best(summaries_of(self.summaries, stream, counted[0][1].name))
+        return self._only(stream)
+
+    def _only(self, stream: str) -> Summary:
+        """The summary of a stream whose promise counts nothing."""
+        known = summaries_of(self.summaries, stream)
+        columns = sorted({summary.column for summary in known})
+        if not known:
+            leaf = next((column for _, column in self.leaves), None)
+            name = leaf.name if leaf is not None else next(iter(self.scope.stream.relation.columns))
+            self.parsed.fail(no_summary(stream, name), self.scope.stream.node)
+        if len(columns) > 1:
+            listed = ", ".join(columns)
+            message = f"{stream} has summaries of {listed}: say which with {COUNT}(column) in the promise"
+            self.parsed.fail(message, self.scope.stream.node)
+        return self._best(known)
+
+    def _best(self, known: Sequence[Summary]) -> Summary:
+        """Of several summaries of a column the first that keeps the whole window."""
+        return next((summary for summary in known if summary.reach >= self.window), known[0])
+
+    # --- joins ---------------------------------------------------------------------------------
+
+    def joined(self, conditions: Sequence[exp.Expr]) -> tuple[Equality, tuple[Summary, ...]]:
+        """The equality that two streams are joined on, and the summaries of its columns."""
+        equalities = [one for node in conditions if (one := self._equality(node)) is not None]
+        if not equalities:
+            first, second = (source.alias for source in self.scope.sources)
+            message = f"no equality links {second} to {first}; a join WITH PREFERENCE has one between columns"
+            self.parsed.fail(message, self.scope.sources[1].node)
+        link = self._link(equalities)
+        self._check_types(link)
+        self._check_leaves(link)
+        return link, self._pair(link)
+
+    def _equality(self, node: exp.Expr) -> Equality | None:
+        if not isinstance(node, exp.EQ):
+            return None
+        parts = bare(node.this), bare(node.expression)
+        found = [self.scope.find(part) for part in parts if isinstance(part, exp.Column)]
+        sides = {self.scope.sources.index(column.source): column for column in found if column is not None}
+        if len(sides) < 2 or any(column.fields for column in sides.values()):
+            return None
+        return Equality(node, (sides[0], sides[1]))
+
+    def _link(self, equalities: Sequence[Equality]) -> Equality:
+        """The one equality of summarized columns; where there are several, the promise counts by one."""
+        summarized = [one for one in equalities if all(map(self._of, one.columns))]
+        if not summarized:
+            self._no_summaries(equalities)
+        if len(summarized) == 1:
+            return summarized[0]
+        counted = {self._id(column) for leaf, column in self.leaves if leaf.counted}
+        wanted = [one for one in summarized if counted & set(map(self._id, one.columns))]
+        if len(wanted) == 1:
+            return wanted[0]
+        message = f"two equalities are of summarized columns; say which leads with {COUNT} in the promise"
+        self.parsed.fail(message, (wanted or summarized)[1].node)
+
+    def _no_summaries(self, equalities: Sequence[Equality]) -> NoReturn:
+        counted = {self._id(column) for leaf, column in self.leaves if leaf.counted}
+        likely = [one for one in equalities if counted & set(map(self._id, one.columns))] or equalities
+        node = likely[0].node
+        for column in likely[0].columns:
+            if not self._of(column):
+                self._fail_without(column, node)
+        raise AssertionError("one of the columns has no summary")
+
+    def _check_types(self, link: Equality) -> None:
+        first, second = link.columns
+        if first.type != second.type:
+            named = [f"{column.source.alias}.{column.name} is {column.type}" for column in link.columns]
+            message = f"the columns of the equality are of one type, and {' and '.join(named)}"
+            self.parsed.fail(message, link.node)
+
+    def _check_leaves(self, link: Equality) -> None:
+        """In a join the promise is of the values that are joined."""
+        allowed = set(map(self._id, link.columns))
+        for leaf, column in self.leaves:
+            if self._id(column) in allowed:
+                continue
+            if leaf.counted and not self._of(column):
+                self._fail_without(column, leaf.column)
+            listed = " and ".join(f"{one.source.alias}.{one.name}" for one in link.columns)
+            self.parsed.fail(f"a join's promise is of the columns it is over: {listed}", leaf.column)
+
+    def _pair(self, link: Equality) -> tuple[Summary, ...]:
+        """Summaries of both columns with the same buckets, if possible such that keep the whole window."""
+        pairs = list(product(*map(self._of, link.columns)))
+        alike = [pair for pair in pairs if len({(one.buckets, one.between) for one in pair}) == 1]
+        if not alike:
+            named = [f"{one.name} has {_buckets(one)}" for one in pairs[0]]
+            message = f"the summaries of a join have the same buckets, and {' and '.join(named)}"
+            self.parsed.fail(message, link.node)
+        long = (pair for pair in alike if all(one.reach >= self.window for one in pair))
+        return next(long, alike[0])
+
+    @staticmethod
+    def _id(column: Column) -> tuple[str, str]:
+        return column.source.relation.name, column.name
+
+    def _of(self, column: Column) -> list[Summary]:
+        return summaries_of(self.summaries, *self._id(column))
+
+    def _fail_without(self, column: Column, node: exp.Expr) -> NoReturn:
+        self.parsed.fail(no_summary(column.source.relation.name, column.name), node)
+
+
+def _buckets(summary: Summary) -> str:
+    between = "" if summary.between is None else f" BETWEEN {summary.between[0]:g} AND {summary.between[1]:g}"
+    return f"BUCKETS {summary.buckets}{between}"

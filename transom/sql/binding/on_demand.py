@@ -1,0 +1,87 @@
+"""What a query that is looked up may ask of the structure that answers it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NoReturn
+
+from sqlglot import exp
+
+from transom.elements import Demand
+from transom.errors import SQLError
+from transom.sql.binding.aggregate_calls import is_number
+from transom.sql.clauses.using import DemandClause
+from transom.sql.syntax.dialect import Parsed
+from transom.sql.clauses.emit import EmitClause
+from transom.sql.clauses.preference import PreferenceClause
+from transom.sql.query import Call
+from transom.sql.clauses.select import Selection
+
+_ANSWERS = {
+    "ordered_sharing": ("max", "min"),
+    "timegram": ("max", "min", "count", "count_rows", "sum", "avg"),
+}
+_WRITTEN = {"ordered_sharing": "max and min", "timegram": "max, min, count, sum and avg"}
+_PLAIN = re.compile(r"`[ak]\d+`")
+ENDS = ("_low", "_high")  # what the bounds of an interval are called, after its item
+
+
+def check_clause(parsed: Parsed, selection: Selection) -> None:
+    """Refuse a last clause that does not go with the window: results are either pushed or looked up."""
+    on_demand, clause = selection.windowing.on_demand, parsed.end
+    if isinstance(clause, DemandClause) and not on_demand:
+        has = "a window() with a slide" if parsed.bracket is None else "SLIDE"
+        message = f"the query has {has}: its results are pushed, and {clause.word} is for lookups"
+        raise SQLError(message, parsed.text, clause.start, clause.end)
+    if isinstance(clause, EmitClause) and on_demand:
+        message = "EMIT EARLY needs SLIDE: a query without it is looked up, and reports nothing by itself"
+        raise SQLError(message, parsed.text, clause.start, clause.start + len("EMIT"))
+
+    if parsed.overload is not None and on_demand:
+        message = "ON OVERLOAD PREFER needs SLIDE: a query without it is looked up, and keeps all rows"
+        raise SQLError(message, parsed.text, parsed.overload.start, parsed.overload.end)
+
+
+def refuse_preference(parsed: Parsed) -> None:
+    """Refuse WITH PREFERENCE, where window queries are read."""
+    if isinstance(parsed.end, PreferenceClause):
+        message = "a query WITH PREFERENCE is no window query, and can't be used here"
+        raise SQLError(message, parsed.text, parsed.end.start, parsed.end.end)
+
+
+def check_structure(parsed: Parsed, selection: Selection, demand: Demand, calls: Sequence[Call]) -> None:
+    """Refuse what a query's structure can't answer."""
+    known = _ANSWERS.get(demand.structure)
+    if known is None:
+        return
+    answers = f"{demand.structure} answers {_WRITTEN[demand.structure]}"
+    if not calls:
+        parsed.fail(f"{answers}, and here is no aggregate", parsed.select.expressions[0])
+    for call, draft in zip(calls, selection.drafts, strict=True):
+        if call.function not in known:
+            parsed.fail(f"{answers}, not {draft.node.name.lower()}", draft.node)
+    if demand.structure == "timegram":
+        _check_timegram(parsed, selection, calls)
+
+
+def _check_timegram(parsed: Parsed, selection: Selection, calls: Sequence[Call]) -> None:
+    for call, draft in zip(calls, selection.drafts, strict=True):
+        kinds = [arg.type for arg in call.args] if call.function != "count" else []
+        if kinds and not is_number(kinds[0]):
+            parsed.fail(f"a timegram has numbers in its buckets, and this is {kinds[0]}", draft.args[0])
+    if selection.having is not None:
+        _refuse_interval(parsed, selection.having, "HAVING can't compare one")
+    items = selection.result_items()
+    taken = {name.casefold() for name, _, _ in items}
+    for name, sql, node in items:
+        if _PLAIN.fullmatch(sql) is None:
+            _refuse_interval(parsed, node, "select aggregates and group columns as they are")
+        for end in ENDS if sql.startswith("`a") else ():
+            if f"{name}{end}".casefold() in taken:
+                message = f"the bounds of {name} are called {name}_low and {name}_high; give it another alias"
+                parsed.fail(message, node)
+
+
+def _refuse_interval(parsed: Parsed, node: exp.Expr, why: str) -> NoReturn:
+    parsed.fail(f"a timegram answers with intervals: {why}", node)

@@ -1,0 +1,149 @@
+"""Conditions lowered to comparisons that the kernel evaluates; the rest is left to Spark as Truth."""
+
+from __future__ import annotations
+
+from typing import Callable, Protocol
+
+import pyarrow as pa
+from sqlglot import exp
+
+from transom.sql.syntax.canonical import bare
+from transom.sql.binding.constants import comparable, literal
+from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Scalar, Truth
+
+_OPERATORS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "!=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "<=>",
+    exp.NullSafeNEQ: "<=>",
+}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+# As an operand without parentheses these bind differently in sqlglot and in Spark.
+_LOOSE = (*_OPERATORS, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.RegexpLike, exp.Not, exp.Escape)
+
+
+# Stands where a type has to be asked for first; what it is part of is built again.
+_PENDING = Truth(Scalar("", pa.bool_()))
+
+
+class Typist(Protocol):
+    """Whoever knows the scalars of a query, and what times without a zone mean."""
+
+    @property
+    def utc(self) -> bool:
+        """Whether they are in UTC."""
+        ...
+
+    def scalar(self, node: exp.Expr) -> Scalar | None:
+        """The scalar that a node is, or None when its type had to be asked for."""
+        ...
+
+    def truth(self, node: exp.Expr) -> Scalar:
+        """A condition for Spark; whatever while its type is not known."""
+        ...
+
+
+def lower(node: exp.Expr, typist: Typist) -> Predicate:
+    """The predicate that a condition is."""
+    node = bare(node)
+    if isinstance(node, (exp.And, exp.Or)):
+        parts = tuple(_flatten(node, type(node), typist))
+        return And(parts) if isinstance(node, exp.And) else Or(parts)
+    if isinstance(node, exp.Not):
+        return Not(lower(node.this, typist))
+    lowered = _lower_leaf(node, typist)
+    return lowered if lowered is not None else Truth(typist.truth(node))
+
+
+def both(parts: list[Predicate]) -> Predicate | None:
+    """All of them; nothing when there are none."""
+    flat = [inner for part in parts for inner in (part.parts if isinstance(part, And) else (part,))]
+    return None if not flat else flat[0] if len(flat) == 1 else And(tuple(flat))
+
+
+def _flatten(node: exp.Expr, kind: type[exp.Expr], typist: Typist) -> list[Predicate]:
+    inner = bare(node)
+    if isinstance(inner, kind):
+        return [*_flatten(inner.this, kind, typist), *_flatten(inner.expression, kind, typist)]
+    lowered = lower(inner, typist)
+    same = isinstance(lowered, And) if kind is exp.And else isinstance(lowered, Or)
+    return list(lowered.parts) if same and isinstance(lowered, (And, Or)) else [lowered]
+
+
+def _lower_leaf(node: exp.Expr, typist: Typist) -> Predicate | None:
+    operator = _OPERATORS.get(type(node))
+    if operator is not None:
+        if isinstance(node.this, _LOOSE) or isinstance(node.expression, _LOOSE):
+            return None
+        compared = _compare(node.this, operator, node.expression, typist)
+        return Not(compared) if compared is not None and isinstance(node, exp.NullSafeNEQ) else compared
+    lowering = _LEAVES.get(type(node))
+    if lowering is None or isinstance(node.this, _LOOSE):
+        return None
+    return lowering(node, typist)
+
+
+def _compare(left: exp.Expr, operator: str, right: exp.Expr, typist: Typist) -> Predicate | None:
+    if operator == "<=>" and isinstance(bare(right), exp.Null):
+        scalar = typist.scalar(left)
+        return _PENDING if scalar is None else IsNull(scalar)
+    constant = literal(right)
+    if constant is None:
+        constant = literal(left)
+        if constant is None:
+            return None
+        left, operator = right, _MIRRORED.get(operator, operator)
+    if literal(left) is not None:
+        return None
+    scalar = typist.scalar(left)
+    if scalar is None:
+        return _PENDING
+    value = comparable(constant, scalar.type, typist.utc)
+    return None if value is None else Comparison(scalar, operator, value)
+
+
+def _between(node: exp.Expr, typist: Typist) -> Predicate | None:
+    low = _compare(node.this, ">=", node.args["low"], typist)
+    high = _compare(node.this, "<=", node.args["high"], typist)
+    if low is _PENDING or high is _PENDING:
+        return _PENDING
+    if not isinstance(low, Comparison) or not isinstance(high, Comparison) or node.args.get("symmetric"):
+        return None
+    return And((low, high))
+
+
+def _member(node: exp.Expr, typist: Typist) -> Predicate | None:
+    values = [bare(value) for value in node.expressions]
+    constants = [literal(value) for value in values if not isinstance(value, exp.Null)]
+    if not constants or None in constants or literal(node.this) is not None:
+        return None
+    scalar = typist.scalar(node.this)
+    if scalar is None:
+        return _PENDING
+    members = [
+        comparable(constant, scalar.type, typist.utc) for constant in constants if constant is not None
+    ]
+    if None in members or (pa.types.is_integer(scalar.type) and len({type(m) is float for m in members}) > 1):
+        return None
+    return Member(scalar, tuple(dict.fromkeys(members)), null=len(constants) < len(values))
+
+
+def _is(node: exp.Expr, typist: Typist) -> Predicate | None:
+    scalar = typist.scalar(node.this)
+    if scalar is None:
+        return _PENDING
+    if isinstance(node.expression, exp.Null):
+        return IsNull(scalar)
+    boolean = isinstance(node.expression, exp.Boolean) and pa.types.is_boolean(scalar.type)
+    return Comparison(scalar, "<=>", bool(node.expression.this)) if boolean else None
+
+
+_LEAVES: dict[type[exp.Expr], Callable[[exp.Expr, Typist], Predicate | None]] = {
+    exp.Between: _between,
+    exp.In: _member,
+    exp.Is: _is,
+}

@@ -1,0 +1,90 @@
+"""Promises bound to streams: what the names in one mean, and the summaries that its counts come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from transom.elements import Summary
+from transom.sql.binding.aggregate_calls import is_number
+from transom.sql.syntax.canonical import quote
+from transom.sql.syntax.dialect import Parsed
+from transom.sql.clauses.preference import Leaf, OverloadClause, Written
+from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
+from transom.sql.query import Overloaded
+from transom.sql.binding.scope import Column as Found
+from transom.sql.binding.scope import Scope
+
+_PLAIN = re.compile(r"[^\W\d]\w*")
+
+
+def summaries_of(summaries: Mapping[str, Summary], stream: str, column: str | None = None) -> list[Summary]:
+    """The summaries of a stream, or those of one of its columns, in order of their names."""
+    return [
+        summaries[name]
+        for name in sorted(summaries)
+        if summaries[name].stream == stream and column in (None, summaries[name].column)
+    ]
+
+
+def no_summary(stream: str, column: str) -> str:
+    """What to say of a column without a summary: the statement that makes one.
+
+    >>> no_summary("store1", "item")  # doctest: +NORMALIZE_WHITESPACE
+    "item of store1 has no summary; make one with CREATE SUMMARY store1_item ON store1(item)
+    WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
+    """
+    name = re.sub(r"\W", "_", f"{stream}_{column}")
+    on = f"{_written(stream)}({_written(column)})"
+    return (
+        f"{column} of {stream} has no summary; make one with "
+        f"CREATE SUMMARY {_written(name)} ON {on} WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
+    )
+
+
+def _written(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else quote(name)
+
+
+def leaves_of(written: Written) -> list[Leaf]:
+    """The columns and counts of a promise, from left to right."""
+    if isinstance(written, Leaf):
+        return [written]
+    return [] if isinstance(written, Number) else [*leaves_of(written.left), *leaves_of(written.right)]
+
+
+def stream_column(parsed: Parsed, scope: Scope, leaf: Leaf) -> Found:
+    """The column of a stream that a leaf names; one that is not counted is a number."""
+    column = scope.once(leaf.column)
+    if column.source.table:
+        parsed.fail(f"a promise is made of a stream's columns, and {column.name} is a table's", leaf.column)
+    if column.fields:
+        parsed.fail("a promise is made of whole columns, not of fields of a struct", leaf.column)
+    if not leaf.counted and not is_number(column.type):
+        parsed.fail(f"a promise is a number, and {column.name} is {column.type}", leaf.column)
+    return column
+
+
+def bound_promise(written: Written, known: Callable[[Leaf], Found]) -> Promise:
+    """A promise over streams' own names, given what its leaves are."""
+    match written:
+        case Number():
+            return written
+        case Leaf():
+            column = known(written)
+            kind = Count if written.counted else Column
+            return kind(column.source.relation.name, column.name)
+    return Arithmetic(written.op, bound_promise(written.left, known), bound_promise(written.right, known))
+
+
+def bound_overload(parsed: Parsed, scope: Scope, clause: OverloadClause) -> Overloaded:
+    """ON OVERLOAD PREFER over the stream of a window query; what it counts is to be summarized."""
+
+    def known(leaf: Leaf) -> Found:
+        column = stream_column(parsed, scope, leaf)
+        stream = column.source.relation.name
+        if leaf.counted and not summaries_of(scope.catalog.summaries, stream, column.name):
+            parsed.fail(no_summary(stream, column.name), leaf.column)
+        return column
+
+    return Overloaded(clause.order, bound_promise(clause.promise, known))

@@ -1,0 +1,219 @@
+"""What the names in a query stand for: the stream, the joined tables, and their columns."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Mapping, NoReturn
+
+import pyarrow as pa
+from sqlglot import exp
+
+from transom.errors import SQLError, near_miss
+from transom.sql.syntax.canonical import quote
+from transom.sql.catalog import Catalog, Relation
+from transom.sql.syntax.dialect import Parsed, span
+
+_WITHOUT_PARENTHESES = {"current_timestamp", "current_date"}
+
+
+@dataclass
+class Source:
+    """A relation of the FROM clause. A table gets its id when it is joined, a stream has none."""
+
+    alias: str
+    relation: Relation
+    node: exp.Expr
+    table: bool
+    id: str | None = None
+    hidden: set[str] = field(default_factory=set)  # columns that USING merged with an earlier relation's
+    used: set[str] = field(default_factory=set)
+    folded: dict[str, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.relation.columns:
+            self.folded.setdefault(name.casefold(), []).append(name)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that a name was found to mean, perhaps with fields of a struct after it."""
+
+    source: Source
+    name: str
+    fields: tuple[str, ...]
+    type: pa.DataType
+
+    @property
+    def plain(self) -> bool:
+        return not self.fields and not self.source.table
+
+    @property
+    def sql(self) -> str:
+        return self.upto(len(self.fields))
+
+    def upto(self, depth: int) -> str:
+        """The text of the column with only so many of its fields."""
+        name = f"{self.source.id}.{self.name}" if self.source.table else self.name
+        return ".".join([quote(name), *map(quote, self.fields[:depth])])
+
+
+@lru_cache(maxsize=1_000)
+def _near_query(name: str, queries: frozenset[str]) -> str:
+    """A query that was probably meant: there may be thousands to choose from, for thousands of mistakes."""
+    return near_miss(name, queries)
+
+
+class Scope:
+    """The relations of one query, and what a column's name means among them."""
+
+    def __init__(self, parsed: Parsed, catalog: Catalog):
+        self.parsed, self.catalog = parsed, catalog
+        self.sources: list[Source] = []
+        self._found: dict[int, Column] = {}  # by the node's id: the tree outlives the scope
+
+    @property
+    def stream(self) -> Source:
+        return next(source for source in self.sources if not source.table)
+
+    def add(self, node: exp.Expr) -> Source:
+        """Take a relation of the FROM clause in."""
+        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+            self.parsed.fail("expected the name of a stream or a table", node)
+        extra = [key for key, value in node.args.items() if value and key not in ("this", "alias")]
+        if extra:
+            self.parsed.fail("expected the plain name of a stream or a table", node)
+        relation, table = self._relation(node)
+        self._admit(node, relation, table)
+        source = Source(node.alias or node.name, relation, node, table)
+        if any(source.alias.casefold() == other.alias.casefold() for other in self.sources):
+            self.parsed.fail(f"{source.alias} is there twice; give one an alias", node)
+        self.sources.append(source)
+        return source
+
+    def _admit(self, node: exp.Table, relation: Relation, table: bool) -> None:
+        """Refuse a relation that can't stand beside those before it."""
+        if table is False and any(not source.table for source in self.sources):
+            message = "joins of two streams are not supported in window queries; WITH PREFERENCE joins two"
+            self.parsed.fail(message, node)
+
+    def _relation(self, node: exp.Table) -> tuple[Relation, bool]:
+        name = node.name.casefold()
+        for table, relations in ((False, self.catalog.streams), (True, self.catalog.tables)):
+            if node.name in relations:
+                return relations[node.name], table
+            for key, relation in relations.items():
+                if key.casefold() == name:
+                    return relation, table
+        self._unknown_relation(node.name, node.this)
+
+    def _unknown_relation(self, name: str, place: exp.Expr) -> NoReturn:
+        if name.casefold() in {query.casefold() for query in self.catalog.preferring}:
+            self.parsed.fail(f"{name} says WITH PREFERENCE: no query can read what it finds", place)
+        known, queries = [*self.catalog.streams, *self.catalog.tables], self.catalog.queries
+        hint = self._needs_backticks(place, known) or near_miss(name, known) or _near_query(name, queries)
+        what = "stream, table or query" if queries else "stream or table"
+        self.parsed.fail(f"unknown {what} {name}{hint}", place)
+
+    def column(self, node: exp.Column) -> Column:
+        """What a column's name means; unknown and ambiguous names are errors."""
+        column = self.find(node)
+        if column is None:
+            self._unknown(node)
+        if column.source.table:
+            column.source.used.add(column.name)
+        return column
+
+    def once(self, node: exp.Column) -> Column:
+        """The same for a node that the scope may outlive: another could get its id."""
+        column = self.column(node)
+        self._found.pop(id(node), None)
+        return column
+
+    def find(self, node: exp.Column) -> Column | None:
+        """What a column's name means, if anything."""
+        known = self._found.get(id(node))
+        if known is None:
+            known = self._lookup(node, tuple(part.name for part in node.parts))
+            if known is not None:
+                self._found[id(node)] = known
+        return known
+
+    def _lookup(self, node: exp.Column, parts: tuple[str, ...]) -> Column | None:
+        if len(parts) > 1:
+            for source in self.sources:
+                if source.alias.casefold() == parts[0].casefold():
+                    names = source.folded.get(parts[1].casefold(), [])
+                    return self._one(node, [(source, name) for name in names], parts[2:])
+        first = parts[0].casefold()
+        found = [
+            (source, name)
+            for source in self.sources
+            for name in source.folded.get(first, [])
+            if name not in source.hidden
+        ]
+        return self._one(node, found, parts[1:])
+
+    def _one(
+        self, node: exp.Column, found: list[tuple[Source, str]], fields: tuple[str, ...]
+    ) -> Column | None:
+        if not found:
+            return None
+        if len(found) > 1:
+            options = " or ".join(f"{source.alias}.{name}" for source, name in found)
+            self.parsed.fail(f"{found[0][1]} is ambiguous: {options}", node)
+        source, name = found[0]
+        kind, spelled = source.relation.columns[name], []
+        for part in fields:
+            children = [kind.field(at) for at in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+            child = next((child for child in children if child.name.casefold() == part.casefold()), None)
+            if child is None:
+                hint = near_miss(part, [child.name for child in children])
+                self.parsed.fail(f"{name} has no field {part}{hint}", node)
+            kind = child.type
+            spelled.append(child.name)
+        return Column(source, name, tuple(spelled), kind)
+
+    def _unknown(self, node: exp.Column) -> NoReturn:
+        parts = [part.name for part in node.parts]
+        sources = [source for source in self.sources if source.alias.casefold() == parts[0].casefold()]
+        if len(parts) > 1 and not sources and len(self.sources) > 0:
+            aliases = [source.alias for source in self.sources]
+            hint = near_miss(parts[0], aliases) or f"; there is {', '.join(aliases)}"
+            self.parsed.fail(f"unknown name {parts[0]} in {'.'.join(parts)}{hint}", node)
+        qualified = len(parts) > 1
+        name, place = (parts[1], node.parts[1]) if qualified else (parts[0], node.parts[0])
+        known = [column for source in (sources or self.sources) for column in source.relation.columns]
+        hint = self._needs_backticks(place, known) or near_miss(name, known)
+        raise SQLError(f"unknown column {name}{hint}", self.parsed.text, *span(self.parsed.text, place))
+
+    def _needs_backticks(self, place: exp.Expr, known: list[str]) -> str:
+        """A hint for `auction-site`, which is a subtraction unless it is quoted."""
+        if "start" not in place.meta:
+            return ""
+        before = re.search(r"[\w-]*$", self.parsed.text[: place.meta["start"]])
+        after = re.match(r"[\w-]*", self.parsed.text[place.meta["start"] :])
+        whole = (before[0] if before else "") + (after[0] if after else "")
+        match = next((name for name in known if name.casefold() == whole.casefold()), None)
+        return f"; a name with a hyphen needs backticks: `{match}`" if match and "-" in match else ""
+
+    def without_parentheses(self, node: exp.Column) -> str | None:
+        """The call that a name is that looks like a column: `current_date`, unless there is such a column."""
+        name = node.name.lower()
+        known = len(node.parts) > 1 or name not in _WITHOUT_PARENTHESES or self.find(node)
+        return None if known else f"{name}()"
+
+    def reads(self, node: exp.Expr) -> set[int]:
+        """The positions of the relations whose columns an expression reads."""
+        found = (self.find(part) for part in node.find_all(exp.Column))
+        return {self.sources.index(column.source) for column in found if column is not None}
+
+    def inputs(self) -> Mapping[str, pa.DataType]:
+        """Every column that a row has once the tables are joined to the stream."""
+        columns: dict[str, pa.DataType] = dict(self.stream.relation.columns)
+        for source in self.sources:
+            if source.table and source.id is not None:
+                columns[source.id] = pa.bool_()
+                columns |= {f"{source.id}.{name}": kind for name, kind in source.relation.columns.items()}
+        return columns

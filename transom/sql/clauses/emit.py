@@ -1,0 +1,207 @@
+"""EMIT EARLY, the clause at the end of a query: when windows are reported before they close (thesis 3.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from transom.durations import parse_duration
+from transom.elements import Emit
+from transom.errors import SettingError, SQLError, near_miss
+from transom.sql.syntax.clause_reader import EARLIER, ENDS, Clause, is_after_from, word_of
+
+_SOURCES = {"EVERY": "EVERY", "AT": "AT", "WITH": "WITH ACCURACY", "ON": "ON DEMAND"}
+_PARTS = (*_SOURCES.values(), "CONFIDENCE", "QUALITY")
+_STARTS = {*_SOURCES, "CONFIDENCE", "QUALITY", "EMIT"}
+_OTHERS = ("USING", "WITHIN")  # the clause of queries without SLIDE
+_ELSEWHERE = {
+    ("WITH", "PREFERENCE"): "a query WITH PREFERENCE has no early results",
+    ("ON", "OVERLOAD"): "ON OVERLOAD PREFER comes before EMIT EARLY",
+}
+_NAME = re.compile(r"[^\W\d]\w*")
+_FORMS = "EVERY '1 second', AT 75% OF SLIDE, WITH ACCURACY 95% or ON DEMAND"
+
+
+@dataclass(frozen=True)
+class EmitClause:
+    """The clause as it was read, where it began, and where the name of its quality function stood."""
+
+    emit: Emit
+    start: int
+    quality: tuple[int, int] | None = None
+
+    def known(self, text: str, qualities: frozenset[str]) -> Emit:
+        """What the clause says; its quality function must be a known one, and is spelled like that."""
+        written = self.emit.quality
+        if written is None or self.quality is None:
+            return self.emit
+        for name in sorted(qualities):
+            if name.casefold() == written.casefold():
+                return replace(self.emit, quality=name)
+        raise SQLError(
+            f"unknown quality function {written}{near_miss(written, qualities)}", text, *self.quality
+        )
+
+
+def opens_emit(tokens: Sequence[Token], at: int) -> bool:
+    """Whether the clause begins here; otherwise `emit` is a name like any other."""
+    if tokens[at].token_type != TokenType.VAR or tokens[at].text.upper() != "EMIT" or at == 0:
+        return False
+    before = tokens[at - 1].token_type
+    if at + 1 == len(tokens):
+        return before in ENDS
+    if not is_after_from(tokens, at):
+        return False
+    after = tokens[at + 1].token_type
+    on_demand = after == TokenType.ON and at + 2 < len(tokens) and tokens[at + 2].text.upper() == "DEMAND"
+    return after in (TokenType.VAR, TokenType.WITH) or on_demand
+
+
+def read_emit(text: str, tokens: Sequence[Token], at: int) -> EmitClause:
+    """Read the clause, up to the end of the query; an error points at its part."""
+    return _Clause(text, tokens, at).read()
+
+
+class _Clause(Clause):
+    """Reads the clause from left to right."""
+
+    def __init__(self, text: str, tokens: Sequence[Token], at: int):
+        super().__init__(text, tokens, at)
+        self.values: dict[str, Any] = {}
+        self.quality: tuple[int, int] | None = None
+
+    def read(self) -> EmitClause:
+        opening = self.take()
+        self.expect("EARLY", "finals need no asking: every window gets one" if self.word() == "FINAL" else "")
+        source, given = "", set[str]()
+        while self.token() is not None:
+            first = self.take()
+            word = word_of(first)
+            if word not in _STARTS or word == "EMIT" or (word, self.word()) in _ELSEWHERE:
+                self._misplaced(first)
+            if word in given:
+                self.fail(f"{_SOURCES.get(word, word)} is given twice", first)
+            if word in _SOURCES and source:
+                self.fail(f"EMIT EARLY takes one of {_FORMS}; {_SOURCES[source]} is given already", first)
+            given.add(word)
+            source = word if word in _SOURCES else source
+            self._read_part(word, first)
+        if not source:
+            self.fail(f"EMIT EARLY needs {_FORMS}", opening, self.tokens[-1])
+        return EmitClause(Emit(**self.values), opening.start, self.quality)
+
+    def _read_part(self, word: str, first: Token) -> None:
+        match word:
+            case "EVERY":
+                self._read_every(first)
+            case "AT":
+                self._read_at()
+            case "WITH":
+                self._read_accuracy()
+            case "ON":
+                self.expect("DEMAND")
+            case "CONFIDENCE":
+                self._read_confidence()
+            case "QUALITY":
+                self._read_quality(first)
+
+    def _misplaced(self, token: Token) -> NoReturn:
+        word = word_of(token)
+        if word == "EMIT":
+            self.fail("EMIT EARLY is given twice", token)
+        if (message := _ELSEWHERE.get((word, self.word()))) is not None:
+            self.fail(message, token, self.token())
+        if word in _OTHERS:
+            self.fail(f"EMIT EARLY is for queries with SLIDE, and {word} for those without", token)
+        if token.token_type in EARLIER:
+            self.fail("EMIT EARLY comes at the very end of a query, and this is after it", token)
+        found = self.written(token)
+        self.fail(
+            f"expected {', '.join(_PARTS[:-1])} or {_PARTS[-1]}, found {found}{near_miss(word, _PARTS)}",
+            token,
+        )
+
+    # --- the parts -----------------------------------------------------------------------------
+
+    def _read_every(self, word: Token) -> None:
+        first = self.at
+        while (token := self.token()) is not None:
+            if word_of(token) in (*_STARTS, *_OTHERS) or token.token_type in EARLIER:
+                break
+            self.at += 1
+        value = self.tokens[first : self.at]
+        if not value:
+            self.fail("EVERY needs a duration like '1 second'", word)
+        # Token by token, so that a comment in between is left out.
+        written = " ".join(self.written(token) for token in value)
+        try:
+            every = parse_duration(value[0].text if len(value) == 1 else written)
+        except SettingError as error:
+            self.fail(f"EVERY: {error}", value[0], value[-1])
+        if every <= 0:
+            self.fail("EVERY must be positive", value[0], value[-1])
+        self.values["every"] = every
+
+    def _read_at(self) -> None:
+        points = {self._point("AT")}
+        while (token := self.token()) is not None and token.token_type == TokenType.COMMA:
+            self.at += 1
+            first = self.at
+            point = self._point("AT")
+            if point in points:
+                self.fail(
+                    "this point of the slide is there twice", self.tokens[first], self.tokens[self.at - 1]
+                )
+            points.add(point)
+        self._of_slide()
+        self.values["at"] = tuple(sorted(points))
+
+    def _read_accuracy(self) -> None:
+        self.expect("ACCURACY")
+        first = self.at
+        accuracy = self.percentage("ACCURACY")
+        if not 0 < accuracy < 1:
+            self.outside("ACCURACY is above 0% and below 100%", first)
+        self.values["accuracy"] = accuracy
+        if self.word() == "BETWEEN":
+            self.at += 1
+            first = self.at
+            low = self._point("BETWEEN")
+            self.expect("AND")
+            high = self._point("BETWEEN")
+            if low >= high:
+                self.outside("BETWEEN takes the earlier point first, and two that differ", first)
+            self._of_slide()
+            self.values["between"] = (low, high)
+
+    def _read_confidence(self) -> None:
+        first = self.at
+        confidence = self.percentage("CONFIDENCE")
+        if not 0.5 <= confidence < 1:
+            self.outside("CONFIDENCE is at least 50% and below 100%", first)
+        self.values["confidence"] = confidence
+
+    def _read_quality(self, word: Token) -> None:
+        token = self.token()
+        if token is None or word_of(token) in _STARTS:
+            self.fail("QUALITY needs the name of a function", word)
+        written = self.written(token)
+        if token.token_type != TokenType.IDENTIFIER and _NAME.fullmatch(written) is None:
+            self.fail(f"QUALITY takes the name of a function, not {written}", token)
+        self.at += 1
+        self.values["quality"], self.quality = token.text, (token.start, token.end + 1)
+
+    def _of_slide(self) -> None:
+        self.expect("OF", "a point is told as a part of the slide: AT 75% OF SLIDE")
+        self.expect("SLIDE", "a point is told as a part of the slide: AT 75% OF SLIDE")
+
+    def _point(self, word: str) -> float:
+        first = self.at
+        point = self.percentage(word)
+        if not 0 < point <= 1:
+            self.outside(f"{word}: a point of the slide is above 0% and at most 100%", first)
+        return point

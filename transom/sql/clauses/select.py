@@ -1,0 +1,314 @@
+"""SELECT, GROUP BY and HAVING: keys, aggregate calls, and the result's columns as text over them."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import Iterator
+
+from sqlglot import exp
+
+from transom.errors import near_miss
+from transom.sql.binding.aggregate_calls import Draft, read_call
+from transom.sql.syntax.canonical import Printer, bare, quote
+from transom.sql.catalog import Catalog
+from transom.sql.syntax.dialect import Parsed
+from transom.sql.functions import AGGREGATES
+from transom.sql.binding.scope import Scope
+from transom.sql.clauses.window import Windowing, check_place, is_window, windowing
+
+WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
+_WINDOW_PARTS = {"start": "`window_start`", "end": "`window_end`"}
+_OWN_WINDOW = {"window_start": "window.start", "window_end": "window.end"}
+_REFERENCE = re.compile("`[^`]*`")
+# These bind differently in sqlglot and in Spark, so a part of such a chain is not looked at alone.
+_CHAINS = (
+    exp.DPipe,
+    exp.BitwiseAnd,
+    exp.BitwiseOr,
+    exp.BitwiseXor,
+    exp.BitwiseLeftShift,
+    exp.BitwiseRightShift,
+)
+
+
+class Selection:
+    """What a query selects and groups by. `rows` prints over a row, `results` over keys and aggregates."""
+
+    def __init__(self, parsed: Parsed, catalog: Catalog):
+        self.parsed = parsed
+        self.scope = Scope(parsed, catalog)
+        self.functions = {name.casefold() for name in catalog.functions}
+        self.rows = Printer(parsed, catalog.functions, self._row_leaf)
+        self.results = Printer(parsed, catalog.functions, self._result_leaf)
+        self.names = Printer(parsed, catalog.functions, self._name_leaf)
+        self.keys: dict[str, exp.Expr] = {}  # canonical text -> the expression
+        self.drafts: list[Draft] = []
+        self.items: list[tuple[str, str, exp.Expr]] = []
+        self.windowing: Windowing
+        self._place = "SELECT"
+        self._texts: dict[int, str] = {}
+        self.window_call: exp.Expr | None = None
+        self.repeats = False  # whether two aggregates are one, because they are written alike
+        self._calls: dict[object, int] = {}
+        self._numbers: dict[int, int] = {}  # of the aggregates, by the node's id
+        self._in_having = False
+
+    @contextmanager
+    def inside(self, place: str) -> Iterator[None]:
+        """Say, for errors, which clause is being read."""
+        before, self._place = self._place, place
+        yield
+        self._place = before
+
+    def read(self) -> None:
+        """Read the clauses, in the order in which they depend on one another."""
+        select = self.parsed.select
+        aliased = (item for item in select.expressions if isinstance(item, exp.Alias))
+        self._aliases: dict[str, exp.Expr] = {item.alias.casefold(): item.this for item in aliased}
+        with self.inside("GROUP BY"):
+            self._read_group(select.args.get("group"))
+        if self.parsed.bracket is not None:
+            check_place(self.scope, self.parsed.bracket)
+        self.windowing = windowing(self.scope, self.window_call, self.parsed.bracket)
+        for item in select.expressions:
+            self._read_item(item)
+        self._in_having = True
+        self.having_text()
+        if not self.drafts and not self.keys:
+            self.parsed.fail("a window query needs an aggregate or GROUP BY", select.expressions[0])
+
+    @property
+    def having(self) -> exp.Expr | None:
+        """The condition of HAVING."""
+        clause = self.parsed.select.args.get("having")
+        return None if clause is None else clause.this
+
+    def having_text(self) -> str | None:
+        """The text of HAVING over keys and aggregates."""
+        if self.having is None:
+            return None
+        with self.inside("HAVING"):
+            return self.results.root(self.having)
+
+    def called(self) -> set[str]:
+        """The user-defined functions that the query calls."""
+        return self.rows.called | self.results.called
+
+    def row_text(self, node: exp.Expr) -> str:
+        """The canonical text of an expression over a row."""
+        text = self._texts.get(id(node))
+        if text is None:
+            text = self._texts[id(node)] = self.rows.root(node)
+        return text
+
+    def forget(self, nodes: set[int]) -> None:
+        """Forget the texts of nodes, by their ids: literals in them have changed."""
+        for node in nodes:
+            self._texts.pop(node, None)
+
+    def are_distinct(self) -> bool:
+        """Whether no two aggregates are written alike."""
+        return len(set(map(self._identity, self.drafts))) == len(self.drafts)
+
+    # --- GROUP BY ----------------------------------------------------------------------------
+
+    def _read_group(self, group: exp.Expr | None) -> None:
+        if group is None:
+            return
+        for kind in ("all", "rollup", "cube", "grouping_sets", "totals"):
+            if group.args.get(kind):
+                self.parsed.fail(f"GROUP BY {kind.replace('_', ' ').upper()} is not supported", group)
+        for node in group.expressions:
+            key = bare(self._grouped(bare(node)))
+            if is_window(key):
+                if self.window_call is not None and self._same_window(key) is False:
+                    self.parsed.fail("a query has one window", node)
+                self.window_call = key
+            else:
+                self.keys.setdefault(self.row_text(key), key)
+
+    def _grouped(self, node: exp.Expr) -> exp.Expr:
+        """What a GROUP BY expression means: a position or an alias stands for a SELECT item."""
+        if isinstance(node, exp.Literal) and not node.is_string:
+            items = self.parsed.select.expressions
+            if not node.name.isdigit() or not 1 <= int(node.name) <= len(items):
+                self.parsed.fail(f"GROUP BY position {node.name} is not in the SELECT list", node)
+            return items[int(node.name) - 1].unalias()
+        if isinstance(node, exp.Column) and len(node.parts) == 1 and self.scope.find(node) is None:
+            return self._aliases.get(node.name.casefold(), node)
+        return node
+
+    def _same_window(self, call: exp.Expr) -> bool:
+        known = self.window_call
+        return known is not None and [self.names.root(arg) for arg in call.expressions] == [
+            self.names.root(arg) for arg in known.expressions
+        ]
+
+    def named_keys(self) -> list[tuple[str, exp.Expr]]:
+        """The keys with the names that their columns have in the result."""
+        selected: dict[str, str] = {}
+        for name, sql, _ in self.items:
+            selected.setdefault(sql, name)
+        taken = {name.casefold() for name, _, _ in self.items}
+        named = []
+        for at, node in enumerate(self.keys.values()):
+            name = selected.get(f"`k{at}`") or self._unused(self._auto_name(node), taken)
+            taken.add(name.casefold())
+            named.append((name, node))
+        return named
+
+    @staticmethod
+    def _unused(name: str, taken: set[str]) -> str:
+        number, candidate = 1, name
+        while candidate.casefold() in taken:
+            number += 1
+            candidate = f"{name}_{number}"
+        return candidate
+
+    # --- SELECT ------------------------------------------------------------------------------
+
+    def _read_item(self, item: exp.Expr) -> None:
+        node = bare(item.this if isinstance(item, exp.Alias) else item)
+        if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+            self.parsed.fail("SELECT * is not supported; name the columns", node)
+        sql = self.results.root(node)
+        name = item.alias if isinstance(item, exp.Alias) else self._auto_name(node)
+        if any(name.casefold() == other.casefold() for other, _, _ in self.items):
+            self.parsed.fail(f"two columns of the result are called {name}; give one another alias", item)
+        self.items.append((name, sql, node))
+
+    def result_items(self) -> list[tuple[str, str, exp.Expr]]:
+        """The columns of the result: keys that are not selected, then the SELECT list."""
+        selected = {sql for _, sql, _ in self.items}
+        keys = [(name, f"`k{at}`", node) for at, (name, node) in enumerate(self.named_keys())]
+        return [key for key in keys if key[1] not in selected] + self.items
+
+    def _auto_name(self, node: exp.Expr) -> str:
+        if isinstance(node, (exp.Column, exp.Dot)):
+            name = self.names.text(node).rpartition(".")[2].strip("`")
+            return name.lower() if is_window(node.this) else name
+        return self.names.root(node)
+
+    # --- leaves: what columns, aggregates and window() are, by place ---------------------------
+
+    def is_aggregate(self, node: exp.Expr) -> bool:
+        """Whether a node is a call of an aggregate, with its FILTER if it has one."""
+        if isinstance(node, exp.Filter):
+            return True
+        name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+        return name in AGGREGATES and name not in self.functions
+
+    def _row_leaf(self, node: exp.Expr) -> str | None:
+        if isinstance(node, exp.Column):
+            return self.scope.without_parentheses(node) or self.scope.column(node).sql
+        if isinstance(node, (exp.Anonymous, exp.Filter)):
+            if self.is_aggregate(node):
+                self.parsed.fail(f"an aggregate can't stand in {self._place}", node)
+            if is_window(node):
+                self.parsed.fail("window() belongs in GROUP BY", node)
+        return None
+
+    def _result_leaf(self, node: exp.Expr) -> str | None:
+        if isinstance(node, exp.Column):
+            return self._result_column(node)
+        if isinstance(node, (exp.Anonymous, exp.Filter)):
+            if self.is_aggregate(node):
+                return f"`a{self._call(node)}`"
+            if is_window(node):
+                self._check_window(node)
+                return WINDOW_STRUCT
+        if isinstance(node, exp.Dot) and is_window(node.this):
+            self._check_window(node.this)
+            return self._window_part(node.expression.name, node)
+        return self._as_key(node)
+
+    def _as_key(self, node: exp.Expr) -> str | None:
+        """The key that an expression is, if it is one."""
+        if not any(type(node) is type(key) for key in self.keys.values()):
+            return None
+        chained = isinstance(node, _CHAINS) and isinstance(node.parent, exp.Binary)
+        if chained or isinstance(node.parent, _CHAINS):
+            return None
+        if any(self.is_aggregate(part) for part in node.find_all(exp.Anonymous)):
+            return None
+        text = self.row_text(node)
+        return f"`k{list(self.keys).index(text)}`" if text in self.keys else None
+
+    def _result_column(self, node: exp.Column) -> str:
+        column = self.scope.find(node)
+        if column is not None:
+            for depth in range(len(column.fields), -1, -1):
+                if (whole := column.upto(depth)) in self.keys:
+                    key = f"`k{list(self.keys).index(whole)}`"
+                    return ".".join([key, *map(quote, column.fields[depth:])])
+        if (window := self._window_column(node, column is not None)) is not None:
+            return window
+        alias = self._aliases.get(node.name.casefold()) if self._in_having and len(node.parts) == 1 else None
+        if alias is not None:
+            text = self.results.root(alias)
+            return text if _REFERENCE.fullmatch(text) else f"({text})"
+        if column is not None:
+            name = ".".join(part.name for part in node.parts)
+            own = _OWN_WINDOW.get(name.lower())
+            hint = f"; write {own} for this query's own window" if own else ""
+            self.parsed.fail(f"{name} is neither in GROUP BY nor inside an aggregate{hint}", node)
+        if (function := self.scope.without_parentheses(node)) is not None:
+            return function
+        if self._in_having and len(node.parts) == 1 and (hint := near_miss(node.name, self._aliases)):
+            self.parsed.fail(f"unknown column {node.name}{hint}", node)
+        return self.scope.column(node).sql
+
+    def _window_column(self, node: exp.Column, shadowed: bool) -> str | None:
+        """`window`, `window.start` and `window.end`; also `window_start` and `window_end`."""
+        parts = [part.name.lower() for part in node.parts]
+        if shadowed and self.window_call is None:
+            return None
+        if parts[0] == "window" and len(parts) <= 2:
+            return WINDOW_STRUCT if len(parts) == 1 else self._window_part(parts[1], node)
+        return quote(parts[0]) if parts in (["window_start"], ["window_end"]) else None
+
+    def _window_part(self, name: str, node: exp.Expr) -> str:
+        if name.lower() not in _WINDOW_PARTS:
+            self.parsed.fail(f"window has start and end, not {name}", node)
+        return _WINDOW_PARTS[name.lower()]
+
+    def _check_window(self, call: exp.Expr) -> None:
+        if not self._same_window(call):
+            self.parsed.fail("this window() is not the one of GROUP BY", call)
+
+    def _call(self, node: exp.Expr) -> int:
+        """The number of an aggregate call; equal calls have one number."""
+        if id(node) not in self._numbers:
+            draft = read_call(self.parsed, node)
+            known = self._calls.setdefault(self._identity(draft), len(self.drafts))
+            if known == len(self.drafts):
+                self.drafts.append(draft)
+            else:
+                self.repeats = True
+            self._numbers[id(node)] = known
+        return self._numbers[id(node)]
+
+    def _identity(self, draft: Draft) -> object:
+        with self.inside("another aggregate"):
+            args = tuple(self.row_text(arg) for arg in draft.args)
+        with self.inside("FILTER"):
+            where = None if draft.where is None else self.row_text(draft.where)
+        return draft.function, args, where, draft.parameters
+
+    def _name_leaf(self, node: exp.Expr) -> str | None:
+        """How a result's column is called when it has no alias: the text, without quotes."""
+        if isinstance(node, exp.Column):
+            column = self.scope.find(node)
+            return ".".join(
+                [column.name, *column.fields] if column else [part.name.lower() for part in node.parts]
+            )
+        if isinstance(node, exp.Star):
+            return "*"
+        if isinstance(node, exp.Filter):
+            return f"{self.names.root(node.this)} FILTER (WHERE {self.names.root(node.expression.this)})"
+        if is_window(node):
+            return "window"
+        if isinstance(node, exp.Anonymous) and self.is_aggregate(node):
+            return f"{node.name.lower()}({', '.join(self.names.root(arg) for arg in node.expressions)})"
+        return None

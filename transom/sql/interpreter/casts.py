@@ -1,0 +1,211 @@
+"""CAST with ANSI mode off: what can't be read is null, what doesn't fit wraps or is cut."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from transom.errors import SQLError
+from transom.sql.interpreter.types import DATE, is_decimal, is_float, is_int, is_number, is_text, is_timestamp
+from transom.sql.interpreter.values import EPOCH, MICROSECOND, fit, single, wrap
+
+SECOND = 1_000_000
+TRUE, FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?$")
+WHOLE = re.compile(r"([+-]?\d+)(\.\d*)?$")
+WORDS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf}
+MOMENT = re.compile(
+    r"(?P<year>\d{4})(-(?P<month>\d{1,2})(-(?P<day>\d{1,2})"
+    r"([ T](?P<hour>\d{1,2}):(?P<minute>\d{1,2})(:(?P<second>\d{1,2})(\.(?P<fraction>\d{0,9}))?)?"
+    r"\s*(?P<zone>Z|UTC|[+-]\d{1,2}(:\d{2})?)?)?)?)?$"
+)
+
+
+def cast(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
+    """A value of the source type as the target type, null where Spark says null."""
+    if value is None or source == target:
+        return value
+    if is_text(target):
+        return value if is_text(source) else text(value, source)
+    if is_int(target):
+        return to_int(value, source, target.bit_width)
+    if is_float(target):
+        number = to_double(value, source)
+        return single(number) if number is not None and target.bit_width == 32 else number
+    if is_decimal(target):
+        return to_decimal(value, source, target)
+    if pa.types.is_boolean(target):
+        return to_bool(value, source)
+    if is_timestamp(target):
+        return to_timestamp(value, source)
+    if target == DATE:
+        return to_date(value, source)
+    raise impossible(source, target)
+
+
+def impossible(source: pa.DataType, target: object) -> SQLError:
+    """The error for a cast that the oracle does not make."""
+    return SQLError(f"the oracle can't cast {source} to {target}")
+
+
+def to_int(value: Any, source: pa.DataType, bits: int) -> int | None:
+    """Floats saturate as in Java, other numbers wrap, strings lose their fraction."""
+    if is_text(source):
+        found = WHOLE.match(value.strip())
+        number = int(found[1]) if found else None
+        return number if number is not None and wrap(number, bits) == number else None
+    if is_float(source):
+        if math.isnan(value):
+            return 0
+        return wrap(clamped(value, max(bits, 32)), bits)  # Java goes by way of int for byte and short
+    if is_timestamp(source):
+        return wrap(value // SECOND, bits)
+    if is_number(source) or pa.types.is_boolean(source):
+        return wrap(int(value), bits)
+    raise impossible(source, f"an integer of {bits} bits")
+
+
+def clamped(value: float, bits: int) -> int:
+    """The whole part of a number, at most the largest and at least the least integer of so many bits."""
+    most = (1 << (bits - 1)) - 1
+    return int(max(-most - 1, min(most, value)))
+
+
+def to_double(value: Any, source: pa.DataType) -> float | None:
+    """A number, a string or a timestamp (in seconds) as a double."""
+    if is_text(source):
+        word = value.strip()
+        unsigned = word.lstrip("+-").lower()
+        if unsigned in WORDS and len(word) - len(unsigned) <= 1:
+            return -WORDS[unsigned] if word.startswith("-") else WORDS[unsigned]
+        return float(word.rstrip("dDfF")) if NUMBER.match(word) else None
+    if is_timestamp(source):
+        return float(value) / SECOND
+    if is_number(source) or pa.types.is_boolean(source):
+        return float(value)
+    raise impossible(source, "a double")
+
+
+def to_decimal(value: Any, source: pa.DataType, target: pa.DataType) -> Decimal | None:
+    """Rounded half up to the scale; a double goes by way of its shortest text."""
+    if is_text(source):
+        word = value.strip()
+        return fit(Decimal(word), target) if NUMBER.match(word) and word[-1] not in "dDfF" else None
+    if is_float(source):
+        return fit(Decimal(repr(value)), target) if math.isfinite(value) else None
+    if is_number(source) or pa.types.is_boolean(source):
+        return fit(Decimal(value), target)
+    raise impossible(source, target)
+
+
+def to_bool(value: Any, source: pa.DataType) -> bool | None:
+    """A number that is not zero, or one of Spark's words for true and false."""
+    if is_text(source):
+        word = value.strip().lower()
+        return True if word in TRUE else False if word in FALSE else None
+    if is_number(source):
+        return bool(value != 0)
+    raise impossible(source, "a boolean")
+
+
+def to_timestamp(value: Any, source: pa.DataType) -> int | None:
+    """From text, a date, another timestamp (the session's zone is UTC) or seconds since 1970."""
+    if is_text(source):
+        return moment(value)
+    if source == DATE:
+        return (datetime(value.year, value.month, value.day, tzinfo=UTC) - EPOCH) // MICROSECOND
+    if is_timestamp(source):
+        return int(value)
+    if is_float(source):
+        return clamped(value * SECOND, 64) if math.isfinite(value) else None
+    if is_int(source):
+        return clamped(value * SECOND, 64)
+    if is_decimal(source):
+        return wrap(int(value * SECOND), 64)
+    raise impossible(source, "a timestamp")
+
+
+def to_date(value: Any, source: pa.DataType) -> date | None:
+    """From text or from a timestamp, whose time of day is cut off."""
+    if is_text(source):
+        micros = moment(value)
+        return None if micros is None else to_date(micros, pa.timestamp("us"))
+    if is_timestamp(source):
+        return (EPOCH + timedelta(microseconds=value)).date()
+    raise impossible(source, "a date")
+
+
+def moment(word: str) -> int | None:
+    """Microseconds since 1970 of a date or a time as text; parts left out at the end are the first.
+
+    >>> moment("1970-01-02"), moment("1970-1-1 0:00:01.5"), moment("yesterday")
+    (86400000000, 1500000, None)
+    """
+    found = MOMENT.match(word.strip())
+    if not found:
+        return None
+    parts = {name: int(found[name] or (name in ("month", "day"))) for name in ("year", "month", "day")}
+    clock = {name: int(found[name] or 0) for name in ("hour", "minute", "second")}
+    fraction = int((found["fraction"] or "").ljust(6, "0")[:6])
+    try:
+        at = datetime(**parts, **clock, microsecond=fraction, tzinfo=UTC)
+    except ValueError:
+        return None
+    return (at - EPOCH) // MICROSECOND - offset(found["zone"])
+
+
+def offset(zone: str | None) -> int:
+    """Microseconds that a zone such as +02:00 is ahead of UTC."""
+    if zone in (None, "Z", "UTC"):
+        return 0
+    assert zone is not None
+    hours, _, minutes = zone[1:].partition(":")
+    return (-1 if zone[0] == "-" else 1) * (int(hours) * 60 + int(minutes or 0)) * 60 * SECOND
+
+
+def text(value: Any, source: pa.DataType) -> str:
+    """A value as Spark prints it."""
+    if pa.types.is_boolean(source):
+        return "true" if value else "false"
+    if is_int(source):
+        return str(value)
+    if is_decimal(source):
+        return format(value, "f")
+    if is_float(source):
+        return java_text(value, source.bit_width)
+    if is_timestamp(source):
+        shown = (EPOCH + timedelta(microseconds=value)).strftime("%Y-%m-%d %H:%M:%S.%f")
+        return shown.rstrip("0").rstrip(".")
+    if source == DATE:
+        return str(value.isoformat())
+    raise impossible(source, "a string")
+
+
+def java_text(value: float, bits: int) -> str:
+    """A float or double as Java prints it.
+
+    >>> java_text(1e7, 64), java_text(0.1, 64), java_text(12.0, 64)
+    ('1.0E7', '0.1', '12.0')
+    """
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0:
+        return "-0.0" if math.copysign(1, value) < 0 else "0.0"
+    shortest = repr(value)
+    if bits == 32:
+        shortest = next(s for d in range(1, 10) if single(float(s := f"{value:.{d}g}")) == value)
+    sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    power = len(digits) - 1 + exponent
+    if -3 <= power < 7:
+        plain = format(Decimal(shortest).normalize(), "f")
+        return plain if "." in plain else plain + ".0"
+    mantissa = "".join(map(str, digits))
+    return f"{'-' * sign}{mantissa[0]}.{mantissa[1:] or '0'}E{power}"

@@ -1,0 +1,156 @@
+"""The Slice Manager: where the slices of many windows lie, made on the fly for the times at hand.
+
+A slice ends wherever one of its windows begins or ends. The paper keeps a queue of the next edge of
+each window and never composes a common period; here a page asks for all edges between its first and
+its last time at once, and finds the slice of each tuple by binary search among them.
+Paper: On-the-Fly Sharing, sections 3.1 (paned, paired), 3.2 (shared slices) and 3.3 (Slice Manager).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transom.columns.grouping import distinct
+from transom.windows.intervals import IntervalSet
+from transom.elements import WindowSpec
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Progressions:
+    """Edges as arithmetic progressions `base + k * step`: an owner is cut at all edges of its own."""
+
+    bases: Numbers
+    steps: Numbers
+    owners: Numbers
+
+    def between(self, low: int, high: int) -> tuple[Numbers, Numbers]:
+        """The owners and times of all edges in `(low, high]`."""
+        first = (low - self.bases) // self.steps + 1
+        counts = np.maximum((high - self.bases) // self.steps - first + 1, 0)
+        which = np.repeat(np.arange(len(counts)), counts)
+        offsets = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.owners[which], self.bases[which] + (first[which] + offsets) * self.steps[which]
+
+    def count(self, low: int, high: int) -> int:
+        """How many edges `between` would make, repeats included."""
+        return int((float(high - low) // self.steps + 1).sum())  # a float: they may be far apart
+
+    def before(self, time: int, owners: int) -> Numbers:
+        """Each owner's last edge up to a time."""
+        found = np.full(owners, np.iinfo(np.int64).min)
+        np.maximum.at(found, self.owners, time - (time - self.bases) % self.steps)
+        return found
+
+    def after(self, time: int, owners: int) -> Numbers:
+        """Each owner's next edge after a time."""
+        found = np.full(owners, np.iinfo(np.int64).max)
+        np.minimum.at(found, self.owners, time - (time - self.bases) % self.steps + self.steps)
+        return found
+
+    def around(self, times: Numbers, owner: int) -> tuple[Numbers, Numbers]:
+        """The slice of one owner around each time: its start and its end."""
+        starts = np.full(len(times), np.iinfo(np.int64).min)
+        stops = np.full(len(times), np.iinfo(np.int64).max)
+        for i in np.flatnonzero(self.owners == owner):
+            start = times - (times - self.bases[i]) % self.steps[i]
+            np.maximum(starts, start, out=starts)
+            np.minimum(stops, start + self.steps[i], out=stops)
+        return starts, stops
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The slices of several owners around some times.
+
+    Fine slice `i` lies between `edges[i - 1]` and `edges[i]`. The slices of owner `o` are numbers
+    `bounds[o]` to `bounds[o + 1]`, each a run of fine slices from `firsts` up to the next one's; `starts`
+    and `stops` are their times.
+    """
+
+    edges: Numbers
+    bounds: Numbers
+    firsts: Numbers
+    starts: Numbers
+    stops: Numbers
+
+    @property
+    def fine(self) -> int:
+        return len(self.edges) + 1
+
+    def of(self, times: Numbers, in_order: bool = False) -> Numbers:
+        """The fine slice of each time; of times in order, the edges are looked up instead."""
+        if not in_order:
+            return np.searchsorted(self.edges, times, side="right")
+        borders = np.r_[0, np.searchsorted(times, self.edges), len(times)]
+        return np.repeat(np.arange(self.fine), np.diff(borders))
+
+
+def progressions(windows: Sequence[Iterable[WindowSpec]], paned: bool = False) -> Progressions:
+    """The edges of the windows of each owner."""
+    bases, steps, owners = [], [], []
+    for owner, specs in enumerate(windows):
+        for base, step in dict.fromkeys(cut for spec in specs for cut in cuts(spec, paned)):
+            bases.append(base)
+            steps.append(step)
+            owners.append(owner)
+    return Progressions(np.array(bases, np.int64), np.array(steps, np.int64), np.array(owners, np.int64))
+
+
+def cuts(spec: WindowSpec, paned: bool = False) -> list[tuple[int, int]]:
+    """Where a window is cut: paired, where windows end and where they start; paned, at every common divisor.
+
+    >>> cuts(WindowSpec.ending(18, 15)), cuts(WindowSpec.ending(18, 15), paned=True)
+    ([(0, 15), (12, 15)], [(0, 3)])
+    """
+    if paned:
+        pane = gcd(spec.range, spec.slide)
+        return [(spec.phase % pane, pane)]
+    ends, starts = spec.phase % spec.slide, (spec.phase - spec.range) % spec.slide
+    return [(ends, spec.slide)] if ends == starts else [(ends, spec.slide), (starts, spec.slide)]
+
+
+def slices(cut: Progressions, owners: int, low: int, high: int) -> Slices:
+    """The slices that times from `low` to `high` fall into."""
+    whose, times = cut.between(low, high)
+    order = np.lexsort((times, whose))
+    whose, times = whose[order], times[order]
+    if len(times) > 1:
+        is_new = np.r_[True, (times[1:] != times[:-1]) | (whose[1:] != whose[:-1])]
+        whose, times = whose[is_new], times[is_new]
+    edges = distinct(times)
+    counts = np.bincount(whose, minlength=owners) + 1
+    bounds = np.r_[0, np.cumsum(counts)]
+    heads = bounds[:-1]
+    inner = np.ones(bounds[-1], bool)
+    inner[heads] = False
+    starts, firsts = np.empty(bounds[-1], np.int64), np.zeros(bounds[-1], np.int64)
+    starts[heads], starts[inner] = cut.before(low, owners), times
+    firsts[inner] = np.searchsorted(edges, times) + 1
+    stops = np.r_[starts[1:], 0]
+    stops[bounds[1:] - 1] = cut.after(high, owners)
+    return Slices(edges, bounds, firsts, starts, stops)
+
+
+def filed_anew(
+    starts: Numbers, stops: Numbers, window: WindowSpec, missed: IntervalSet, paned: bool = False
+) -> tuple[Mask, Numbers]:
+    """Which slices lie across an edge of a newcomer's windows, and where slices begin for it and all others.
+
+    Those begin at the first missed time inside them. Windows of other members hold them as before, and a
+    window of the newcomer that holds their start holds a row that it missed.
+    """
+    around, _ = progressions([[window]], paned).around(stops - 1, 0)
+    across = around > starts  # an edge lies inside
+    if not missed or not across.any():
+        return across, starts
+    lows, highs = missed.arrays()
+    at = np.minimum(np.searchsorted(highs, starts, side="right"), len(lows) - 1)
+    return across, np.where(across, np.clip(lows[at], starts, stops - 1), starts)
