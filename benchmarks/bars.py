@@ -133,7 +133,7 @@ BARS = (
         unit=" s",
     ),
     Bar(
-        "the longest delay of a page while queries join and leave",
+        "the longest delay of a batch while queries join and leave",
         "register",
         Side("C_low", 1_000, "churn_delay"),
         None,

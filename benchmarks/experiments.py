@@ -40,7 +40,7 @@ class Scale:
     unshared_seeds: int = 3  # for the largest size, one query's plan at a time
     repeats: int = 3
     side_by_side: tuple[int, int] = (1, 16)  # native queries to scale from
-    churn_pages: int = 60
+    churn_batches: int = 60
     scaled: tuple[int, ...] = (1, 1_024, 10_000)
     # Instead of the bars' numbers of queries; the files have these for C regular and for C low sharing.
     instead: dict[int, int] = field(default_factory=dict)
@@ -59,7 +59,7 @@ SHORT = Scale(
     unshared_seeds=1,
     repeats=1,
     side_by_side=(1, 2),
-    churn_pages=3,
+    churn_batches=3,
     scaled=(1, 10_000),
     instead={256: 16, 1_000: 16, 1_024: 32, 10_000: 64},
 )
@@ -80,13 +80,13 @@ class Bench:
         return trading_hour(self.directory, self.scale.rows)
 
     @cached_property
-    def pages(self) -> list[pa.Table]:
-        return self.hour.pages()
+    def batches(self) -> list[pa.Table]:
+        return self.hour.batches()
 
     @cached_property
     def _starts(self) -> list[pa.Table]:
-        """The first trades of each page; they live as long as the run, for kernels that remember pages."""
-        return [page.slice(0, 1_000) for page in self.pages]
+        """The first trades of each batch; they live as long as the run, for kernels that remember batches."""
+        return [batch.slice(0, 1_000) for batch in self.batches]
 
     @cached_property
     def measure(self) -> Measure:
@@ -100,7 +100,7 @@ class Bench:
 
     @cached_property
     def spark(self) -> SparkSession:
-        """A session on two cores that has run a page."""
+        """A session on two cores that has run a batch."""
         from transom.backends.spark.session import start_session
 
         self.step("starting Spark")
@@ -180,10 +180,10 @@ class _Total:
 def _aggregate(bench: Bench, queries: dict[str, str], windows: str, fragments: str) -> Measured:
     """Unshared is the same kernel with one query's plan at a time, added up."""
     if not windows.startswith("unshared"):
-        return bench.measure(bench.pages, queries, windows, fragments)
+        return bench.measure(bench.batches, queries, windows, fragments)
     total = _Total()
     for name, text in queries.items():
-        total = total.plus(bench.measure(bench.pages, {name: text}, windows, fragments))
+        total = total.plus(bench.measure(bench.batches, {name: text}, windows, fragments))
     return total
 
 
@@ -209,7 +209,7 @@ def polars(bench: Bench) -> Iterator[Row]:
         bench.step(f"polars, {queries:,} queries")
         ours = texts(load("C_low", queries)[0])
         for repeat in range(bench.scale.repeats):
-            found = bench.measure(bench.pages, ours, *SHARED)
+            found = bench.measure(bench.batches, ours, *SHARED)
             row = _measured_row(found, "polars", "C_low", queries, 0, ("transom", SHARED[1]), repeat)
             yield row
         repeats = bench.scale.repeats
@@ -242,7 +242,7 @@ def native_streaming(bench: Bench) -> Iterator[Row]:
 
 def single_job(bench: Bench) -> Iterator[Row]:
     """Against the best single job of Spark SQL; also in chunks, which is no single job but quicker."""
-    trades = pa.concat_tables(bench.pages)
+    trades = pa.concat_tables(bench.batches)
     for queries in map(bench.scale.size, (256, 1_024)):
         chosen = load("C_low", queries)[0]
         with SingleJob(bench.spark, trades, chosen) as job:
@@ -255,7 +255,7 @@ def single_job(bench: Bench) -> Iterator[Row]:
 
 
 def noop(bench: Bench) -> Iterator[Row]:
-    """Against the same page loop whose kernel does nothing."""
+    """Against the same batch loop whose kernel does nothing."""
     queries = bench.scale.size(1_024)
     yield from _rows("noop", "C_low", queries, "noop", bench.streamed("C_low", queries, "noop"))
     yield from _rows("noop", "C_low", queries, "transom", bench.streamed("C_low", queries))
@@ -270,7 +270,7 @@ def scale_up(bench: Bench) -> Iterator[Row]:
 
 
 def memory(bench: Bench) -> Iterator[Row]:
-    """Bytes of state after the last page, its windows open."""
+    """Bytes of state after the last batch, its windows open."""
     for workload in ("C_regular", "C_low"):
         for queries in map(bench.scale.size, (1_000, 10_000)):
             bench.step(f"state of {queries:,} queries of {workload}")
@@ -289,15 +289,15 @@ def registering(bench: Bench) -> Iterator[Row]:
     yield Row("register", "C_low", queries, 0, "register_all", seconds=seconds)
     standing = bench.scale.size(1_000)
     stay, visit = bench.large("C_low", standing), load("C_low", 256)[1]
-    pages = bench.scale.churn_pages
-    bench.step("pages while nobody joins")
-    quiet = measuring.churn(bench.spark, bench.hour, stay, [], pages)
-    bench.step("pages while queries join and leave")
-    busy = measuring.churn(bench.spark, bench.hour, stay, visit, pages)
-    delay = max(ours - theirs for ours, theirs in zip(busy.pages, quiet.pages, strict=True))
+    batches = bench.scale.churn_batches
+    bench.step("batches while nobody joins")
+    quiet = measuring.churn(bench.spark, bench.hour, stay, [], batches)
+    bench.step("batches while queries join and leave")
+    busy = measuring.churn(bench.spark, bench.hour, stay, visit, batches)
+    delay = max(ours - theirs for ours, theirs in zip(busy.batches, quiet.batches, strict=True))
     note = f"{busy.changes_a_minute:.0f} changes a minute"
-    yield Row("register", "C_low", standing, 0, "quiet_page", seconds=median(quiet.pages))
-    yield Row("register", "C_low", standing, 0, "churn_page", seconds=median(busy.pages), note=note)
+    yield Row("register", "C_low", standing, 0, "quiet_page", seconds=median(quiet.batches))
+    yield Row("register", "C_low", standing, 0, "churn_page", seconds=median(busy.batches), note=note)
     yield Row("register", "C_low", standing, 0, "churn_delay", seconds=delay, note=note)
 
 

@@ -1,8 +1,8 @@
 """State that scales out: a million groups, twenty live slices, a hundred queries.
 
-Ten windows times ten predicates, all grouped by user, over files of 300,000 rows, a page of a minute each:
-6 M rows are live when the first full windows close. Prints, page by page, its seconds, the driver's memory
-beyond what it was before the first page (this process and the JVM beside it), and the state before it.
+Ten windows times ten predicates, all grouped by user, over files of 300,000 rows, a batch of a minute each:
+6 M rows are live when the first full windows close. Prints, batch by batch, its seconds, the driver's memory
+beyond what it was before the first batch (this process and the JVM beside it), and the state before it.
 Run: `python -m benchmarks.far [--state driver]`.
 """
 
@@ -27,12 +27,12 @@ START = 1_357_041_600_000_000  # 2013-01-01 12:00
 SCHEMA = "user bigint, value double, ts timestamp"
 
 
-def write_files(directory: Path, rows: int, users: int, pages: int) -> None:
+def write_files(directory: Path, rows: int, users: int, batches: int) -> None:
     """One Parquet file a minute, each with its share of the rows."""
-    for page in range(pages):
-        dice = np.random.default_rng(page)
-        size = rows // pages
-        times = np.sort(START + page * MINUTE + dice.integers(0, MINUTE, size))
+    for batch_id in range(batches):
+        dice = np.random.default_rng(batch_id)
+        size = rows // batches
+        times = np.sort(START + batch_id * MINUTE + dice.integers(0, MINUTE, size))
         table = pa.table(
             {
                 "user": dice.integers(0, users, size),
@@ -40,7 +40,7 @@ def write_files(directory: Path, rows: int, users: int, pages: int) -> None:
                 "ts": pa.array(times).cast(pa.timestamp("us", tz="UTC")),
             }
         )
-        pq.write_table(table, directory / f"{page:04d}.parquet", row_group_size=size // 4 + 1)
+        pq.write_table(table, directory / f"{batch_id:04d}.parquet", row_group_size=size // 4 + 1)
 
 
 def queries(windows: int, predicates: int) -> dict[str, str]:
@@ -70,13 +70,13 @@ def _children() -> Iterator[str]:
         yield from (task / "children").read_text().split()
 
 
-def run(rows: int, users: int, pages: int, state: str, windows: int, predicates: int) -> None:
-    """Let the pages through, and print what each of them costs."""
+def run(rows: int, users: int, batches: int, state: str, windows: int, predicates: int) -> None:
+    """Let the batches through, and print what each of them costs."""
     spark = start_session("far", config={"spark.driver.memory": "1g"})
     with tempfile.TemporaryDirectory() as place:
         files = Path(place) / "files"
         files.mkdir()
-        write_files(files, rows, users, pages)
+        write_files(files, rows, users, batches)
         engine = transom.Engine(spark, f"{place}/checkpoint", state=state)
         engine.stream("s", str(files), time="ts", schema=SCHEMA, format="parquet")
         engine.register_all(queries(windows, predicates))
@@ -84,7 +84,7 @@ def run(rows: int, users: int, pages: int, state: str, windows: int, predicates:
         before = memory()
         started = time.perf_counter()
         engine.drain(close=False)
-        print(f"{pages} pages: {time.perf_counter() - started:.1f} s")
+        print(f"{batches} batches: {time.perf_counter() - started:.1f} s")
         print(f"peak of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MB")
 
 
@@ -96,7 +96,7 @@ def line(engine: transom.Engine, seconds: float, before: dict[str, int], place: 
     shards = sum(ref.rows for ref in state.shards), sum(ref.bytes for ref in state.shards) / 1e6
     results = sum(file.stat().st_size for file in Path(place).glob("checkpoint/results/*/*")) / 1e6
     return (
-        f"page {state.page + 1}: {seconds:.2f} s; {grown}; before it near {near:,} rows; "
+        f"batch {state.batch_id + 1}: {seconds:.2f} s; {grown}; before it near {near:,} rows; "
         f"far {shards[0]:,} cells, {shards[1]:,.0f} MB in {len(state.shards)} shards; "
         f"results {results:,.0f} MB"
     )
@@ -106,7 +106,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=6_600_000)
     parser.add_argument("--users", type=int, default=1_000_000)
-    parser.add_argument("--pages", type=int, default=22)
+    parser.add_argument("--batches", type=int, default=22)
     parser.add_argument("--windows", type=int, default=10)
     parser.add_argument("--predicates", type=int, default=10)
     parser.add_argument("--state", default="auto")

@@ -1,4 +1,4 @@
-"""The kernel and the final aggregation alone: pages that lie in memory, projected already, on one core."""
+"""The kernel and the final aggregation alone: batches that lie in memory, projected already, on one core."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from transom import oracle
-from transom.windows.stream_rules import StreamRules
 from transom.elements import Clock, ClockKind
-from transom.results.advance import conclude
-from transom.plan.passes.admission import Strategy, admit
-from transom.plan.planner import Planner
-from transom.results.stream_progress import PageInput
-from transom.kernel.aggregate import PagePlan, run
+from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.families import Fragments
-from transom.sql import Catalog, Query, Relation
-from transom.sql.binding import bind
+from transom.plan.passes.admission import Strategy, admit
+from transom.plan.planner import Planner
+from transom.results.advance import conclude
+from transom.results.stream_progress import BatchInput
+from transom.sql import Catalog, Query, Relation, bind
 from transom.state.state import State
+from transom.windows.stream_rules import StreamRules
 
 TIME = Clock("trades", "time", ClockKind.TIME)
 CATALOG = Catalog(
@@ -52,13 +51,13 @@ _FLAG = re.compile(r"`[^`#]+#[0-9a-f]+`")
 
 @dataclass(frozen=True)
 class Measured:
-    """What aggregating the pages took."""
+    """What aggregating the batches took."""
 
     partial_seconds: float
     final_seconds: float
     partials: int  # tuples that were lifted into cells
     finals: int  # slices that were combined into windows
-    state_bytes: int  # after the last page
+    state_bytes: int  # after the last batch
 
 
 def compiled(queries: dict[str, str]) -> list[CompiledQuery]:
@@ -71,11 +70,11 @@ def compiled(queries: dict[str, str]) -> list[CompiledQuery]:
     return found
 
 
-def measure(pages: list[pa.Table], queries: dict[str, str], windows: str, fragments: str) -> Measured:
-    """Aggregate the pages; an unshared strategy runs one query's plan at a time."""
+def measure(batches: list[pa.Table], queries: dict[str, str], windows: str, fragments: str) -> Measured:
+    """Aggregate the batches; an unshared strategy runs one query's plan at a time."""
     ready = compiled(queries)
     if windows.startswith("unshared"):
-        alone = [_run(pages, [query], windows, fragments) for query in ready]
+        alone = [_run(batches, [query], windows, fragments) for query in ready]
         return Measured(
             sum(one.partial_seconds for one in alone),
             sum(one.final_seconds for one in alone),
@@ -83,11 +82,11 @@ def measure(pages: list[pa.Table], queries: dict[str, str], windows: str, fragme
             sum(one.finals for one in alone),
             sum(one.state_bytes for one in alone),
         )
-    return _run(pages, ready, windows, fragments)
+    return _run(batches, ready, windows, fragments)
 
 
 def _run(
-    pages: Sequence[pa.Table], queries: Sequence[CompiledQuery], windows: str, fragments: str
+    batches: Sequence[pa.Table], queries: Sequence[CompiledQuery], windows: str, fragments: str
 ) -> Measured:
     strategy = Strategy(windows.startswith("shared"), windows.endswith("paned"), Fragments(fragments))
     rules = StreamRules(TIME, 0)
@@ -98,15 +97,15 @@ def _run(
     }
     partial = final = 0.0
     partials = finals = 0
-    for page in pages:
-        table = projected(page, names)
+    for batch_id in batches:
+        table = projected(batch_id, names)
         started = time.perf_counter()
         shared = planner.plan(state, queries)
         closed = {TIME: state.stream("trades").clock(TIME).closed}
-        plan = PagePlan(shared.families, shared.askers, names, {TIME: "t0"}, "t0", closed)
+        plan = BatchPlan(shared.families, shared.askers, names, {TIME: "t0"}, "t0", closed)
         outcome = run(table, plan)
         between = time.perf_counter()
-        done = conclude(state, [PageInput(rules, queries, outcome)])
+        done = conclude(state, [BatchInput(rules, queries, outcome)])
         partial, final = partial + between - started, final + time.perf_counter() - between
         state, finals, partials = done.state, finals + done.finals, partials + outcome.counted
     return Measured(partial, final, partials, finals, sum(table.nbytes for table in state.sheets.values()))
@@ -115,21 +114,21 @@ def _run(
 _projected: dict[tuple[int, str], tuple[pa.Table, pa.Array]] = {}  # held, so that ids stay their own
 
 
-def projected(page: pa.Table, names: dict[str, str]) -> pa.Table:
-    """A page with every scalar computed, as Spark's projection hands it over."""
-    columns = {"t0": page["time"].cast(pa.int64())}
+def projected(batch: pa.Table, names: dict[str, str]) -> pa.Table:
+    """A batch with every scalar computed, as Spark's projection hands it over."""
+    columns = {"t0": batch["time"].cast(pa.int64())}
     for sql, name in names.items():
-        if (id(page), sql) not in _projected:
-            _projected[id(page), sql] = page, _evaluated(page, sql)
-        columns[name] = _projected[id(page), sql][1]
+        if (id(batch), sql) not in _projected:
+            _projected[id(batch), sql] = batch, _evaluated(batch, sql)
+        columns[name] = _projected[id(batch), sql][1]
     return pa.table(columns)
 
 
-def _evaluated(page: pa.Table, sql: str) -> pa.Array:
+def _evaluated(batch: pa.Table, sql: str) -> pa.Array:
     if _FLAG.fullmatch(sql):  # whether a join found its row: every symbol is in the tables
-        return pa.array(np.ones(page.num_rows, bool))
+        return pa.array(np.ones(batch.num_rows, bool))
     column = _NAME.fullmatch(sql)
     if column:
-        return page[column[1]].combine_chunks()
-    text = _NAME.sub(lambda found: f"page[{found[1]!r}].to_numpy()", sql)
-    return pa.array(eval(text, {"page": page, "abs": np.abs}))
+        return batch[column[1]].combine_chunks()
+    text = _NAME.sub(lambda found: f"batch[{found[1]!r}].to_numpy()", sql)
+    return pa.array(eval(text, {"batch": batch, "abs": np.abs}))

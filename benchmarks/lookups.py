@@ -32,19 +32,19 @@ START = 1_767_225_600_000_000
 class Load:
     """What is asked and what flows.
 
-    So many queries of all kinds, rows a page, pages, and seconds from page to page; then as many windows of
+    So many queries of all kinds, rows a batch, batches, and seconds from batch to batch; then as many windows of
     the same few aggregates at most, and lookups while no data comes.
     """
 
     queries: int = 1000
     rows: int = 10_000
-    pages: int = 60
+    batches: int = 60
     pause: float = 1.0
     most: int = 10_000
     lookups: int = 2_000
 
 
-SHORT = Load(queries=100, rows=2_000, pages=5, pause=0.5, most=200, lookups=100)
+SHORT = Load(queries=100, rows=2_000, batches=5, pause=0.5, most=200, lookups=100)
 
 
 def texts(queries: int) -> Iterator[str]:
@@ -67,7 +67,7 @@ def texts(queries: int) -> Iterator[str]:
                 yield f"SELECT max(price) AS x FROM trades {length} USING ordered_sharing"
 
 
-def page(number: int, rows: int) -> pa.Table:
+def batch(number: int, rows: int) -> pa.Table:
     """Trades of one second and a half, a little out of order."""
     dice = np.random.default_rng(number)
     times = START + number * 1_500_000 + np.sort(dice.integers(0, 1_500_000, rows))
@@ -83,26 +83,26 @@ def page(number: int, rows: int) -> pa.Table:
 
 
 def started(texts: list[str], rows: int) -> tuple[transom.Engine, Feed, list[QueryHandle]]:
-    """An engine that has seen a page, with some queries."""
+    """An engine that has seen a batch, with some queries."""
     engine = transom.Engine(poll="20 ms")
     feed = engine.feed("trades", SCHEMA, time="ts", slack="5 seconds")
     handles = list(engine.register_all({f"q{i}": text for i, text in enumerate(texts)}).values())
-    feed.push(page(0, rows))
+    feed.push(batch(0, rows))
     engine.step()
     for handle in handles[:20]:
         handle.lookup()
     return engine, feed, handles
 
 
-def beside_pages(load: Load) -> Iterator[tuple[str, list[float]]]:
-    """Push pages into a running engine, and look queries up at random all the while; then without pages."""
+def beside_batches(load: Load) -> Iterator[tuple[str, list[float]]]:
+    """Push batches into a running engine, and look queries up at random all the while; then without batches."""
     engine, feed, handles = started(list(texts(load.queries)), load.rows)
     done = threading.Event()
 
     def push() -> None:
         try:
-            for number in range(1, load.pages + 1):
-                feed.push(page(number, load.rows))
+            for number in range(1, load.batches + 1):
+                feed.push(batch(number, load.rows))
                 time.sleep(load.pause)
         finally:
             done.set()
@@ -155,7 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="a directory for lookups.csv")
     options = parser.parse_args(arguments)
     load = SHORT if options.short else Load()
-    found = {what: seconds for what, seconds in (*by_number(load), *beside_pages(load))}
+    found = {what: seconds for what, seconds in (*by_number(load), *beside_batches(load))}
     rows = [shown(what, seconds) for what, seconds in found.items()]
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)

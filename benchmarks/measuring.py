@@ -47,10 +47,10 @@ class Measured(Protocol):
 
 
 class Measure(Protocol):
-    """Aggregates pages for queries with a strategy for windows and one for fragments, and measures it."""
+    """Aggregates batches for queries with a strategy for windows and one for fragments, and measures it."""
 
     def __call__(
-        self, pages: list[pa.Table], queries: dict[str, str], windows: str, fragments: str
+        self, batches: list[pa.Table], queries: dict[str, str], windows: str, fragments: str
     ) -> Measured: ...
 
 
@@ -72,7 +72,7 @@ def engine_with_tables(
 
 
 def _empty_kernel(engine: transom.Engine) -> None:
-    """Let pages carry all columns to a kernel that has nothing to do."""
+    """Let batches carry all columns to a kernel that has nothing to do."""
     planner = engine._loop.planner
     plan = planner.plan
 
@@ -89,9 +89,9 @@ def stream(
     strategy: str | None = None,
     close: bool | None = None,
 ) -> tuple[float, int]:
-    """Seconds from the first of the ten pages to the last result, and the bytes of state that remain.
+    """Seconds from the first of the ten batches to the last result, and the bytes of state that remain.
 
-    Registering is not timed. With `close` False the windows that are open after the last page stay open.
+    Registering is not timed. With `close` False the windows that are open after the last batch stay open.
     """
     with engine_with_tables(spark, hour, strategy) as engine:
         engine.stream("trades", str(hour.trades), time="time")
@@ -116,9 +116,9 @@ def timed(work: Callable[[], object]) -> float:
 
 @dataclass(frozen=True)
 class Churn:
-    """Seconds of each page, and how many queries joined or left in a minute."""
+    """Seconds of each batch, and how many queries joined or left in a minute."""
 
-    pages: list[float]
+    batches: list[float]
     changes_a_minute: float
 
 
@@ -127,7 +127,7 @@ def churn(
     hour: TradingHour,
     standing: Sequence[BenchQuery],
     passing: Sequence[BenchQuery],
-    pages: int = _MINUTES,
+    batches: int = _MINUTES,
 ) -> Churn:
     """Feed the hour minute by minute while others join and leave, ten every fifth of a second."""
     with engine_with_tables(spark, hour) as engine:
@@ -137,8 +137,8 @@ def churn(
         seconds = []
         started = time.perf_counter()
         with visitors:
-            for page in minutes(hour)[:pages]:
-                feed.push(page)
+            for batch_id in minutes(hour)[:batches]:
+                feed.push(batch_id)
                 seconds.append(timed(engine.step))
         return Churn(seconds, 60 * visitors.changes / (time.perf_counter() - started))
 

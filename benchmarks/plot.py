@@ -98,7 +98,7 @@ def plot_scale(results: Path, out: Path) -> list[Path]:
         plt.close(figure)
         return []
     path = out / "scale.svg"
-    finish(figure, axes, "An hour of trades in ten pages, end to end", path)
+    finish(figure, axes, "An hour of trades in ten batches, end to end", path)
     return [path]
 
 

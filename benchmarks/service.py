@@ -1,9 +1,9 @@
-"""A server under load: a thousand queries, data flowing, two hundred who follow results; what a page costs.
+"""A server under load: a thousand queries, data flowing, two hundred who follow results; what a batch costs.
 
 python -m benchmarks.service            about five minutes
 python -m benchmarks.service --short    a few seconds: does it run, and does every event arrive?
 
-Blocks of pages without readers and with them take turns, so that a machine that gets slower shows. Readers
+Blocks of batches without readers and with them take turns, so that a machine that gets slower shows. Readers
 are a process of their own on the same machine.
 """
 
@@ -29,41 +29,41 @@ import numpy as np
 import pyarrow as pa
 
 import transom
+from transom.runtime.batch_report import BatchReport
+from transom.runtime.handles import Feed
 from transom.server.lifecycle import Served, serving
 from transom.server.settings import ServerSettings
-from transom.runtime.handles import Feed
-from transom.runtime.batch_report import PageReport
 
 SCHEMA = "ts timestamp, symbol string, price double, volume bigint"
 SYMBOLS = [f"S{i:02d}" for i in range(50)]
 AGGREGATES = ["max(price)", "min(price)", "sum(volume)", "count(*)", "avg(price)"]
 START = 1_767_225_600_000_000
-PAGE = 1_000_000  # microseconds of data in a page
+BATCH = 1_000_000  # microseconds of data in a batch
 BAR = 1.1
 PATIENCE = 30.0  # seconds for what is under way at a block's end
 
 
 @dataclass(frozen=True)
 class Load:
-    """So many queries and readers; rows a page, seconds from page to page, pages a block, blocks of each
-    kind; pages before the first block, and seconds between looks at the server as a whole."""
+    """So many queries and readers; rows a batch, seconds from batch to batch, batches a block, blocks of each
+    kind; batches before the first block, and seconds between looks at the server as a whole."""
 
     queries: int = 1000
     readers: int = 200
     slow: int = 2
     rows: int = 4_000
     pause: float = 1.0
-    pages: int = 20
+    batches: int = 20
     blocks: int = 4
     warm: int = 20
     look: float = 5.0
 
 
-SHORT = Load(queries=60, readers=12, slow=1, rows=500, pause=0.2, pages=3, blocks=1, warm=2, look=0.5)
+SHORT = Load(queries=60, readers=12, slow=1, rows=500, pause=0.2, batches=3, blocks=1, warm=2, look=0.5)
 
 
 def texts(queries: int) -> Iterator[str]:
-    """Windows of all lengths that slide with every page: over all rows, one symbol's, and by symbol."""
+    """Windows of all lengths that slide with every batch: over all rows, one symbol's, and by symbol."""
     dice = random.Random(7)
     for i in range(queries):
         window = f"[RANGE {dice.randint(2, 60)} seconds SLIDE {dice.choice([1, 1, 1, 2, 5])} seconds]"
@@ -79,10 +79,10 @@ def texts(queries: int) -> Iterator[str]:
 
 
 def trades(number: int, rows: int) -> pa.Table:
-    """Trades of one page, a little out of order."""
+    """Trades of one batch, a little out of order."""
     dice = np.random.default_rng(number)
-    times = START + number * PAGE + np.sort(dice.integers(0, PAGE, rows))
-    times -= np.where(dice.random(rows) < 0.05, PAGE // 2, 0)
+    times = START + number * BATCH + np.sort(dice.integers(0, BATCH, rows))
+    times -= np.where(dice.random(rows) < 0.05, BATCH // 2, 0)
     return pa.table(
         {
             "ts": pa.array(times).cast(pa.timestamp("us", "UTC")),
@@ -95,26 +95,26 @@ def trades(number: int, rows: int) -> pa.Table:
 
 @dataclass
 class Flow:
-    """Data that comes at a steady pace, and what its pages took."""
+    """Data that comes at a steady pace, and what its batches took."""
 
     feed: Feed
     load: Load
     pushed: int = 0
     seconds: list[float] = field(default_factory=list)
-    committed: dict[int, float] = field(default_factory=dict)  # by page: when, by the wall clock
+    committed: dict[int, float] = field(default_factory=dict)  # by batch: when, by the wall clock
     done: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
-    def note(self, report: PageReport) -> None:
-        """In the engine's thread: a page is committed."""
+    def note(self, report: BatchReport) -> None:
+        """In the engine's thread: a batch is committed."""
         if report.stream is not None:
             self.seconds.append(report.seconds)
-            self.committed[report.page] = time.time()
+            self.committed[report.batch_id] = time.time()
             self.done.release()
 
-    def run(self, pages: int) -> list[float]:
-        """Push pages, each when its time has come, and wait for them; the seconds that each took."""
+    def run(self, batches: int) -> list[float]:
+        """Push batches, each when its time has come, and wait for them; the seconds that each took."""
         before, start = len(self.seconds), time.monotonic()
-        for number in range(pages):
+        for number in range(batches):
             time.sleep(max(0.0, start + number * self.load.pause - time.monotonic()))
             self.feed.push(trades(self.pushed, self.load.rows))
             self.pushed += 1
@@ -158,11 +158,11 @@ class Crowd:
 
 @contextmanager
 def running(load: Load) -> Iterator[tuple[Served, Flow]]:
-    """A server with all queries that has seen some pages."""
-    engine = transom.Engine(poll="10 ms", retention=load.warm + 2 * load.blocks * load.pages + 10)
+    """A server with all queries that has seen some batches."""
+    engine = transom.Engine(poll="10 ms", retention=load.warm + 2 * load.blocks * load.batches + 10)
     flow = Flow(engine.feed("trades", SCHEMA, time="ts", slack="1 second"), load)
     engine.register_all({f"q{i}": text for i, text in enumerate(texts(load.queries))})
-    with serving(engine, ServerSettings(port=0, page=False)) as served:
+    with serving(engine, ServerSettings(port=0, batch_id=False)) as served:
         engine.follow(flow.note)
         flow.run(load.warm)
         yield served, flow
@@ -175,10 +175,10 @@ def blocks(load: Load) -> Iterator[dict[str, Any]]:
     slow = [f"q{10 * i}" for i in range(load.slow)]
     with running(load) as (served, flow):
         for number in range(load.blocks):
-            yield shown(number, "without", flow.run(load.pages))
+            yield shown(number, "without", flow.run(load.batches))
             first = {name: served.service.results(name, None, 1).cursor for name in slow}
             crowd = Crowd(served, names, first, load.look)
-            seconds = flow.run(load.pages)
+            seconds = flow.run(load.batches)
             yield shown(number, "with", seconds) | delivered(crowd.end(), flow.committed)
 
 
@@ -189,7 +189,7 @@ def shown(block: int, readers: str, seconds: list[float]) -> dict[str, Any]:
     return {
         "block": block,
         "readers": readers,
-        "pages": len(seconds),
+        "batches": len(seconds),
         "page_mean_ms": round(statistics.fmean(seconds) * 1000, 1),
         **dict(zip(names, points, strict=True)),
         "memory_mb": round(resident() / 1e6),
@@ -197,9 +197,9 @@ def shown(block: int, readers: str, seconds: list[float]) -> dict[str, Any]:
 
 
 def delivered(told: dict[str, Any], committed: dict[int, float]) -> dict[str, Any]:
-    """What came to the readers, and how long after the page it was of was committed."""
+    """What came to the readers, and how long after the batch it was of was committed."""
     looks = told["looks"]
-    delays = [at - committed[page] for page, at in told["came"] if page in committed]
+    delays = [at - committed[batch_id] for batch_id, at in told["came"] if batch_id in committed]
     missing = {name: rows - told["rows"][name] for name, rows in told["expect"].items()}
     return {
         "events": told["events"],
@@ -251,7 +251,7 @@ def verdict(rows: list[dict[str, Any]], short: bool) -> int:
     ratio = statistics.median(medians["with"]) / statistics.median(medians["without"])
     pairs = [f"{w / wo:.2f}" for w, wo in zip(medians["with"], medians["without"], strict=True)]
     missing, errors = (sum(row.get(name, 0) for row in rows) for name in ("missing", "errors"))
-    print(f"a page with readers against one without: {ratio:.3f}x (bar: below {BAR}x); by block {pairs}")
+    print(f"a batch with readers against one without: {ratio:.3f}x (bar: below {BAR}x); by block {pairs}")
     print(f"rows that did not arrive, or came twice: {missing}; readers that failed: {errors}")
     return int(missing > 0 or errors > 0 or (ratio >= BAR and not short))
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Moments, Sum
 from transom.ondemand.structures.exact import Raw, exact
-from transom.ondemand.structures.tiers import Kept
 from transom.ondemand.structures.runs import Batch, Recipe
+from transom.ondemand.structures.tiers import Kept
 from transom.ondemand.structures.timegram import TimeGram
 
 FLOAT, LONG = pa.float64(), pa.int64()

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 import httpx
 
-PAGE = re.compile(rb'"page": (\d+)')
+BATCH = re.compile(rb'"batch": (\d+)')
 LINE = 1 << 24  # bytes of the longest event
 SIP, PAUSE = 1024, 0.2  # bytes and seconds of a slow reader
 LOOKED_AT = ("/api/status", "/api/streams", "/api/queries?limit=100", "/metrics")
@@ -29,7 +29,7 @@ LOOKED_AT = ("/api/status", "/api/streams", "/api/queries?limit=100", "/metrics"
 
 @dataclass
 class Reader:
-    """A reader of one query's tail: the rows that came, and when each page's first one did."""
+    """A reader of one query's tail: the rows that came, and when each batch's first one did."""
 
     name: str
     cursor: str | None = None
@@ -78,15 +78,15 @@ class Reader:
             self.connected.set()
         if not line.startswith(b'data: {"rows"'):
             return
-        now, pages = time.time(), PAGE.findall(line)
-        self.rows += len(pages)
+        now, batches = time.time(), BATCH.findall(line)
+        self.rows += len(batches)
         self.events += 1
-        for page in set(pages):
-            self.came.setdefault(int(page), now)
+        for batch_id in set(batches):
+            self.came.setdefault(int(batch_id), now)
 
 
 async def look(url: str, every: float, took: list[float]) -> None:
-    """Ask what a page of all queries and Prometheus ask, again and again."""
+    """Ask what a batch of all queries and Prometheus ask, again and again."""
     async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
         while True:
             for path in LOOKED_AT:
@@ -126,7 +126,7 @@ async def serve(lines: Iterator[str], say: Callable[[Any], None]) -> None:
             "errors": [reader.error for reader in readers if reader.error is not None],
             "early": early,
             "looks": looks,
-            "came": [(page, at) for r in readers if not r.slow for page, at in r.came.items()],
+            "came": [(batch_id, at) for r in readers if not r.slow for batch_id, at in r.came.items()],
         }
     )
 

@@ -1,6 +1,6 @@
 """What summaries cost: tuples inserted a second of CPU by each structure (T1 to T4); prints a table.
 
-python -m benchmarks.summaries [--rows 1000000] [--page 10000 100000]
+python -m benchmarks.summaries [--rows 1000000] [--batch 10000 100000]
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def stream(rows: int, values: int = 10_000, zipf: float = 1.0, seed: int = 17) -
     return np.cumsum(rng.exponential(60 * SECOND / rows, rows)).astype(np.int64), keys
 
 
-def inserted(shape: Summary, times: NDArray, keys: NDArray, page: int) -> tuple[Representation, float]:
+def inserted(shape: Summary, times: NDArray, keys: NDArray, batch_id: int) -> tuple[Representation, float]:
     """The representation of a stream, and the seconds that it took."""
     kept, began = Representation.new(shape), time.process_time()
-    for at in range(0, len(times), page):
-        some, of = times[at : at + page], keys[at : at + page]
+    for at in range(0, len(times), batch_id):
+        some, of = times[at : at + batch_id], keys[at : at + batch_id]
         kept = kept.inserted(arrived(shape, some, of, bucket_of(shape, of)), int(some[-1]))
     return kept, time.process_time() - began
 
@@ -61,22 +61,22 @@ def estimated(kept: Representation, keys: NDArray) -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--page", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--batch", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args(arguments)
     times, keys = stream(options.rows)
     unit = probe()
     print(f"a probe: {unit * 1e9:.1f} ns")
     print(
-        f"{'structure':<16}{'page':>9}{'tuples/s':>14}{'probes':>8}{'an estimate':>13}{'zones':>7}{'MB':>6}"
+        f"{'structure':<16}{'batch_id':>9}{'tuples/s':>14}{'probes':>8}{'an estimate':>13}{'zones':>7}{'MB':>6}"
     )
     for name, structure in STRUCTURES.items():
-        for page in options.page:
+        for batch_id in options.batch_id:
             shape = Summary("items", "store", "item", 10 * SECOND, structure=structure)
-            rounds = [inserted(shape, times, keys, page) for _ in range(options.rounds)]
+            rounds = [inserted(shape, times, keys, batch_id) for _ in range(options.rounds)]
             kept, took = rounds[0][0], min(seconds for _, seconds in rounds) / len(times)
             print(
-                f"{name + ' ' + structure:<16}{page:>9,}{1 / took:>14,.0f}{took / unit:>8.1f}"
+                f"{name + ' ' + structure:<16}{batch_id:>9,}{1 / took:>14,.0f}{took / unit:>8.1f}"
                 f"{estimated(kept, keys) / unit:>13.1f}{len(kept.every):>7}{kept.nbytes / 1e6:>6.1f}"
             )
 

@@ -59,7 +59,7 @@ class TradingHour:
         """The files of trades in order of time."""
         return sorted(self.trades.glob("*.parquet"))
 
-    def pages(self) -> list[pa.Table]:
+    def batches(self) -> list[pa.Table]:
         """A table for each file, inner-joined with both static tables, in order of time."""
         known = pq.read_table(self.closing).join(pq.read_table(self.members), "symbol", join_type="inner")
         known = known.combine_chunks()

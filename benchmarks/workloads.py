@@ -127,7 +127,7 @@ class Quantiles:
     """Sorted samples of the quantities, to draw constants from."""
 
     def __init__(self, hour: TradingHour):
-        trades = pa.concat_tables(hour.pages())
+        trades = pa.concat_tables(hour.batches())
         price, vol, cp = (trades[name].to_numpy().astype(float) for name in ("price", "vol", "cp"))
         values = {"volume": vol, "value": price * vol, "change": np.abs(price - cp) / cp}
         self.sorted = {name: np.sort(column) for name, column in values.items()}

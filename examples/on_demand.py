@@ -15,4 +15,4 @@ with transom.Engine() as engine:
         top.lookup(range="5 minutes"),
         engine.lookup("SELECT count(*) AS n FROM bids [RANGE 1 minute]"),  # never registered
     ):
-        print(lookup.drop_columns(["window_start", "window_end", "complete", "page", "made"]).to_pylist())
+        print(lookup.drop_columns(["window_start", "window_end", "complete", "batch", "made"]).to_pylist())

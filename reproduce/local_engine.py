@@ -1,4 +1,4 @@
-"""The engine without Spark, for experiments: one stream, Arrow tables as pages, the clock given with them."""
+"""The engine without Spark, for experiments: one stream, Arrow tables as batches, the clock given with them."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.overload.bursts import NOTHING, Overload, Parted
-from transom.windows.stream_rules import StreamRules
 from transom.durations import format_duration, parse_duration
 from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.errors import SettingError, SQLError
-from transom.ondemand.stores import end_of, opened
-from transom.ondemand.cache import Desk
-from transom.results.inprocess import advance, folded
-from transom.ondemand.lookup import Lookup, answered, finished, lookup_schema, pattern_on
-from transom.plan.passes.admission import Strategy, admit
-from transom.results.emit import PageOutput
-from transom.plan.planner import Planner
-from transom.results.presentation import result_schema
-from transom.results.stream_progress import PageInput
-from transom.oracle import PythonScalars
 from transom.kernel.aggregate import Outcome
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.ondemand.cache import Desk
+from transom.ondemand.lookup import Lookup, answered, finished, lookup_schema, pattern_on
 from transom.ondemand.needs import gatherings
-from transom.sql.binding import bind
+from transom.ondemand.stores import end_of, opened
+from transom.oracle import PythonScalars
+from transom.overload.bursts import NOTHING, Overload, Parted
+from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.passes.admission import Strategy, admit
+from transom.plan.planner import Planner
+from transom.results.emit import BatchOutput
+from transom.results.inprocess import advance, folded
+from transom.results.presentation import result_schema
+from transom.results.stream_progress import BatchInput
+from transom.sql import bind
 from transom.sql.catalog import Catalog, Relation
 from transom.state.state import State
+from transom.windows.stream_rules import StreamRules
 
 INSTANT = pa.timestamp("us", tz="UTC")
 
@@ -52,15 +52,15 @@ class PlainScalars(PythonScalars):
 
 
 class LocalEngine:
-    """Standing queries over one stream, page by page, in this process.
+    """Standing queries over one stream, batch by batch, in this process.
 
-    Every query joins before the first page. `slack` None means that windows close by punctuations. With
-    `live`, marks of EMIT EARLY are passed by the clock that pages are given, not by their rows alone.
+    Every query joins before the first batch. `slack` None means that windows close by punctuations. With
+    `live`, marks of EMIT EARLY are passed by the clock that batches are given, not by their rows alone.
 
     >>> engine = LocalEngine("s", {"v": pa.int64(), "ts": INSTANT}, "ts",
     ...     {"n": "SELECT count(*) AS n FROM s [RANGE 1 minute SLIDE 1 minute]"})
     >>> rows = pa.table({"v": [1, 2], "ts": pa.array([0, 59_000_000]).cast(INSTANT)})
-    >>> _ = engine.page(rows, ended=True)
+    >>> _ = engine.batch(rows, ended=True)
     >>> engine.results("n")["n"].to_pylist()
     [2]
 
@@ -68,7 +68,7 @@ class LocalEngine:
 
     >>> engine = LocalEngine("s", {"v": pa.int64(), "ts": INSTANT}, "ts",
     ...     {"top": "SELECT max(v) AS top FROM s [RANGE 1 minute]"})
-    >>> _ = engine.page(rows)
+    >>> _ = engine.batch(rows)
     >>> engine.lookup("top")["top"].to_pylist(), engine.lookup("top", "30 seconds")["window_start"][0].value
     ([2], 29000001)
     """
@@ -108,7 +108,7 @@ class LocalEngine:
                 raise SettingError(f"{name}: joins and ROWS windows need the whole engine")
             yield compile_query(name, bound, False)
 
-    def page(
+    def batch(
         self,
         rows: pa.Table | None = None,
         *,
@@ -117,8 +117,8 @@ class LocalEngine:
         prods: Sequence[Prod] = (),
         ended: bool = False,
         parted: Parted = NOTHING,
-    ) -> PageOutput:
-        """Process a page; its early and final results are also added to those of before.
+    ) -> BatchOutput:
+        """Process a batch; its early and final results are also added to those of before.
 
         `parted` says which of the rows were aside before, and which others are now.
         """
@@ -127,7 +127,7 @@ class LocalEngine:
             outcome = folded(
                 rows, self.queries, self.rules, self.state, self.planner, self.scalars, self.gatherings
             )
-        given = PageInput(
+        given = BatchInput(
             self.rules,
             self.queries,
             outcome,

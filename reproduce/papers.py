@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transom.cli.result_text import Paper
-from reproduce.shared_aggregates.ordered_sharing import run_ordered_sharing
 from reproduce.prodding.experiments import run_prodding
 from reproduce.promising.experiments import run_promising
 from reproduce.report import Options
+from reproduce.shared_aggregates.ordered_sharing import run_ordered_sharing
 from reproduce.shared_aggregates.timegram import run_timegram
+from transom.cli.result_text import Paper
 
 
 def run(paper: Paper, directory: Path, short: bool, seeds: int, data: Path | None) -> None:

@@ -24,7 +24,7 @@ FENCE = re.compile(r"^```(python|sh)\n((?:(?!```).*\n)*)```\n```text\n((?:(?!```
 
 
 def examples(path: Path) -> list[tuple[str, str, str]]:
-    """The examples of a page that show their output: language, code, output."""
+    """The examples of a batch that show their output: language, code, output."""
     return [(m[1], m[2], m[3]) for m in FENCE.finditer(path.read_text(encoding="utf-8"))]
 
 
@@ -47,7 +47,7 @@ def run_shell(line: str) -> str:
 @pytest.mark.parametrize(
     "name", ["README.md", "docs/tutorial.md", "docs/on-demand.md", "docs/promising-tuples.md"]
 )
-def test_examples_print_what_the_page_shows(
+def test_examples_print_what_the_batch_shows(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
@@ -93,8 +93,8 @@ def test_the_settings_are_in_the_reference() -> None:
 
 
 def test_the_python_interface_is_in_the_reference() -> None:
-    from transom.client.remote_query import RemoteQuery
     from transom.client.connection import Server
+    from transom.client.remote_query import RemoteQuery
     from transom.runtime.engine import Engine
     from transom.runtime.handles import Feed, QueryHandle
 
@@ -117,7 +117,7 @@ def test_the_python_interface_is_in_the_reference() -> None:
         assert name == "self" or f"`{name}`" in text, name
 
 
-@pytest.mark.parametrize("page", DOCS, ids=[str(page.relative_to(ROOT)) for page in DOCS])
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), target
+@pytest.mark.parametrize("batch", DOCS, ids=[str(batch.relative_to(ROOT)) for batch in DOCS])
+def test_links_lead_somewhere(batch: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", batch.read_text(encoding="utf-8")):
+        assert (batch.parent / target).exists(), target

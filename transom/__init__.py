@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from transom.errors import PageError, SettingError, SQLError, StateError, TransomError
+from transom.errors import BatchError, SettingError, SQLError, StateError, TransomError
 
 if TYPE_CHECKING:
-    from transom.server.lifecycle import serving
     from transom.client.connection import connect
     from transom.runtime.engine import Engine
+    from transom.server.lifecycle import serving
 
 __version__ = "0.1.0"
 __all__ = [
+    "BatchError",
     "Engine",
-    "PageError",
     "SQLError",
     "SettingError",
     "StateError",

@@ -172,7 +172,7 @@ class Preference:
     in proportion to it (`weighted`).
 
     The promise of tuples in granularity i is lessened by `fade` to the power of i - 1. Tuples are looked at
-    while they are within `window` of each other, or of the newest (None: while they are kept). A page may
+    while they are within `window` of each other, or of the newest (None: while they are kept). A batch may
     cost so many `probes`, or so much `time` in microseconds; neither: as many as it takes.
     """
 

@@ -18,8 +18,8 @@ class StateError(TransomError, RuntimeError):
     """The engine or its checkpoint is not in a state in which this can be done."""
 
 
-class PageError(TransomError, RuntimeError):
-    """A page could not be processed; nothing of it was committed."""
+class BatchError(TransomError, RuntimeError):
+    """A batch could not be processed; nothing of it was committed."""
 
 
 class SQLError(TransomError, ValueError):

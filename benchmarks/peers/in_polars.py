@@ -96,7 +96,7 @@ def _condition(predicate: Predicate | None) -> Any:
 def main(arguments: list[str]) -> None:
     """Run in a process of its own; prints the seconds of each repetition as JSON."""
     directory, workload, size, seed, repeats, chunk = arguments
-    frame = frame_of(pa.concat_tables(TradingHour(Path(directory)).pages()))
+    frame = frame_of(pa.concat_tables(TradingHour(Path(directory)).batches()))
     queries = load(workload, int(size))[int(seed)]
     answer(frame, queries[:16])  # a warm-up
     print(json.dumps([answer(frame, queries, int(chunk))[0] for _ in range(int(repeats))]))

@@ -13,8 +13,8 @@ import numpy as np
 
 from reproduce.prodding.analysis import Matched, Pairs, accuracies, best_constant, mean
 from reproduce.prodding.data import ARRIVALS, VALUES, Recording, recording
-from reproduce.report import Line, Options, Report
 from reproduce.prodding.simulation import Script, Windows, emit_at, simulate
+from reproduce.report import Line, Options, Report
 
 LEVELS = (10, 20, 30, 40, 50)  # per cent
 SHAPES = {"sliding": Windows(30, 10), "tumbling": Windows(30, 30)}

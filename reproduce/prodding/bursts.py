@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from reproduce.prodding.analysis import Pairs, mean, paired
 from reproduce.prodding.data import SECOND, Recording, requests, wireless
-from reproduce.report import Line, Options, Report
 from reproduce.prodding.simulation import Script, Windows, simulate
+from reproduce.report import Line, Options, Report
 
 LATE = SECOND // 50  # a prod comes after the final result of a window that was processed in time
 COST = 1 / 300  # seconds for a tuple: bursts of 400 a second are too much, the mean of 140 is not

@@ -9,8 +9,8 @@ import numpy as np
 
 from reproduce.prodding.analysis import accuracies, mean, paired
 from reproduce.prodding.data import SECOND, VALUES, Recording, clumped, recording
-from reproduce.report import Line, Options, Report
 from reproduce.prodding.simulation import Script, Windows, simulate
+from reproduce.report import Line, Options, Report
 
 WINDOWS = Windows(10, 10)  # with clumped arrivals, the counts of such windows differ by a third
 TARGETS = (0.85, 0.9, 0.95)

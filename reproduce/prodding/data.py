@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from transom.cli.flights import flights
 from reproduce.local_engine import INSTANT
-from transom.runtime.streamer import Streamer
+from transom.cli.flights import flights
 from transom.errors import SettingError
+from transom.runtime.streamer import Streamer
 
 SECOND = 1_000_000
 DENSITY = 0.95  # of the thesis's generator: the chance that the next tuple has the same second

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from reproduce.prodding.analysis import Pairs, mean, paired
 from reproduce.prodding.data import Recording, freeway, recording
-from reproduce.report import Line, Options, Report
 from reproduce.prodding.simulation import Script, Windows, emit_at, simulate
+from reproduce.report import Line, Options, Report
 from transom.runtime.streamer import Streamer
 
 MAX_WINDOWS = Windows(30, 10)

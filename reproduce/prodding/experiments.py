@@ -8,14 +8,10 @@ from time import monotonic
 
 from rich.console import Console
 
-from reproduce.prodding import aggressiveness
-from reproduce.prodding import bursts
-from reproduce.prodding import delays
-from reproduce.prodding import departures
-from reproduce.prodding import closed_loop as loop
-from reproduce.prodding import overhead
-from reproduce.prodding import sideline_strategies as sidelining
 from reproduce.plot import can_draw, draw_all
+from reproduce.prodding import aggressiveness, bursts, delays, departures, overhead
+from reproduce.prodding import closed_loop as loop
+from reproduce.prodding import sideline_strategies as sidelining
 from reproduce.report import Options, Report, markdown, write
 
 EXPERIMENTS: Mapping[str, Callable[[Options], Report]] = {

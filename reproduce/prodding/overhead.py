@@ -13,8 +13,8 @@ from reproduce.prodding.analysis import Floats
 from reproduce.prodding.bursts import COST, Q4_2
 from reproduce.prodding.data import SECOND, Recording, wireless
 from reproduce.prodding.delays import MAX_QUERY, uniform
-from reproduce.report import Line, Options, Report
 from reproduce.prodding.simulation import Run, Script, Windows, simulate
+from reproduce.report import Line, Options, Report
 
 REPEATED = 3  # processor time is noisy: the quickest of so many runs of each
 THESIS = {"Uniform_1500": (11, 11), "Burst_2": (6, 6), "Burst_4": (6, 6)}  # with and without prodding
@@ -60,7 +60,7 @@ def compared(name: str, stream: Recording, query: str, windows: Windows, times: 
 def _finals(one: Run) -> pa.Table:
     results = one.results["q"]
     finals = results.filter(pc.equal(results["kind"], "final"))
-    return finals.drop_columns(["page", "made", "latency"]).sort_by("window_end")
+    return finals.drop_columns(["batch", "made", "latency"]).sort_by("window_end")
 
 
 def _waited(one: Run) -> Floats:
@@ -68,7 +68,7 @@ def _waited(one: Run) -> Floats:
     results = one.results["q"]
     finals = results.filter(pc.equal(results["kind"], "final"))
     made = finals["made"].cast(pa.int64()).to_numpy() / SECOND
-    return np.array([one.made[page] for page in finals["page"].to_pylist()]) - made
+    return np.array([one.made[batch_id] for batch_id in finals["batch"].to_pylist()]) - made
 
 
 def _latency(one: Run) -> float:

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 from reproduce.local_engine import LocalEngine
 from reproduce.prodding.bursts import LATE, Q4_2, latencies
 from reproduce.prodding.data import SECOND, Recording, wireless
-from reproduce.report import Line, Options, Report
 from reproduce.prodding.simulation import STREAM, Script, Windows, simulate
-from transom.overload.bursts import Chunk, Overload, Parted, due, in_a_lull, parted, rows_of
+from reproduce.report import Line, Options, Report
 from transom.elements import Prod
+from transom.overload.bursts import Chunk, Overload, Parted, due, in_a_lull, parted, rows_of
 
 COST = 1 / 200  # slower than for table 4.3, whose backlog is gone before it delays a window without burst
 BUDGET = round(1 / COST)  # tuples that a second has time for
@@ -51,7 +51,7 @@ def worst_without_burst(stream: Recording, results: pa.Table, windows: Windows) 
 
 
 class Sidelining:
-    """A stream in pages of a second; what a second has no time for is set aside, and taken in when it has."""
+    """A stream in batches of a second; what a second has no time for is set aside, and taken in when it has."""
 
     def __init__(self, stream: Recording, query: str):
         columns = dict(zip(stream.rows.column_names, stream.rows.schema.types, strict=True))
@@ -66,17 +66,17 @@ class Sidelining:
         cuts = np.searchsorted(arrivals, np.arange(last + 1) * SECOND).tolist()
         for second in range(1, last + 1):
             start, stop = cuts[second - 1], cuts[second]
-            self._page(self.stream.rows.slice(start, stop - start), second * SECOND)
+            self._batch(self.stream.rows.slice(start, stop - start), second * SECOND)
             spare = ((second + 1) * SECOND - self.free) * BUDGET // SECOND
             waiting = self.engine.state.stream(STREAM).aside
             if waiting and waiting[0].rows <= spare:
                 self._take_in(in_a_lull(waiting, spare))
         while waiting := self.engine.state.stream(STREAM).aside:
             self._take_in(in_a_lull(waiting, BUDGET))
-        self.engine.page(clock=self.free, ended=True)
+        self.engine.batch(clock=self.free, ended=True)
         return self.engine.results("q")
 
-    def _page(self, rows: pa.Table, now: int) -> None:
+    def _batch(self, rows: pa.Table, now: int) -> None:
         """A second's tuples, as many as there is time for, and a prod for the window that ends."""
         known, time = self.engine.state.stream(STREAM), self.engine.time
         released = due(known.aside, known.credit, SHARE)
@@ -91,7 +91,7 @@ class Sidelining:
             chunks.append(chunk)
         table = pa.concat_tables([rows.filter(pa.array(kept)), *(self.aside.pop(c.name) for c in released)])
         self.free = max(self.free, now) + round(table.num_rows * COST * SECOND)
-        self.engine.page(
+        self.engine.batch(
             table,
             clock=self.free,
             punctuations=[self.engine.punctuation(now)],
@@ -102,7 +102,7 @@ class Sidelining:
     def _take_in(self, chunks: tuple[Chunk, ...]) -> None:
         table = pa.concat_tables([self.aside.pop(chunk.name) for chunk in chunks])
         self.free += round(table.num_rows * COST * SECOND)
-        self.engine.page(table, clock=self.free, parted=Parted(released=chunks))
+        self.engine.batch(table, clock=self.free, parted=Parted(released=chunks))
 
 
 def _finals(results: pa.Table) -> pa.Table:

@@ -1,10 +1,10 @@
 """A recording through the engine on a clock of its own, with marks, prods and punctuations at exact moments.
 
     arrivals     . ...  . | ...  .. |  .  .... |
-    pages        [-------][--------][----------]
+    batches        [-------][--------][----------]
     moments               ^         ^          ^     what is due there takes effect
 
-A page ends at every moment, so that a mark, a prod or a punctuation sees what arrived before it and
+A batch ends at every moment, so that a mark, a prod or a punctuation sees what arrived before it and
 nothing else: aggressiveness is exact. Another ends with the first tuple of each window, whose arrival
 is where latency counts from.
 """
@@ -127,7 +127,7 @@ class Run:
 
     results: Mapping[str, pa.Table]
     seconds: float  # of processor time
-    made: Mapping[int, float]  # by page: when it was done, by a clock that also counts its processing
+    made: Mapping[int, float]  # by batch: when it was done, by a clock that also counts its processing
 
 
 def simulate(
@@ -150,7 +150,7 @@ def simulate(
             continue
         clock = stop if stop in moments else int(arrivals[cut - 1])
         began = process_time()
-        engine.page(
+        engine.batch(
             rows.slice(start, cut - start),
             clock=clock,
             punctuations=[engine.punctuation(*said) for said in script.punctuations.get(stop, ())],
@@ -158,7 +158,7 @@ def simulate(
         )
         spent, start = process_time() - began, cut
         seconds, free = seconds + spent, max(free, clock / SECOND) + spent
-        made[engine.state.page] = free
-    engine.page(clock=stops[-1], ended=True)
-    made[engine.state.page] = free
+        made[engine.state.batch_id] = free
+    engine.batch(clock=stops[-1], ended=True)
+    made[engine.state.batch_id] = free
     return Run({name: engine.results(name) for name in queries}, seconds, made)

@@ -16,24 +16,24 @@ from transom.promising.tuples import Ints, Keys, Runs, spread
 
 @dataclass(frozen=True)
 class Stream:
-    """A whole stream in order of arrival: the page, time, key and value bucket of each tuple."""
+    """A whole stream in order of arrival: the batch, time, key and value bucket of each tuple."""
 
-    page: Ints
+    batch_id: Ints
     time: Ints
     key: Keys
     bucket: Ints
 
     def __len__(self) -> int:
-        return len(self.page)
+        return len(self.batch_id)
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs that a join found, as rows of the streams, with their pages; what each page cost in probes."""
+    """Pairs that a join found, as rows of the streams, with their batches; what each batch cost in probes."""
 
     left: Ints
     right: Ints
-    page: Ints
+    batch_id: Ints
     probes: dict[int, int]
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class Pairs:
 
     @property
     def cost(self) -> int:
-        """The probes of all pages."""
+        """The probes of all batches."""
         return sum(self.probes.values())
 
 
@@ -52,16 +52,16 @@ Budget = Callable[[int], int | None]
 class _Scans:
     """Of each tuple of one stream, the part of its bucket's list in the other stream that it is to scan."""
 
-    order: Ints  # the other stream's rows by bucket, page and arrival
+    order: Ints  # the other stream's rows by bucket, batch and arrival
     start: Ints
     stop: Ints
 
     @staticmethod
     def of(own: Stream, other: Stream, window: int | None) -> _Scans:
-        """From the oldest tuple in the window to the last one of an earlier page."""
-        order = np.lexsort((other.page, other.bucket))
-        bucket, page, time = other.bucket[order], other.page[order], other.time[order]
-        stop = _searched((bucket, page), (own.bucket, own.page))
+        """From the oldest tuple in the window to the last one of an earlier batch."""
+        order = np.lexsort((other.batch_id, other.bucket))
+        bucket, batch_id, time = other.bucket[order], other.batch_id[order], other.time[order]
+        stop = _searched((bucket, batch_id), (own.bucket, own.batch_id))
         if window is None:
             return _Scans(order, np.searchsorted(bucket, own.bucket), stop)
         latest = np.zeros_like(time)  # so far in the bucket: the first tuple in the window raises it
@@ -87,7 +87,7 @@ def _searched(within: tuple[Ints, Ints], wanted: tuple[Ints, Ints]) -> Ints:
 class SymmetricHashJoin:
     """The symmetric hash join of [33]: an arriving tuple scans the other stream's tuples in its bucket.
 
-    A page's budget is divided among its tuples in order of arrival; each scans its bucket's list from the
+    A batch's budget is divided among its tuples in order of arrival; each scans its bucket's list from the
     oldest tuple in the window on, until its share is used up: the time-out when the next tuple arrives. What
     one doesn't need the next ones may use. Nothing is resumed.
     """
@@ -102,16 +102,16 @@ class SymmetricHashJoin:
 
     @cached_property
     def needs(self) -> dict[int, int]:
-        """What each page costs with no budget: the hundred per cent of budgets."""
+        """What each batch costs with no budget: the hundred per cent of budgets."""
         found: dict[int, int] = {}
         for stream, scans in zip(self.streams, self.scans, strict=True):
-            pages, number = np.unique(stream.page, return_inverse=True)
-            needed = np.bincount(number, scans.stop - scans.start, len(pages)).astype(np.int64)
-            found.update(zip(pages.tolist(), needed.tolist(), strict=True))
+            batches, number = np.unique(stream.batch_id, return_inverse=True)
+            needed = np.bincount(number, scans.stop - scans.start, len(batches)).astype(np.int64)
+            found.update(zip(batches.tolist(), needed.tolist(), strict=True))
         return found
 
-    def run(self, budget: Budget = lambda page: None) -> Pairs:
-        """The pairs found when each page has its budget."""
+    def run(self, budget: Budget = lambda batch_id: None) -> Pairs:
+        """The pairs found when each batch has its budget."""
         one = self._found(0, budget)
         two = self._found(1, budget)
         return Pairs(
@@ -126,13 +126,13 @@ class SymmetricHashJoin:
         own, other, scans = self.streams[side], self.streams[1 - side], self.scans[side]
         need = scans.stop - scans.start
         used = need.copy()
-        edges = np.flatnonzero(np.diff(own.page, prepend=-1))
+        edges = np.flatnonzero(np.diff(own.batch_id, prepend=-1))
         for since, until in zip(edges.tolist(), np.append(edges, len(own))[1:].tolist(), strict=True):
-            allowed = budget(int(own.page[since]))
+            allowed = budget(int(own.batch_id[since]))
             if allowed is not None:
                 used[since:until] = shared_out(need[since:until], allowed)
         cost = np.add.reduceat(used, edges) if len(own) else used
-        probes = dict(zip(own.page[edges].tolist(), cost.tolist(), strict=True))
+        probes = dict(zip(own.batch_id[edges].tolist(), cost.tolist(), strict=True))
         runs = Runs.of(other.key[scans.order])
         begin, end = runs.between(own.key, scans.start, scans.start + used)
         mine, place = spread(end - begin)
@@ -140,7 +140,7 @@ class SymmetricHashJoin:
         if self.window is not None:
             match = np.abs(own.time[mine] - other.time[theirs]) <= self.window
             mine, theirs = mine[match], theirs[match]
-        return mine, theirs, own.page[mine], probes
+        return mine, theirs, own.batch_id[mine], probes
 
 
 def shared_out(need: Ints, budget: int) -> Ints:
@@ -161,9 +161,9 @@ def exact_join(streams: tuple[Stream, Stream], window: int | None) -> Pairs:
 
 
 def simple_selection(rows: int, queries: int, budget: int) -> NDArray[np.int64]:
-    """How many of a page's tuples each query looks at when tuples are dealt out in order of arrival.
+    """How many of a batch's tuples each query looks at when tuples are dealt out in order of arrival.
 
-    The queries take turns with every tuple until the budget ends; the rest of the page is lost to them.
+    The queries take turns with every tuple until the budget ends; the rest of the batch is lost to them.
 
     >>> simple_selection(rows=10, queries=3, budget=8).tolist()
     [3, 3, 2]

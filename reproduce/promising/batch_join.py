@@ -1,4 +1,4 @@
-"""A preferred join of two streams run page by page, without an engine: for experiments and tests."""
+"""A preferred join of two streams run batch by batch, without an engine: for experiments and tests."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from transom.elements import Preference, Summary
 from reproduce.promising.baselines import Budget, Pairs, Stream
+from transom.elements import Preference, Summary
 from transom.promising.joins import join_regions, probed, values_of
 from transom.promising.regions import Regions, ranked, spent
 from transom.promising.representation import Representation, arrived, bucket_of
 from transom.promising.tuples import Ints, Tuples
 from transom.sql.promise import Arithmetic, Count, Promise
 
-# In which what is left of a page's budget is spent again: what lies outside of the window costs nothing.
+# In which what is left of a batch's budget is spent again: what lies outside of the window costs nothing.
 ROUNDS = 32
 
 
 def dealt(times: tuple[Ints, Ints], length: int) -> tuple[Ints, Ints]:
-    """The pages of two streams' tuples, `length` of time each: even ones are the first stream's."""
+    """The batches of two streams' tuples, `length` of time each: even ones are the first stream's."""
     return 2 * (times[0] // length), 2 * (times[1] // length) + 1
 
 
-def stream_of(times: Ints, values: Ints, page: Ints, buckets: int) -> Stream:
+def stream_of(times: Ints, values: Ints, batch_id: Ints, buckets: int) -> Stream:
     """A stream of whole numbers, with the buckets of a hash join."""
     shape = Summary("", "", "", granularity=1, structure="cells", buckets=buckets)
     key = values.astype(np.uint64)
-    return Stream(page, times, key, bucket_of(shape, key, values.astype(np.float64)))
+    return Stream(batch_id, times, key, bucket_of(shape, key, values.astype(np.float64)))
 
 
 def share_of(needs: dict[int, int], share: float) -> Budget:
-    """A share of what each page needs; nothing for a page that is not there."""
-    return lambda page: int(needs.get(page, 0) * share)
+    """A share of what each batch needs; nothing for a batch that is not there."""
+    return lambda batch_id: int(needs.get(batch_id, 0) * share)
 
 
 def product_of_counts(shapes: tuple[Summary, Summary]) -> Promise:
@@ -57,42 +57,42 @@ class _Side:
         none = Tuples.made(nothing.astype(np.uint64), nothing, nothing, 0, row=pa.array(nothing))
         return _Side(Representation.new(shape), none, Regions.none())
 
-    def inserted(self, stream: Stream, rows: Ints, page: int) -> _Side:
-        """With a page's tuples."""
+    def inserted(self, stream: Stream, rows: Ints, batch_id: int) -> _Side:
+        """With a batch's tuples."""
         shape = self.kept.shape
         time, key = stream.time[rows], stream.key[rows]
         bucket = bucket_of(shape, key, key.astype(np.float64))
         kept = self.kept.inserted(arrived(shape, time, key, bucket), int(time.max()))
-        more = Tuples.made(key, bucket, time, page, row=pa.array(rows))
+        more = Tuples.made(key, bucket, time, batch_id, row=pa.array(rows))
         return replace(self, kept=kept, tuples=Tuples.merged([self.tuples, more]).since(kept.floor))
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """A preferred join over two streams; regions that a page's budget doesn't reach wait for better times."""
+    """A preferred join over two streams; regions that a batch's budget doesn't reach wait for better times."""
 
     streams: tuple[Stream, Stream]
     shapes: tuple[Summary, Summary]
     preference: Preference
     promise: Promise
 
-    def run(self, budget: Budget = lambda page: None, idle: Sequence[int] = ()) -> Pairs:
-        """The pairs found when each page has its budget; `idle` are the numbers of pages that are empty."""
+    def run(self, budget: Budget = lambda batch_id: None, idle: Sequence[int] = ()) -> Pairs:
+        """The pairs found when each batch has its budget; `idle` are the numbers of batches that are empty."""
         sides = [_Side.new(shape) for shape in self.shapes]
         found: list[tuple[Ints, Ints, Ints]] = []
         probes: dict[int, int] = {}
-        pages = [_rows_of(stream) for stream in self.streams]
-        for page in sorted({*pages[0], *pages[1], *idle}):
+        batches = [_rows_of(stream) for stream in self.streams]
+        for batch_id in sorted({*batches[0], *batches[1], *idle}):
             fresh = [Regions.none(), Regions.none()]
             for own in (0, 1):
-                if page in pages[own]:
-                    sides[own] = sides[own].inserted(self.streams[own], pages[own][page], page)
-                    fresh[own] = self._planned(sides[own], sides[1 - own], page)
+                if batch_id in batches[own]:
+                    sides[own] = sides[own].inserted(self.streams[own], batches[own][batch_id], batch_id)
+                    fresh[own] = self._planned(sides[own], sides[1 - own], batch_id)
             waiting = self._waiting(sides)
-            rest, probes[page] = budget(page), 0
+            rest, probes[batch_id] = budget(batch_id), 0
             for number in range(ROUNDS):
-                charge = self._round(page, sides, fresh, waiting, rest, 1 << number, found)
-                probes[page] += charge
+                charge = self._round(batch_id, sides, fresh, waiting, rest, 1 << number, found)
+                probes[batch_id] += charge
                 rest = None if rest is None else rest - charge
                 if not rest or not any(map(len, (*fresh, *waiting))):
                     break
@@ -105,7 +105,7 @@ class Simulation:
 
     def _round(
         self,
-        page: int,
+        batch_id: int,
         sides: list[_Side],
         fresh: list[Regions],
         waiting: list[Regions],
@@ -137,17 +137,17 @@ class Simulation:
                     None if left is None else left - charge,
                 )
                 rows = _row(sides[own].tuples)[mine], _row(sides[1 - own].tuples)[theirs]
-                found.append((rows[own], rows[1 - own], np.full(len(mine), page)))
+                found.append((rows[own], rows[1 - own], np.full(len(mine), batch_id)))
                 queue[own] = queue[own].after(made)
                 charge += cost
         return charge
 
-    def _planned(self, own: _Side, other: _Side, page: int) -> Regions:
-        """The regions of a page's tuples."""
+    def _planned(self, own: _Side, other: _Side, batch_id: int) -> Regions:
+        """The regions of a batch's tuples."""
         if not len(other.tuples):
             return Regions.none()
-        values = values_of(own.tuples.in_page(page))
-        return join_regions(values, page, own.kept, other.kept, self.preference, self.promise)
+        values = values_of(own.tuples.in_batch(batch_id))
+        return join_regions(values, batch_id, own.kept, other.kept, self.preference, self.promise)
 
     def _waiting(self, sides: list[_Side]) -> list[Regions]:
         """The pending regions that are still within reach, of either side."""
@@ -161,10 +161,12 @@ class Simulation:
 
 
 def _rows_of(stream: Stream) -> dict[int, Ints]:
-    """The rows of each page."""
-    edges = np.flatnonzero(np.diff(stream.page, prepend=-1))
+    """The rows of each batch."""
+    edges = np.flatnonzero(np.diff(stream.batch_id, prepend=-1))
     return {
-        int(stream.page[part[0]]): part for part in np.split(np.arange(len(stream)), edges[1:]) if len(part)
+        int(stream.batch_id[part[0]]): part
+        for part in np.split(np.arange(len(stream)), edges[1:])
+        if len(part)
     }
 
 

@@ -15,15 +15,15 @@ from reproduce.promising.data import START, Stores, Stream, all_stores, generate
 from reproduce.promising.joins import GRANULARITY, Join
 from reproduce.report import Options
 from transom.elements import Preference, Summary
-from transom.promising.summary_protocol import Keys
-from transom.promising.structure_choice import Costs, best_structure, trial
 from transom.promising.representation import Representation, arrived, bucket_of
+from transom.promising.structure_choice import Costs, best_structure, trial
+from transom.promising.summary_protocol import Keys
 
 STRUCTURES = {"T1": "none", "T2": "time", "T3": "cells", "T4": "adjusting"}
 PROBE = 0.005  # microseconds: what the costs of structures are counted in
-PAGES = (10_000, 100_000)  # tuples
+BATCHES = (10_000, 100_000)  # tuples
 REPEATED = 3  # processor time is noisy: the quickest of so many
-PAGE = 10 * SECOND
+BATCH = 10 * SECOND
 LENGTH = 180  # seconds of a pair of stores
 MINUTE = 60
 INTERARRIVALS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)  # microseconds; the paper's machine: up to 50 ms
@@ -36,18 +36,18 @@ def insertion(short: bool) -> Iterator[dict[str, Any]]:
     size = 100_000 if short else 1_000_000
     stream = generated(60, seed=0, interarrival=60 / size).first
     for name, structure in STRUCTURES.items():
-        for page in PAGES[:1] if short else PAGES:
+        for batch_id in BATCHES[:1] if short else BATCHES:
             shape = Summary("items", "store", "item", GRANULARITY, structure=structure)
-            spent = min(_inserted(shape, stream, page) for _ in range(REPEATED))
-            yield {"structure": name, "page": page, "insert_us": 1e6 * spent / len(stream)}
+            spent = min(_inserted(shape, stream, batch_id) for _ in range(REPEATED))
+            yield {"structure": name, "batch": batch_id, "insert_us": 1e6 * spent / len(stream)}
 
 
-def _inserted(shape: Summary, stream: Stream, page: int) -> float:
-    """The seconds to insert a stream, page after page."""
+def _inserted(shape: Summary, stream: Stream, batch_id: int) -> float:
+    """The seconds to insert a stream, batch after batch."""
     keys, kept = stream.items.astype(np.uint64), Representation.new(shape)
     began = process_time()
-    for at in range(0, len(stream), page):
-        times, some = stream.times[at : at + page], keys[at : at + page]
+    for at in range(0, len(stream), batch_id):
+        times, some = stream.times[at : at + batch_id], keys[at : at + batch_id]
         kept = kept.inserted(arrived(shape, times, some, bucket_of(shape, some)), int(times[-1]))
     return process_time() - began
 
@@ -66,39 +66,39 @@ class Trade:
 
     @cached_property
     def sizes(self) -> dict[int, int]:
-        """The tuples of each page."""
+        """The tuples of each batch."""
         return {
-            int(page): int(count)
+            int(batch_id): int(count)
             for stream in self.join.streams
-            for page, count in zip(*np.unique(stream.page, return_counts=True), strict=True)
+            for batch_id, count in zip(*np.unique(stream.batch_id, return_counts=True), strict=True)
         }
 
     @cached_property
     def regions(self) -> float:
-        """How many regions are planned for a tuple: a page's distinct values in every zone of the window."""
+        """How many regions are planned for a tuple: a batch's distinct values in every zone of the window."""
         stream, window = self.join.streams[0], self.join.preference.window or 0
-        distinct = len(np.unique(np.stack([stream.page.astype(np.uint64), stream.key]), axis=1).T)
+        distinct = len(np.unique(np.stack([stream.batch_id.astype(np.uint64), stream.key]), axis=1).T)
         zones = 4 + max(window - GRANULARITY, 0) / GRANULARITY  # those of G1, and of G2 as if it went on
         return distinct / len(stream) * zones
 
     def output(self, structure: str) -> float:
         """The percentage of the exact answer that there is time for."""
         left = max(self.tau - Costs().of_tuple(structure, self.regions), 0.0)
-        found = self.join.promising(structure).run(lambda page: int(left * self.sizes[page]))
+        found = self.join.promising(structure).run(lambda batch_id: int(left * self.sizes[batch_id]))
         return 100 * len(found) / len(self.join.exact)
 
     def chosen(self) -> str:
-        """What the engine would choose, from a trial on one page and the window before it."""
+        """What the engine would choose, from a trial on one batch and the window before it."""
         one, two = self.join.streams
         window = self.join.preference.window or 0
         now = START + 120 * SECOND
         other = (two.time >= now - window) & (two.time < now)
-        here = (one.time >= now) & (one.time < now + PAGE)
+        here = (one.time >= now) & (one.time < now + BATCH)
         keys, counts = np.unique(one.key[here], return_counts=True)
         shape = Summary("", "", "item", GRANULARITY, buckets=self.join.buckets)
         share = float(np.clip(self.tau / max(int(other.sum()), 1), 0.001, 1))
         hits = trial(shape, (two.time[other], two.key[other]), (keys, counts), share=share)
-        # What an arriving tuple has in all: of this page, as streams that just began have fewer partners.
+        # What an arriving tuple has in all: of this batch, as streams that just began have fewer partners.
         most = float(np.isin(two.key[other], keys) @ counts[_places(keys, two.key[other])]) / counts.sum()
         return best_structure(self.tau, hits, regions=self.regions, most=most)
 
@@ -121,14 +121,14 @@ def _places(keys: Keys, wanted: Keys) -> Numbers:
 
 
 def _join(stores: Stores, seconds: int = MINUTE) -> Join:
-    return Join(stores, Preference("desc", window=seconds * SECOND), PAGE)
+    return Join(stores, Preference("desc", window=seconds * SECOND), BATCH)
 
 
 def structures(options: Options) -> Iterator[dict[str, Any]]:
     """Time to insert, time to find an output tuple, and output per input tuple (figure 9)."""
     inserted = {
         row["structure"]: row["insert_us"] for row in insertion(options.short)
-    }  # of the largest pages
+    }  # of the largest batches
     every = list(all_stores(replace(options, seeds=1), LENGTH))
     if not options.short:
         every.append(generated(LENGTH, seed=0, shift=45))

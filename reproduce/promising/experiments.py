@@ -10,10 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
-from reproduce.promising import costs
-from reproduce.promising import joins
-from reproduce.promising import selection
 from reproduce.plot import can_draw
+from reproduce.promising import costs, joins, selection
 from reproduce.promising.bars import BUDGET, bars
 from reproduce.promising.data import Stores, all_stores, generated
 from reproduce.promising.plots import draw_figures
@@ -65,15 +63,17 @@ def _experiments(options: Options) -> Mapping[str, Callable[[Stores], Iterator[d
     """What is done with every pair of stores."""
     budgets = (1, 10, 100) if options.short else joins.BUDGETS
     numbers = (20, 100, 200) if options.short else selection.QUERIES
-    page = 10 * joins.PAGE if options.short else joins.PAGE
+    batch_id = 10 * joins.BATCH if options.short else joins.BATCH
     shares = [percent / 100 for percent in budgets]
     return {
-        **{name: _curve(name, budgets, page) for name in joins.PREFERENCES},
+        **{name: _curve(name, budgets, batch_id) for name in joins.PREFERENCES},
         "selection": lambda stores: selection.selection(stores, QUERIES, shares),
         "queries": lambda stores: selection.by_queries(stores, numbers),
         "aggregates": lambda stores: selection.aggregates(stores, QUERIES, budgets),
     }
 
 
-def _curve(name: str, budgets: tuple[int, ...], page: int) -> Callable[[Stores], Iterator[dict[str, Any]]]:
-    return lambda stores: joins.curve(stores, name, budgets, page)
+def _curve(
+    name: str, budgets: tuple[int, ...], batch_id: int
+) -> Callable[[Stores], Iterator[dict[str, Any]]]:
+    return lambda stores: joins.curve(stores, name, budgets, batch_id)

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from reproduce.prodding.data import SECOND, Numbers
+from reproduce.promising.baselines import Budget, Pairs, Stream, SymmetricHashJoin
+from reproduce.promising.batch_join import Simulation, dealt, product_of_counts, share_of, stream_of
 from reproduce.promising.data import Stores
 from reproduce.promising.metrics import freshness, hist_mse, outlier_share, outliers
 from transom.elements import Preference, Summary
-from reproduce.promising.baselines import Budget, Pairs, Stream, SymmetricHashJoin
-from reproduce.promising.batch_join import Simulation, dealt, product_of_counts, share_of, stream_of
 
-BUDGETS = (1, 2, 5, 10, 20, 50, 100)  # percent of what the exact answer costs, page by page
+BUDGETS = (1, 2, 5, 10, 20, 50, 100)  # percent of what the exact answer costs, batch by batch
 BUCKETS = 16
-PAGE = SECOND
+BATCH = SECOND
 SETTINGS = (16, 64, 256)  # buckets
 GRANULARITY = 10 * SECOND
 MINUTE = 60 * SECOND
@@ -37,16 +37,16 @@ class Join:
 
     stores: Stores
     preference: Preference
-    page: int = PAGE
+    batch_id: int = BATCH
     buckets: int = BUCKETS
 
     @cached_property
     def streams(self) -> tuple[Stream, Stream]:
         stores = self.stores
-        pages = dealt((stores.first.times, stores.second.times), self.page)
+        batches = dealt((stores.first.times, stores.second.times), self.batch_id)
         one, two = (
-            stream_of(stream.times, stream.items, page, self.buckets)
-            for stream, page in zip((stores.first, stores.second), pages, strict=True)
+            stream_of(stream.times, stream.items, batch_id, self.buckets)
+            for stream, batch_id in zip((stores.first, stores.second), batches, strict=True)
         )
         return one, two
 
@@ -69,7 +69,7 @@ class Join:
         return Simulation(self.streams, (one, two), self.preference, promise)
 
     def budget(self, percent: float) -> Budget:
-        """A share of what each page costs."""
+        """A share of what each batch costs."""
         return share_of(self.simple.needs, percent / 100)
 
     def judged(self, pairs: Pairs) -> dict[str, Any]:
@@ -96,9 +96,9 @@ def _codes(pairs: Pairs) -> Numbers:
     return np.sort(pairs.left * (1 << 32) + pairs.right)
 
 
-def curve(stores: Stores, name: str, budgets: Sequence[int], page: int) -> Iterator[dict[str, Any]]:
+def curve(stores: Stores, name: str, budgets: Sequence[int], batch_id: int) -> Iterator[dict[str, Any]]:
     """A figure's rows of two stores: both systems at every budget, and with none."""
-    join = Join(stores, PREFERENCES[name], page)
+    join = Join(stores, PREFERENCES[name], batch_id)
     for percent in budgets:
         yield from compared(join, percent)
     yield _told(join, "promising", None) | join.judged(join.promising().run())
@@ -116,10 +116,10 @@ def _told(join: Join, system: str, percent: int | None) -> dict[str, Any]:
 
 
 def settings(stores: Stores, percent: int, short: bool) -> Iterator[dict[str, Any]]:
-    """What the paper does not tell, in all combinations: the number of buckets, and the length of pages."""
+    """What the paper does not tell, in all combinations: the number of buckets, and the length of batches."""
     for name, preference in PREFERENCES.items():
         for buckets in SETTINGS[:1] if short else SETTINGS:
-            for page in (10 * PAGE,) if short else (PAGE, 10 * PAGE):
-                told = {"figure": name, "buckets": buckets, "page_s": page // SECOND}
-                for row in compared(Join(stores, preference, page, buckets), percent):
+            for batch_id in (10 * BATCH,) if short else (BATCH, 10 * BATCH):
+                told = {"figure": name, "buckets": buckets, "page_s": batch_id // SECOND}
+                for row in compared(Join(stores, preference, batch_id, buckets), percent):
                     yield told | row

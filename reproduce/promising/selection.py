@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reproduce.prodding.data import SECOND, Numbers
+from reproduce.promising.baselines import simple_selection
 from reproduce.promising.data import Floats, Stores, Stream
 from reproduce.promising.metrics import mean_square_error
 from transom.elements import Preference, Summary
-from reproduce.promising.baselines import simple_selection
 from transom.promising.joins import values_of
 from transom.promising.regions import chosen
 from transom.promising.representation import Representation, arrived, bucket_of
-from transom.promising.selections import PageCells, counts_of, looked_at, page_cells
+from transom.promising.selections import BatchCells, batch_cells, counts_of, looked_at
 from transom.promising.tuples import Tuples
 from transom.sql.promise import Arithmetic, Column, Count, Promise
 
@@ -25,7 +25,7 @@ BUDGETS = (1, 2, 5, 10, 20, 50, 100)  # percent of what the exact answer costs
 SELECTIVITY = (0.05, 0.10)
 QUERIES = (20, 40, 60, 80, 100, 120, 140, 160, 180, 200)
 LOOKS = 10  # at each tuple, of all queries together, as their number grows (figure 15b)
-PAGE = 10 * SECOND
+BATCH = 10 * SECOND
 WINDOW = 60 * SECOND  # of an aggregate
 COUNT: Promise = Count("store1", "item")
 TIMES_ITEM: Promise = Arithmetic("*", COUNT, Column("store1", "item"))
@@ -67,20 +67,20 @@ def ranges(stores: Stores, queries: int, seed: int) -> Ranges:
 
 
 @dataclass(frozen=True)
-class Page:
-    """A page's tuples and what the summaries say of them."""
+class Batch:
+    """A batch's tuples and what the summaries say of them."""
 
     number: int
     items: Numbers  # in order of arrival
     tuples: Tuples
-    cells: PageCells
+    cells: BatchCells
     kept: Numbers  # the items in the order of `tuples`
 
 
-def pages(stores: Stores, by_range: bool) -> Iterator[Page]:
-    """The first store's tuples in pages, each summarized before it is looked at."""
+def batches(stores: Stores, by_range: bool) -> Iterator[Batch]:
+    """The first store's tuples in batches, each summarized before it is looked at."""
     between = (0.0, float(stores.items)) if by_range else None
-    shape = Summary("items", "store1", "item", PAGE, structure="adjusting", buckets=64, between=between)
+    shape = Summary("items", "store1", "item", BATCH, structure="adjusting", buckets=64, between=between)
     representation = Representation.new(shape)
     for number, part in enumerate(paged(stores.first)):
         keys, values = part.items.astype(np.uint64), part.items.astype(np.float64)
@@ -89,34 +89,34 @@ def pages(stores: Stores, by_range: bool) -> Iterator[Page]:
         representation = representation.inserted(more, int(part.times[-1]))
         tuples = Tuples.made(keys, buckets, part.times, number)
         kept = tuples.key.astype(np.int64)
-        cells = page_cells(
+        cells = batch_cells(
             values_of(tuples, kept.astype(np.float64)),
             number,
             representation,
             counts_of(more, representation),
         )
-        yield Page(number, part.items, tuples, cells, kept)
+        yield Batch(number, part.items, tuples, cells, kept)
 
 
-def paged(stream: Stream, length: int = PAGE) -> Iterator[Stream]:
-    """A stream's tuples, page after page; no page is empty."""
+def paged(stream: Stream, length: int = BATCH) -> Iterator[Stream]:
+    """A stream's tuples, batch after batch; no batch is empty."""
     edges = np.flatnonzero(np.diff(stream.times // length)) + 1
     for part in np.split(np.arange(len(stream)), edges):
         yield Stream(stream.times[part], stream.items[part])
 
 
-def led(page: Page, matching: Bools, preference: Preference, promise: Promise, budget: int) -> Numbers:
-    """The items that one query looks at in a page where summaries lead it."""
-    regions = page.cells.regions(matching, preference, promise)
-    rows, _ = looked_at(regions, chosen(regions, preference.order, budget), page.tuples)
-    return page.kept[rows]
+def led(batch: Batch, matching: Bools, preference: Preference, promise: Promise, budget: int) -> Numbers:
+    """The items that one query looks at in a batch where summaries lead it."""
+    regions = batch.cells.regions(matching, preference, promise)
+    rows, _ = looked_at(regions, chosen(regions, preference.order, budget), batch.tuples)
+    return batch.kept[rows]
 
 
-Finding = tuple[int, int, int, Numbers]  # the number of a budget, of a query, of a page, and the items found
+Finding = tuple[int, int, int, Numbers]  # the number of a budget, of a query, of a batch, and the items found
 
 
 def simply(stores: Stores, asked: Ranges, shares: Sequence[float]) -> Iterator[Finding]:
-    """What queries find that take turns with every tuple until the page's budget ends."""
+    """What queries find that take turns with every tuple until the batch's budget ends."""
     for number, part in enumerate(paged(stores.first)):
         selects = asked.matching(part.items)
         for which, share in enumerate(shares):
@@ -134,13 +134,13 @@ def promisingly(
     by_range: bool,
 ) -> Iterator[Finding]:
     """What queries find that have the same budget each, and are led by summaries."""
-    for page in pages(stores, by_range):
-        guided = asked.matching(page.cells.values.key.astype(np.int64))
+    for batch in batches(stores, by_range):
+        guided = asked.matching(batch.cells.values.key.astype(np.int64))
         for query in range(len(asked)):
             for which, share in enumerate(shares):
-                seen = led(page, guided[query], preference, promise, int(share * len(page.items)))
+                seen = led(batch, guided[query], preference, promise, int(share * len(batch.items)))
                 low, high = asked.low[query], asked.high[query]
-                yield which, query, page.number, seen[(seen >= low) & (seen < high)]
+                yield which, query, batch.number, seen[(seen >= low) & (seen < high)]
 
 
 def shares_found(findings: Iterator[Finding], exact: Numbers, budgets: int) -> Floats:
@@ -157,7 +157,7 @@ SYSTEMS = {"promising": True, "promising, hashed": False}  # whether buckets are
 def selection(stores: Stores, queries: int, shares: Sequence[float]) -> Iterator[dict[str, Any]]:
     """The rows of figure 15: what is found of the exact answer, at shares of its cost.
 
-    Summaries lead a query after its predicate was asked of every distinct value of a page, which no budget
+    Summaries lead a query after its predicate was asked of every distinct value of a batch, which no budget
     counts. "simple, more looks" is a simple selection that may look at as many more tuples.
     """
     asked = ranges(stores, queries, stores.seed)
@@ -201,12 +201,12 @@ class Aggregated:
 
 def aggregated(findings: Iterator[Finding], budgets: int, queries: int, last: int) -> Aggregated:
     """The aggregates of items found, in windows of a minute."""
-    pages = WINDOW // PAGE
-    sums = np.zeros((budgets, queries, last // pages + 1))
+    batches = WINDOW // BATCH
+    sums = np.zeros((budgets, queries, last // batches + 1))
     counts = np.zeros_like(sums)
-    for which, query, page, items in findings:
-        sums[which, query, page // pages] += items.sum()
-        counts[which, query, page // pages] += len(items)
+    for which, query, batch_id, items in findings:
+        sums[which, query, batch_id // batches] += items.sum()
+        counts[which, query, batch_id // batches] += len(items)
     return Aggregated(sums, counts)
 
 
@@ -214,7 +214,7 @@ def aggregates(stores: Stores, queries: int, budgets: Sequence[int] = BUDGETS) -
     """The rows of figure 16: AVG and SUM of item numbers over a hundred selections, beside exact ones.
 
     A sum is of what was found, for both systems, as in the paper; `sum_scaled_mse` is of that divided by
-    the share of the page's tuples that were looked at, which is all that a simple selection can say. An
+    the share of the batch's tuples that were looked at, which is all that a simple selection can say. An
     average of nothing counts as 0; `avg_both_mse` is of what both systems found something for.
     """
     asked, shares = ranges(stores, queries, stores.seed), [percent / 100 for percent in budgets]

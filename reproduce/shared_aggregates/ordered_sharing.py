@@ -6,9 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from reproduce.shared_aggregates import measures as sharing
 from reproduce.report import Options
-from reproduce.shared_aggregates.measures import Bar, Experiment, Tables, by_lookup, by_queries, by_ratio, speedups
+from reproduce.shared_aggregates import measures as sharing
+from reproduce.shared_aggregates.measures import (
+    Bar,
+    Experiment,
+    Tables,
+    by_lookup,
+    by_queries,
+    by_ratio,
+    speedups,
+)
 
 SYSTEMS = ("naive", "ordered_sharing", "exact")
 

@@ -16,10 +16,10 @@ from time import process_time
 from typing import Any
 
 from reproduce.algorithms.naive_windows import NaiveWindows
-from transom.ondemand.structures.ordered_sharing import OrderedSharing
 from reproduce.algorithms.staircase import Staircase
 from reproduce.algorithms.suffix_tree import SuffixTree
 from reproduce.algorithms.timegram import TimeGram
+from transom.ondemand.structures.ordered_sharing import OrderedSharing
 
 LARGEST = 1000  # rows: unless it is said otherwise, the queries' windows are spread evenly up to this one
 LOW, HIGH, BUCKETS = -20.0, 20.0, 16  # of the timegram; most values lie between the two

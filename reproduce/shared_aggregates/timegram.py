@@ -11,10 +11,18 @@ from typing import Any
 from reproduce.algorithms.staircase import Staircase
 from reproduce.algorithms.suffix_tree import SuffixTree
 from reproduce.algorithms.timegram import TimeGram
-from reproduce.shared_aggregates import measures as sharing
 from reproduce.report import Options
+from reproduce.shared_aggregates import measures as sharing
+from reproduce.shared_aggregates.measures import (
+    Bar,
+    Experiment,
+    Tables,
+    by_lookup,
+    by_queries,
+    by_ratio,
+    speedups,
+)
 from reproduce.shared_aggregates.responses import BUCKETS, DATA, HIGH, LARGEST, LOW, MIXED
-from reproduce.shared_aggregates.measures import Bar, Experiment, Tables, by_lookup, by_queries, by_ratio, speedups
 
 SYSTEMS = ("naive", "timegram", "exact")
 STREAMS: Mapping[str, Callable[[random.Random, int], float]] = {

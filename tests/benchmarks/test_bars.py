@@ -91,9 +91,9 @@ def test_every_bar_belongs_to_an_experiment_that_can_be_chosen() -> None:
 
 
 def test_minutes_hold_all_trades(tmp_path: Path) -> None:
-    pages = minutes(trading_hour(tmp_path, 5_000))
-    assert len(pages) == 60
-    assert sum(page.num_rows for page in pages) == 5_000
+    batches = minutes(trading_hour(tmp_path, 5_000))
+    assert len(batches) == 60
+    assert sum(batch.num_rows for batch in batches) == 5_000
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ def hour(tmp_path_factory: pytest.TempPathFactory) -> TradingHour:
 
 @pytest.fixture(scope="module")
 def trades(hour: TradingHour) -> pa.Table:
-    return pa.concat_tables(hour.pages())
+    return pa.concat_tables(hour.batches())
 
 
 def same(ours: Answers, theirs: Answers) -> None:

@@ -9,10 +9,10 @@ import pytest
 from benchmarks.service import verdict
 from benchmarks.subscribers import Reader
 
-EVENT = b'data: {"rows": [{"x": 1, "page": 7, "made": "..."}, {"x": 2, "page": 8, "made": "..."}]}'
+EVENT = b'data: {"rows": [{"x": 1, "batch": 7, "made": "..."}, {"x": 2, "batch": 8, "made": "..."}]}'
 
 
-def test_a_reader_counts_rows_and_notes_their_pages() -> None:
+def test_a_reader_counts_rows_and_notes_their_batches() -> None:
     reader = Reader("q1")
     for line in (
         b"HTTP/1.1 200 OK",
@@ -38,7 +38,7 @@ BLOCKS = [
     ("all is well", {}, 0),
     ("a row is missing", {"missing": 1}, 1),
     ("a reader failed", {"errors": 1}, 1),
-    ("pages are too slow", {"page_p50_ms": 120.0}, 1),
+    ("batches are too slow", {"page_p50_ms": 120.0}, 1),
 ]
 
 

@@ -67,7 +67,7 @@ def test_a_full_hour_has_under_2000_volumes_in_ten_minutes() -> None:
 
 
 def test_prices_are_whole_cents_near_the_closing_price(hour: TradingHour) -> None:
-    joined = pa.concat_tables(hour.pages())
+    joined = pa.concat_tables(hour.batches())
     price, close = joined["price"].to_numpy(), joined["cp"].to_numpy()
     np.testing.assert_allclose(price * 100, np.round(price * 100), atol=1e-6)
     change = np.abs(price - close) / close
@@ -75,14 +75,14 @@ def test_prices_are_whole_cents_near_the_closing_price(hour: TradingHour) -> Non
     assert len(np.unique(change)) > 1_000
 
 
-def test_most_trades_join_and_pages_keep_the_order_of_time(hour: TradingHour) -> None:
-    pages = hour.pages()
-    joined = pa.concat_tables(pages)
+def test_most_trades_join_and_batches_keep_the_order_of_time(hour: TradingHour) -> None:
+    batches = hour.batches()
+    joined = pa.concat_tables(batches)
     assert joined.column_names == ["time", "symbol", "price", "vol", "cp", "r3000", "r2000", "r1000"]
     assert 0.93 * ROWS < joined.num_rows < ROWS
     assert (np.diff(joined["time"].cast(pa.int64()).to_numpy()) >= 0).all()
     closing = dict(zip(*pq.read_table(hour.closing).to_pydict().values(), strict=True))
-    for row in pages[3].slice(0, 50).to_pylist():
+    for row in batches[3].slice(0, 50).to_pylist():
         assert row["cp"] == closing[row["symbol"]]
 
 

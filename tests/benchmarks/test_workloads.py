@@ -26,8 +26,7 @@ from benchmarks.workloads import (
     texts,
 )
 from transom.oracle import PythonScalars
-from transom.sql import Catalog, Query, Relation
-from transom.sql.binding import bind
+from transom.sql import Catalog, Query, Relation, bind
 
 FLAGS = dict.fromkeys(MEMBERS, pa.bool_())
 TRADES = {

@@ -10,9 +10,9 @@ from nicegui import Client
 from playwright.sync_api import expect
 
 from tests.browser.desk import COUNTS, Desk
+from transom.runtime.runner import Runner
 from transom.server.lifecycle import serving
 from transom.server.settings import ServerSettings
-from transom.runtime.runner import Runner
 
 
 def test_sharing_names_who_shares_a_selection_and_what_it_saves(desk: Desk) -> None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from transom.cli.flights import YEAR, batches, demo_queries, flights, most_queries
 from transom.cli.main import app
-from transom.cli.flights import YEAR, demo_queries, flights, most_queries, pages
 
 
 @pytest.fixture(scope="module")
@@ -25,17 +25,17 @@ def test_flights_come_in_the_order_in_which_they_left(year: pa.Table) -> None:
     assert (sched[1:] < sched[:-1]).any(), "there is disorder"
 
 
-def test_pages_cut_the_stream_without_losing_a_flight(year: pa.Table) -> None:
-    cut = list(pages(year, timedelta(hours=12), 365))
-    assert sum(page.num_rows for page in cut) == year.num_rows
+def test_batches_cut_the_stream_without_losing_a_flight(year: pa.Table) -> None:
+    cut = list(batches(year, timedelta(hours=12), 365))
+    assert sum(batch.num_rows for batch in cut) == year.num_rows
     joined = pa.concat_tables(cut)
     assert joined["sched"].cast(pa.int64()).equals(year["sched"])
     assert "left" not in joined.column_names
 
 
 def test_without_an_end_the_years_follow_each_other(year: pa.Table) -> None:
-    once = list(pages(year, timedelta(days=30), 365))
-    endless = pages(year, timedelta(days=30), None)
+    once = list(batches(year, timedelta(days=30), 365))
+    endless = batches(year, timedelta(days=30), None)
     first, again = next(endless), [next(endless) for _ in range(len(once))][-1]
     assert first.equals(once[0])
     shifted = again["sched"].cast(pa.int64()).to_numpy() - first["sched"].cast(pa.int64()).to_numpy()
@@ -53,7 +53,7 @@ def test_a_short_demo_ends_by_itself_with_a_summary(year: pa.Table) -> None:
     done = CliRunner().invoke(app, ["demo", "--days", "2", "--queries", "12"])
     assert done.exit_code == 0, done.stderr
     summary = dict(re.findall(r"^  ([a-z ]+?)  +(.*)$", done.stdout, re.MULTILINE))
-    rows = sum(page.num_rows for page in pages(year, timedelta(days=1), 2))
+    rows = sum(batch.num_rows for batch in batches(year, timedelta(days=1), 2))
     assert summary["rows"].startswith(f"{rows:,} flights")
     assert summary["queries"].startswith("16,"), "12, two that are told early, and two that are looked up"
     assert set(summary) == {

@@ -13,22 +13,22 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from transom.cli import commands
-from transom.cli.main import USAGE, app
 from transom.cli.lookups import Looking, answer, seconds_of
+from transom.cli.main import USAGE, app
 from transom.cli.result_text import Format
 from transom.errors import SettingError, StateError
 
 LOOKUP = pa.table(
-    {"window_start": [1], "window_end": [11], "top": [9.0], "complete": [True], "page": [3], "made": [5]}
+    {"window_start": [1], "window_end": [11], "top": [9.0], "complete": [True], "batch": [3], "made": [5]}
 )
 RESULTS = pa.table(
     {"window_start": [1], "window_end": [2], "n": [4], "kind": ["final"], "complete": [True], "rows": [4]}
-    | {"page": [1], "made": [5], "latency": [0.5]}
+    | {"batch": [1], "made": [5], "latency": [0.5]}
 )
 
 
 FOUND = pa.table(
-    {"item": [7, 3], "page": [1, 1], "made": [5, 5], "complete": [False, False]}
+    {"item": [7, 3], "batch": [1, 1], "made": [5, 5], "complete": [False, False]}
     | {"share": [0.5, 0.5], "skipped": [2.0, 2.0]}
 )
 
@@ -69,7 +69,7 @@ def looking(engine: Any, form: Format | None = None) -> tuple[Looking, StringIO,
     [
         (False, Format.TABLE, ["top"]),
         (False, Format.JSON, ["top", "complete"]),
-        (True, Format.TABLE, ["top", "complete", "page", "made"]),
+        (True, Format.TABLE, ["top", "complete", "batch", "made"]),
     ],
 )
 def test_an_on_demand_query_is_looked_up_and_others_tell_their_results(
@@ -86,7 +86,7 @@ def test_what_a_query_with_a_preference_found_keeps_its_order_and_its_share() ->
     query: Any = Query(on_demand=False, preferred=True)
     assert answer(query, True, Format.JSON).equals(FOUND)
     shown = answer(query, False, Format.TABLE)
-    assert shown.to_pydict() == {"item": [7, 3], "page": [1, 1], "share": [0.5, 0.5]}
+    assert shown.to_pydict() == {"item": [7, 3], "batch": [1, 1], "share": [0.5, 0.5]}
 
 
 def test_lookups_are_printed_at_the_end_each_with_its_query() -> None:

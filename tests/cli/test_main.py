@@ -13,7 +13,7 @@ import transom
 from transom.cli import commands
 from transom.cli.main import FAILED, INTERRUPTED, OK, USAGE, app
 from transom.cli.result_text import PlanFormat
-from transom.errors import PageError
+from transom.errors import BatchError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BIDS = ["--from", f"bids={EXAMPLES / 'bids.json'}", "--time", "ts"]
@@ -61,7 +61,7 @@ def test_misuse_is_told_on_stderr_without_a_traceback(arguments: list[str], says
 
 
 FAILURES = [
-    ("a page that failed", PageError("page 3 failed"), FAILED, "error: page 3 failed"),
+    ("a batch that failed", BatchError("batch 3 failed"), FAILED, "error: batch 3 failed"),
     ("a disk that is full", OSError("no space left"), FAILED, "error: OSError: no space left"),
     (
         "an error of Spark's",

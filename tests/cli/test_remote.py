@@ -169,12 +169,12 @@ class TestDrop:
 
 
 class TestTail:
-    def leave(self, fake: FakeServer, **pages: int) -> None:
+    def leave(self, fake: FakeServer, **batches: int) -> None:
         """While somebody waits, a result comes of each query, and then the query leaves."""
 
         def waiting(name: str) -> None:
-            if name in pages:
-                fake.push(name, pages.pop(name))
+            if name in batches:
+                fake.push(name, batches.pop(name))
             else:
                 fake.queries.pop(name, None)
 

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from transom.cli.adhoc_options import read_replay
-from transom.cli.main import OK, USAGE, app
-from transom.cli.result_text import Format
 from transom.cli.live_output import Printer
+from transom.cli.main import OK, USAGE, app
 from transom.cli.replay_command import named_queries
+from transom.cli.result_text import Format
 from transom.errors import SettingError
 
 BIDS = Path(__file__).parents[2] / "examples" / "bids.json"
@@ -27,7 +27,7 @@ RESULTS = pa.table(
         "kind": ["early", "final"],
         "complete": [True, True],
         "rows": [3, 4],
-        "page": [1, 1],
+        "batch": [1, 1],
         "made": [None, None],
         "latency": [1.5, 2.5],
     }
@@ -58,13 +58,13 @@ def test_results_are_printed_as_they_come(form: Format, several: bool, text: str
 
 def test_what_a_query_with_a_preference_found_is_marked_so() -> None:
     out = StringIO()
-    system = {"page": [1], "made": [None], "complete": [False], "share": [0.5], "skipped": [2.0]}
+    system = {"batch": [1], "made": [None], "complete": [False], "share": [0.5], "skipped": [2.0]}
     found = pa.table({"item": [7]} | system)
     Printer(Format.TABLE, full=False, several=False, out=out).add("q", found, kind="found")
     Printer(Format.TABLE, full=True, several=True, out=out).add("q", found, kind="found")
     assert out.getvalue().splitlines() == [
-        "found  item 7  page 1  share 0.5",
-        "q  found  item 7  page 1  made null  complete false  share 0.5  skipped 2.0",
+        "found  item 7  batch 1  share 0.5",
+        "q  found  item 7  batch 1  made null  complete false  share 0.5  skipped 2.0",
     ]
 
 
@@ -73,7 +73,7 @@ def test_what_a_query_with_a_preference_found_is_marked_so() -> None:
     [
         (False, True, ""),
         (False, False, "  complete false"),
-        (True, True, "  complete true  page 1  made null"),
+        (True, True, "  complete true  batch 1  made null"),
     ],
 )
 def test_lookups_are_marked_so_and_tell_if_they_are_not_complete(

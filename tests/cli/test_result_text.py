@@ -31,7 +31,7 @@ RESULTS = pa.table(
         "kind": ["final", "final"],
         "complete": [True, True],
         "rows": pa.array([3, 4]),
-        "page": pa.array([1, 0]),
+        "batch": pa.array([1, 0]),
         "made": pa.array([moment(3), moment(3)], UTC),
         "latency": pa.array([1.5, None]),
     }
@@ -111,12 +111,12 @@ def test_lists_and_plain_numbers() -> None:
 def test_a_lookup_tells_whether_it_is_complete_and_if_asked_when_it_was_made(
     complete: bool, form: Format, when: bool, told: list[str]
 ) -> None:
-    found = pa.table({"n": [1, 2], "complete": [True, complete], "page": [3, 3], "made": [5, 5]})
+    found = pa.table({"n": [1, 2], "complete": [True, complete], "batch": [3, 3], "made": [5, 5]})
     assert of_lookup(found, form, when).column_names == ["n", *told]
     assert of_lookup(found.slice(0, 0), Format.TABLE).column_names == ["n"], "nothing to warn of"
 
 
 def test_a_lookup_may_have_an_item_called_complete() -> None:
-    found = pa.table({"complete": [False], "transom_complete": [True], "page": [3], "made": [5]})
+    found = pa.table({"complete": [False], "transom_complete": [True], "batch": [3], "made": [5]})
     assert of_lookup(found, Format.TABLE).column_names == ["complete"]
     assert of_lookup(found, Format.JSON).column_names == ["complete", "transom_complete"]

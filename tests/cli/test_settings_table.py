@@ -29,7 +29,7 @@ ACCEPTED = [
         {"ts": "1 minute", "seq": 5, "x": "none"},
         {"ts": "1 minute", "seq": 5, "x": None},
     ),
-    ("a retention may count pages", "retention", 50, 50),
+    ("a retention may count batches", "retention", 50, 50),
     ("a retention may be a duration", "retention", "7 days", "7 days"),
     (
         "options become text, booleans as Spark spells them",
@@ -48,7 +48,7 @@ REFUSED = [
     ("a number for text", "text", 3, "expected text"),
     ("empty text", "text", " ", "expected text"),
     ("text for a flag", "flag", "yes", "expected true or false"),
-    ("no pages at all", "count", 0, "at least 1"),
+    ("no batches at all", "count", 0, "at least 1"),
     ("true as a count", "count", True, "at least 1"),
     ("a list of options", "options", ["header"], "expected a mapping"),
     ("one sink without its list", "sinks", {"format": "json"}, "expected a list of sinks"),

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 import httpx
 import pyarrow as pa
 
-from transom.client.connection import Server
 from transom.client.arrow_rows import arrow_type
+from transom.client.connection import Server
 
 URL = "http://transom.test"
 COUNT = "SELECT site, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site"
@@ -47,8 +47,8 @@ STATUS = {
     "failure": None,
     "version": "0.1.0",
     "uptime": 12.5,
-    "page": 7,
-    "page_seconds": 0.25,
+    "batch": 7,
+    "batch_seconds": 0.25,
     "spent": {"planning": 0.125},
     "queries": 1,
     "suspended": 0,
@@ -68,7 +68,7 @@ COLUMNS = [
     ("kind", "string", "system"),
     ("complete", "boolean", "system"),
     ("rows", "bigint", "system"),
-    ("page", "bigint", "system"),
+    ("batch", "bigint", "system"),
     ("made", "timestamp", "system"),
     ("latency", "double", "system"),
 ]
@@ -181,7 +181,7 @@ class FakeServer:
                 checked = told_query("", body["sql"]) | {"plan": "one selection"}
                 return httpx.Response(200, json=checked)
             case "POST", "lookup":
-                return arrow(pa.table({"n": [5], "complete": [False], "page": [7], "made": ["now"]}))
+                return arrow(pa.table({"n": [5], "complete": [False], "batch": [7], "made": ["now"]}))
             case "GET", "explain":
                 return httpx.Response(200, text=f"a plan as {request.url.params['format']}")
             case "GET" | "POST" | "DELETE", "summaries", *name:
@@ -214,7 +214,7 @@ class FakeServer:
             case "POST", "prod":
                 return arrow(results(3, kind="early"))
             case "POST", "lookup":
-                return arrow(pa.table({"n": [5], "complete": [True], "page": [7], "made": ["now"]}))
+                return arrow(pa.table({"n": [5], "complete": [True], "batch": [7], "made": ["now"]}))
             case "GET", "explain":
                 return httpx.Response(200, text=f"{name} as {request.url.params['format']}")
             case "GET", "coverage":

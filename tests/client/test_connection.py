@@ -82,11 +82,11 @@ class TestAddresses:
 
 class TestTokens:
     def test_a_token_is_shown(self) -> None:
-        assert FakeServer(token="secret").connect("secret").status().page == 7
+        assert FakeServer(token="secret").connect("secret").status().batch_id == 7
 
     def test_it_may_come_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("TRANSOM_TOKEN", "secret")
-        assert FakeServer(token="secret").connect().status().page == 7
+        assert FakeServer(token="secret").connect().status().batch_id == 7
 
     def test_a_wrong_one_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("TRANSOM_TOKEN", raising=False)

@@ -15,12 +15,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import transom
-from transom.server.lifecycle import Served, serving
-from transom.server.settings import ServerSettings
-from transom.client.connection_errors import NotFound, Refused
 from transom.client.connection import Server
+from transom.client.connection_errors import NotFound, Refused
 from transom.errors import SettingError, SQLError, StateError
 from transom.runtime.handles import Feed
+from transom.server.lifecycle import Served, serving
+from transom.server.settings import ServerSettings
 
 SCHEMA = "site int, city string, price decimal(10,2), ts timestamp"
 COUNT = (
@@ -37,13 +37,13 @@ class Running:
         self._stack = ExitStack()
         self.engine = transom.Engine(spark, str(checkpoint))
         self.feed: Feed = self.engine.feed("bids", SCHEMA, time="ts", slack="10 seconds")
-        settings = ServerSettings(port=port, token=token, page=False)
+        settings = ServerSettings(port=port, token=token, dashboard=False)
         self.served: Served = self._stack.enter_context(serving(self.engine, settings, start=False))
         self.port = httpx.URL(self.served.url).port or 0
         self.client: Server = self._stack.enter_context(transom.connect(self.served.url, token))
 
     def push(self, minute: int, *prices: str) -> None:
-        """Bids of a minute, which close those before, as a page."""
+        """Bids of a minute, which close those before, as a batch."""
         self.feed.push([(1, "PDX", Decimal(price), f"2013-01-01 12:{minute:02}:30") for price in prices])
         self.engine.step()
 

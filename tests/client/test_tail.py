@@ -54,9 +54,9 @@ class TestReading:
         assert query.results(since="end").schema == results().schema
 
 
-def dropped_after(fake: FakeServer, *pages: tuple[int, ...]) -> None:
-    """While somebody waits, more results come, page by page, and then the query is dropped."""
-    left = list(pages)
+def dropped_after(fake: FakeServer, *batches: tuple[int, ...]) -> None:
+    """While somebody waits, more results come, batch by batch, and then the query is dropped."""
+    left = list(batches)
 
     def waiting(name: str) -> None:
         if left:

@@ -41,7 +41,7 @@ def test_every_answer_is_the_oracles(cluster: SparkSession, tmp_path: Path, seed
         check_on_files(case(Random(number)), cluster, tmp_path / str(number))
 
 
-def test_a_large_page_is_cut_up_among_the_executors(cluster: SparkSession) -> None:
+def test_a_large_batch_is_cut_up_among_the_executors(cluster: SparkSession) -> None:
     engine = transom.Engine(cluster)
     rows = cluster.range(0, 200_000, numPartitions=4).selectExpr(
         "timestamp_seconds(id div 100) AS ts", "CAST(id % 7 AS INT) AS site", "CAST(id AS DOUBLE) AS price"
@@ -71,9 +71,9 @@ def test_a_join_with_a_preference_is_made_where_the_tuples_are(
     every = engine.register(JOIN.format("desc"), "every")
     cut = engine.register(f"{JOIN.format('weighted')} BUDGET 200 PROBES", "cut")
     rng, sold = np.random.default_rng(seed), {1: list[Any](), 2: list[Any]()}
-    for page in range(2):
+    for batch_id in range(2):
         for number, feed in feeds.items():
-            rows = sales(rng, 10.0 * page)
+            rows = sales(rng, 10.0 * batch_id)
             sold[number] += rows
             feed.push(rows)
             engine.step()

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.errors import SQLError
+from transom.estimates.monitor import Accuracy, Item, Mark, Score
 from transom.server.status import (
     Checked,
     Column,
@@ -17,8 +19,6 @@ from transom.server.status import (
     StreamStatus,
     Trend,
 )
-from transom.errors import SQLError
-from transom.estimates.monitor import Accuracy, Item, Mark, Score
 
 MINUTE = 60_000_000
 TIME = pa.timestamp("us", tz="UTC")

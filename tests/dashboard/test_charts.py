@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from tests.dashboard.fake import COLUMNS, MINUTE, accuracy, result, results
-from transom.dashboard.charts import accuracy_chart, expected, results_chart
 from transom.dashboard.chart_points import Choice, draw
+from transom.dashboard.charts import accuracy_chart, expected, results_chart
 from transom.dashboard.sparklines import sparkline
 
 

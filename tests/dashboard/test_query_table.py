@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.dashboard.fake import FakeService, query
-from transom.dashboard.query_table import PAGE, Wanted, page_of, query_row, query_table, selected, state_of
 from transom.dashboard.query_list import Queries
+from transom.dashboard.query_table import PAGE, Wanted, page_of, query_row, query_table, selected, state_of
 
 KNOWN = [
     query("mean delay", results=5),

@@ -26,22 +26,22 @@ NAN = float("nan")
 
 
 @dataclass
-class PageCase:
-    """A page: its rows, the queries that join and leave before it, and what is said at its end."""
+class BatchCase:
+    """A batch: its rows, the queries that join and leave before it, and what is said at its end."""
 
     rows: list[dict[str, Any]]
     joining: list[str] = field(default_factory=list)
     leaving: list[str] = field(default_factory=list)
     punctuations: list[Punctuation] = field(default_factory=list)
     ended: bool = False
-    splits: int = 1  # tasks that share the page
+    splits: int = 1  # tasks that share the batch
     prods: list[Prod] = field(default_factory=list)
     lookups: list[tuple[str, int]] = field(default_factory=list)  # queries, each with a window's length
 
 
 @dataclass
 class Case:
-    """A stream in pages, and the queries over it.
+    """A stream in batches, and the queries over it.
 
     A query that leaves and one that comes later are two, even if both go by the same name: `called` has
     the names of those that are not called by their key.
@@ -49,7 +49,7 @@ class Case:
 
     queries: dict[str, str]
     partial: set[str]
-    pages: list[PageCase]
+    batches: list[BatchCase]
     slack: int | None
     horizon: int | None
     called: dict[str, str] = field(default_factory=dict)
@@ -157,47 +157,47 @@ def punctuation(rng: Random, rows: list[dict[str, Any]]) -> Punctuation:
     return Punctuation(Clock("s", "ts", ClockKind.TIME), until, since, where)
 
 
-def cut_into_pages(rng: Random, rows: list[dict[str, Any]], most: int) -> list[PageCase]:
-    """The stream in pages, with what is said at their ends."""
+def cut_into_batches(rng: Random, rows: list[dict[str, Any]], most: int) -> list[BatchCase]:
+    """The stream in batches, with what is said at their ends."""
     bounds = [0, *sorted(rng.randint(0, len(rows)) for _ in range(rng.randint(0, most - 1))), len(rows)]
-    pages = []
+    batches = []
     for start, stop in pairwise(bounds):
         said = [punctuation(rng, rows)] if rng.randint(0, 3) == 0 else []
         ended = rng.randint(0, 9) == 0
-        pages.append(PageCase(rows[start:stop], punctuations=said, ended=ended, splits=rng.randint(1, 3)))
-    pages[-1].ended = pages[-1].ended or rng.randint(0, 1) == 0
-    return pages
+        batches.append(BatchCase(rows[start:stop], punctuations=said, ended=ended, splits=rng.randint(1, 3)))
+    batches[-1].ended = batches[-1].ended or rng.randint(0, 1) == 0
+    return batches
 
 
-def follow_numbers(queries: dict[str, str], pages: list[PageCase]) -> None:
+def follow_numbers(queries: dict[str, str], batches: list[BatchCase]) -> None:
     """A clock that nobody follows is not recorded: who joins it later can't be told what it missed."""
     if any("WATTR seq" in text for text in queries.values()):
         queries["first"] = "SELECT count(*) FROM s [RANGE 10 SLIDE 10 WATTR seq]"
-        pages[0].joining.append("first")
+        batches[0].joining.append("first")
 
 
 def ruled(
-    rng: Random, queries: dict[str, str], pages: list[PageCase], called: dict[str, str] | None = None
+    rng: Random, queries: dict[str, str], batches: list[BatchCase], called: dict[str, str] | None = None
 ) -> Case:
     """A case with a slack and a horizon, of whose queries some want windows seen in part."""
     partial = {name for name in queries if rng.randint(0, 3) == 0}
     slack = rng.choice([0, 0, 5 * SECOND, 30 * SECOND, None])
     horizon = rng.choice([None, None, 366 * 86_400 * SECOND, 20 * SECOND])
-    return Case(queries, partial, pages, slack, horizon, called or {})
+    return Case(queries, partial, batches, slack, horizon, called or {})
 
 
 def case(rng: Random) -> Case:
-    """A stream cut into pages at random, with queries that join and leave between them."""
-    pages = cut_into_pages(rng, stream(rng), 6)
+    """A stream cut into batches at random, with queries that join and leave between them."""
+    batches = cut_into_batches(rng, stream(rng), 6)
     named = {f"q{i}": query(rng) for i in range(rng.randint(1, 4))}
     for name in named:
-        joins = often(rng, 0, 1, 2) % len(pages)
-        pages[joins].joining.append(name)
-        leaves = joins + often(rng, len(pages), 1, 2)
-        if leaves < len(pages):
-            pages[leaves].leaving.append(name)
-    follow_numbers(named, pages)
-    return ruled(rng, named, pages)
+        joins = often(rng, 0, 1, 2) % len(batches)
+        batches[joins].joining.append(name)
+        leaves = joins + often(rng, len(batches), 1, 2)
+        if leaves < len(batches):
+            batches[leaves].leaving.append(name)
+    follow_numbers(named, batches)
+    return ruled(rng, named, batches)
 
 
 # --- queries that have much in common --------------------------------------------------------
@@ -253,7 +253,7 @@ def pool_of_windows(rng: Random) -> list[tuple[str, str]]:
 
 def alike(rng: Random) -> Case:
     """Many queries from few windows, predicates and groups, that come and go, some under an old name."""
-    pages = cut_into_pages(rng, stream(rng, 60), 10)
+    batches = cut_into_batches(rng, stream(rng, 60), 10)
     windows = pool_of_windows(rng)
     rest, scalar = rng.choice(RESTS), rng.choice(list(CONSTANTS))
     wheres = [where(rng, rest, scalar) for _ in range(rng.randint(2, 4))]
@@ -262,38 +262,38 @@ def alike(rng: Random) -> Case:
     queries: dict[str, str] = {}
     called: dict[str, str] = {}
     for i in range(rng.randint(3, 8)):
-        page, text = often(rng, 0, rng.randrange(len(pages)), rng.randrange(len(pages))), ""
+        batch_id, text = often(rng, 0, rng.randrange(len(batches)), rng.randrange(len(batches))), ""
         for life in range(4):
             text = often(rng, text, "") or query_of(
                 rng, rng.choice(windows), rng.choice(groups), rng.choice(wheres), pool
             )
             key = f"q{i}.{life}"
             queries[key], called[key] = text, f"q{i}"
-            pages[page].joining.append(key)
-            page += rng.randint(1, 2 * len(pages))
-            if page >= len(pages) or len(queries) > 11:
+            batches[batch_id].joining.append(key)
+            batch_id += rng.randint(1, 2 * len(batches))
+            if batch_id >= len(batches) or len(queries) > 11:
                 break
-            pages[page].leaving.append(key)
-            page += often(rng, 0, 1)
-            if page >= len(pages):
+            batches[batch_id].leaving.append(key)
+            batch_id += often(rng, 0, 1)
+            if batch_id >= len(batches):
                 break
-    follow_numbers(queries, pages)
-    return ruled(rng, queries, pages, called)
+    follow_numbers(queries, batches)
+    return ruled(rng, queries, batches, called)
 
 
 # --- prods -----------------------------------------------------------------------------------
 
 
 def prodded(rng: Random, one: Case) -> Case:
-    """The same case, with prods at the end of its pages: timely ones, too early ones and too late ones."""
-    for page in one.pages:
-        page.prods += [prod(rng, one) for _ in range(rng.choice([0, 1, 1, 2, 3]))]
+    """The same case, with prods at the end of its batches: timely ones, too early ones and too late ones."""
+    for batch in one.batches:
+        batch.prods += [prod(rng, one) for _ in range(rng.choice([0, 1, 1, 2, 3]))]
     return one
 
 
 def prod(rng: Random, one: Case) -> Prod:
     clock = often(rng, Clock("s", "ts"), Clock("s", "seq", ClockKind.INTEGER))
-    values = [row[clock.attribute] for page in one.pages for row in page.rows]
+    values = [row[clock.attribute] for batch in one.batches for row in batch.rows]
     known = sorted(value for value in values if value is not None) or [0]
     until = rng.choice(known) + rng.choice([0, 1, SECOND, 20 * SECOND, -5 * SECOND])
     pattern = often(rng, (), (("site", rng.choice([1, 2, 3])),), (("kind", rng.choice(["a", "b"])),))
@@ -313,9 +313,9 @@ def prod(rng: Random, one: Case) -> Prod:
 
 def nested(rng: Random) -> Case:
     """Queries with long windows whose GROUP BY lists lie inside of each other, overlap, or are the same."""
-    pages = cut_into_pages(rng, stream(rng, 80), 4)
-    for page in pages:
-        page.splits = 1
+    batches = cut_into_batches(rng, stream(rng, 80), 4)
+    for batch in batches:
+        batch.splits = 1
     keys = rng.sample(["site", "kind", "qty % 3", "price"], 3)
     groups = [keys[:n] for n in range(4)] + [keys[::-1], keys[1:]]
     rest, scalar = rng.choice(RESTS), rng.choice(["price", "qty", "site"])
@@ -326,9 +326,9 @@ def nested(rng: Random) -> Case:
         step = 30 * rng.randint(1, 4)
         bracket = f"[RANGE '{step * rng.randint(1, 3)} seconds' SLIDE '{step} seconds']"
         queries[f"q{i}"] = query_of(rng, (bracket, ""), rng.choice(groups), rng.choice(wheres), pool)
-        joins = often(rng, 0, rng.randrange(len(pages)))
-        pages[joins].joining.append(f"q{i}")
-        leaves = joins + often(rng, len(pages), 1)
-        if leaves < len(pages):
-            pages[leaves].leaving.append(f"q{i}")
-    return ruled(rng, queries, pages)
+        joins = often(rng, 0, rng.randrange(len(batches)))
+        batches[joins].joining.append(f"q{i}")
+        leaves = joins + often(rng, len(batches), 1)
+        if leaves < len(batches):
+            batches[leaves].leaving.append(f"q{i}")
+    return ruled(rng, queries, batches)

@@ -53,25 +53,25 @@ def renamed(case: Case, prod: Prod) -> Prod:
 def oracle_answer(
     case: Case, queries: dict[str, Query], kind: type[oracle.naive.Oracle] = oracle.naive.Oracle
 ) -> oracle.OracleOutcome:
-    pages = [
-        oracle.OraclePage(
+    batches = [
+        oracle.OracleBatch(
             "s",
-            page.rows,
+            batch.rows,
             [
-                *(Drop(name) for name in page.leaving),
-                *(Register(n, "", n in case.partial) for n in page.joining),
+                *(Drop(name) for name in batch.leaving),
+                *(Register(n, "", n in case.partial) for n in batch.joining),
             ],
-            page.punctuations,
-            page.ended,
-            prods=[renamed(case, prod) for prod in page.prods],
-            lookups=[oracle.pages.Lookup(*asked) for asked in page.lookups],
+            batch.punctuations,
+            batch.ended,
+            prods=[renamed(case, prod) for prod in batch.prods],
+            lookups=[oracle.batches.Lookup(*asked) for asked in batch.lookups],
         )
-        for page in case.pages
+        for batch in case.batches
     ]
     rules = oracle.StreamRules("ts", slack=case.slack, horizon=case.horizon, columns=COLUMNS)
-    run = kind(queries, pages, {"s": rules}, SCALARS, oracle.joins.unjoined)
-    for number, page in enumerate(pages):
-        run.run(number, page)
+    run = kind(queries, batches, {"s": rules}, SCALARS, oracle.joins.unjoined)
+    for number, batch in enumerate(batches):
+        run.run(number, batch)
     return run.outcome
 
 
@@ -96,8 +96,8 @@ def compare(
 ) -> int:
     queries = bound(case.queries)
     engine = PureEngine(case, queries, strategy, naive, far_rows)
-    for page in case.pages:
-        engine.page(page)
+    for batch_id in case.batches:
+        engine.batch(batch_id)
         if restart:
             engine.restart()
     same_early(case, queries, engine.early)
@@ -106,7 +106,7 @@ def compare(
 
 def same_early(case: Case, queries: dict[str, Query], early: dict[str, list[Row]]) -> None:
     """What prods were told is what the oracle knows of the rows so far."""
-    if not any(page.prods for page in case.pages):
+    if not any(batch.prods for batch in case.batches):
         return
     expected = oracle_answer(case, queries).early
     extras = {name: same_results(query, early[name], expected[name]) for name, query in queries.items()}
@@ -149,13 +149,13 @@ def same_fates(
 
 
 def late_rows_of(outcome: oracle.OracleOutcome) -> Counter[str]:
-    return Counter(repr((page, key(row))) for row, page in outcome.late["s"])
+    return Counter(repr((batch_id, key(row))) for row, batch_id in outcome.late["s"])
 
 
 def same_results(query: Query, found: list[Row], expected: list[Row]) -> list[Row]:
-    """The same rows in the same pages, floats to within rounding; returns those that nobody expected."""
-    ours = {identity(query, row, row["page"] - 1): row for row in found}
-    theirs = {identity(query, row, row["page"]): row for row in expected}
+    """The same rows in the same batches, floats to within rounding; returns those that nobody expected."""
+    ours = {identity(query, row, row["batch"] - 1): row for row in found}
+    theirs = {identity(query, row, row["batch"]): row for row in expected}
     assert len(ours) == len(found), "a window and group was reported twice"
     assert theirs.keys() <= ours.keys(), f"{query.text}\nmissing {theirs.keys() - ours.keys()}"
     for where, row in theirs.items():
@@ -180,17 +180,17 @@ def retained_is_right(
     everywhen = outcome.early if early else outcome.results
     for name, rows in extras.items():
         query = queries[name]
-        known = {identity(query, row, row["page"]): row for row in everywhen[name]}
+        known = {identity(query, row, row["batch"]): row for row in everywhen[name]}
         for row in rows:
-            where = identity(query, row, row["page"] - 1)
+            where = identity(query, row, row["batch"] - 1)
             assert row["complete"], f"{query.text}\nseen in part and not asked for: {where}"
             assert where in known, f"{query.text}\nextra {where}, known {list(known)}"
             same_row(query, where, row, known[where])
 
 
-def identity(query: Query, row: Row, page: int) -> tuple[Any, ...]:
+def identity(query: Query, row: Row, batch_id: int) -> tuple[Any, ...]:
     keys = [item.name for item in query.items if item.sql.startswith("`k")]
-    return page, row["window_end"], *(repr(plain(row[name])) for name in keys)
+    return batch_id, row["window_end"], *(repr(plain(row[name])) for name in keys)
 
 
 def plain(value: Any) -> Any:

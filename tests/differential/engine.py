@@ -7,28 +7,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.differential.cases import COLUMNS, Case, PageCase
+from tests.differential.cases import COLUMNS, BatchCase, Case
 from transom import oracle
-from transom.overload.bursts import Parted
-from transom.windows.horizon import horizon_limit
-from transom.windows.stream_rules import StreamRules
 from transom.elements import Clock, ClockKind
-from transom.results.advance import clocks_of
-from transom.ondemand.stores import opened, takings
-from transom.results.inprocess import advance
-from transom.plan.passes.admission import Strategy, admit, release
-from transom.plan.planner import Planner
-from transom.plan.passes.resharing import rehomed
-from transom.results.stream_progress import PageInput
-from transom.kernel.aggregate import Outcome, PagePlan, late_rows, merge, put_away, run
+from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, put_away, run
 from transom.kernel.shards import Shelf
-from transom.plan.compiled import CompiledQuery, compile_query
 from transom.ondemand.needs import Gathering
-from transom.sql import Catalog, Query, Relation
-from transom.sql.binding import bind
+from transom.ondemand.stores import opened, takings
+from transom.overload.bursts import Parted
+from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.passes.admission import Strategy, admit, release
+from transom.plan.passes.resharing import rehomed
+from transom.plan.planner import Planner
+from transom.results.advance import clocks_of
+from transom.results.inprocess import advance
+from transom.results.stream_progress import BatchInput
+from transom.sql import Catalog, Query, Relation, bind
 from transom.state import snapshot
 from transom.state.shards import ShardRef
 from transom.state.state import State
+from transom.windows.horizon import horizon_limit
+from transom.windows.stream_rules import StreamRules
 
 SCALARS = oracle.PythonScalars()
 CATALOG = Catalog({"s": Relation("s", COLUMNS, "ts")})
@@ -97,26 +96,26 @@ class PureEngine:
             self.learn(key, query)
 
     def learn(self, key: str, query: Query) -> None:
-        """Make a query known that some page will register."""
+        """Make a query known that some batch will register."""
         self.compiled[key] = compile_query(self.case.name(key), query, self.naive)
         self.results[key], self.early[key] = [], []
 
-    def page(self, page: PageCase) -> None:
-        self._join_and_leave(page)
-        limit = self._limit(table_of(page.rows))
-        page, parted = self.part(page, limit)
-        outcome = self._outcome(page, limit)
-        given = PageInput(
+    def batch(self, batch: BatchCase) -> None:
+        self._join_and_leave(batch)
+        limit = self._limit(table_of(batch.rows))
+        batch, parted = self.part(batch, limit)
+        outcome = self._outcome(batch, limit)
+        given = BatchInput(
             self.rules,
             list(self.standing.values()),
             outcome,
-            page.punctuations,
-            page.ended,
+            batch.punctuations,
+            batch.ended,
             self.partial,
             parted=parted,
             gatherings=self.gatherings,
         )
-        output = advance(self.state, [given], SCALARS, self.shelf, prods=page.prods)
+        output = advance(self.state, [given], SCALARS, self.shelf, prods=batch.prods)
         self.shards.keep(output.state.refs)
         for name, table in output.results.items():
             for row in presented(table):
@@ -124,19 +123,19 @@ class PureEngine:
                 (self.early if kind == "early" else self.results)[self.keys[name]].append(row)
         self.state = output.state
 
-    def part(self, page: PageCase, limit: int | None) -> tuple[PageCase, Parted]:
-        """What is processed of a page, and what is not."""
-        return page, Parted()
+    def part(self, batch: BatchCase, limit: int | None) -> tuple[BatchCase, Parted]:
+        """What is processed of a batch, and what is not."""
+        return batch, Parted()
 
     def restart(self) -> None:
-        """What a process does that dies and comes back between two pages."""
+        """What a process does that dies and comes back between two batches."""
         self.state, extra = snapshot.loads(snapshot.dumps(self.state, {"kept": 1}))
         self.planner = Planner(self.planner.strategy)
         assert extra == {"kept": 1}
 
     @property
     def shelf(self) -> Shelf:
-        return Shelf(self.shards, f"page {self.state.page}", 3, self.far_rows)
+        return Shelf(self.shards, f"batch {self.state.batch_id}", 3, self.far_rows)
 
     @property
     def standing(self) -> dict[str, CompiledQuery]:
@@ -154,14 +153,14 @@ class PureEngine:
         """The names of those that also want windows seen in part."""
         return frozenset(name for name, key in self.keys.items() if key in self.case.partial)
 
-    def _join_and_leave(self, page: PageCase) -> None:
-        names = [self.case.name(key) for key in page.leaving]
+    def _join_and_leave(self, batch: BatchCase) -> None:
+        names = [self.case.name(key) for key in batch.leaving]
         for name in names:
             del self.living[name], self.keys[name]
         self.state = release(self.state, names, self.standing)
-        newcomers = [self.compiled[key] for key in page.joining]
+        newcomers = [self.compiled[key] for key in batch.joining]
         self.living |= {query.name: query for query in newcomers}
-        self.keys |= {self.case.name(key): key for key in page.joining}
+        self.keys |= {self.case.name(key): key for key in batch.joining}
         joining, strategy = (
             [query for query in newcomers if query.query.demand is None],
             self.planner.strategy,
@@ -174,12 +173,12 @@ class PureEngine:
         high = self.state.stream("s").clock(TIME).high
         cut = None if high is None or self.case.horizon is None else high + self.case.horizon
         probe = pa.table({"t0": table["ts"].cast(pa.int64())})
-        profile = run(probe, PagePlan((), (), {}, {}, "t0", limit=cut, horizon=self.case.horizon)).profile
+        profile = run(probe, BatchPlan((), (), {}, {}, "t0", limit=cut, horizon=self.case.horizon)).profile
         return horizon_limit(profile, high, self.case.horizon)
 
-    def _outcome(self, page: PageCase, limit: int | None) -> Outcome:
+    def _outcome(self, batch: BatchCase, limit: int | None) -> Outcome:
         queries = list(self.standing.values())
-        stream, table = self.state.stream("s"), table_of(page.rows)
+        stream, table = self.state.stream("s"), table_of(batch.rows)
         sqls = dict.fromkeys(scalar.sql for query in self.living.values() for scalar in query.query.scalars())
         names = {sql: f"c{i}" for i, sql in enumerate(sqls)}
         followed = clocks_of(queries, self.rules, self.gatherings)
@@ -189,9 +188,9 @@ class PureEngine:
             {} if projected is None else dict(zip(projected.column_names, projected.columns, strict=True))
         )
         for clock, name in clocks.items():
-            columns[name] = self._clock(clock, table, page, limit)
+            columns[name] = self._clock(clock, table, batch, limit)
         shared = self.planner.plan(self.state, queries)
-        plan = PagePlan(
+        plan = BatchPlan(
             shared.families,
             shared.askers,
             names,
@@ -205,25 +204,25 @@ class PureEngine:
             takings=takings(self.state, stream, self.gatherings),
         )
         rows = pa.table(columns)
-        tasks = (run(rows.take(share), plan) for share in shares(rows.num_rows, page.splits))
+        tasks = (run(rows.take(share), plan) for share in shares(rows.num_rows, batch.splits))
         outcome = merge((put_away(done, self.shelf) for done in tasks), shared.layouts)
         chosen = late_rows(rows, plan)
         assert outcome.late == chosen.sum()
         self.late += [
-            (self.state.page, key(row)) for row, late in zip(page.rows, chosen, strict=True) if late
+            (self.state.batch_id, key(row)) for row, late in zip(batch.rows, chosen, strict=True) if late
         ]
         return outcome
 
-    def _clock(self, clock: Clock, table: pa.Table, page: PageCase, limit: int | None) -> pa.Array:
+    def _clock(self, clock: Clock, table: pa.Table, batch: BatchCase, limit: int | None) -> pa.Array:
         if clock.kind is not ClockKind.ROWS:
             return table[clock.attribute].cast(pa.int64())
         accepted = [
             i
-            for i, row in enumerate(page.rows)
+            for i, row in enumerate(batch.rows)
             if row["ts"] is not None and (limit is None or row["ts"] <= limit)
         ]
-        ordered = oracle.pages.in_order([{**page.rows[i], "#": i} for i in accepted], "ts", list(COLUMNS))
-        numbers: list[int | None] = [None] * len(page.rows)
+        ordered = oracle.batches.in_order([{**batch.rows[i], "#": i} for i in accepted], "ts", list(COLUMNS))
+        numbers: list[int | None] = [None] * len(batch.rows)
         for number, row in enumerate(ordered):
             numbers[row["#"]] = self.state.stream("s").totals.accepted + number
         return pa.array(numbers, pa.int64())

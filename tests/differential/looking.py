@@ -1,4 +1,4 @@
-"""Random on-demand queries looked up after every page, and what the oracle says."""
+"""Random on-demand queries looked up after every batch, and what the oracle says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.differential.cases import (
     KEYS,
     RESTS,
     Case,
-    cut_into_pages,
+    cut_into_batches,
     often,
     query,
     query_of,
@@ -24,14 +24,14 @@ from tests.differential.cases import (
 )
 from tests.differential.comparing import alike, oracle_answer, same_as_oracle
 from tests.differential.engine import SCALARS, PureEngine, Row, bound, presented
-from transom.ondemand.stores import end_of
+from transom.kernel.aggregate import Outcome
+from transom.kernel.store_runs import fetched_runs
 from transom.ondemand.cache import Desk
 from transom.ondemand.lookup import Answer, Lookup, answered, finished
-from transom.kernel.store_runs import fetched_runs
-from transom.kernel.aggregate import Outcome
 from transom.ondemand.needs import Glance
-from transom.sql import Query
+from transom.ondemand.stores import end_of
 from transom.ondemand.structures.runs import Found
+from transom.sql import Query
 
 BOUNDED = ["count(*)", "count(price)", "sum(price)", "sum(qty)", "avg(price)", "avg(qty)", "min(price)",
            "max(price)", "max(qty)", "sum(amount)", "min(amount)", "count(kind)",
@@ -66,22 +66,22 @@ def on_demand(rng: Random, keys: list[str], where: str) -> str:
 
 def looked_up(rng: Random) -> Case:
     """On-demand queries of few selections, beside others, that come and go."""
-    pages = cut_into_pages(rng, stream(rng, 50), 8)
+    batches = cut_into_batches(rng, stream(rng, 50), 8)
     wheres = [rng.choice(RESTS), " AND ".join(some(rng, CONDITIONS, 2))]
     groups = [some(rng, KEYS, 2) for _ in range(2)]
     queries = {}
     for i in range(rng.randint(1, 7)):
         text = on_demand(rng, rng.choice(groups), rng.choice(wheres))
         queries[f"q{i}"] = often(rng, text, query(rng))
-        joins = often(rng, 0, 1, 2) % len(pages)
-        pages[joins].joining.append(f"q{i}")
-        leaves = joins + often(rng, len(pages), 1, 3)
-        if leaves < len(pages):
-            pages[leaves].leaving.append(f"q{i}")
+        joins = often(rng, 0, 1, 2) % len(batches)
+        batches[joins].joining.append(f"q{i}")
+        leaves = joins + often(rng, len(batches), 1, 3)
+        if leaves < len(batches):
+            batches[leaves].leaving.append(f"q{i}")
     if any("WATTR seq" in text for text in queries.values()):
         queries["first"] = "SELECT count(*) FROM s [RANGE 10 SLIDE 10 WATTR seq]"
-        pages[0].joining.append("first")
-    return ruled(rng, queries, pages)
+        batches[0].joining.append("first")
+    return ruled(rng, queries, batches)
 
 
 class LookingEngine(PureEngine):
@@ -98,8 +98,8 @@ class LookingEngine(PureEngine):
         self.brought = super()._outcome(*args)
         return self.brought
 
-    def page(self, page: Any) -> None:
-        super().page(page)
+    def batch(self, batch: Any) -> None:
+        super().batch(batch)
         self.desk.committed(self.state, self.brought.runs, self.gatherings)
 
     def restart(self) -> None:
@@ -132,7 +132,7 @@ class LookingEngine(PureEngine):
 def check_lookups(
     rng: Random, case: Case, restart: bool = False, seed: int | None = None, **options: Any
 ) -> int:
-    """Every lookup after every page is the oracle's; how many were compared."""
+    """Every lookup after every batch is the oracle's; how many were compared."""
     try:
         return compare_lookups(rng, case, restart, **options)
     except Exception as error:
@@ -151,19 +151,19 @@ def compare_lookups(
     queries = bound(case.queries)
     engine = LookingEngine(case, queries, strategy, naive, far_rows)
     found: list[tuple[int, str, int, list[Row]]] = []
-    for number, page in enumerate(case.pages):
-        engine.page(page)
+    for number, batch in enumerate(case.batches):
+        engine.batch(batch)
         if restart:
             engine.restart()
         for name in engine.living:
             whole = queries[name].window.range
             for length in [whole, rng.randint(1, whole)] if queries[name].demand is not None else []:
                 found.append((number, name, length, engine.lookup(name, length)))
-                page.lookups.append((name, length))
+                batch.lookups.append((name, length))
     expected = oracle_answer(case, queries)
     assert len(expected.lookups) == len(found)
     for (number, name, length, rows), answer in zip(found, expected.lookups, strict=True):
-        assert (number, name, length) == (answer.page, answer.query, answer.length)
+        assert (number, name, length) == (answer.batch_id, answer.query, answer.length)
         same_answer(queries[name], rows, answer)
     same_as_oracle(case, queries, engine.results, engine.late, engine.state.stream("s").totals)
     return len(found)

@@ -1,4 +1,4 @@
-"""Run a case on a real engine: pages pushed into a feed, or found as files of a path."""
+"""Run a case on a real engine: batches pushed into a feed, or found as files of a path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import transom
-from tests.differential.cases import COLUMNS, Case, PageCase
+from tests.differential.cases import COLUMNS, BatchCase, Case
 from tests.differential.comparing import oracle_answer, same_as_oracle
 from tests.differential.engine import bound, key, presented
 from tests.differential.looking import same_answer
@@ -22,30 +22,30 @@ SCHEMA = "ts timestamp, seq bigint, site int, kind string, price double, qty big
 def check_on_feed(
     case: Case, spark: SparkSession, checkpoint: Path, restart: bool = False, **options: Any
 ) -> None:
-    """Push the pages one by one; with `restart`, into a new engine on the same checkpoint each time."""
+    """Push the batches one by one; with `restart`, into a new engine on the same checkpoint each time."""
     handles: dict[str, Any] = {}
     engine = feed = None
     answers = Answers(case)
-    for page in case.pages:
+    for batch in case.batches:
         if engine is None or restart:
             engine = transom.Engine(spark, str(checkpoint), **options)
             feed = engine.feed("s", SCHEMA, time="ts", slack=micros(case.slack), horizon=micros(case.horizon))
-        say(engine, case, page, handles)
-        if page.rows:
-            feed.push(table_of(page))
-        for one in page.punctuations:
+        say(engine, case, batch, handles)
+        if batch.rows:
+            feed.push(table_of(batch))
+        for one in batch.punctuations:
             feed.punctuate(one.until, one.since, dict(one.where))
-        if page.ended:
+        if batch.ended:
             engine._loop.end(["s"])
         if engine.step() == 0:
-            force_page(engine)
-        answers.ask(page, living(case, engine))
+            force_batch(engine)
+        answers.ask(batch, living(case, engine))
     compare_engine(case, engine, handles | living(case, engine))
     answers.compare()
 
 
 def check_on_files(case: Case, spark: SparkSession, directory: Path, **options: Any) -> None:
-    """Let the pages come as files of a path: their rows are read and aggregated by Spark's tasks."""
+    """Let the batches come as files of a path: their rows are read and aggregated by Spark's tasks."""
     files = directory / "files"
     files.mkdir(parents=True)
     engine = transom.Engine(spark, str(directory / "checkpoint"), **options)
@@ -60,29 +60,29 @@ def check_on_files(case: Case, spark: SparkSession, directory: Path, **options: 
     )
     handles: dict[str, Any] = {}
     answers = Answers(case)
-    for number, page in enumerate(case.pages):
-        if page.rows:
-            pq.write_table(table_of(page), files / f"{number:04d}.parquet", row_group_size=3)
-        say(engine, case, page, handles)
-        for one in page.punctuations:
+    for number, batch in enumerate(case.batches):
+        if batch.rows:
+            pq.write_table(table_of(batch), files / f"{number:04d}.parquet", row_group_size=3)
+        say(engine, case, batch, handles)
+        for one in batch.punctuations:
             engine.punctuate("s", one.until, one.since, dict(one.where))
-        if page.ended:
+        if batch.ended:
             engine._loop.end(["s"])
         if engine.step() == 0:
-            force_page(engine)
-        answers.ask(page, living(case, engine))
+            force_batch(engine)
+        answers.ask(batch, living(case, engine))
     compare_engine(case, engine, handles | living(case, engine))
     answers.compare()
 
 
 class Answers:
-    """What on-demand queries are answered after pages, and what the oracle says."""
+    """What on-demand queries are answered after batches, and what the oracle says."""
 
     def __init__(self, case: Case):
         self.case, self.queries = case, bound(case.queries)
         self.found: list[tuple[str, list[Any]]] = []
 
-    def ask(self, page: PageCase, living: dict[str, Any]) -> None:
+    def ask(self, batch: BatchCase, living: dict[str, Any]) -> None:
         """Look up whoever lives, for the whole window and for half of it."""
         for name, handle in living.items():
             query = self.queries[name]
@@ -91,7 +91,7 @@ class Answers:
                 word = "rows" if query.clock.kind is ClockKind.ROWS else "range"
                 said = f"{length} microseconds" if query.clock.kind is ClockKind.TIME else length
                 self.found.append((name, presented(handle.lookup(**{word: said}))))
-                page.lookups.append((name, length))
+                batch.lookups.append((name, length))
 
     def compare(self) -> None:
         expected = oracle_answer(self.case, self.queries).lookups if self.found else []
@@ -100,33 +100,33 @@ class Answers:
             same_answer(self.queries[name], rows, answer)
 
 
-def force_page(engine: Any) -> None:
-    """A page that brings nothing: the case counts it."""
+def force_batch(engine: Any) -> None:
+    """A batch that brings nothing: the case counts it."""
     with engine._loop.lock:
         engine._loop._run(engine._loop._begin(None, {}, ()), None)
 
 
-def say(engine: Any, case: Case, page: PageCase, handles: dict[str, Any]) -> None:
-    for query in page.leaving:
+def say(engine: Any, case: Case, batch: BatchCase, handles: dict[str, Any]) -> None:
+    for query in batch.leaving:
         # The results of one that left are read from its last engine.
         handles[query] = engine.query(case.name(query))
         handles[query].drop()
-    for query in page.joining:
+    for query in batch.joining:
         handles[query] = engine.register(case.queries[query], case.name(query), partial=query in case.partial)
 
 
 def living(case: Case, engine: Any) -> dict[str, Any]:
     """The queries that are there, by the case's keys."""
     keys: dict[str, str] = {}
-    for page in case.pages:
-        keys |= {case.name(query): query for query in page.joining}
+    for batch in case.batches:
+        keys |= {case.name(query): query for query in batch.joining}
     return {keys[name]: handle for name, handle in engine.queries().items()}
 
 
-def table_of(page: PageCase) -> pa.Table:
+def table_of(batch: BatchCase) -> pa.Table:
     return pa.table(
         {
-            name: pa.array([row[name] for row in page.rows], kind, from_pandas=False)
+            name: pa.array([row[name] for row in batch.rows], kind, from_pandas=False)
             for name, kind in COLUMNS.items()
         }
     )
@@ -143,5 +143,5 @@ def compare_engine(case: Case, engine: Any, handles: dict[str, Any]) -> None:
         name: presented(handles[name].results()) if name in handles and name in pushed else []
         for name in queries
     }
-    late = [(row["page"] - 1, key(row)) for row in presented(engine.late("s"))]
+    late = [(row["batch"] - 1, key(row)) for row in presented(engine.late("s"))]
     same_as_oracle(case, queries, results, late, engine._loop.state.stream("s").totals)

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import transom
-from tests.differential.cases import SECOND, Case, PageCase, case, stream
+from tests.differential.cases import SECOND, BatchCase, Case, case, stream
 from tests.differential.comparing import identity, oracle_answer, same_row
 from tests.differential.engine import TIME, PureEngine, Row, bound, presented, table_of
 from tests.differential.on_spark import SCHEMA, micros
-from transom.overload.bursts import Chunk, Overload, Parted, due, in_a_lull, parted, rows_of
 from transom.elements import ClockKind
-from transom.results.advance import clocks_of
+from transom.overload.bursts import Chunk, Overload, Parted, due, in_a_lull, parted, rows_of
 from transom.plan.passes.admission import Place, Strategy
+from transom.results.advance import clocks_of
 from transom.sql import Query
 
 STRATEGIES: list[dict[str, Any]] = [
@@ -36,7 +36,7 @@ STRATEGIES: list[dict[str, Any]] = [
 
 
 class Sidelining(PureEngine):
-    """An engine whose pages have a budget; rows that are aside are kept in memory.
+    """An engine whose batches have a budget; rows that are aside are kept in memory.
 
     With dice, it is a matter of chance which rows of a bucket those are.
     """
@@ -55,53 +55,53 @@ class Sidelining(PureEngine):
         self.stored: dict[str, list[Row]] = {}
         self.most_aside = 0
 
-    def part(self, page: PageCase, limit: int | None) -> tuple[PageCase, Parted]:
+    def part(self, batch: BatchCase, limit: int | None) -> tuple[BatchCase, Parted]:
         known = self.state.stream("s")
         taken = due(known.aside, known.credit, self.overload.share)
-        if page.ended:
+        if batch.ended:
             taken = known.aside
-        elif not page.rows:
+        elif not batch.rows:
             taken = in_a_lull(known.aside, self.overload.budget)
-        aside = [] if page.ended else self._aside(page, limit, rows_of(taken))
+        aside = [] if batch.ended else self._aside(batch, limit, rows_of(taken))
         gone = {int(i) for rows, _ in aside for i in rows}
-        rows = [row for i, row in enumerate(page.rows) if i not in gone]
+        rows = [row for i, row in enumerate(batch.rows) if i not in gone]
         rows += [row for chunk in taken for row in self.stored.pop(chunk.name)]
         chunks = []
         for number, (at, ranges) in enumerate(aside):
-            name = f"{self.state.page}/{number}"
-            chunks.append(Chunk(name, len(at), self.state.page, ranges))
+            name = f"{self.state.batch_id}/{number}"
+            chunks.append(Chunk(name, len(at), self.state.batch_id, ranges))
             if not self.overload.shed:
-                self.stored[name] = [page.rows[i] for i in at]
+                self.stored[name] = [batch.rows[i] for i in at]
         self.most_aside = max(self.most_aside, len(gone))
         if self.overload.shed:
-            return replace(page, rows=rows), Parted(shed=tuple(chunks))
-        return replace(page, rows=rows), Parted(tuple(chunks), tuple(taken))
+            return replace(batch, rows=rows), Parted(shed=tuple(chunks))
+        return replace(batch, rows=rows), Parted(tuple(chunks), tuple(taken))
 
-    def _aside(self, page: PageCase, limit: int | None, taken: int) -> list[Any]:
-        known, table = self.state.stream("s"), table_of(page.rows)
+    def _aside(self, batch: BatchCase, limit: int | None, taken: int) -> list[Any]:
+        known, table = self.state.stream("s"), table_of(batch.rows)
         columns = {}
         for clock in clocks_of(self.living.values(), self.rules):
             if clock.kind is not ClockKind.ROWS:
                 values = table[clock.attribute].cast(pa.int64()).combine_chunks()
                 columns[clock] = values.fill_null(0).to_numpy(), values.is_valid().to_numpy(False)
         closed = {clock: known.clock(clock).closed for clock in columns}
-        ranks = None if self.dice is None else np.array([self.dice.random() for _ in page.rows])
+        ranks = None if self.dice is None else np.array([self.dice.random() for _ in batch.rows])
         return parted(columns, TIME, closed, limit, self.overload.budget, taken, ranks)
 
     def finish(self) -> None:
         """Let lulls come until nothing is aside."""
         while self.state.stream("s").aside:
             before = self.state.stream("s").totals
-            self.page(PageCase([]))
+            self.batch(BatchCase([]))
             after = self.state.stream("s").totals
             assert after.aside < before.aside and after.rows == before.rows
 
 
 def from_the_start(drawn: Case) -> Case:
-    """The case with all queries there from the first page to the last."""
-    pages = [replace(page, joining=[], leaving=[], prods=[]) for page in drawn.pages]
-    pages[0].joining = list(drawn.queries)
-    return replace(drawn, pages=pages, called={}, partial=set())
+    """The case with all queries there from the first batch to the last."""
+    batches = [replace(batch_id, joining=[], leaving=[], prods=[]) for batch_id in drawn.batches]
+    batches[0].joining = list(drawn.queries)
+    return replace(drawn, batches=batches, called={}, partial=set())
 
 
 def in_order(dice: Random) -> Case:
@@ -112,10 +112,10 @@ def in_order(dice: Random) -> Case:
         row["seq"] = number
     several = sorted(dice.randint(0, len(rows)) for _ in range(dice.randint(0, 4)))
     cuts = [0, *several, len(rows)]
-    pages = [PageCase(rows[a:b], splits=dice.randint(1, 2)) for a, b in pairwise(cuts)]
-    pages[0].joining = list(drawn.queries)
-    pages[-1].ended = dice.random() < 0.5
-    return replace(drawn, pages=pages, horizon=None, slack=dice.choice([0, 5 * SECOND]))
+    batches = [BatchCase(rows[a:b], splits=dice.randint(1, 2)) for a, b in pairwise(cuts)]
+    batches[0].joining = list(drawn.queries)
+    batches[-1].ended = dice.random() < 0.5
+    return replace(drawn, batches=batches, horizon=None, slack=dice.choice([0, 5 * SECOND]))
 
 
 def run(drawn: Case, dice: Random, strictly: bool, seed: int | None = None) -> bool:
@@ -126,11 +126,11 @@ def run(drawn: Case, dice: Random, strictly: bool, seed: int | None = None) -> b
     engine = Sidelining(drawn, queries, overload, ranking, **options)
     plain = PureEngine(drawn, queries, **options)
     try:
-        for page in drawn.pages:
-            engine.page(page)
-            plain.page(page)
+        for batch_id in drawn.batches:
+            engine.batch(batch_id)
+            plain.batch(batch_id)
             while dice.random() < 0.3 and engine.state.stream("s").aside:
-                engine.page(PageCase([]))
+                engine.batch(BatchCase([]))
             if dice.random() < 0.3:
                 engine.restart()
         engine.finish()
@@ -202,11 +202,11 @@ def test_queries_that_come_and_go_lose_no_row(seed: int) -> None:
         dice = Random(number)
         drawn = case(dice)
         engine = Sidelining(drawn, bound(drawn.queries), Overload(dice.randint(1, 4)))
-        for page in drawn.pages:
-            engine.page(page)
+        for batch in drawn.batches:
+            engine.batch(batch)
         engine.finish()
         totals = engine.state.stream("s").totals
-        assert totals.rows == sum(len(page.rows) for page in drawn.pages)
+        assert totals.rows == sum(len(batch.rows) for batch in drawn.batches)
         assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected
 
 
@@ -217,8 +217,8 @@ def test_what_was_shed_is_counted_and_its_windows_say_so(budget: int, seed: int)
         drawn = in_order(dice)
         queries = bound(drawn.queries)
         engine = Sidelining(drawn, queries, Overload(budget, shed=True), dice)
-        for page in drawn.pages:
-            engine.page(page)
+        for batch_id in drawn.batches:
+            engine.batch(batch_id)
         totals = engine.state.stream("s").totals
         assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected + totals.shed
         assert (totals.shed > 0) == (engine.most_aside > 0) and totals.aside == 0
@@ -250,12 +250,12 @@ def test_on_spark_finals_of_a_stream_in_order_are_the_oracles(
         rules = {"slack": micros(drawn.slack), "horizon": None}
         feed = engine.feed("s", SCHEMA, time="ts", overload="sideline", budget=4, **rules)
         handles = engine.register_all(drawn.queries)
-        for page in drawn.pages:
-            feed.push(table_of(page.rows))
+        for batch in drawn.batches:
+            feed.push(table_of(batch.rows))
             engine._loop.open()
-            engine._runner.page()
-            assert len(page.rows) <= 4 or engine.progress().streams["s"].aside > 0
-        engine.drain() if drawn.pages[-1].ended else engine.step()
+            engine._runner.batch()
+            assert len(batch.rows) <= 4 or engine.progress().streams["s"].aside > 0
+        engine.drain() if drawn.batches[-1].ended else engine.step()
         expected, queries = oracle_answer(drawn, bound(drawn.queries)), bound(drawn.queries)
         for name, query in queries.items():
             if query.clock.kind is not ClockKind.ROWS:

@@ -12,8 +12,8 @@ import pytest
 from tests.results.pure_batches import SCALARS, Pure, Row
 from transom import oracle
 from transom.elements import ClockKind, Prod
-from transom.plan.passes.admission import Strategy
 from transom.plan.families import Fragments
+from transom.plan.passes.admission import Strategy
 from transom.sql import Query
 from transom.sql.binding.cascades import relation_of
 
@@ -23,12 +23,12 @@ STRATEGIES = [Strategy(), Strategy(shared=False), Strategy(paned=True, fragments
 
 @dataclass
 class Drawn:
-    """A stream in pages, an inner query and an outer one, and in which pages there is a prod."""
+    """A stream in batches, an inner query and an outer one, and in which batches there is a prod."""
 
     inner: str
     outer: str
     slack: int
-    pages: list[list[tuple[Any, ...]]]
+    batches: list[list[tuple[Any, ...]]]
     prods: set[int]
 
 
@@ -48,22 +48,22 @@ def draw(rng: Random) -> Drawn:
         f"[RANGE {wide} SLIDE {rng.randint(3, 20)}] {rng.choice(['', 'WHERE total > 5'])} "
         f"{'GROUP BY site' if grouped else ''}"
     )
-    top, pages = 0, []
+    top, batches = 0, []
     for _ in range(rng.randint(3, 9)):
         rows = []
         for _ in range(rng.randint(0, 8)):
             top += rng.randint(0, 3)
             rows.append((max(0, top - rng.randint(0, 4)), rng.randint(1, 3), rng.randint(0, 9)))
-        pages.append(rows)
-    prods = {page for page in range(len(pages)) if rng.random() < 0.5}
-    return Drawn(inner, outer, rng.randint(0, 4), pages, prods)
+        batches.append(rows)
+    prods = {batch_id for batch_id in range(len(batches)) if rng.random() < 0.5}
+    return Drawn(inner, outer, rng.randint(0, 4), batches, prods)
 
 
 def answered(query: Query, columns: dict[str, pa.DataType], time: str, rows: list[Row]) -> list[Row]:
     """What the oracle makes of rows that are all that there is."""
     rules = oracle.StreamRules(time, slack=None, columns=columns, kind=ClockKind.INTEGER)
-    page = oracle.OraclePage(query.stream, rows, end_of_stream=True)
-    return oracle.answer({"q": query}, [page], {query.stream: rules}, SCALARS).results["q"]
+    batch_id = oracle.OracleBatch(query.stream, rows, end_of_stream=True)
+    return oracle.answer({"q": query}, [batch_id], {query.stream: rules}, SCALARS).results["q"]
 
 
 def as_rows(results: list[Row]) -> list[Row]:
@@ -75,44 +75,44 @@ def expected(drawn: Drawn, inner: Query, outer: Query) -> tuple[list[Row], list[
     columns = {"t": pa.int64(), **COLUMNS}
     rules = oracle.StreamRules("t", slack=drawn.slack, columns=columns, kind=ClockKind.INTEGER)
     everything = (Prod(inner.clock),)
-    pages = [
-        oracle.OraclePage("s", [dict(zip(columns, row, strict=True)) for row in rows], prods=everything)
-        for rows in drawn.pages
+    batches = [
+        oracle.OracleBatch("s", [dict(zip(columns, row, strict=True)) for row in rows], prods=everything)
+        for rows in drawn.batches
     ]
-    pages.append(oracle.OraclePage("s", end_of_stream=True))
-    found = oracle.answer({"q": inner}, pages, {"s": rules}, SCALARS)
+    batches.append(oracle.OracleBatch("s", end_of_stream=True))
+    found = oracle.answer({"q": inner}, batches, {"s": rules}, SCALARS)
     relation = dict(relation_of("inner_one", inner).columns)
     finals = [
-        row | {"page": closing(drawn, inner, outer, row["window_end"])}
+        row | {"batch": closing(drawn, inner, outer, row["window_end"])}
         for row in answered(outer, relation, "window_time", as_rows(found.results["q"]))
     ]
     early = []
-    for page in drawn.prods:
-        known = [row for row in found.results["q"] if row["page"] <= page]
-        known += [row for row in found.early["q"] if row["page"] == page]
+    for batch_id in drawn.prods:
+        known = [row for row in found.results["q"] if row["batch"] <= batch_id]
+        known += [row for row in found.early["q"] if row["batch"] == batch_id]
         for row in answered(outer, relation, "window_time", as_rows(known)):
-            if closing(drawn, inner, outer, row["window_end"]) > page:
-                early.append(row | {"page": page})
+            if closing(drawn, inner, outer, row["window_end"]) > batch_id:
+                early.append(row | {"batch": batch_id})
     return early, finals
 
 
 def closing(drawn: Drawn, inner: Query, outer: Query, end: int) -> int:
-    """The page that closes an outer window: the last inner window inside of it has closed."""
+    """The batch that closes an outer window: the last inner window inside of it has closed."""
     last = end - end % inner.window.slide
     top = None
-    for number, rows in enumerate(drawn.pages):
+    for number, rows in enumerate(drawn.batches):
         top = max([*(t for t, *_ in rows), *([] if top is None else [top])], default=None)
         if top is not None and top - drawn.slack >= last:
             return number
-    return len(drawn.pages)
+    return len(drawn.batches)
 
 
 def told(rows: list[Row], kind: str) -> list[Any]:
-    keys = ("page", "window_end", "site", "m", "k", "sn", "rows")
+    keys = ("batch", "window_end", "site", "m", "k", "sn", "rows")
     return sorted(tuple(repr(row.get(key)) for key in keys) for row in rows if row.get("kind", kind) == kind)
 
 
-@pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every page"])
+@pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every batch"])
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
 def test_a_query_over_a_query_gives_the_oracles_answers(strategy: Strategy, restart: bool, seed: int) -> None:
     several = 0
@@ -120,12 +120,12 @@ def test_a_query_over_a_query_gives_the_oracles_answers(strategy: Strategy, rest
         drawn = draw(Random(number))
         texts = {"outer_one": drawn.outer, "inner_one": drawn.inner}
         engine = Pure(texts, COLUMNS, drawn.slack, strategy, restart)
-        for page, rows in enumerate(drawn.pages):
-            engine.page(rows, [engine.prod()] if page in drawn.prods else [])
-        engine.page(ended=True)
+        for batch_id, rows in enumerate(drawn.batches):
+            engine.batch(rows, [engine.prod()] if batch_id in drawn.prods else [])
+        engine.batch(ended=True)
         inner, outer = (engine.living[name].query for name in ("inner_one", "outer_one"))
         early, finals = expected(drawn, inner, outer)
-        ours = [row | {"page": row["page"] - 1} for name, row in engine.results if name == "outer_one"]
+        ours = [row | {"batch": row["batch"] - 1} for name, row in engine.results if name == "outer_one"]
         assert told(ours, "final") == told(finals, "final"), f"drawn by Random({number}): {texts}"
         assert told(ours, "early") == told(early, "early"), f"drawn by Random({number}): {texts}"
         several += len(early)

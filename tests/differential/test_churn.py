@@ -6,12 +6,12 @@ from random import Random
 
 import numpy as np
 
-from tests.differential.cases import SECOND, Case, PageCase
+from tests.differential.cases import SECOND, BatchCase, Case
 from tests.differential.comparing import same_results
 from tests.differential.engine import PureEngine, bound
 from tests.differential.test_joining import row
 
-PAGES, CALM = 200, 40  # with the last pages nobody comes any more
+BATCHES, CALM = 200, 40  # with the last batches nobody comes any more
 STAYING = {
     "sum": "SELECT site, sum(qty) AS x FROM s [RANGE '20 seconds' SLIDE '5 seconds'] GROUP BY site",
     "max": "SELECT max(qty) AS x, count(*) AS n FROM s [RANGE '30 seconds' SLIDE '10 seconds']",
@@ -28,34 +28,34 @@ def passing(rng: Random) -> str:
 
 
 def case_of(seed: int, churning: bool) -> Case:
-    """Three rows a page and a second; two queries come with each page and leave with the next."""
+    """Three rows a batch and a second; two queries come with each batch and leave with the next."""
     case, rows, texts = Case(dict(STAYING), set(), [], 2 * SECOND, None), Random(seed), Random(seed + 1)
     leaving: list[str] = []
-    for number in range(PAGES):
+    for number in range(BATCHES):
         here = [row(number + i / 3, rows.randint(0, 9), site=rows.randint(1, 3)) for i in range(3)]
-        joining = [f"{number}.{i}" for i in range(2)] if churning and number < PAGES - CALM else []
+        joining = [f"{number}.{i}" for i in range(2)] if churning and number < BATCHES - CALM else []
         case.queries |= {name: passing(texts) for name in joining}
-        case.pages.append(PageCase(here, [*joining, *(() if number else STAYING)], leaving))
+        case.batches.append(BatchCase(here, [*joining, *(() if number else STAYING)], leaving))
         leaving = joining
     return case
 
 
 def followed(case: Case) -> tuple[PureEngine, np.ndarray]:
-    """The engine after the last page; and after each, its rows on sheets and its selections."""
+    """The engine after the last batch; and after each, its rows on sheets and its selections."""
     engine, found = PureEngine(case, bound(case.queries)), []
-    for page in case.pages:
-        engine.page(page)
+    for batch_id in case.batches:
+        engine.batch(batch_id)
         slices = sum(sheet.num_rows for sheet in engine.state.sheets.values())
         found.append((slices, len(engine.state.selections)))
     return engine, np.array(found)
 
 
-def test_queries_that_come_and_go_for_two_hundred_pages_leave_nothing_behind() -> None:
+def test_queries_that_come_and_go_for_two_hundred_batches_leave_nothing_behind() -> None:
     quiet, calm = followed(case_of(7, churning=False))
     busy, churned = followed(case_of(7, churning=True))
     assert (churned.max(axis=0) <= 2 * calm.max(axis=0)).all(), "while they come and go"
     assert churned[-1].tolist() == calm[-1].tolist(), "and in the end it is as if they had never been"
     queries = bound(STAYING)
     for name, query in queries.items():
-        alone = [{**one, "page": one["page"] - 1} for one in quiet.results[name]]
+        alone = [{**one, "batch": one["batch"] - 1} for one in quiet.results[name]]
         assert not same_results(query, busy.results[name], alone)

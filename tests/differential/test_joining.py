@@ -1,6 +1,6 @@
 """Joining on the fly: what a newcomer is answered from slices that others kept, and what it is not.
 
-Rows of all scripts, in seconds; pages are what lies between bars, and the newcomer joins at the second:
+Rows of all scripts, in seconds; batches are what lies between bars, and the newcomer joins at the second:
 
     1         12     |  25
     |----.----|----.----|----.----|----.
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.differential.cases import SECOND, Case, PageCase
+from tests.differential.cases import SECOND, BatchCase, Case
 from tests.differential.comparing import same_as_oracle
 from tests.differential.engine import PureEngine, bound
 from transom.plan.passes.admission import Place, Strategy
@@ -38,7 +38,7 @@ def row(second: float, qty: int = 1, **more: Any) -> dict[str, Any]:
 
 @dataclass
 class Script:
-    """Pages by hand; a query that joins is given with its text, one that leaves by its name."""
+    """Batches by hand; a query that joins is given with its text, one that leaves by its name."""
 
     slack: int | None = None
     strategy: Strategy = field(default_factory=Strategy)
@@ -47,25 +47,25 @@ class Script:
     def __post_init__(self) -> None:
         self.case = Case({}, set(), [], self.slack, None)
 
-    def page(
+    def batch(
         self,
         *seconds: float,
         join: dict[str, str] | None = None,
         leave: tuple[str, ...] = (),
         ended: bool = False,
     ) -> Script:
-        """A page of rows at some seconds, each with a quantity of its second."""
+        """A batch of rows at some seconds, each with a quantity of its second."""
         self.case.queries |= join or {}
         rows = [row(second, int(second)) for second in seconds]
-        self.case.pages.append(PageCase(rows, list(join or {}), list(leave), ended=ended))
+        self.case.batches.append(BatchCase(rows, list(join or {}), list(leave), ended=ended))
         return self
 
     def reported(self, *names: str) -> dict[str, list[tuple[int, int]]]:
         """The windows that queries reported, in seconds, once all that came out was found right."""
         queries = bound(self.case.queries)
         engine = PureEngine(self.case, queries, self.strategy)
-        for page in self.case.pages:
-            engine.page(page)
+        for batch_id in self.case.batches:
+            engine.batch(batch_id)
         same_as_oracle(self.case, queries, engine.results, engine.late, engine.state.stream("s").totals)
         return {
             name: sorted(
@@ -77,7 +77,7 @@ class Script:
 
 def newcomer(text: str, old: str = OLD, **options: Any) -> list[tuple[int, int]]:
     """The windows that a newcomer reports."""
-    script = Script(**options).page(1, 12, join={"old": old}).page(25, join={"new": text}).page(ended=True)
+    script = Script(**options).batch(1, 12, join={"old": old}).batch(25, join={"new": text}).batch(ended=True)
     return script.reported("new")["new"]
 
 
@@ -131,9 +131,9 @@ def test_an_average_is_answered_from_moments_that_were_kept_for_another(place: P
 @pytest.mark.parametrize("place", Place)
 def test_moments_stay_as_long_as_somebody_is_served_by_them(place: Place) -> None:
     """Whoever kept them leaves, and others come who read the same, or the moments themselves."""
-    script = Script(strategy=Strategy(place=place)).page(1, 12, join={"spread": SPREAD})
-    script.page(14, join={"average": AVERAGE}).page(15, 21, leave=("spread",))
-    script.page(25, join={"again": SPREAD, "sum": AVERAGE}).page(31, leave=("average",)).page(ended=True)
+    script = Script(strategy=Strategy(place=place)).batch(1, 12, join={"spread": SPREAD})
+    script.batch(14, join={"average": AVERAGE}).batch(15, 21, leave=("spread",))
+    script.batch(25, join={"again": SPREAD, "sum": AVERAGE}).batch(31, leave=("average",)).batch(ended=True)
     found = script.reported("average", "again", "sum")
     assert found["again"] == [(0, 10), (10, 20), (20, 30), (30, 40)]
     assert found["sum"] == [(-10, 10), (0, 20), (10, 30), (20, 40), (30, 50)]
@@ -141,8 +141,8 @@ def test_moments_stay_as_long_as_somebody_is_served_by_them(place: Place) -> Non
 
 @pytest.mark.parametrize("place", Place)
 def test_an_average_goes_on_reading_its_sum_when_a_variance_joins_and_leaves(place: Place) -> None:
-    script = Script(strategy=Strategy(place=place)).page(1, 12, join={"average": AVERAGE})
-    script.page(14, join={"spread": SPREAD}).page(25, leave=("spread",)).page(31, ended=True)
+    script = Script(strategy=Strategy(place=place)).batch(1, 12, join={"average": AVERAGE})
+    script.batch(14, join={"spread": SPREAD}).batch(25, leave=("spread",)).batch(31, ended=True)
     assert script.reported("average")["average"] == [(-10, 10), (0, 20), (10, 30), (20, 40), (30, 50)]
 
 
@@ -153,9 +153,9 @@ def test_slices_that_were_let_go_answer_nothing() -> None:
 
 def test_a_slice_is_kept_as_long_as_some_window_needs_it() -> None:
     long = "SELECT sum(qty) AS x FROM s [RANGE '30 seconds' SLIDE '10 seconds']"
-    script = Script(slack=0).page(1, 12, join={"short": OLD, "long": long})
-    script.page(25, join={"new": TWICE})
-    assert script.page(ended=True).reported("new") == {"new": [(0, 20), (10, 30), (20, 40)]}
+    script = Script(slack=0).batch(1, 12, join={"short": OLD, "long": long})
+    script.batch(25, join={"new": TWICE})
+    assert script.batch(ended=True).reported("new") == {"new": [(0, 20), (10, 30), (20, 40)]}
 
 
 @pytest.mark.parametrize("slide", [5, 1], ids=["few windows", "windows by the dozen"])
@@ -183,23 +183,25 @@ def test_panes_answer_what_pairs_cannot() -> None:
 
 
 def test_who_comes_back_has_missed_what_came_in_between_unless_others_kept_it() -> None:
-    script = Script().page(1, join={"a": OLD}).page(12, leave=("a",)).page(25, join={"again": OLD})
-    assert script.page(ended=True).reported("again") == {"again": [(20, 30)]}
-    script = Script().page(1, join={"a": OLD, "b": OLD}).page(12, leave=("a",)).page(25, join={"again": OLD})
-    assert script.page(ended=True).reported("again") == {"again": [(0, 10), (10, 20), (20, 30)]}
+    script = Script().batch(1, join={"a": OLD}).batch(12, leave=("a",)).batch(25, join={"again": OLD})
+    assert script.batch(ended=True).reported("again") == {"again": [(20, 30)]}
+    script = (
+        Script().batch(1, join={"a": OLD, "b": OLD}).batch(12, leave=("a",)).batch(25, join={"again": OLD})
+    )
+    assert script.batch(ended=True).reported("again") == {"again": [(0, 10), (10, 20), (20, 30)]}
 
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_selection_that_opened_late_does_not_know_what_was_before(apart: bool) -> None:
     joins: list[dict[str, str]] = [{"a": OLD}, {"b": OLD}] if apart else [{"a": OLD, "b": OLD}, {}]
-    script = Script().page(1, join={"other": f"{OLD} WHERE qty > 5"})
-    script.page(2, join=joins[0]).page(12, join=joins[1]).page(25, ended=True)
+    script = Script().batch(1, join={"other": f"{OLD} WHERE qty > 5"})
+    script.batch(2, join=joins[0]).batch(12, join=joins[1]).batch(25, ended=True)
     assert script.reported("a", "b") == {"a": [(10, 20), (20, 30)], "b": [(10, 20), (20, 30)]}
 
 
 def test_an_aggregate_that_was_added_late_is_not_known_from_before() -> None:
-    script = Script().page(1, join={"old": OLD}).page(12, join={"a": LEAST})
-    script.page(13, join={"b": LEAST}).page(14, leave=("a",)).page(25, join={"c": LEAST}).page(ended=True)
+    script = Script().batch(1, join={"old": OLD}).batch(12, join={"a": LEAST})
+    script.batch(13, join={"b": LEAST}).batch(14, leave=("a",)).batch(25, join={"c": LEAST}).batch(ended=True)
     assert script.reported("old", "b", "c") == {
         "old": [(0, 10), (10, 20), (20, 30)],
         "b": [(10, 20), (20, 30)],
@@ -209,9 +211,9 @@ def test_an_aggregate_that_was_added_late_is_not_known_from_before() -> None:
 
 def test_an_aggregate_that_nobody_wants_any_more_is_forgotten() -> None:
     script = (
-        Script().page(1, join={"old": OLD, "a": LEAST}).page(12, leave=("a",)).page(25, join={"b": LEAST})
+        Script().batch(1, join={"old": OLD, "a": LEAST}).batch(12, leave=("a",)).batch(25, join={"b": LEAST})
     )
-    assert script.page(ended=True).reported("old", "b") == {
+    assert script.batch(ended=True).reported("old", "b") == {
         "old": [(0, 10), (10, 20), (20, 30)],
         "b": [(20, 30)],
     }
@@ -219,13 +221,13 @@ def test_an_aggregate_that_nobody_wants_any_more_is_forgotten() -> None:
 
 def test_a_window_between_the_rows_of_a_slice_across_its_edge_is_seen_whole() -> None:
     """The slice [0, 10) holds only the row at 1: the window [5, 15) had none before the newcomer joined."""
-    script = Script().page(1, join={"old": OLD})
-    script.page(7, join={"new": "SELECT sum(qty) AS x FROM s [RANGE '10 seconds' SLIDE '5 seconds']"})
-    assert script.page(ended=True).reported("new") == {"new": [(5, 15)]}
+    script = Script().batch(1, join={"old": OLD})
+    script.batch(7, join={"new": "SELECT sum(qty) AS x FROM s [RANGE '10 seconds' SLIDE '5 seconds']"})
+    assert script.batch(ended=True).reported("new") == {"new": [(5, 15)]}
 
 
 def test_a_newcomer_that_wants_windows_seen_in_part_keeps_to_itself() -> None:
-    script = Script().page(1, 12, join={"old": OLD}).page(13, 25, join={"new": TWICE}).page(ended=True)
+    script = Script().batch(1, 12, join={"old": OLD}).batch(13, 25, join={"new": TWICE}).batch(ended=True)
     script.case.partial.add("new")
     assert script.reported("new") == {"new": [(0, 20), (10, 30), (20, 40)]}
 
@@ -234,7 +236,7 @@ def test_a_newcomer_that_wants_windows_seen_in_part_keeps_to_itself() -> None:
 def test_a_slice_across_an_edge_is_in_no_window_that_it_is_only_partly_in(text: str) -> None:
     """The slice [0, 10) holds only the row at 7: the window [-5, 5) has no row at all, or only later ones."""
     text = text.replace("SLIDE '10", "SLIDE '5")
-    script = Script().page(7, join={"old": OLD}).page(16, join={"new": text}).page(ended=True)
+    script = Script().batch(7, join={"old": OLD}).batch(16, join={"new": text}).batch(ended=True)
     assert script.reported("new") == {"new": [(10, 20), (15, 25)]}
-    script = Script().page(7, join={"old": OLD}).page(3, 16, join={"new": text}).page(ended=True)
+    script = Script().batch(7, join={"old": OLD}).batch(3, 16, join={"new": text}).batch(ended=True)
     assert script.reported("new") == {"new": [(-5, 5), (10, 20), (15, 25)]}

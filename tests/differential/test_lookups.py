@@ -18,7 +18,7 @@ PLACES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every page"])
+@pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every batch"])
 @pytest.mark.parametrize("options", PLACES.values(), ids=PLACES)
 def test_every_lookup_is_answered_as_by_the_oracle(options: dict[str, Any], restart: bool, seed: int) -> None:
     start = seed + 1_000 * list(PLACES.values()).index(options) + 500 * restart

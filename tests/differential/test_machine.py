@@ -1,4 +1,4 @@
-"""Pages, queries that come and go, punctuations, ends and restarts in any order, against the oracle."""
+"""Batches, queries that come and go, punctuations, ends and restarts in any order, against the oracle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.differential.cases import SECOND, Case, PageCase
+from tests.differential.cases import SECOND, BatchCase, Case
 from tests.differential.comparing import same_as_oracle, same_results
 from tests.differential.engine import TIME, PureEngine, Row, bound
 from tests.differential.test_pure import STRATEGIES
@@ -99,7 +99,7 @@ class Machine(RuleBasedStateMachine):
             self.now += row["step"] * SECOND
             times = {"ts": self.now, "seq": self.now // SECOND, "amount": None}
             made.append(times | {name: value for name, value in row.items() if name != "step"})
-        self._page(PageCase(made, splits=splits))
+        self._batch(BatchCase(made, splits=splits))
 
     @rule(
         ahead=st.integers(-10, 10),
@@ -109,61 +109,61 @@ class Machine(RuleBasedStateMachine):
     def punctuate(self, ahead: int, since: int | None, where: tuple[tuple[str, Any], ...]) -> None:
         until = self.now + ahead * SECOND
         said = Punctuation(TIME, until, None if since is None else until - since * SECOND, where)
-        self._page(PageCase([], punctuations=[said]))
+        self._batch(BatchCase([], punctuations=[said]))
 
     @rule()
     def end(self) -> None:
-        self._page(PageCase([], ended=True))
+        self._batch(BatchCase([], ended=True))
 
     @rule()
     def restart(self) -> None:
         self.engine.restart()
 
-    def _page(self, page: PageCase) -> None:
-        page.joining, page.leaving = self.joining, self.leaving
+    def _batch(self, batch: BatchCase) -> None:
+        batch.joining, batch.leaving = self.joining, self.leaving
         self.joining, self.leaving = [], []
-        self.case.pages.append(page)
-        self.engine.page(page)
+        self.case.batches.append(batch)
+        self.engine.batch(batch)
 
     @invariant()
     def every_row_is_accounted_for(self) -> None:
         if not hasattr(self, "case"):
             return
         totals = self.engine.state.stream("s").totals
-        assert totals.rows == sum(len(page.rows) for page in self.case.pages)
+        assert totals.rows == sum(len(batch.rows) for batch in self.case.batches)
         assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected
         assert totals.late == len(self.engine.late)
 
     def teardown(self) -> None:
         if not hasattr(self, "case"):
             return
-        self._page(PageCase([], ended=True))
+        self._batch(BatchCase([], ended=True))
         self._compare(self.case, self.engine)
         self._compare_without_those_that_left()
 
     def _compare(self, case: Case, engine: PureEngine) -> None:
-        queries = {key: self.queries[key] for page in case.pages for key in page.joining}
+        queries = {key: self.queries[key] for batch in case.batches for key in batch.joining}
         same_as_oracle(case, queries, engine.results, engine.late, engine.state.stream("s").totals)
 
     def _compare_without_those_that_left(self) -> None:
         """The results of queries that stay are the same in a run without the ones that came and went."""
         stayed = set(self.alive.values())
-        pages = [
-            replace(page, joining=[key for key in page.joining if key in stayed], leaving=[])
-            for page in self.case.pages
+        batches = [
+            replace(batch, joining=[key for key in batch.joining if key in stayed], leaving=[])
+            for batch in self.case.batches
         ]
-        quiet = replace(self.case, pages=pages)
+        quiet = replace(self.case, batches=batches)
         engine = PureEngine(quiet, {key: self.queries[key] for key in stayed}, **self.options)
         seen = 0
-        for page in pages:
-            for key in page.joining:
+        for batch in batches:
+            for key in batch.joining:
                 if seen:
                     stayed.discard(key)  # how much it was told of the time before depends on others
-            engine.page(page)
-            seen += len(page.rows)
+            engine.batch(batch)
+            seen += len(batch.rows)
         self._compare(quiet, engine)
         for key in stayed:
-            alone = [{**row, "page": row["page"] - 1} for row in engine.results[key]]
+            alone = [{**row, "batch": row["batch"] - 1} for row in engine.results[key]]
             assert not same_results(self.queries[key], self.engine.results[key], alone)
 
 

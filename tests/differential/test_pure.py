@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.differential.cases import alike, case, nested, prodded
 from tests.differential.comparing import check
-from transom.plan.passes.admission import Place, Strategy
 from transom.kernel import rollups
 from transom.plan.families import Fragments
+from transom.plan.passes.admission import Place, Strategy
 
 STRATEGIES: dict[str, dict[str, Any]] = {
     f"{'shared' if shared else 'unshared'} {'paned' if paned else 'paired'}, fragments {fragments.value}": {
@@ -74,7 +74,7 @@ def test_prods_are_told_what_the_oracle_knows_and_change_no_final(options: dict[
         check(prodded(rng, rng.choice([case, alike])(rng)), seed=number, restart=number % 5 == 0, **options)
 
 
-@pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every page"])
+@pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every batch"])
 @pytest.mark.parametrize("options", STRATEGIES.values(), ids=STRATEGIES)
 def test_every_strategy_gives_the_oracles_answers(options: dict[str, Any], restart: bool, seed: int) -> None:
     start = seed + 10_000 * list(STRATEGIES.values()).index(options) + 5_000 * restart

@@ -22,7 +22,7 @@ def test_rows_of_files_give_the_oracles_answers(spark: SparkSession, tmp_path: P
         check_on_files(case(Random(number)), spark, tmp_path / str(number))
 
 
-def test_a_restart_at_every_page_boundary_changes_nothing(
+def test_a_restart_at_every_batch_boundary_changes_nothing(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     for number in range(seed + 100, seed + 106):

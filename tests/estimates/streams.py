@@ -119,13 +119,13 @@ def closing(window: int, final: Floats, now: float) -> Finals:
     return Finals(np.zeros(1, np.int64), np.array([window]), count, table(final[None]), int(now * 1e6))
 
 
-def run_every(stream: Stream, size: int, slide: int, pages: Floats) -> Told:
-    """All open windows are told at the end of each page; windows close at page ends, too."""
+def run_every(stream: Stream, size: int, slide: int, batches: Floats) -> Told:
+    """All open windows are told at the end of each batch; windows close at batch ends, too."""
     learned = Learned.of(Emit(every=1), KINDS, size / slide)
     finals: dict[int, Floats] = {}
     told: list[tuple[int, tuple[Floats, ...]]] = []
     first = size // slide
-    for now in np.cumsum(pages).tolist():
+    for now in np.cumsum(batches).tolist():
         while first * slide <= now:
             finals[first] = aggregated(stream, first * slide - size, first * slide)
             learned = learned.closed(closing(first, finals[first], now))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from transom.estimates.marks import PER_SLIDE
 from transom.estimates.accuracy_loop import EARLIER, LATER, PATIENCE, tuned
+from transom.estimates.marks import PER_SLIDE
 
 POINTS = np.arange(PER_SLIDE + 1) / PER_SLIDE
 ANYWHERE = (0.05, 1.0)

@@ -84,11 +84,11 @@ def test_averages_of_tumbling_windows_are_pulled_towards_history() -> None:
 
 
 def test_all_open_windows_told_at_odd_moments_are_projected_and_bounded() -> None:
-    """Pages of all lengths: no two windows are seen at the same moments, and some three slides ahead."""
+    """Batches of all lengths: no two windows are seen at the same moments, and some three slides ahead."""
     counts = []
     for seed in range(4):
-        pages = np.random.default_rng(seed).uniform(0.3, 2.5, 400)
-        one = run_every(thesis(seed, 800, seed % 2 == 1), 30, 10, pages)
+        batches = np.random.default_rng(seed).uniform(0.3, 2.5, 400)
+        one = run_every(thesis(seed, 800, seed % 2 == 1), 30, 10, batches)
         for left in (0.0, 0.5, 1.0, 2.0):
             part = one.where((one.left >= left) & (one.left < left + 0.5))
             raw, projected = (found["count"] for found in accuracies((part,)))

@@ -84,21 +84,21 @@ NUMBERS = st.one_of(
 )
 ROW = st.tuples(st.integers(0, 6), st.one_of(st.none(), st.integers(-3, 50)), NUMBERS)
 ROWS = st.lists(ROW, max_size=5, unique_by=lambda row: row[0])
-PAGE = st.tuples(
+BATCH = st.tuples(
     st.lists(st.tuples(st.sampled_from([2.5, 1.0, 0.5, 0.47, 0.0, -0.3, -7.0]), ROWS), max_size=3), ROWS
 )
 
 
 @settings(max_examples=30, deadline=None)
 @given(
-    st.lists(PAGE, min_size=1, max_size=12), st.sampled_from([0.5, 0.9]), st.randoms(use_true_random=False)
+    st.lists(BATCH, min_size=1, max_size=12), st.sampled_from([0.5, 0.9]), st.randoms(use_true_random=False)
 )
 def test_whatever_comes_bounds_enclose_restarts_change_nothing_and_order_does_not_matter(
-    pages: list[Any], confidence: float, random: Any
+    batches: list[Any], confidence: float, random: Any
 ) -> None:
     emit = Emit(accuracy=0.9, confidence=confidence)
     learned = shuffled = Learned.of(emit, KINDS, 3.0)
-    for window, (sights, closing) in enumerate(pages):
+    for window, (sights, closing) in enumerate(batches):
         for left, rows in sights:
             order = random.sample(range(len(rows)), len(rows))
             seen, mixed = (

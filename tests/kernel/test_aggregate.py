@@ -1,4 +1,4 @@
-"""Rows to partials: what is asked for, what is late, and tasks that share a page."""
+"""Rows to partials: what is asked for, what is late, and tasks that share a batch."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.bids import SEQ, bound, planned
-from transom.windows.intervals import LOWEST, IntervalSet
-from transom.windows.closed import Closed
-from transom.results.close import Boundary, Reader, close
-from transom.results.lowering import lower, places_of
-from transom.kernel.aggregate import Outcome, PagePlan, late_rows, merge, run
+from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, run
 from transom.kernel.sheets import combine
 from transom.plan.compiled import CompiledQuery, compile_query
+from transom.results.close import Boundary, Reader, close
+from transom.results.lowering import lower, places_of
+from transom.windows.closed import Closed
+from transom.windows.intervals import LOWEST, IntervalSet
 
 SCHEMA = {"seq": pa.int64(), "site": pa.int32(), "kind": pa.string(), "price": pa.float64()}
 ROWS = [
@@ -25,13 +25,13 @@ ROWS = [
 ]  # fmt: skip
 
 
-def page(rows: list[tuple[Any, ...]]) -> pa.Table:
+def batch(rows: list[tuple[Any, ...]]) -> pa.Table:
     columns = zip(*rows, strict=True) if rows else [[]] * len(SCHEMA)
     own = {name: pa.array(list(v), t) for (name, t), v in zip(SCHEMA.items(), columns, strict=True)}
     return pa.table({**own, "id": pa.array(range(len(rows)), pa.int64())})
 
 
-def plan(*queries: CompiledQuery, forced: int | None = None, **more: Any) -> PagePlan:
+def plan(*queries: CompiledQuery, forced: int | None = None, **more: Any) -> BatchPlan:
     """The plan of some queries; windows with an id below `forced` were closed by an end."""
     shared = planned(*queries)
     askers = shared.askers
@@ -40,7 +40,7 @@ def plan(*queries: CompiledQuery, forced: int | None = None, **more: Any) -> Pag
             replace(asker, windows=tuple((window, forced) for window, _ in asker.windows)) for asker in askers
         )
     columns = {f"`{name}`": name for name in SCHEMA}
-    return PagePlan(shared.families, askers, columns, {SEQ: "seq"}, "seq", **more)
+    return BatchPlan(shared.families, askers, columns, {SEQ: "seq"}, "seq", **more)
 
 
 def query(items: str, rest: str = "", name: str = "q", size: int = 10) -> CompiledQuery:
@@ -48,7 +48,7 @@ def query(items: str, rest: str = "", name: str = "q", size: int = 10) -> Compil
 
 
 def told(
-    asked: CompiledQuery, given: PagePlan, outcome: Outcome, closed: Closed = Closed()
+    asked: CompiledQuery, given: BatchPlan, outcome: Outcome, closed: Closed = Closed()
 ) -> list[tuple[Any, ...]]:
     """(window end, aggregates) of all windows that an outcome's partials hold and that are not closed yet."""
     (selection,) = (
@@ -66,7 +66,7 @@ def told(
 def test_rows_without_time_and_rows_beyond_the_limit_are_not_accepted() -> None:
     asked = query("count(*)")
     given = plan(asked, limit=50)
-    outcome = run(page(ROWS), given)
+    outcome = run(batch(ROWS), given)
     assert (outcome.rows, outcome.timeless, outcome.ahead, outcome.counted) == (6, 1, 1, 4)
     assert told(asked, given, outcome) == [(10, 3), (20, 1)]
     assert outcome.clocks[SEQ].top == 12, "what is rejected moves no watermark"
@@ -76,7 +76,7 @@ def test_rows_without_time_and_rows_beyond_the_limit_are_not_accepted() -> None:
 def test_rows_up_to_the_floor_were_aggregated_before() -> None:
     asked = query("count(*)")
     given = plan(asked, limit=50, floor=4)
-    assert told(asked, given, run(page(ROWS), given)) == [(10, 1), (20, 1)]
+    assert told(asked, given, run(batch(ROWS), given)) == [(10, 1), (20, 1)]
 
 
 @pytest.mark.parametrize(
@@ -95,14 +95,14 @@ def test_rows_up_to_the_floor_were_aggregated_before() -> None:
 def test_aggregates_are_shown_what_they_ask_for(items: str, expected: list[tuple[Any, ...]]) -> None:
     asked = query(items)
     given = plan(asked, limit=50)
-    assert told(asked, given, run(page(ROWS), given)) == expected
+    assert told(asked, given, run(batch(ROWS), given)) == expected
 
 
 def test_a_row_late_for_one_query_counts_for_another() -> None:
     narrow, wide = query("count(*)", name="narrow"), query("count(*)", name="wide", size=30)
     closed = Closed().close(10)
     given = plan(narrow, wide, closed={SEQ: closed}, limit=50)
-    outcome = run(page(ROWS), given)
+    outcome = run(batch(ROWS), given)
     assert (outcome.counted, outcome.late, outcome.unasked) == (4, 0, 0)
     assert told(narrow, given, outcome, closed) == [(20, 1)]
     assert told(wide, given, outcome, closed) == [(20, 4), (30, 4), (40, 1)]
@@ -111,16 +111,16 @@ def test_a_row_late_for_one_query_counts_for_another() -> None:
 def test_a_row_late_for_all_who_asked_is_late_and_one_nobody_asked_for_is_not() -> None:
     asked = query("count(*)", "WHERE site = 1")
     given = plan(asked, closed={SEQ: Closed().close(10)}, limit=50, row_id="id")
-    outcome = run(page(ROWS), given)
+    outcome = run(batch(ROWS), given)
     assert (outcome.counted, outcome.late, outcome.unasked) == (0, 2, 2)
-    assert late_rows(page(ROWS), given).tolist() == [True, False, True, False, False, False]
+    assert late_rows(batch(ROWS), given).tolist() == [True, False, True, False, False, False]
     assert outcome.flags is not None
     assert outcome.flags.to_pydict() == {"row": [0, 2], "counted": [False, False]}
 
 
 def test_windows_forced_to_close_make_rows_late() -> None:
     asked = query("count(*)")
-    outcome = run(page(ROWS), plan(asked, forced=1, limit=50))
+    outcome = run(batch(ROWS), plan(asked, forced=1, limit=50))
     assert (outcome.counted, outcome.late) == (1, 3)
 
 
@@ -130,8 +130,8 @@ def test_tasks_together_make_what_one_task_makes(splits: int, naive: bool) -> No
     text = "SELECT count(*), sum(price), stddev(price), max(kind), approx_count_distinct(site)"
     asked = compile_query("q", bound(f"{text} FROM bids [RANGE 10 SLIDE 10 WATTR seq] WHERE site > 0"), naive)
     given = plan(asked, closed={SEQ: Closed().close(10, 0)}, limit=50)
-    whole = run(page(ROWS), given)
-    parts = merge((run(page(ROWS[i::splits]), given) for i in range(splits)), given.layouts)
+    whole = run(batch(ROWS), given)
+    parts = merge((run(batch(ROWS[i::splits]), given) for i in range(splits)), given.layouts)
     assert told(asked, given, parts) == told(asked, given, whole)
     for count in ("rows", "timeless", "ahead", "counted", "late", "unasked"):
         assert getattr(parts, count) == getattr(whole, count), count
@@ -143,14 +143,14 @@ def test_zero_and_nan_have_one_group_each_in_every_task() -> None:
     rows = [(1, 1, "a", value) for value in (0.0, -0.0, float("nan"), -float("nan"), None)]
     given = plan(asked)
     ((key, layout),) = given.layouts.items()
-    found = combine(layout, [run(page([row]), given).partials[key] for row in rows])
+    found = combine(layout, [run(batch([row]), given).partials[key] for row in rows])
     assert sorted(map(str, found["k0"].to_pylist())) == ["0.0", "None", "nan"]
     assert sorted(found["rows"].to_pylist()) == [1, 2, 2]
 
 
-def test_an_empty_page_brings_no_partials_and_no_slices_make_a_sheet_of_the_right_shape() -> None:
+def test_an_empty_batch_brings_no_partials_and_no_slices_make_a_sheet_of_the_right_shape() -> None:
     given = plan(query("site, avg(price)", "GROUP BY site"))
-    outcome = run(page([]), given)
+    outcome = run(batch([]), given)
     assert (outcome.rows, outcome.partials) == (0, {})
     assert merge([], given.layouts).partials == {}
     (layout,) = given.layouts.values()

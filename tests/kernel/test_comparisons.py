@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from transom.oracle.aggregates import holds
 from transom.kernel.predicates import compare, evaluate
+from transom.oracle.aggregates import holds
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Scalar, Truth
 
 NAN, INF = math.nan, math.inf

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 
 from tests.kernel.test_comparisons import OPERATORS, TABLE, column
-from transom.kernel.predicates import evaluate
 from transom.backends.spark.scalars import SparkScalars
-from transom.sql import Catalog, Relation
-from transom.sql.binding import bind
+from transom.kernel.predicates import evaluate
+from transom.sql import Catalog, Relation, bind
 from transom.sql.query import Query, scalars_of
 
 pytestmark = pytest.mark.spark

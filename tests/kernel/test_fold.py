@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.bids import SCALARS, SEQ, compiled, planned
-from transom.plan.passes.admission import Strategy
-from transom.kernel import dense
-from transom.kernel import fold
-from transom.kernel.aggregate import PagePlan, run
+from transom.kernel import dense, fold
+from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery
 from transom.plan.families import Fragments
 from transom.plan.layout import Layout
+from transom.plan.passes.admission import Strategy
 
 SCHEMA = {"seq": pa.int64(), "site": pa.int32(), "kind": pa.string(), "price": pa.float64()}
 Row = tuple[Any, ...]
@@ -79,12 +78,12 @@ def folded(
     shared = planned(*queries, strategy=Strategy(fragments=fragments, paned=paned))
     columns = {f"`{name}`": name for name in SCHEMA}
     opaque = {s.sql: s.sql for query in queries for s in query.query.scalars() if s.sql not in columns}
-    page = with_opaque(table(rows), list(opaque))
-    plan = PagePlan(shared.families, shared.askers, columns | opaque, {SEQ: "seq"}, "seq")
+    batch_id = with_opaque(table(rows), list(opaque))
+    plan = BatchPlan(shared.families, shared.askers, columns | opaque, {SEQ: "seq"}, "seq")
     names = {member.id: member.name for member in shared.selections}
     layouts = {member.id: (member.layout, [s.key for s in member.slots]) for member in shared.selections}
     found: Found = {}
-    for sheet in run(page, plan).partials.values():
+    for sheet in run(batch_id, plan).partials.values():
         for row in sheet.to_pylist():
             layout, slots = layouts[row["selection"]]
             states = tuple(sorted(zip(slots, _states(layout, row), strict=True)))
@@ -102,14 +101,14 @@ def _states(layout: Layout, row: dict[str, Any]) -> list[str]:
     ]
 
 
-def with_opaque(page: pa.Table, sqls: list[str]) -> pa.Table:
-    """The page with the scalars that Spark would compute."""
+def with_opaque(batch: pa.Table, sqls: list[str]) -> pa.Table:
+    """The batch with the scalars that Spark would compute."""
     return (
-        page
+        batch
         if not sqls
         else pa.table(
-            dict(zip(page.column_names, page.columns, strict=True))
-            | {sql: SCALARS.project(page, {"x": sql})["x"] for sql in sqls}
+            dict(zip(batch.column_names, batch.columns, strict=True))
+            | {sql: SCALARS.project(batch, {"x": sql})["x"] for sql in sqls}
         )
     )
 

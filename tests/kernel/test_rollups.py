@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from tests.kernel.test_fold import WAYS, with_opaque
 from tests.plan.bids import SEQ, compiled, planned
 from transom.aggregates.sketches import Distinct, Quantiles
-from transom.plan.passes.admission import Strategy
 from transom.kernel import rollups
-from transom.kernel.aggregate import Outcome, PagePlan, run
+from transom.kernel.aggregate import BatchPlan, Outcome, run
 from transom.kernel.shards import held
 from transom.plan.compiled import CompiledQuery
 from transom.plan.families import Fragments
 from transom.plan.layout import Layout
+from transom.plan.passes.admission import Strategy
 
 SCHEMA = {
     "seq": pa.int64(), "site": pa.int32(), "kind": pa.string(), "price": pa.float64(),
@@ -72,11 +72,11 @@ def outcome(queries: list[CompiledQuery], rows: list[Row], rolls: bool, **more: 
     columns = {f"`{name}`": name for name in SCHEMA}
     opaque = {s.sql: s.sql for one in queries for s in one.query.scalars() if s.sql not in columns}
     arrays = zip(*rows, strict=True)
-    page = pa.table(
+    batch_id = pa.table(
         {n: pa.array(list(v), t, from_pandas=False) for (n, t), v in zip(SCHEMA.items(), arrays, strict=True)}
     )
-    plan = PagePlan(shared.families, shared.askers, columns | opaque, {SEQ: "seq"}, "seq", **more)
-    return run(with_opaque(page, list(opaque)), plan)
+    plan = BatchPlan(shared.families, shared.askers, columns | opaque, {SEQ: "seq"}, "seq", **more)
+    return run(with_opaque(batch_id, list(opaque)), plan)
 
 
 def slices(done: Outcome, queries: list[CompiledQuery]) -> dict[tuple[Any, ...], Any]:
@@ -249,7 +249,7 @@ def test_far_cells_are_rolled_up_too(always: None) -> None:
     assert shards(rolled) == shards(plain)
 
 
-def test_a_page_with_few_groups_goes_far_no_sooner_for_being_rolled_up(always: None) -> None:
+def test_a_batch_with_few_groups_goes_far_no_sooner_for_being_rolled_up(always: None) -> None:
     rows = many(3, 4, 200)
     plain, rolled = (outcome(NESTED, rows, rolls, most_groups=5) for rolls in (False, True))
     far = [{int(family.ids[0]) for family, _ in done.shards} for done in (plain, rolled)]

@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.differential.cases import COLUMNS, SECOND, Case, PageCase, alike, case
+from tests.differential.cases import COLUMNS, SECOND, BatchCase, Case, alike, case
 from tests.differential.comparing import check
 from tests.differential.engine import MemoryShards
 from transom.aggregates.accumulators import CountRows, Sum
 from transom.columns.hashing import hashed
 from transom.elements import Clock, ClockKind, Punctuation
-from transom.plan.passes.admission import Place, Strategy
 from transom.kernel.shards import Head, Shard, Shelf, dealt, fetched, held, merged, rolled, spilled
 from transom.kernel.tuples import Ranges
 from transom.plan.compiled import Slot
 from transom.plan.families import Fragments
+from transom.plan.passes.admission import Place, Strategy
 from transom.sql.query import Scalar
 
 FAR = Strategy(place=Place.EXECUTORS)
@@ -52,13 +52,13 @@ def test_what_is_late_for_one_group_closes_nothing_for_others_when_the_stream_en
     """The tuple at 9 comes too late for [-5, 15) of kind a: kind b, at 10, is in time for it all the same."""
     text = "SELECT kind, count(*) AS n FROM s [RANGE '20 seconds' SLIDE '15 seconds'] GROUP BY kind"
     said = Punctuation(Clock("s", "ts", ClockKind.TIME), 17 * SECOND, None, (("kind", "a"),))
-    pages = [
-        PageCase([], ["q"], punctuations=[said]),
-        PageCase([at(9, "a")], ended=True),
-        PageCase([at(10, "b")]),
-        PageCase([], ended=True),
+    batches = [
+        BatchCase([], ["q"], punctuations=[said]),
+        BatchCase([at(9, "a")], ended=True),
+        BatchCase([at(10, "b")]),
+        BatchCase([], ended=True),
     ]
-    check(Case({"q": text}, set(), pages, None, None), Strategy(place=place))
+    check(Case({"q": text}, set(), batches, None, None), Strategy(place=place))
 
 
 def at(second: int, kind: str) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def test_a_shard_knows_which_slices_hold_tuples_of_whom() -> None:
 
 
 def test_what_is_put_away_is_found_again_in_its_partition() -> None:
-    shelf = Shelf(MemoryShards(), "page 1", 4)
+    shelf = Shelf(MemoryShards(), "batch 1", 4)
     ref = shelf.put(ONE)
     assert (ref.rows, ref.held) == (3, held(ONE))
     found = [cell for place in range(4) for one in fetched(shelf.store, [ref], place) for cell in cells(one)]

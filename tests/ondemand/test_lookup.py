@@ -1,4 +1,4 @@
-"""On-demand queries page by page: the paper's example, what is remembered, what is let go."""
+"""On-demand queries batch by batch: the paper's example, what is remembered, what is let go."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_papers_example_in_intervals_and_exactly() -> None:
     ]
     engine = papers(*(f"{text} {BUCKETS}" for text in queries), *queries)
     for row in STREAM:
-        engine.page([row])
+        engine.batch([row])
     inside = {f"q{i}": engine.lookup(f"q{i}")[0] for i in range(1, 7)}
     assert [inside[name]["x"] for name in ("q4", "q5", "q6")] == [5 + 2 + 7 - 3, 7, 2.0]
     for bounded, exact in (("q1", "q4"), ("q2", "q5"), ("q3", "q6")):
@@ -53,7 +53,7 @@ def test_queries_that_differ_in_their_windows_share_their_stores() -> None:
     ]
     (gathering,) = gatherings(engine._looking("s"))
     assert gathering.range == 49
-    engine.page(STREAM)
+    engine.batch(STREAM)
     assert engine.state.stores["s by t | values of `a`"].kept.entries == len(STREAM)
 
 
@@ -63,11 +63,11 @@ def test_stores_go_with_the_last_query_that_reads_them() -> None:
         "SELECT avg(a) AS x FROM s [RANGE 3]",
         "SELECT max(a) FROM s [RANGE 9]",
     )
-    engine.page(STREAM)
+    engine.batch(STREAM)
     engine.drop("q3")
     assert "s by t | max staircase of `a`" not in engine.state.stores
     engine.drop("q1")
-    engine.page([(8, 1)])
+    engine.batch([(8, 1)])
     assert [row["x"] for row in engine.lookup("q2")] == [(7 - 3 + 1) / 3]
     engine.drop("q2")
     assert engine.state.stores == {}
@@ -75,15 +75,15 @@ def test_stores_go_with_the_last_query_that_reads_them() -> None:
 
 def test_what_no_window_reaches_is_let_go() -> None:
     engine = papers("SELECT sum(a) AS x, count(*) AS n FROM s [RANGE 10]")
-    for page in range(100):
-        engine.page([(page * 5 + i, 1) for i in range(5)])
-        assert engine.lookup("q1")[0]["n"] == min(10, page * 5 + 5)
+    for batch_id in range(100):
+        engine.batch([(batch_id * 5 + i, 1) for i in range(5)])
+        assert engine.lookup("q1")[0]["n"] == min(10, batch_id * 5 + 5)
     assert all(store.kept.entries <= 20 for store in engine.state.stores.values())
 
 
 def test_ordered_sharing_hits_until_the_answer_leaves_the_window() -> None:
     engine = papers(*(f"SELECT max(a) AS x FROM s [RANGE {n}] USING ordered_sharing" for n in (10, 5, 2)))
-    engine.page([(t, 10 - t) for t in range(4)])
+    engine.batch([(t, 10 - t) for t in range(4)])
     key = "s by t | values of `a`"
 
     def asked() -> tuple[int, int]:
@@ -92,9 +92,9 @@ def test_ordered_sharing_hits_until_the_answer_leaves_the_window() -> None:
     assert engine.lookup("q1")[0]["x"] == 10 and asked() == (1, 0)
     assert engine.lookup("q2")[0]["x"] == 10 and asked() == (2, 1), "validated with the larger window"
     assert engine.lookup("q3")[0]["x"] == 8 and asked() == (3, 2)
-    engine.page([(4, 20)])
+    engine.batch([(4, 20)])
     assert [engine.lookup(name)[0]["x"] for name in ("q1", "q2", "q3")] == [20, 20, 20] and asked() == (6, 5)
-    engine.page([(t, 1) for t in range(5, 8)])
+    engine.batch([(t, 1) for t in range(5, 8)])
     assert [engine.lookup(name)[0]["x"] for name in ("q1", "q2")] == [20, 20] and asked() == (8, 7)
     assert engine.lookup("q3")[0]["x"] == 1 and asked() == (9, 7), "the 20 is out of the smallest window"
     assert engine.lookup("q1", 3)[0]["x"] == 1, "never registered"
@@ -102,11 +102,11 @@ def test_ordered_sharing_hits_until_the_answer_leaves_the_window() -> None:
 
 def test_ordered_sharing_is_not_led_astray_by_lookups_of_later_moments() -> None:
     engine = papers("SELECT max(a) AS x FROM s [RANGE 10] USING ordered_sharing")
-    engine.page([(1, 9), (5, 4)])
+    engine.batch([(1, 9), (5, 4)])
     assert engine.lookup("q1")[0]["x"] == 9
     assert engine.lookup("q1", at=13)[0]["x"] == 4, "the 9 is out of it by then"
     assert engine.lookup("q1")[0]["x"] == 9
-    engine.page([(6, 1)])
+    engine.batch([(6, 1)])
     assert engine.lookup("q1")[0]["x"] == 9
 
 
@@ -120,7 +120,7 @@ def test_ordered_sharing_sees_results_of_other_queries() -> None:
         slack=0,
     )
     for time, value in enumerate([5, 1, 9, 1, 2, 1, 3, 1, 1, 1, 1]):
-        engine.page([(time, value)])
+        engine.batch([(time, value)])
         engine.lookup("top")
     assert engine.lookup("top")[0]["x"] == 3
 
@@ -132,7 +132,7 @@ def test_a_restart_changes_no_answer(using: str) -> None:
         engine = papers(f"SELECT max(a) AS x, min(a) AS y FROM s [RANGE 5]{using}", restart=restart)
         told = []
         for row in STREAM * 3:
-            engine.page([row])
+            engine.batch([row])
             told += [engine.lookup("q1"), engine.lookup("q1", 2)]
         found.append(told)
     assert found[0] == found[1]
@@ -151,7 +151,7 @@ def test_a_restart_changes_no_answer(using: str) -> None:
 def test_the_one_number_that_stands_for_an_interval_lies_in_it(kind: pa.DataType, values: list[Any]) -> None:
     text = "SELECT max(v) AS a, min(v) AS b, sum(v) AS c, avg(v) AS d FROM s [RANGE 9] USING timegram(1)"
     engine = Pure({"q": text}, {"v": kind})
-    engine.page(list(enumerate(values)))
+    engine.batch(list(enumerate(values)))
     (row,) = engine.lookup("q")
     for name in "abcd":
         low, high = row[f"{name}_low"], row[f"{name}_high"]
@@ -163,7 +163,7 @@ def test_the_one_number_that_stands_for_an_interval_lies_in_it(kind: pa.DataType
 
 def test_a_pattern_finds_nan_null_and_any_of_several_values() -> None:
     engine = Pure({"q": "SELECT g, count(*) AS n FROM s [RANGE 9] GROUP BY g"}, {"g": pa.float64()})
-    engine.page([(1, math.nan), (2, None), (3, 1.0), (4, 2.0), (5, -0.0)])
+    engine.batch([(1, math.nan), (2, None), (3, 1.0), (4, 2.0), (5, -0.0)])
     assert [row["n"] for row in engine.lookup("q", g=math.nan)] == [1]
     assert [row["n"] for row in engine.lookup("q", g=None)] == [1]
     assert [row["n"] for row in engine.lookup("q", g=0.0)] == [1]

@@ -7,7 +7,7 @@ from typing import Any, Sequence
 import pyarrow as pa
 
 from transom.elements import Clock, ClockKind, Punctuation, WindowSpec
-from transom.oracle import OracleOutcome, OraclePage, PythonScalars, StreamRules, answer
+from transom.oracle import OracleBatch, OracleOutcome, PythonScalars, StreamRules, answer
 from transom.sql.query import Call, Comparison, Item, Key, Member, Query, Scalar
 
 LONG, DOUBLE = pa.int64(), pa.float64()
@@ -57,8 +57,8 @@ def rows(*tuples: tuple[Any, ...]) -> list[dict[str, Any]]:
     return [dict(zip(COLUMNS, values, strict=False)) for values in tuples]
 
 
-def page(*tuples: tuple[Any, ...], **more: Any) -> OraclePage:
-    return OraclePage("traffic", rows(*tuples), **more)
+def batch(*tuples: tuple[Any, ...], **more: Any) -> OracleBatch:
+    return OracleBatch("traffic", rows(*tuples), **more)
 
 
 def until(time: int, since: int | None = None, clock: Clock = CLOCK, **where: Any) -> list[Punctuation]:
@@ -66,11 +66,11 @@ def until(time: int, since: int | None = None, clock: Clock = CLOCK, **where: An
     return [Punctuation(clock, time, since, tuple(where.items()))]
 
 
-def run(queries: dict[str, Query] | Query, *pages: OraclePage, **rules: Any) -> OracleOutcome:
-    """Runs the pages; without a slack there are punctuations only."""
+def run(queries: dict[str, Query] | Query, *batches: OracleBatch, **rules: Any) -> OracleOutcome:
+    """Runs the batches; without a slack there are punctuations only."""
     named = {"q": queries} if isinstance(queries, Query) else queries
     rules = {"time": "ts", "kind": ClockKind.INTEGER, "slack": None, "columns": COLUMNS} | rules
-    return answer(named, pages, {"traffic": StreamRules(**rules)}, PythonScalars())
+    return answer(named, batches, {"traffic": StreamRules(**rules)}, PythonScalars())
 
 
 def told(outcome: OracleOutcome, name: str = "q", *columns: str) -> list[tuple[Any, ...]]:

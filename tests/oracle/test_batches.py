@@ -8,7 +8,7 @@ import pytest
 
 from tests.oracle.building import CLOCK, ROWS
 from transom.elements import Clock, ClockKind
-from transom.oracle import OraclePage, StreamRules
+from transom.oracle import OracleBatch, StreamRules
 from transom.oracle.batches import DAY, in_order, sieve
 
 HORIZON = 10
@@ -21,34 +21,36 @@ HORIZON = 10
         ("a row just beyond it", [1, 16], 5, [1]),
         ("steps within the horizon lead anywhere", [15, 25, 35], 5, [15, 25, 35]),
         ("nothing above the first longer step is accepted", [1, 10, 21, 22, 2], 5, [1, 10, 2]),
-        ("exactly half of the page is not most of it", [1, 100], 5, [1]),
-        ("most of the page jumped: it is followed", [1, 100, 101], 5, [1, 100, 101]),
+        ("exactly half of the batch is not most of it", [1, 100], 5, [1]),
+        ("most of the batch jumped: it is followed", [1, 100, 101], 5, [1, 100, 101]),
         ("after a jump the horizon holds again", [100, 101, 102, 500], 5, [100, 101, 102]),
-        ("a whole page beyond the horizon is a jump", [100], 5, [100]),
-        ("the first page starts at its lower median", [1, 2, 90, 91], None, [1, 2]),
-        ("the first page goes up from its median", [1, 50, 59, 69, 80], None, [1, 50, 59, 69]),
+        ("a whole batch beyond the horizon is a jump", [100], 5, [100]),
+        ("the first batch starts at its lower median", [1, 2, 90, 91], None, [1, 2]),
+        ("the first batch goes up from its median", [1, 50, 59, 69, 80], None, [1, 50, 59, 69]),
         ("old rows are always accepted", [-1000, 5], 5, [-1000, 5]),
     ],
 )
 def test_the_horizon(name: str, times: list[int], high: int | None, accepted: list[int]) -> None:
     rules = StreamRules("ts", horizon=HORIZON)
-    took, left = sieve(OraclePage("s", [{"ts": time} for time in times]), rules, high)
+    took, left = sieve(OracleBatch("s", [{"ts": time} for time in times]), rules, high)
     assert [row["ts"] for row in took] == accepted
     assert left == [({"ts": time}, "ahead of the stream") for time in times if time not in accepted]
 
 
 def test_a_live_stream_also_compares_with_the_clock() -> None:
-    page = OraclePage("s", [{"ts": 100}, {"ts": 101}], clock=90)
-    assert sieve(page, StreamRules("ts", horizon=HORIZON, live=True), 95) == (
+    batch_id = OracleBatch("s", [{"ts": 100}, {"ts": 101}], clock=90)
+    assert sieve(batch_id, StreamRules("ts", horizon=HORIZON, live=True), 95) == (
         [{"ts": 100}],
         [({"ts": 101}, "ahead of the clock")],
     )
-    assert sieve(page, StreamRules("ts", horizon=HORIZON), 95)[1] == []
+    assert sieve(batch_id, StreamRules("ts", horizon=HORIZON), 95)[1] == []
 
 
 def test_rows_without_a_time_and_rows_that_are_none_are_rejected() -> None:
-    page = OraclePage("s", [{"ts": None}, {}, "{not json", {"ts": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}])
-    assert sieve(page, StreamRules("ts"), None) == (
+    batch_id = OracleBatch(
+        "s", [{"ts": None}, {}, "{not json", {"ts": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}]
+    )
+    assert sieve(batch_id, StreamRules("ts"), None) == (
         [{"ts": 1_000_000}],
         [({"ts": None}, "time is null"), ({}, "time is null"), ("{not json", "unparsable")],
     )

@@ -12,18 +12,18 @@ from tests.oracle.building import (
     COLUMNS,
     LONG,
     ROWS,
+    batch,
     call,
     column,
     equals,
     one_of,
-    page,
     query,
     run,
     told,
     until,
 )
 from transom.elements import Clock, ClockKind, Drop, Punctuation, Register, WindowSpec
-from transom.oracle import OraclePage, PythonScalars, StreamRules, answer, join_tables, windows_of
+from transom.oracle import OracleBatch, PythonScalars, StreamRules, answer, join_tables, windows_of
 from transom.oracle.window_close import covered
 from transom.sql.query import And, Comparison, Item, Join, Key, Not, Scalar, Truth
 
@@ -71,10 +71,10 @@ def test_a_window_is_closed_when_the_union_of_ranges_covers_it(name: str, ranges
 # --- watermarks and lateness -----------------------------------------------------------------
 
 
-def test_a_watermark_closes_at_the_page_s_end_and_rows_of_a_page_have_no_order() -> None:
-    # page 0:  25 then 3: both count, whatever their order; at its end the watermark is 25 - 5 = 20
-    # page 1:  9 is late, 21 counts
-    outcome = run(query(TEN), page((25, 1, 0, 1), (3, 1, 0, 2)), page((9, 1, 0, 4), (21, 1, 0, 8)), slack=5)
+def test_a_watermark_closes_at_the_batch_s_end_and_rows_of_a_batch_have_no_order() -> None:
+    # batch 0:  25 then 3: both count, whatever their order; at its end the watermark is 25 - 5 = 20
+    # batch 1:  9 is late, 21 counts
+    outcome = run(query(TEN), batch((25, 1, 0, 1), (3, 1, 0, 2)), batch((9, 1, 0, 4), (21, 1, 0, 8)), slack=5)
     assert told(outcome) == [(0, 10, 2)]
     assert outcome.late["traffic"] == [({"ts": 9, "sensor": 1, "speed": 0, "volume": 4}, 1)]
     assert outcome.counts["traffic"] == {"in": 4, "counted": 3, "late": 1, "rejected": 0}
@@ -82,18 +82,18 @@ def test_a_watermark_closes_at_the_page_s_end_and_rows_of_a_page_have_no_order()
 
 def test_a_row_late_for_one_query_still_counts_in_another() -> None:
     queries = {"short": query(TEN), "long": query(WindowSpec.ending(100, 100))}
-    outcome = run(queries, page((25, 1, 0, 1)), page((9, 1, 0, 4), end_of_stream=True), slack=5)
+    outcome = run(queries, batch((25, 1, 0, 1)), batch((9, 1, 0, 4), end_of_stream=True), slack=5)
     assert told(outcome, "short") == [(20, 30, 1)]
     assert told(outcome, "long") == [(0, 100, 5)]
     assert outcome.late["traffic"] == []
 
 
 def test_a_row_counts_in_those_of_its_windows_that_are_open() -> None:
-    # after page 0 the watermark is 10: 9 is in [-10, 10), closed, and in [0, 20), open
+    # after batch 0 the watermark is 10: 9 is in [-10, 10), closed, and in [0, 20), open
     outcome = run(
         query(WindowSpec.ending(20, 10)),
-        page((20, 1, 0, 1)),
-        page((9, 1, 0, 4), end_of_stream=True),
+        batch((20, 1, 0, 1)),
+        batch((9, 1, 0, 4), end_of_stream=True),
         slack=10,
     )
     assert told(outcome) == [(0, 20, 4), (10, 30, 1), (20, 40, 1)]
@@ -103,25 +103,25 @@ def test_a_row_counts_in_those_of_its_windows_that_are_open() -> None:
 def test_rows_that_no_query_asked_for_are_counted_as_such() -> None:
     asking = query(WindowSpec.ending(3, 10), where=Comparison(column("volume"), ">", 1))
     tuples = [(8, 1, 0, 5), (8, 1, 0, 1), (2, 1, 0, 5), (8, 1, 0, None)]
-    outcome = run(asking, page(*tuples, end_of_stream=True))
+    outcome = run(asking, batch(*tuples, end_of_stream=True))
     assert told(outcome) == [(7, 10, 5)]
     assert outcome.counts["traffic"] == {"in": 4, "counted": 1, "unasked": 3, "rejected": 0}
 
 
-def test_an_empty_window_has_no_result_and_a_control_page_can_close() -> None:
-    outcome = run(query(TEN), page((5, 1, 0, 1)), OraclePage("traffic", after=until(40)))
-    assert told(outcome, "q", "page", "window_end", "rows", "complete") == [(1, 10, 1, True)]
+def test_an_empty_window_has_no_result_and_a_control_batch_can_close() -> None:
+    outcome = run(query(TEN), batch((5, 1, 0, 1)), OracleBatch("traffic", after=until(40)))
+    assert told(outcome, "q", "batch", "window_end", "rows", "complete") == [(1, 10, 1, True)]
 
 
 def test_every_result_is_told_once() -> None:
     outcome = run(
-        query(TEN), page((5, 1, 0, 1)), *[OraclePage("traffic", after=until(t)) for t in (10, 10, 20)]
+        query(TEN), batch((5, 1, 0, 1)), *[OracleBatch("traffic", after=until(t)) for t in (10, 10, 20)]
     )
     assert len(outcome.results["q"]) == 1
 
 
 def test_the_end_of_the_stream_closes_what_holds_rows() -> None:
-    outcome = run(query(TEN), page((5, 1, 0, 1), end_of_stream=True), page((6, 1, 0, 1), (16, 1, 0, 2)))
+    outcome = run(query(TEN), batch((5, 1, 0, 1), end_of_stream=True), batch((6, 1, 0, 1), (16, 1, 0, 2)))
     assert told(outcome) == [(0, 10, 1)]
     assert outcome.counts["traffic"] == {"in": 3, "counted": 2, "late": 1, "rejected": 0}
 
@@ -156,17 +156,17 @@ PATTERNS: list[tuple[str, Any, list[Punctuation], list[Any]]] = [
 
 @pytest.mark.parametrize(("name", "asked", "control", "groups"), PATTERNS, ids=[case[0] for case in PATTERNS])
 def test_a_punctuation_closes(name: str, asked: Any, control: list, groups: list) -> None:
-    outcome = run(asked, page((5, 1, 0, 1), (6, None, 0, 2), after=control))
+    outcome = run(asked, batch((5, 1, 0, 1), (6, None, 0, 2), after=control))
     assert [result.get("sensor", "-") for result in outcome.results["q"]] == groups
 
 
 def test_lateness_is_per_group() -> None:
     outcome = run(
         BY_SENSOR,
-        page((5, 1, 0, 1), after=until(10, sensor=1)),
-        page((6, 1, 0, 2), (6, 2, 0, 4), after=until(10)),
+        batch((5, 1, 0, 1), after=until(10, sensor=1)),
+        batch((6, 1, 0, 2), (6, 2, 0, 4), after=until(10)),
     )
-    assert told(outcome, "q", "page", "sensor", "x0") == [(0, 1, 1), (1, 2, 4)]
+    assert told(outcome, "q", "batch", "sensor", "x0") == [(0, 1, 1), (1, 2, 4)]
     assert [row["sensor"] for row, _ in outcome.late["traffic"]] == [1]
 
 
@@ -176,31 +176,31 @@ def test_lateness_is_per_group() -> None:
 def test_another_windowing_attribute_has_its_own_watermark() -> None:
     # windows of 10 over `volume`; the stream's slack of 100 is for its time, an integer clock has 0
     by_volume = query(TEN, call("count_rows", None), clock=Clock("traffic", "volume", ClockKind.INTEGER))
-    pages = page((1, 1, 0, 3), (2, 1, 0, 12), (3, 1, 0, None)), page((4, 1, 0, 4))
-    outcome = run(by_volume, *pages, slack=100)
+    batches = batch((1, 1, 0, 3), (2, 1, 0, 12), (3, 1, 0, None)), batch((4, 1, 0, 4))
+    outcome = run(by_volume, *batches, slack=100)
     assert told(outcome) == [(0, 10, 1)]
     assert outcome.counts["traffic"] == {"in": 4, "counted": 2, "unasked": 1, "late": 1, "rejected": 0}
-    assert told(run(by_volume, *pages, slack={"ts": 0, "volume": 5})) == []
-    assert told(run(by_volume, *pages, slack=None)) == []
+    assert told(run(by_volume, *batches, slack={"ts": 0, "volume": 5})) == []
+    assert told(run(by_volume, *batches, slack=None)) == []
 
 
 def test_rows_windows_count_accepted_rows_by_time_then_by_the_other_columns() -> None:
-    #  page 0 sorted:  (1, null)0 (1, 7)1 (4, 2)2 | page 1: (2, 5)3 (3, 9)4
+    #  batch 0 sorted:  (1, null)0 (1, 7)1 (4, 2)2 | batch 1: (2, 5)3 (3, 9)4
     #  windows of 2:   [0, 2) = 7     [2, 4) = 2 + 5     [4, 6) is open
     counted = query(WindowSpec.ending(2, 2), clock=ROWS)
     outcome = run(
         counted,
-        page((4, 1, 0, 2), (1, 2, 0, 7), (1, None, 0, None), (None, 1, 0, 0)),
-        page((3, 1, 0, 9), (2, 1, 0, 5)),
+        batch((4, 1, 0, 2), (1, 2, 0, 7), (1, None, 0, None), (None, 1, 0, 0)),
+        batch((3, 1, 0, 9), (2, 1, 0, 5)),
         slack=0,
     )
-    assert told(outcome, "q", "page", "window_start", "window_end", "x0") == [(0, 0, 2, 7), (1, 2, 4, 7)]
+    assert told(outcome, "q", "batch", "window_start", "window_end", "x0") == [(0, 0, 2, 7), (1, 2, 4, 7)]
     assert outcome.counts["traffic"]["late"] == 0
 
 
 def test_rows_are_numbered_before_where() -> None:
     counted = query(WindowSpec.ending(2, 2), clock=ROWS, where=equals("sensor", 1))
-    outcome = run(counted, page((1, 1, 0, 1), (2, 2, 0, 2), (3, 2, 0, 4), (4, 2, 0, 8)), slack=None)
+    outcome = run(counted, batch((1, 1, 0, 1), (2, 2, 0, 2), (3, 2, 0, 4), (4, 2, 0, 8)), slack=None)
     assert told(outcome) == [(0, 2, 1)]
 
 
@@ -214,8 +214,8 @@ def test_rows_are_numbered_before_where() -> None:
 def test_a_query_that_joins_reports_windows_it_saw_whole(partial: bool, results: list) -> None:
     outcome = run(
         query(TEN),
-        page((5, 1, 0, 1)),
-        page((6, 1, 0, 2), (12, 1, 0, 4), before=[Register("q", "", partial)], after=until(20)),
+        batch((5, 1, 0, 1)),
+        batch((6, 1, 0, 2), (12, 1, 0, 4), before=[Register("q", "", partial)], after=until(20)),
     )
     assert told(outcome, "q", "window_start", "window_end", "x0", "complete") == results
     assert outcome.counts["traffic"] == {"in": 3, "unasked": 1, "counted": 2, "rejected": 0}
@@ -223,18 +223,18 @@ def test_a_query_that_joins_reports_windows_it_saw_whole(partial: bool, results:
 
 def test_any_accepted_row_makes_a_window_partial_also_one_the_query_would_not_count() -> None:
     picky = query(TEN, where=equals("sensor", 2))
-    joining = page((6, 2, 0, 2), before=[Register("q", "")], after=until(10))
-    assert told(run(picky, page((5, 1, 0, 1)), joining)) == []
-    assert told(run(picky, page((15, 1, 0, 1)), joining)) == [(0, 10, 2)]
-    assert told(run(picky, page((None, 1, 0, 1)), joining)) == [(0, 10, 2)]
+    joining = batch((6, 2, 0, 2), before=[Register("q", "")], after=until(10))
+    assert told(run(picky, batch((5, 1, 0, 1)), joining)) == []
+    assert told(run(picky, batch((15, 1, 0, 1)), joining)) == [(0, 10, 2)]
+    assert told(run(picky, batch((None, 1, 0, 1)), joining)) == [(0, 10, 2)]
 
 
 def test_a_query_that_leaves_reports_no_more_and_may_come_back_as_new() -> None:
     outcome = run(
         query(TEN),
-        page((5, 1, 0, 1), before=[Register("q", "")]),
-        page((15, 1, 0, 2), before=[Drop("q")], after=until(10)),
-        page((16, 1, 0, 4), (25, 1, 0, 8), before=[Register("q", "")], end_of_stream=True),
+        batch((5, 1, 0, 1), before=[Register("q", "")]),
+        batch((15, 1, 0, 2), before=[Drop("q")], after=until(10)),
+        batch((16, 1, 0, 4), (25, 1, 0, 8), before=[Register("q", "")], end_of_stream=True),
     )
     assert told(outcome) == [(20, 30, 8)]
 
@@ -245,9 +245,9 @@ def test_a_query_that_leaves_reports_no_more_and_may_come_back_as_new() -> None:
 def test_nan_and_null_and_minus_zero_as_groups() -> None:
     asked = replace(query(TEN, call("count_rows", None)), keys=(Key("d", column("d", pa.float64())),))
     values = [float("nan"), -0.0, None, float("nan"), 0.0, None]
-    pages = [OraclePage("traffic", [{"ts": 1, "d": value} for value in values], end_of_stream=True)]
+    batches = [OracleBatch("traffic", [{"ts": 1, "d": value} for value in values], end_of_stream=True)]
     rules = StreamRules("ts", ClockKind.INTEGER, columns={"ts": LONG, "d": pa.float64()})
-    outcome = answer({"q": asked}, pages, {"traffic": rules}, PythonScalars())
+    outcome = answer({"q": asked}, batches, {"traffic": rules}, PythonScalars())
     assert sorted((str(result["d"]), result["x0"]) for result in outcome.results["q"]) == [
         ("0.0", 2), ("None", 2), ("nan", 2),
     ]  # fmt: skip
@@ -261,11 +261,11 @@ def test_items_having_and_names_that_system_columns_have() -> None:
         Item("next", "`k0` + 1", LONG),
     )
     outcome = run(
-        replace(asked, items=items), page((1, 1, 0, 2), (2, 2, 0, 3), (3, 2, 0, 4), end_of_stream=True)
+        replace(asked, items=items), batch((1, 1, 0, 2), (2, 2, 0, 3), (3, 2, 0, 4), end_of_stream=True)
     )
     assert outcome.results["q"] == [
         {"window_start": 0, "window_end": 10, "sensor": 2, "rows": 3.5, "span": 10, "next": 3,
-         "transom_rows": 2, "complete": True, "page": 0}
+         "transom_rows": 2, "complete": True, "batch": 0}
     ]  # fmt: skip
 
 
@@ -279,9 +279,9 @@ def test_a_table_with_duplicate_keys_gives_a_row_several_times(inner: bool, sums
     site = Scalar("`sites#1a2b3c4d.site`", pa.string())
     asked = replace(query(TEN, joins=(join,), where=flag if inner else None), keys=(Key("site", site),))
     sites = [{"id": 1, "site": "a"}, {"id": 2, "site": "a"}, {"id": 2, "site": "b"}]
-    pages = [page((1, 1, 0, 1), (2, 2, 0, 2), (3, 3, 0, 4), end_of_stream=True)]
+    batches = [batch((1, 1, 0, 1), (2, 2, 0, 2), (3, 3, 0, 4), end_of_stream=True)]
     rules = {"traffic": StreamRules("ts", ClockKind.INTEGER, columns=COLUMNS)}
     scalars = PythonScalars()
-    outcome = answer({"q": asked}, pages, rules, scalars, join_tables({"sites": sites}, scalars))
+    outcome = answer({"q": asked}, batches, rules, scalars, join_tables({"sites": sites}, scalars))
     assert sorted(told(outcome, "q", "site", "x0"), key=str) == sorted(sums, key=str)
     assert outcome.counts["traffic"]["counted"] == (2 if inner else 3)

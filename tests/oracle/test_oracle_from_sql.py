@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from transom.oracle import OraclePage, PythonScalars, StreamRules, answer, join_tables
-from transom.sql.interpreter.values import microseconds
+from transom.oracle import OracleBatch, PythonScalars, StreamRules, answer, join_tables
 from transom.sql import Catalog, Relation, bind_one
+from transom.sql.interpreter.values import microseconds
 
 MINUTE = 60_000_000
 NOON = microseconds(datetime(2005, 6, 14, 12, tzinfo=UTC))
@@ -101,11 +101,11 @@ CASES: list[tuple[str, str, list[dict[str, Any]]]] = [
 def test_a_query_in_sql(text: str, expected: list[dict[str, Any]]) -> None:
     scalars = PythonScalars()
     query = bind_one(text, CATALOG, scalars)
-    pages = [OraclePage("bids", ROWS[3:]), OraclePage("bids", ROWS[:3], end_of_stream=True)]
+    batches = [OracleBatch("bids", ROWS[3:]), OracleBatch("bids", ROWS[:3], end_of_stream=True)]
     if query.clock.attribute == "":
-        pages = [OraclePage("bids", ROWS, end_of_stream=True)]  # ROWS windows number page by page
+        batches = [OracleBatch("bids", ROWS, end_of_stream=True)]  # ROWS windows number batch by batch
     rules = {"bids": StreamRules("ts", slack={"ts": 10 * MINUTE, "seq": 10}, columns=BIDS)}
-    outcome = answer({"q": query}, pages, rules, scalars, join_tables({"sites": SITE_ROWS}, scalars))
+    outcome = answer({"q": query}, batches, rules, scalars, join_tables({"sites": SITE_ROWS}, scalars))
     names = [item.name for item in query.items]
     found = [{name: result[name] for name in names} for result in outcome.results["q"]]
     assert sorted(map(shown, found)) == sorted(map(shown, expected))

@@ -1,4 +1,4 @@
-"""Lookups, answered naively: any suffix of the stream, right after any page."""
+"""Lookups, answered naively: any suffix of the stream, right after any batch."""
 
 # ruff: noqa: E501 -- a case of a table is a line
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.building import CLOCK, ROWS, call, column, equals, page, query, run
+from tests.oracle.building import CLOCK, ROWS, batch, call, column, equals, query, run
 from tests.oracle.test_oracle_from_sql import CATALOG, SITE_ROWS, shown
 from tests.oracle.test_oracle_from_sql import ROWS as BIDS
 from transom.elements import Clock, ClockKind, Demand, Drop, Register, WindowSpec
-from transom.oracle import Lookup, OracleOutcome, OraclePage, PythonScalars, StreamRules, answer, join_tables
+from transom.oracle import Lookup, OracleBatch, OracleOutcome, PythonScalars, StreamRules, answer, join_tables
 from transom.sql import bind_one
 from transom.sql.query import IsNull, Not, Query
 
@@ -27,10 +27,10 @@ def looked_up(length: int, *calls: Any, clock: Clock = CLOCK, **more: Any) -> Qu
 
 
 def told(outcome: OracleOutcome, *columns: str) -> list[tuple[Any, ...]]:
-    """For each lookup its page, its length, and the columns of its rows, by default x0."""
+    """For each lookup its batch, its length, and the columns of its rows, by default x0."""
     columns = columns or ("x0",)
     return [
-        (each.page, each.length, *(tuple(row[name] for name in columns) for row in each.rows))
+        (each.batch_id, each.length, *(tuple(row[name] for name in columns) for row in each.rows))
         for each in outcome.lookups
     ]
 
@@ -47,22 +47,22 @@ def test_the_example_of_timegram(function: str, answers: list[int]) -> None:
     """Its windows have up to 4 rows; Query 2, max over 3, lies in [6, 10]: it is 7."""
     rows = [(number, 1, 50, value) for number, value in enumerate(PAPER, 1)]
     lookups = [Lookup("q", length) for length in (1, 2, 3, 4)]
-    outcome = run(looked_up(4, call(function), clock=ROWS), page(*rows, lookups=lookups))
+    outcome = run(looked_up(4, call(function), clock=ROWS), batch(*rows, lookups=lookups))
     assert told(outcome) == [(0, length, (value,)) for length, value in enumerate(answers, 1)]
     assert [each.window for each in outcome.lookups] == [(6, 7), (5, 7), (4, 7), (3, 7)]
 
 
 #   ts      0    5    10   15   20   25
-#   page 0  1         2
-#   page 1            3         4
-#   page 2       5         6
+#   batch 0  1         2
+#   batch 1            3         4
+#   batch 2       5         6
 def test_a_window_ends_at_the_newest_row_whatever_order_rows_come_in() -> None:
-    pages = [
-        page((10, 1, 50, 2), (0, 1, 50, 1), lookups=[Lookup(), Lookup("q", 10)]),
-        page((20, 1, 50, 4), (10, 1, 50, 3), lookups=[Lookup(), Lookup("q", 10)]),
-        page((15, 1, 50, 6), (5, 1, 50, 5), lookups=[Lookup(), Lookup("q", 10)]),
+    batches = [
+        batch((10, 1, 50, 2), (0, 1, 50, 1), lookups=[Lookup(), Lookup("q", 10)]),
+        batch((20, 1, 50, 4), (10, 1, 50, 3), lookups=[Lookup(), Lookup("q", 10)]),
+        batch((15, 1, 50, 6), (5, 1, 50, 5), lookups=[Lookup(), Lookup("q", 10)]),
     ]
-    outcome = run(looked_up(20), *pages)
+    outcome = run(looked_up(20), *batches)
     assert [(*each.window, each.length) for each in outcome.lookups if each.window] == [
         *[(-9, 11, 20), (1, 11, 10)],
         *[(1, 21, 20), (11, 21, 10)],
@@ -74,21 +74,21 @@ def test_a_window_ends_at_the_newest_row_whatever_order_rows_come_in() -> None:
 
 def test_an_answer_says_its_window_its_groups_how_many_rows_and_whether_it_saw_all() -> None:
     rows = [(1, 7, 50, 10), (2, 8, 50, 20), (3, 7, 50, 30)]
-    (found,) = run(looked_up(3, by=["sensor"]), page(*rows, lookups=NOW)).lookups
-    common = {"window_start": 1, "window_end": 4, "complete": True, "page": 0}
+    (found,) = run(looked_up(3, by=["sensor"]), batch(*rows, lookups=NOW)).lookups
+    common = {"window_start": 1, "window_end": 4, "complete": True, "batch": 0}
     assert found.rows == [
         {**common, "sensor": 7, "x0": 40, "rows": 2},
         {**common, "sensor": 8, "x0": 20, "rows": 1},
     ]
-    assert (found.page, found.query, found.length, found.complete) == (0, "q", 3, True)
+    assert (found.batch_id, found.query, found.length, found.complete) == (0, "q", 3, True)
 
 
 def test_no_matching_row_no_answer() -> None:
     outcome = run(
         looked_up(5, where=equals("sensor", 1)),
-        page(lookups=NOW),
-        page((1, 1, 50, 10), lookups=NOW),
-        page((9, 2, 50, 10), lookups=NOW),
+        batch(lookups=NOW),
+        batch((1, 1, 50, 10), lookups=NOW),
+        batch((9, 2, 50, 10), lookups=NOW),
     )
     assert told(outcome) == [(0, 5), (1, 5, (10,)), (2, 5)]
     assert [each.window for each in outcome.lookups] == [None, (-3, 2), (5, 10)]
@@ -97,8 +97,8 @@ def test_no_matching_row_no_answer() -> None:
 def test_rows_are_counted_in_the_stream_not_among_those_that_match() -> None:
     outcome = run(
         looked_up(3, clock=ROWS, where=equals("sensor", 1)),
-        page((1, 1, 50, 10), (2, 2, 50, 20), lookups=NOW),
-        page((4, 2, 50, 40), (3, 1, 50, 30), lookups=NOW),
+        batch((1, 1, 50, 10), (2, 2, 50, 20), lookups=NOW),
+        batch((4, 2, 50, 40), (3, 1, 50, 30), lookups=NOW),
     )
     assert told(outcome, "x0", "rows") == [(0, 3, (10, 1)), (1, 3, (30, 1))]
     assert [each.window for each in outcome.lookups] == [(-1, 2), (1, 4)]
@@ -106,7 +106,7 @@ def test_rows_are_counted_in_the_stream_not_among_those_that_match() -> None:
 
 def test_a_lookup_of_all_asks_those_that_reach_so_far() -> None:
     queries = {"short": looked_up(5), "long": looked_up(50), "pushed": query(WindowSpec(5, 5))}
-    outcome = run(queries, page((1, 1, 50, 10), lookups=[Lookup(), Lookup(length=20)]))
+    outcome = run(queries, batch((1, 1, 50, 10), lookups=[Lookup(), Lookup(length=20)]))
     assert [(each.query, each.length) for each in outcome.lookups] == [
         ("short", 5),
         ("long", 50),
@@ -125,7 +125,7 @@ def test_a_lookup_of_all_asks_those_that_reach_so_far() -> None:
 def test_a_lookup_that_cant_be_answered_is_refused(lookup: Lookup, said: str) -> None:
     queries = {"short": looked_up(5), "pushed": query(WindowSpec(5, 5))}
     with pytest.raises(ValueError, match=said):
-        run(queries, page((1, 1, 50, 10), lookups=[lookup]))
+        run(queries, batch((1, 1, 50, 10), lookups=[lookup]))
 
 
 # --- queries that join -----------------------------------------------------------------------
@@ -134,10 +134,10 @@ def test_a_lookup_that_cant_be_answered_is_refused(lookup: Lookup, said: str) ->
 def test_a_query_that_joined_late_says_what_it_saw_and_what_it_would_have_seen() -> None:
     outcome = run(
         looked_up(10),
-        page((1, 1, 50, 1), (2, 1, 50, 2)),
-        page((5, 1, 50, 4), before=[Register("q", "")], lookups=[Lookup(), Lookup("q", 3)]),
-        page((12, 1, 50, 8), lookups=NOW),
-        page(before=[Drop("q")], lookups=NOW),
+        batch((1, 1, 50, 1), (2, 1, 50, 2)),
+        batch((5, 1, 50, 4), before=[Register("q", "")], lookups=[Lookup(), Lookup("q", 3)]),
+        batch((12, 1, 50, 8), lookups=NOW),
+        batch(before=[Drop("q")], lookups=NOW),
     )
     seen = [([row["x0"] for row in each.rows], [row["x0"] for row in each.whole]) for each in outcome.lookups]
     assert seen == [([4], [7]), ([4], [4]), ([12], [12])]
@@ -150,8 +150,8 @@ def test_a_window_is_incomplete_also_for_want_of_rows_that_would_not_match() -> 
     """Who was not there can't know that they would not."""
     outcome = run(
         looked_up(10, where=equals("sensor", 1)),
-        page((1, 2, 50, 1)),
-        page((5, 1, 50, 4), before=[Register("q", "")], lookups=NOW),
+        batch((1, 2, 50, 1)),
+        batch((5, 1, 50, 4), before=[Register("q", "")], lookups=NOW),
     )
     (found,) = outcome.lookups
     assert not found.complete
@@ -179,8 +179,8 @@ def test_a_window_is_incomplete_also_for_want_of_rows_that_would_not_match() -> 
     ],
 )  # fmt: skip
 def test_every_row_is_accounted_for(name: str, queries: dict[str, Query], counts: dict[str, int]) -> None:
-    """A page is judged by what was there before it: 3 is in time beside 10, and late after it or not."""
-    outcome = run(queries, page((10, 1, 50, 100), (3, 1, 50)), page((3, 1, 50, 99), (30, 1, 50)))
+    """A batch is judged by what was there before it: 3 is in time beside 10, and late after it or not."""
+    outcome = run(queries, batch((10, 1, 50, 100), (3, 1, 50)), batch((3, 1, 50, 99), (30, 1, 50)))
     assert outcome.counts["traffic"] == {"in": 4, **counts, "rejected": 0}
     assert len(outcome.late["traffic"]) == counts.get("late", 0)
 
@@ -207,8 +207,8 @@ def test_a_lookup_of_a_query_in_sql(text: str, expected: list[dict[str, Any]]) -
     bound = bind_one(text, CATALOG, scalars)
     columns = dict(CATALOG.streams["bids"].columns)
     rules = {"bids": StreamRules("ts", columns=columns)}
-    pages = [OraclePage("bids", BIDS, lookups=NOW)]
-    outcome = answer({"q": bound}, pages, rules, scalars, join_tables({"sites": SITE_ROWS}, scalars))
+    batches = [OracleBatch("bids", BIDS, lookups=NOW)]
+    outcome = answer({"q": bound}, batches, rules, scalars, join_tables({"sites": SITE_ROWS}, scalars))
     (found,) = outcome.lookups
     names = [item.name for item in bound.items]
     assert sorted(shown({name: row[name] for name in names}) for row in found.rows) == sorted(
@@ -222,7 +222,7 @@ def test_times_are_in_microseconds() -> None:
     clock = Clock("traffic", "ts")
     asking = looked_up(2_000_000, call("min"), clock=clock)
     rules = {"traffic": StreamRules("ts")}
-    outcome = answer({"q": asking}, [OraclePage("traffic", rows, lookups=NOW)], rules, PythonScalars())
+    outcome = answer({"q": asking}, [OracleBatch("traffic", rows, lookups=NOW)], rules, PythonScalars())
     assert told(outcome) == [(0, 2_000_000, (1,))]  # the row of second 0 is exactly two seconds old
 
 
@@ -242,8 +242,8 @@ def test_a_lookup_agrees_with_the_pushed_window_that_ends_at_the_newest_row(seed
     rows = [
         (random.randint(0, 60), random.randint(1, 3), 50, random.choice([None, *range(9)])) for _ in range(30)
     ]
-    pages = [page(*rows[at : at + 6], lookups=NOW) for at in range(0, 30, 6)]
-    outcome = run(queries, *pages, page(end_of_stream=True))
+    batches = [batch(*rows[at : at + 6], lookups=NOW) for at in range(0, 30, 6)]
+    outcome = run(queries, *batches, batch(end_of_stream=True))
     *_, last = outcome.lookups
     assert last.window is not None
     ending = [row for row in outcome.results["pushed"] if row["window_end"] == last.window[1]]

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from transom.oracle import OraclePage, PythonScalars, StreamRules, answer
-from transom.sql.interpreter.values import rows_of, table_of
+from transom.oracle import OracleBatch, PythonScalars, StreamRules, answer
 from transom.sql import Catalog, Relation, bind_one
+from transom.sql.interpreter.values import rows_of, table_of
 
 pytestmark = pytest.mark.spark
 
@@ -85,8 +85,8 @@ def test_a_query_that_pastes_over_from_spark_has_spark_s_answers(lenient: Any, w
     catalog = Catalog(streams={"drawn": Relation("drawn", COLUMNS, time="ts")})
     query = bind_one(text, catalog, PythonScalars())
     rules = {"drawn": StreamRules("ts", slack=None, columns=COLUMNS)}
-    pages = [OraclePage("drawn", rows[:90]), OraclePage("drawn", rows[90:], end_of_stream=True)]
-    results = answer({"q": query}, pages, rules, PythonScalars()).results["q"]
+    batches = [OracleBatch("drawn", rows[:90]), OracleBatch("drawn", rows[90:], end_of_stream=True)]
+    results = answer({"q": query}, batches, rules, PythonScalars()).results["q"]
     ours = [{name: result[name] for name in ("w0", "w1", "g", *AGGREGATES)} for result in results]
     assert len(ours) > 20
     assert sorted(map(shown, ours)) == sorted(map(shown, theirs))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.windows.intervals import LOWEST, IntervalSet
+from transom.elements import Clock, ClockKind
 from transom.overload.bursts import (
     BUCKETS,
     LEAST_ROWS,
@@ -26,7 +26,7 @@ from transom.overload.bursts import (
     withheld,
 )
 from transom.windows.closed import Closed
-from transom.elements import Clock, ClockKind
+from transom.windows.intervals import LOWEST, IntervalSet
 
 TIME, SEQ, ROWS = Clock("s", "ts"), Clock("s", "seq", ClockKind.INTEGER), Clock("s", "", ClockKind.ROWS)
 
@@ -184,7 +184,7 @@ def test_credit_is_earned_while_rows_wait_and_spent_on_those_taken() -> None:
     assert credit_after(4, waiting=False, new=10, taken=2, share=3) == 0
 
 
-def test_a_time_is_as_many_rows_as_the_best_page_made_in_it() -> None:
+def test_a_time_is_as_many_rows_as_the_best_batch_made_in_it() -> None:
     assert rows_within(2_000_000, []) is None
     assert rows_within(2_000_000, [(0, 1.0)]) is None
     assert rows_within(2_000_000, [(10, 0.5), (90_000, 3.0)]) == 60_000

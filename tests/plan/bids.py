@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from transom.windows.stream_rules import StreamRules
 from transom.elements import Clock, ClockKind
-from transom.plan.passes.admission import Strategy, admit
-from transom.plan.planner import Planner, SharedPlan
 from transom.oracle import PythonScalars
 from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.passes.admission import Strategy, admit
+from transom.plan.planner import Planner, SharedPlan
 from transom.sql import Catalog, Query, Relation, bind_one
 from transom.state.state import State
+from transom.windows.stream_rules import StreamRules
 
 SCALARS = PythonScalars()
 COLUMNS = {

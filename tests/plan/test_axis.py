@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transom.windows.intervals import IntervalSet
 from transom.kernel.predicates import evaluate
 from transom.plan.axis import Axis, AxisKind, axis_kind, is_searchable
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Scalar, Truth
+from transom.windows.intervals import IntervalSet
 
 NAN, INF = math.nan, math.inf
 OPERATORS = ["=", "!=", "<", "<=", ">", ">=", "<=>"]

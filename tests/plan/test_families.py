@@ -7,9 +7,9 @@ import pickle
 import pytest
 
 from tests.plan.bids import compiled, planned
-from transom.plan.passes.admission import Strategy
 from transom.plan import families as module
 from transom.plan.families import Family, Fragments
+from transom.plan.passes.admission import Strategy
 
 WINDOW = "[RANGE 10 SLIDE 10 WATTR seq]"
 

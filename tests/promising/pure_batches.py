@@ -1,4 +1,4 @@
-"""Pages of preferred queries without Spark: the driver's part, and that of tasks if there are partitions."""
+"""Batches of preferred queries without Spark: the driver's part, and that of tasks if there are partitions."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class Partition:
 
     held: Mapping[str, Sequence[Tuples]]
 
-    def pages(self, summary: str, pages: Ints) -> Tuples:
+    def batches(self, summary: str, batches: Ints) -> Tuples:
         whole = in_one(self.held[summary])
-        return whole.where(np.isin(whole.page, pages))
+        return whole.where(np.isin(whole.batch_id, batches))
 
     def buckets(self, summary: str, buckets: Ints) -> Tuples:
         return in_one(self.held[summary])
@@ -73,13 +73,13 @@ class Partition:
 
 @dataclass
 class PureStores:
-    """Summaries, preferred queries and their pages; `partitions` deal the tuples out by bucket."""
+    """Summaries, preferred queries and their batches; `partitions` deal the tuples out by bucket."""
 
     shapes: Mapping[str, Summary]
     queries: Mapping[str, Preferred]
     partitions: int = 1
     known: Preferring = field(default_factory=Preferring)
-    page: int = 0
+    batch_id: int = 0
     found: dict[str, list[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -88,28 +88,28 @@ class PureStores:
         self.found = {name: [] for name in self.queries}
 
     def push(self, store: int, rows: pa.Table, budget: int | None = None) -> None:
-        """A page of rows."""
+        """A batch of rows."""
         name = f"items{store}"
         shape = self.known.summaries[name].representation.shape
         floor = self.known.summaries[name].floor
         want = wanted(self.shapes[name], self.queries)
-        tuples = tuples_of(rows, shape, want, self.page + 1)
+        tuples = tuples_of(rows, shape, want, self.batch_id + 1)
         dealt = [tuples.where(tuples.bucket % self.partitions == part) for part in range(self.partitions)]
         arrival = all_arrived([arrival_of(shape, part, want, floor) for part in dealt if len(part)])
         self._run({name: replace(arrival, near=TupleRun(tuples))}, budget)
 
     def idle(self, budget: int | None = None) -> None:
-        """A page without rows."""
+        """A batch without rows."""
         self._run({}, budget)
 
     def _run(self, arrivals: Mapping[str, Arrival], budget: int | None) -> None:
-        self.page += 1
+        self.batch_id += 1
         summaries = {
             name: with_arrival(own, arrivals[name]) if name in arrivals else own
             for name, own in self.known.summaries.items()
         }
         known = replace(self.known, summaries=summaries)
-        planning, queries = Planning(known, arrivals, self.page), dict(known.queries)
+        planning, queries = Planning(known, arrivals, self.batch_id), dict(known.queries)
         for name, query in self.queries.items():
             probes = planning.planned(name, query, budget)
             rows = cost = 0
@@ -137,7 +137,7 @@ class PureStores:
         self.known = Preferring(kept, queries)
 
     def _partition(self, known: Preferring, part: int) -> Partition:
-        """What a task of a partition has; of an arriving page with other buckets all of it."""
+        """What a task of a partition has; of an arriving batch with other buckets all of it."""
         mixed = len({own.representation.zones().counts.shape[1] for own in known.summaries.values()}) > 1
         return Partition(
             {

@@ -31,7 +31,7 @@ class Plain:
     def __post_init__(self) -> None:
         self.kept = Representation.new(self.shape)
 
-    def page(self, tuples: list[Tuple]) -> None:
+    def batch(self, tuples: list[Tuple]) -> None:
         times = np.array([time for time, _ in tuples], np.int64)
         keys = np.array([key for _, key in tuples], np.uint64)
         some = arrived(self.shape, times, keys, bucket_of(self.shape, keys))
@@ -64,4 +64,4 @@ shapes = st.builds(
 )
 times = st.one_of(st.integers(-50, 200), st.integers(-3000, 3000))
 tuples = st.tuples(times, st.integers(0, 6))
-pages = st.lists(st.lists(tuples, min_size=1, max_size=8), min_size=1, max_size=8)
+batches = st.lists(st.lists(tuples, min_size=1, max_size=8), min_size=1, max_size=8)

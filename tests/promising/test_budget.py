@@ -1,4 +1,4 @@
-"""Pages of preferred queries: nothing twice, nothing left out, whoever holds the tuples."""
+"""Batches of preferred queries: nothing twice, nothing left out, whoever holds the tuples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from transom.state.state import State
 STRUCTURES = ["none", "time", "cells", "adjusting"]
 WINDOW = 20 * SECOND
 
-page = st.tuples(
+batch = st.tuples(
     st.sampled_from([1, 2]),
     st.lists(st.tuples(st.integers(0, 5) | st.none(), st.integers(0, 60 * SECOND)), min_size=1, max_size=12),
 )
@@ -34,11 +34,11 @@ def stores(
     return PureStores(shapes, {"join": join_of(preference)}, partitions)
 
 
-def run(engine: PureStores, pages: Any, budget: int | None, restarts: bool = False) -> Counter[Any]:
+def run(engine: PureStores, batches: Any, budget: int | None, restarts: bool = False) -> Counter[Any]:
     """The pairs of rows that are left out of nothing, compared one by one."""
     held: dict[int, list[Any]] = {1: [], 2: []}
     number = 0
-    for store, rows in pages:
+    for store, rows in batches:
         held[store] += [(number + i, *row) for i, row in enumerate(rows)]
         items, times = zip(*rows, strict=True)
         engine.push(store, rows_of(items, times, number), budget)
@@ -59,7 +59,7 @@ def pairs(engine: PureStores) -> Counter[Any]:
 
 
 @given(
-    st.lists(page, min_size=1, max_size=8),
+    st.lists(batch, min_size=1, max_size=8),
     st.tuples(st.sampled_from(STRUCTURES), st.sampled_from(STRUCTURES)),
     st.sampled_from(["desc", "asc", "weighted"]),
     st.sampled_from([1, 3]),
@@ -67,16 +67,16 @@ def pairs(engine: PureStores) -> Counter[Any]:
 )
 @settings(max_examples=60)
 def test_without_a_budget_every_pair_is_found_once(
-    pages: Any, structures: tuple[str, str], order: str, partitions: int, kind: str
+    batches: Any, structures: tuple[str, str], order: str, partitions: int, kind: str
 ) -> None:
     mixed = partitions > 1 and len({one in ("none", "time") for one in structures}) > 1
     engine = stores(structures, Preference(order, window=WINDOW), 1 if mixed else partitions, kind=kind)
-    exact = run(engine, pages, None)
+    exact = run(engine, batches, None)
     assert pairs(engine) == exact
 
 
 @given(
-    st.lists(page, min_size=1, max_size=8),
+    st.lists(batch, min_size=1, max_size=8),
     st.sampled_from(STRUCTURES),
     st.sampled_from(["desc", "asc", "weighted"]),
     st.integers(0, 20),
@@ -84,12 +84,12 @@ def test_without_a_budget_every_pair_is_found_once(
 )
 @settings(max_examples=60)
 def test_a_budget_is_kept_and_what_is_put_off_is_found_when_idle(
-    pages: Any, structure: str, order: str, budget: int, partitions: int
+    batches: Any, structure: str, order: str, budget: int, partitions: int
 ) -> None:
     engine = stores((structure, structure), Preference(order, window=WINDOW), partitions)
-    exact = run(engine, pages, budget, restarts=True)
+    exact = run(engine, batches, budget, restarts=True)
     own = engine.known.queries["join"]
-    assert own.done.probes <= budget * len(pages)
+    assert own.done.probes <= budget * len(batches)
     assert not pairs(engine) - exact
     engine.idle()
     left = engine.known.queries["join"]
@@ -97,20 +97,20 @@ def test_a_budget_is_kept_and_what_is_put_off_is_found_when_idle(
     assert left.done.produced == pairs(engine).total()
     assert not any(map(len, left.pending))
     if left.lost == 0:
-        high = max(time for _, rows in pages for _, time in rows)
-        recent = all(time > high - WINDOW for _, rows in pages for _, time in rows)
+        high = max(time for _, rows in batches for _, time in rows)
+        recent = all(time > high - WINDOW for _, rows in batches for _, time in rows)
         assert pairs(engine) == exact or not recent
 
 
 def test_partitions_choose_what_the_driver_would(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    pages = [
+    batches = [
         (n % 2 + 1, [(int(i), n * SECOND) for i in np.minimum(rng.zipf(1.5, 60), 40)]) for n in range(12)
     ]
     found = []
     for partitions in (1, 4):
         engine = stores(("cells", "adjusting"), Preference("desc", window=WINDOW), partitions)
-        run(engine, pages, 300)
+        run(engine, batches, 300)
         found.append((pairs(engine), engine.known.queries["join"].done))
     assert found[0] == found[1]
 
@@ -122,7 +122,7 @@ def test_partitions_choose_what_the_driver_would(seed: int) -> None:
     st.integers(1, 3),
 )
 @settings(max_examples=40)
-def test_pages_may_be_longer_than_all_granularities_together(
+def test_batches_may_be_longer_than_all_granularities_together(
     first: Any, second: Any, structure: str, depth: int
 ) -> None:
     shapes = {f"items{n}": shape_of(n, structure=structure, buckets=4, rate=2, depth=depth) for n in (1, 2)}

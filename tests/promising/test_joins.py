@@ -1,4 +1,4 @@
-"""The regions of a page's values, and the pairs that portions of their lines find."""
+"""The regions of a batch's values, and the pairs that portions of their lines find."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def shape(stream: str, structure: str = "cells") -> Summary:
     return Summary(stream, stream, "item", 160, 4, 2, structure, "histogram", buckets=4)
 
 
-def side(stream: str, page: int, *tuples: tuple[int, int]) -> tuple[Representation, Tuples]:
-    """A stream that came in one page, of times and items."""
+def side(stream: str, batch_id: int, *tuples: tuple[int, int]) -> tuple[Representation, Tuples]:
+    """A stream that came in one batch, of times and items."""
     times, items = np.array(tuples, np.int64).T
     key = items.astype(np.uint64)
     bucket = bucket_of(shape(stream), key)
     kept = Representation.new(shape(stream)).inserted(arrived(shape(stream), times, key, bucket), times.max())
-    return kept, Tuples.made(key, bucket, times, page)
+    return kept, Tuples.made(key, bucket, times, batch_id)
 
 
 def planned(
@@ -113,14 +113,14 @@ def test_portions_of_a_line_find_what_the_whole_does() -> None:
     assert sorted(found) == whole
 
 
-def test_tuples_that_came_later_into_the_cell_are_another_pages_matter() -> None:
+def test_tuples_that_came_later_into_the_cell_are_another_batches_matter() -> None:
     later = Tuples.made(
         np.array([7], np.uint64), bucket_of(shape("two"), np.array([7], np.uint64)), np.array([651]), 2
     )
     both = Tuples.merged([OTHER[1], later])
     regions = planned(OWN, OTHER, Preference("desc", window=60))
     mine, theirs, *_ = probed(regions, regions.left, OWN[1], both, 60)
-    assert len(mine) == 11 and (both.page[theirs] == 0).all()
+    assert len(mine) == 11 and (both.batch_id[theirs] == 0).all()
 
 
 def test_regions_whose_tuples_are_gone_are_refused() -> None:

@@ -34,7 +34,7 @@ def some_regions(draw: st.DrawFn) -> Regions:
     column = lambda of: draw(st.lists(of, min_size=size, max_size=size))  # noqa: E731
     made = regions(
         size,
-        page=column(st.integers(0, 3)),
+        batch_id=column(st.integers(0, 3)),
         arriving=column(st.integers(1, 5)),
         cell=column(st.integers(1, 1000)),
         promise=column(st.floats(-10, 1e6) | st.sampled_from((np.inf, -np.inf, np.nan, 1e308))),
@@ -98,8 +98,8 @@ def test_what_is_not_likely_comes_last(order: str) -> None:
     assert chosen(some, order, 10).tolist() == [10, 0, 0]
 
 
-def test_promises_that_are_alike_are_kept_in_the_order_of_pages_and_values() -> None:
-    assert chosen(regions(3, page=[5, 4, 4], key=[1, 9, 2]), "desc", 12).tolist() == [0, 2, 10]
+def test_promises_that_are_alike_are_kept_in_the_order_of_batches_and_values() -> None:
+    assert chosen(regions(3, batch_id=[5, 4, 4], key=[1, 9, 2]), "desc", 12).tolist() == [0, 2, 10]
 
 
 def test_weighted_gives_output_in_the_ratio_of_promises() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.promising.streams import KINDS, STRUCTURES, Plain, Tuple, pages, shaped, shapes, tuples
+from tests.promising.streams import KINDS, STRUCTURES, Plain, Tuple, batches, shaped, shapes, tuples
 from transom.elements import Summary
 from transom.promising.representation import (
     Arrived,
@@ -23,11 +23,11 @@ from transom.promising.summary_kinds import Summaries, concatenated, empty
 KEYS = np.arange(7, dtype=np.uint64)
 
 
-@given(shapes, pages)
-def test_zones_lie_side_by_side_and_know_all_kept_tuples(shape: Summary, pages: list[list[Tuple]]) -> None:
+@given(shapes, batches)
+def test_zones_lie_side_by_side_and_know_all_kept_tuples(shape: Summary, batches: list[list[Tuple]]) -> None:
     plain = Plain(shape)
-    for page in pages:
-        plain.page(page)
+    for batch_id in batches:
+        plain.batch(batch_id)
         zones = plain.kept.zones()
         assert zones.since[-1] >= plain.floor
         assert (zones.since[:-1] >= zones.until[1:]).all()
@@ -39,13 +39,13 @@ def test_zones_lie_side_by_side_and_know_all_kept_tuples(shape: Summary, pages: 
             assert counts == plain.counts(since, until)
 
 
-@given(shapes, pages)
+@given(shapes, batches)
 def test_exact_summaries_estimate_exactly_whatever_came_in_whatever_order(
-    shape: Summary, pages: list[list[Tuple]]
+    shape: Summary, batches: list[list[Tuple]]
 ) -> None:
     plain = Plain(shape)
-    for page in pages:
-        plain.page(page)
+    for batch_id in batches:
+        plain.batch(batch_id)
     zones, buckets = plain.kept.zones(), bucket_of(shape, KEYS)
     spans = list(zip(zones.since.tolist(), zones.until.tolist(), strict=True))
     counted = [[plain.count(key, *span) for span in spans] for key in KEYS.tolist()]
@@ -60,13 +60,13 @@ def test_exact_summaries_estimate_exactly_whatever_came_in_whatever_order(
     ]
 
 
-@given(shapes, pages)
+@given(shapes, batches)
 def test_sketches_of_zones_and_of_what_is_above_them_are_those_of_their_tuples(
-    shape: Summary, pages: list[list[Tuple]]
+    shape: Summary, batches: list[list[Tuple]]
 ) -> None:
     plain = Plain(replace(shape, kind="countsketch", structure="adjusting", rows=3, width=4))
-    for page in pages:
-        plain.page(page)
+    for batch_id in batches:
+        plain.batch(batch_id)
     step = step_of(shape)
     sums: dict[int, Summaries] = {}
     for zone in plain.kept.every:
@@ -85,32 +85,32 @@ def test_sketches_of_zones_and_of_what_is_above_them_are_those_of_their_tuples(
         )
 
 
-@given(shapes, pages)
+@given(shapes, batches)
 def test_the_floor_is_a_reach_behind_the_newest_and_never_falls(
-    shape: Summary, pages: list[list[Tuple]]
+    shape: Summary, batches: list[list[Tuple]]
 ) -> None:
     plain, before = Plain(shape), None
-    for page in pages:
-        plain.page(page)
+    for batch_id in batches:
+        plain.batch(batch_id)
         assert plain.floor <= plain.kept.high - shape.reach + step_of(shape)
         assert before is None or plain.floor >= before
         before = plain.floor
 
 
 @given(shapes, st.lists(tuples, min_size=1, max_size=30), st.lists(st.booleans(), min_size=30, max_size=30))
-def test_zones_do_not_depend_on_how_a_stream_in_order_is_cut_into_pages(
+def test_zones_do_not_depend_on_how_a_stream_in_order_is_cut_into_batches(
     shape: Summary, tuples: list[Tuple], cuts: list[bool]
 ) -> None:
     whole, cut = Plain(shape), Plain(shape)
-    tuples, page = sorted(tuples), []
+    tuples, batch = sorted(tuples), []
     for one, ends in zip(tuples, cuts, strict=False):
-        page.append(one)
+        batch.append(one)
         if ends:
-            cut.page(page)
-            page = []
-    if page:
-        cut.page(page)
-    whole.page(tuples)
+            cut.batch(batch)
+            batch = []
+    if batch:
+        cut.batch(batch)
+    whole.batch(tuples)
     one, other = whole.kept, cut.kept
     assert (
         _spans(one)[: one.zones().granularity.tolist().count(1)]
@@ -126,7 +126,7 @@ def _spans(kept: Representation) -> list[tuple[int, int]]:
 
 
 @given(shapes, st.lists(tuples, min_size=1, max_size=30), st.integers(0, 30))
-def test_parts_of_a_page_come_to_what_the_page_comes_to(
+def test_parts_of_a_batch_come_to_what_the_batch_comes_to(
     shape: Summary, tuples: list[Tuple], cut: int
 ) -> None:
     times = np.array([time for time, _ in tuples], np.int64)
@@ -156,13 +156,13 @@ def test_it_goes_on_from_bytes_and_from_a_pickle_as_if_nothing_had_happened(
         (int(time), int(key)) for time, key in zip(range(0, 4000, 3), rng.integers(0, 7, 1334), strict=False)
     ]
     plain = Plain(shape)
-    plain.page(stream[:900])
+    plain.batch(stream[:900])
     again = (Representation.unpacked(shape, plain.kept.packed()), pickle.loads(pickle.dumps(plain.kept)))
-    plain.page(stream[900:])
+    plain.batch(stream[900:])
     for other in again:
         rest = Plain(shape)
         rest.kept = other
-        rest.page(stream[900:])
+        rest.batch(stream[900:])
         assert _spans(rest.kept) == _spans(plain.kept)
         buckets = bucket_of(shape, KEYS)
         assert rest.kept.estimate(KEYS, buckets).tolist() == plain.kept.estimate(KEYS, buckets).tolist()
@@ -180,15 +180,15 @@ def test_zones_collapse_as_in_figure_5() -> None:
       23   [0,8) [8,12)         [12,16) [16,20)   20 21 22 23      [0,4), [4,8), [8,12) into G3
     """
     plain = Plain(shaped("cells", 4, rate=2, depth=3, buckets=1, kind="histogram"))
-    plain.page([(time, time % 2) for time in range(13)])
+    plain.batch([(time, time % 2) for time in range(13)])
     assert _layers(plain.kept)[1] == [(12, 13), (11, 12), (10, 11), (9, 10)]
     assert _layers(plain.kept)[2] == [(8, 9), (4, 8), (0, 4)]
     assert 3 not in _layers(plain.kept)
-    plain.page([(13, 1)])
+    plain.batch([(13, 1)])
     assert _layers(plain.kept)[1] == [(13, 14), (12, 13), (11, 12), (10, 11)]
     assert _layers(plain.kept)[2] == [(8, 10), (4, 8), (0, 4)]
     for time in range(14, 24):
-        plain.page([(time, time % 2)])
+        plain.batch([(time, time % 2)])
     assert _layers(plain.kept) == {
         1: [(23, 24), (22, 23), (21, 22), (20, 21)],
         2: [(16, 20), (12, 16)],
@@ -214,7 +214,7 @@ def test_a_change_of_behaviour_ends_a_zone_and_a_steady_stream_has_zones_of_maxl
     for changes in ([], [600], [300, 600, 1300]):
         keys = steady + 100 * np.searchsorted(changes, times, side="right")
         plain = Plain(shape)
-        plain.page(list(zip(times.tolist(), keys.tolist(), strict=True)))
+        plain.batch(list(zip(times.tolist(), keys.tolist(), strict=True)))
         starts = plain.kept.zones().since[plain.kept.zones().granularity == 1]
         starts = sorted(starts[starts >= 0].tolist())
         assert set(changes) <= set(starts)
@@ -228,15 +228,15 @@ def test_memory_is_bounded_by_depth_not_by_how_long_a_stream_is(structure: str) 
     shape = shaped(structure, 1600, buckets=16, rate=3)
     rng = np.random.default_rng(4)
     kept, sizes = Representation.new(shape), {}
-    for page in range(1000):
-        times = np.arange(page * 16_000, (page + 1) * 16_000, 100)  # ten granularities
+    for batch_id in range(1000):
+        times = np.arange(batch_id * 16_000, (batch_id + 1) * 16_000, 100)  # ten granularities
         keys = rng.integers(0, 50, len(times)).astype(np.uint64)
         kept = kept.inserted(arrived(shape, times, keys, bucket_of(shape, keys)), int(times[-1]))
-        sizes[page] = kept.nbytes
+        sizes[batch_id] = kept.nbytes
     assert max(sizes.values()) <= 1.5 * sizes[1]
 
 
-def test_a_page_of_a_very_long_time_takes_little_memory() -> None:
+def test_a_batch_of_a_very_long_time_takes_little_memory() -> None:
     shape = shaped("adjusting", 1600, rate=10, depth=4)
     times = np.arange(0, 5_000_000, 500)
     keys = (times % 77).astype(np.uint64)
@@ -246,9 +246,9 @@ def test_a_page_of_a_very_long_time_takes_little_memory() -> None:
     assert kept.zones().counts.sum() == (times >= kept.floor).sum()
 
 
-def test_a_zone_does_not_hold_on_to_the_page_that_it_came_in() -> None:
+def test_a_zone_does_not_hold_on_to_the_batch_that_it_came_in() -> None:
     plain = Plain(shaped("adjusting", 160, buckets=4))
-    plain.page([(time, time) for time in range(160)])
+    plain.batch([(time, time) for time in range(160)])
     assert sum(zone.summaries.counters.flags.owndata for zone in plain.kept.every) == len(plain.kept.every)
 
 

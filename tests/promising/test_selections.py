@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transom.elements import Preference, Summary
 from reproduce.promising.baselines import selected, simple_selection
+from transom.elements import Preference, Summary
 from transom.promising.joins import values_of
 from transom.promising.regions import Bools, Floats, Regions, chosen
 from transom.promising.representation import Representation, arrived, bucket_of
-from transom.promising.selections import PageCells, counts_of, looked_at, page_cells, scale
+from transom.promising.selections import BatchCells, batch_cells, counts_of, looked_at, scale
 from transom.promising.tuples import Ints, Tuples
 from transom.sql.promise import Arithmetic, Column, Count
 
@@ -29,10 +29,10 @@ def shape(structure: str = "cells", kind: str = "countsketch", buckets: int = 64
 
 
 @dataclass(frozen=True)
-class Page:
-    """The last page of a stream, and what summaries say of it."""
+class Batch:
+    """The last batch of a stream, and what summaries say of it."""
 
-    cells: PageCells
+    cells: BatchCells
     tuples: Tuples
     items: Floats  # of the tuples
     arrived: Floats  # in order of arrival
@@ -43,29 +43,29 @@ class Page:
         return self.cells.regions((number >= low) & (number < high), Preference(order), promise)
 
 
-def page(of: Summary, times: Ints, items: Ints, pages: Ints) -> Page:
+def batch(of: Summary, times: Ints, items: Ints, batches: Ints) -> Batch:
     kept, parts = Representation.new(of), []
-    for number in np.unique(pages).tolist():
-        here = pages == number
+    for number in np.unique(batches).tolist():
+        here = batches == number
         key, item = items[here].astype(np.uint64), items[here].astype(np.float64)
         bucket = bucket_of(of, key, item)
         more = arrived(of, times[here], key, bucket)
         kept = kept.inserted(more, int(times[here].max()))
         parts.append(Tuples.made(key, bucket, times[here], number))
     tuples = Tuples.merged(parts).since(kept.floor)
-    last = tuples.in_page(number)
+    last = tuples.in_batch(number)
     values = values_of(last, last.key.astype(np.float64))
-    cells = page_cells(values, number, kept, counts_of(more, kept))
-    return Page(cells, tuples, tuples.key.astype(np.float64), item)
+    cells = batch_cells(values, number, kept, counts_of(more, kept))
+    return Batch(cells, tuples, tuples.key.astype(np.float64), item)
 
 
-def zipf_page(of: Summary, seed: int, size: int = 3000) -> Page:
-    """Three pages of a Zipf stream, with items that are frequent anywhere in the range."""
+def zipf_batch(of: Summary, seed: int, size: int = 3000) -> Batch:
+    """Three batches of a Zipf stream, with items that are frequent anywhere in the range."""
     random = np.random.default_rng(seed)
     weights = 1 / np.arange(1, 1001) ** 0.8
     items = random.permutation(1000)[random.choice(1000, size, p=weights / weights.sum())]
     times = np.sort(random.integers(0, 2_000, size))
-    return page(of, times, items, np.arange(size) * 3 // size)
+    return batch(of, times, items, np.arange(size) * 3 // size)
 
 
 def matching(items: Floats, low: float, high: float) -> Bools:
@@ -81,11 +81,13 @@ kinds = st.sampled_from(("countsketch", "histogram"))
 
 @settings(max_examples=60)
 @given(streams, structures, kinds, st.sampled_from(ORDERS), st.integers(0, 40))
-def test_every_tuple_of_a_page_is_looked_at_once_whatever_the_budgets(
+def test_every_tuple_of_a_batch_is_looked_at_once_whatever_the_budgets(
     rows: list[tuple[int, int, int]], structure: str, kind: str, order: str, budget: int
 ) -> None:
-    times, items, pages = (np.array(column) for column in zip(*sorted(rows, key=lambda r: r[2]), strict=True))
-    made = page(shape(structure, kind, buckets=5), times, items, pages)
+    times, items, batches = (
+        np.array(column) for column in zip(*sorted(rows, key=lambda r: r[2]), strict=True)
+    )
+    made = batch(shape(structure, kind, buckets=5), times, items, batches)
     pending, looked = made.regions(order, 100, 700), []
     for allowed in (budget, budget, None):
         taken = chosen(pending, order, allowed)
@@ -93,16 +95,16 @@ def test_every_tuple_of_a_page_is_looked_at_once_whatever_the_budgets(
         assert (np.bincount(region, minlength=len(pending)) == taken).all()
         looked += row.tolist()
         pending = pending.after(taken)
-    assert sorted(looked) == np.flatnonzero(made.tuples.page == pages.max()).tolist()
+    assert sorted(looked) == np.flatnonzero(made.tuples.batch_id == batches.max()).tolist()
     assert len(pending) == 0
 
 
 def test_a_histogram_knows_what_to_expect_of_each_cell() -> None:
-    made = zipf_page(shape(kind="histogram"), seed=1, size=900)
+    made = zipf_batch(shape(kind="histogram"), seed=1, size=900)
     regions = made.regions("desc", 100, 300)
     row, region = looked_at(regions, regions.left, made.tuples)
     hits = np.bincount(region, matching(made.items[row], 100, 300), len(regions))
-    alone = regions.since >= regions.since.max()  # a zone that has tuples of this page only
+    alone = regions.since >= regions.since.max()  # a zone that has tuples of this batch only
     assert regions.expected[alone].tolist() == pytest.approx(hits[alone].tolist())
     assert regions.expected.sum() == pytest.approx(hits.sum(), rel=0.1)
 
@@ -110,7 +112,7 @@ def test_a_histogram_knows_what_to_expect_of_each_cell() -> None:
 def test_rich_cells_come_first_with_desc() -> None:
     """Items 0 to 15 share a bucket of 64, as do 500 to 515: one is full of what is asked for."""
     items = np.array([3] * 10 + [500] * 5 + [510] * 45)
-    made = page(shape(kind="histogram"), np.full(60, 100), items, np.zeros(60, np.int64))
+    made = batch(shape(kind="histogram"), np.full(60, 100), items, np.zeros(60, np.int64))
     number = made.cells.values.number
     assert number is not None
     regions = made.cells.regions((number == 3) | (number == 500), Preference("desc"), COUNT)
@@ -120,7 +122,7 @@ def test_rich_cells_come_first_with_desc() -> None:
 
 def test_rare_tuples_come_first_with_asc() -> None:
     items = np.array([3] * 10 + [500] * 2 + [900] * 5)
-    made = page(shape(kind="histogram"), np.full(17, 100), items, np.zeros(17, np.int64))
+    made = batch(shape(kind="histogram"), np.full(17, 100), items, np.zeros(17, np.int64))
     regions = made.regions("asc", 0, 1000)
     row, _ = looked_at(regions, chosen(regions, "asc", 7), made.tuples)
     assert sorted(made.items[row].tolist()) == [500] * 2 + [900] * 5
@@ -128,15 +130,15 @@ def test_rare_tuples_come_first_with_asc() -> None:
 
 def test_value_times_frequency_leads_a_sum_to_what_dominates_it() -> None:
     items = np.array([10] * 20 + [900] * 5)
-    made = page(shape(kind="histogram"), np.full(25, 100), items, np.zeros(25, np.int64))
+    made = batch(shape(kind="histogram"), np.full(25, 100), items, np.zeros(25, np.int64))
     by_value = made.regions("desc", 0, 1000, Arithmetic("*", COUNT, Column("store", "item")))
     row, _ = looked_at(by_value, chosen(by_value, "desc", 5), made.tuples)
     assert made.items[row].sum() == 5 * 900
 
 
 def test_a_promise_over_values_that_are_not_given_is_refused() -> None:
-    made = page(shape(), np.array([1]), np.array([5]), np.array([0])).cells
-    unknown = PageCells(
+    made = batch(shape(), np.array([1]), np.array([5]), np.array([0])).cells
+    unknown = BatchCells(
         **{**vars(made), "values": values_of(Tuples.made(*(np.array([5], np.uint64),) * 3, 0))}
     )  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="the promise reads item"):
@@ -144,7 +146,7 @@ def test_a_promise_over_values_that_are_not_given_is_refused() -> None:
 
 
 def test_regions_that_lost_tuples_are_refused() -> None:
-    made = zipf_page(shape(), seed=1, size=300)
+    made = zipf_batch(shape(), seed=1, size=300)
     regions = made.regions("desc", 0, 1000)
     with pytest.raises(ValueError, match="no longer"):
         looked_at(regions, regions.left, made.tuples.since(1_900))
@@ -159,7 +161,7 @@ def queries(seed: int, count: int) -> list[tuple[float, float]]:
 
 
 def test_a_hundred_queries_find_a_third_more_than_simple_selection_when_overloaded() -> None:
-    made = zipf_page(shape(), seed=2)
+    made = zipf_batch(shape(), seed=2)
     size = len(made.arrived)
     asked = queries(3, 100)
     simple = guided = 0
@@ -176,7 +178,7 @@ def test_aggregates_over_a_weighted_selection_are_nearer_to_the_truth_than_simpl
     """Half the mean square error at the same budget, over twenty queries and five streams."""
     errors: list[tuple[float, float]] = []
     for seed in range(5):
-        made = zipf_page(shape(), seed)
+        made = zipf_batch(shape(), seed)
         size = len(made.arrived)
         for low, high in queries(seed, 20):
             truth = made.arrived[matching(made.arrived, low, high)]

@@ -10,32 +10,32 @@ import pytest
 from tests.promising.pure_batches import SECOND, PureStores, join_of, rows_of, shape_of
 from transom.elements import Preference
 from transom.promising.batch_tuples import arrival_of, tuples_of, wanted
-from transom.promising.structure_review import FIRST_REVIEW, MOST_PAGES, Review, rebuilt, reviewed
 from transom.promising.structure_choice import STRUCTURES
+from transom.promising.structure_review import FIRST_REVIEW, MOST_BATCHES, Review, rebuilt, reviewed
 from transom.state.promising import Preferring
 
 ITEMS = 40
 
 
-def engine_of(preference: Preference, pages: int = 6) -> PureStores:
-    """Two stores whose structures are the engine's to choose, after some pages."""
+def engine_of(preference: Preference, batches: int = 6) -> PureStores:
+    """Two stores whose structures are the engine's to choose, after some batches."""
     shapes = {f"items{n}": shape_of(n, structure="auto", buckets=16) for n in (1, 2)}
     engine = PureStores(shapes, {"join": join_of(preference)})
     rng = np.random.default_rng(1)
-    for page in range(pages):
+    for batch_id in range(batches):
         items = rng.integers(0, ITEMS, 200).tolist()
-        engine.push(page % 2 + 1, rows_of(items, [page * SECOND] * 200), 100)
+        engine.push(batch_id % 2 + 1, rows_of(items, [batch_id * SECOND] * 200), 100)
     return engine
 
 
-def review(engine: PureStores, budget: int | None, page: int = 100) -> Preferring:
-    """What a review comes to with a page of the first store."""
+def review(engine: PureStores, budget: int | None, batch_id: int = 100) -> Preferring:
+    """What a review comes to with a batch of the first store."""
     shape = engine.known.summaries["items1"].representation.shape
     want = wanted(shape, engine.queries)
     rows = rows_of(list(range(ITEMS)) * 5, [6 * SECOND] * ITEMS * 5)
-    arrival = arrival_of(shape, tuples_of(rows, shape, want, page), want)
+    arrival = arrival_of(shape, tuples_of(rows, shape, want, batch_id), want)
     return reviewed(
-        engine.known, engine.shapes, Review(page, {"items1": arrival}, engine.queries, {"join": budget})
+        engine.known, engine.shapes, Review(batch_id, {"items1": arrival}, engine.queries, {"join": budget})
     )
 
 
@@ -63,8 +63,8 @@ def test_a_budget_of_probes_is_not_charged_with_insertion() -> None:
 
 def test_reviews_become_rarer() -> None:
     engine = engine_of(Preference("desc", window=60 * SECOND, time=200_000))
-    for page, due in ((1, 1 + FIRST_REVIEW), (10, 20), (100, 200), (1000, 1000 + MOST_PAGES)):
-        known = review(engine, 100_000, page)
+    for batch_id, due in ((1, 1 + FIRST_REVIEW), (10, 20), (100, 200), (1000, 1000 + MOST_BATCHES)):
+        known = review(engine, 100_000, batch_id)
         assert known.summaries["items2"].review == due
         engine.known = known
         again = review(engine, 100, due - 1)

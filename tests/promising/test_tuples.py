@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from transom.promising.tuples import Places, Runs, Tuples
 
-Row = tuple[int, int, int]  # bucket, time, page
+Row = tuple[int, int, int]  # bucket, time, batch
 rows = st.lists(st.tuples(st.integers(0, 3), st.integers(-5, 20), st.integers(0, 4)), max_size=30)
 
 
@@ -20,12 +20,12 @@ def made(some: list[Row]) -> Tuples:
 
 
 @given(rows)
-def test_tuples_are_kept_by_bucket_time_page_and_arrival(some: list[Row]) -> None:
+def test_tuples_are_kept_by_bucket_time_batch_and_arrival(some: list[Row]) -> None:
     kept = made(some)
     ordered = sorted((*row, i) for i, row in enumerate(some))
     numbers = kept.table.column("number").to_pylist()
     assert (
-        list(zip(kept.bucket.tolist(), kept.time.tolist(), kept.page.tolist(), numbers, strict=True))
+        list(zip(kept.bucket.tolist(), kept.time.tolist(), kept.batch_id.tolist(), numbers, strict=True))
         == ordered
     )
 
@@ -38,9 +38,9 @@ def test_parts_merged_are_the_whole(some: list[Row], cut: int) -> None:
 
 
 @given(rows, st.integers(-6, 21), st.integers(0, 4))
-def test_tuples_are_let_go_by_time_and_found_by_page(some: list[Row], floor: int, page: int) -> None:
+def test_tuples_are_let_go_by_time_and_found_by_batch(some: list[Row], floor: int, batch_id: int) -> None:
     assert made(some).since(floor).time.tolist() == [t for _, t, _ in sorted(some) if t >= floor]
-    assert made(some).in_page(page).time.tolist() == [t for _, t, p in sorted(some) if p == page]
+    assert made(some).in_batch(batch_id).time.tolist() == [t for _, t, p in sorted(some) if p == batch_id]
     assert made(some).since(None).table == made(some).table
 
 

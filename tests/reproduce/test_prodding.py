@@ -8,16 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reproduce.prodding import aggressiveness
-from reproduce.prodding import bursts
-from reproduce.prodding import delays
-from reproduce.prodding import overhead
+from reproduce.prodding import aggressiveness, bursts, delays, overhead
 from reproduce.prodding import experiments as prodding
 from reproduce.prodding import sideline_strategies as sidelining
 from reproduce.prodding import simulation as simulate
 from reproduce.prodding.data import SECOND, recording
-from reproduce.report import Line, Options, Report, markdown
 from reproduce.prodding.simulation import Script, Windows
+from reproduce.report import Line, Options, Report, markdown
 
 
 class Tiny(Options):

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from transom.cli.main import app
+from reproduce.plot import can_draw
+from reproduce.prodding.data import SECOND
 from reproduce.promising import bars as promising_bars
 from reproduce.promising import joins as promising_joins
 from reproduce.promising import selection as promising_selection
-from reproduce.prodding.data import SECOND
-from reproduce.plot import can_draw
+from reproduce.promising.baselines import Pairs
 from reproduce.promising.data import Stores, generated
 from reproduce.promising.joins import PREFERENCES, Join
 from reproduce.promising.plots import FIGURES
-from reproduce.promising.baselines import Pairs
+from transom.cli.main import app
 
 SEED = 3
 
@@ -43,7 +43,7 @@ def naive(stores: Stores, window: int | None) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("name", PREFERENCES)
 def test_a_budget_gives_part_of_the_exact_answer_and_none_gives_all(name: str, stores: Stores) -> None:
-    join = Join(stores, PREFERENCES[name], page=5 * SECOND)
+    join = Join(stores, PREFERENCES[name], batch_id=5 * SECOND)
     exact = naive(stores, join.preference.window)
     assert pairs(join.exact) == exact
     assert pairs(join.promising().run()) == exact
@@ -52,12 +52,12 @@ def test_a_budget_gives_part_of_the_exact_answer_and_none_gives_all(name: str, s
         some = run(budget)
         assert len(set(pairs(some))) == len(some)  # nothing twice
         assert set(pairs(some)) <= set(exact)
-        assert all(probes <= budget(page) for page, probes in some.probes.items())  # type: ignore[operator]
+        assert all(probes <= budget(batch_id) for batch_id, probes in some.probes.items())  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("percent", [1, 10, 50])
 def test_the_highest_promise_gives_no_less_than_a_hash_join(percent: int, stores: Stores) -> None:
-    join = Join(stores, PREFERENCES["sliding"], page=5 * SECOND)
+    join = Join(stores, PREFERENCES["sliding"], batch_id=5 * SECOND)
     simple, led = (row["output"] for row in promising_joins.compared(join, percent))
     assert led >= simple
 

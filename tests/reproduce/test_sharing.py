@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from transom.cli.main import app
-from reproduce.shared_aggregates import ordered_sharing
-from reproduce.shared_aggregates import responses
-from reproduce.shared_aggregates import measures as sharing
-from reproduce.shared_aggregates import timegram
 from reproduce.report import Options
-from reproduce.shared_aggregates.responses import LARGEST, MIXED, Workload
+from reproduce.shared_aggregates import measures as sharing
+from reproduce.shared_aggregates import ordered_sharing, responses, timegram
 from reproduce.shared_aggregates.measures import Bar, affordable, speedups
+from reproduce.shared_aggregates.responses import LARGEST, MIXED, Workload
+from transom.cli.main import app
 
 SHORT = Options(seeds=1, short=True)
 

@@ -1,4 +1,4 @@
-"""An engine of pure functions over one stream, for tests that script its pages."""
+"""An engine of pure functions over one stream, for tests that script its batches."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Any
 import pyarrow as pa
 
 from transom import oracle
-from transom.windows.stream_rules import StreamRules
 from transom.elements import Clock, ClockKind, Prod, Punctuation
-from transom.ondemand.stores import end_of, opened
+from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import Desk
-from transom.results.inprocess import advance, folded
 from transom.ondemand.lookup import Lookup, answered, finished
+from transom.ondemand.needs import gatherings
+from transom.ondemand.stores import end_of, opened
+from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.passes.admission import Strategy, admit, release
 from transom.plan.planner import Planner
-from transom.results.stream_progress import PageInput
-from transom.kernel.aggregate import Outcome
-from transom.plan.compiled import CompiledQuery, compile_query
-from transom.ondemand.needs import gatherings
+from transom.results.inprocess import advance, folded
+from transom.results.stream_progress import BatchInput
 from transom.sql import Catalog, Query, Relation
 from transom.sql.binding.cascades import bind_all
 from transom.state import snapshot
 from transom.state.state import State
+from transom.windows.stream_rules import StreamRules
 
 SCALARS = oracle.PythonScalars()
 Row = dict[str, Any]
 
 
 class Pure:
-    """Queries over a stream `s` with an integer time `t`, page by page."""
+    """Queries over a stream `s` with an integer time `t`, batch by batch."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Pure:
         everyone = self.living.values()
         return [q for q in everyone if q.query.demand is not None and stream in (None, q.query.stream)]
 
-    def page(
+    def batch(
         self,
         rows: Sequence[tuple[Any, ...]] = (),
         prods: Sequence[Prod] = (),
@@ -84,7 +84,7 @@ class Pure:
         ended: bool = False,
         now: int | None = None,
     ) -> list[tuple[str, Row]]:
-        """Run a page; what it tells, as (query, row)."""
+        """Run a batch; what it tells, as (query, row)."""
         self.now = self.now if now is None else now
         queries = [query for query in self._standing().values() if query.query.stream == "s"]
         kept = gatherings(self._looking("s"))
@@ -99,7 +99,7 @@ class Pure:
             )
             outcome = folded(table, queries, self.rules, self.state, self.planner, SCALARS, kept)
         said = [] if until is None else [Punctuation(self.clock, until, where=tuple((where or {}).items()))]
-        given = PageInput(self.rules, queries, outcome, said, ended, clock=self.now, gatherings=kept)
+        given = BatchInput(self.rules, queries, outcome, said, ended, clock=self.now, gatherings=kept)
         living = list(self.living.values())
         done = advance(
             self.state, [given], SCALARS, clock=self.now, prods=prods, living=living, planner=self.planner

@@ -9,33 +9,33 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.bids import SCALARS, TIME, admitted, compiled
+from transom.kernel.aggregate import BatchPlan, run
+from transom.plan.compiled import CompiledQuery
+from transom.plan.passes.admission import Strategy
+from transom.plan.passes.resharing import rehomed
+from transom.plan.planner import Planner
+from transom.results.emit import BatchOutput
+from transom.results.inprocess import advance
+from transom.results.stream_progress import BatchInput
+from transom.state.state import State
 from transom.windows.intervals import IntervalSet
 from transom.windows.stream_rules import StreamRules
-from transom.results.inprocess import advance
-from transom.plan.passes.admission import Strategy
-from transom.results.emit import PageOutput
-from transom.plan.planner import Planner
-from transom.plan.passes.resharing import rehomed
-from transom.results.stream_progress import PageInput
-from transom.kernel.aggregate import PagePlan, run
-from transom.plan.compiled import CompiledQuery
-from transom.state.state import State
 
 WINDOW = "FROM bids [RANGE 10 seconds SLIDE 10 seconds]"
 SECOND = 1_000_000
 
 
-def page(
+def batch(
     state: State, queries: list[CompiledQuery], planner: Planner, rows: pa.Table, ended: bool = True
-) -> PageOutput:
-    """What a page of rows with the columns `ts` (microseconds) and any others comes to."""
+) -> BatchOutput:
+    """What a batch of rows with the columns `ts` (microseconds) and any others comes to."""
     names = {scalar.sql: f"c{i}" for i, scalar in enumerate(s for q in queries for s in q.query.scalars())}
     projected = SCALARS.project(rows, {name: sql for sql, name in names.items()})
     table = projected.append_column("t0", rows["ts"].cast(pa.int64()))
     shared = planner.plan(state, queries)
     closed = {TIME: state.stream("bids").clock(TIME).closed}
-    outcome = run(table, PagePlan(shared.families, shared.askers, names, {TIME: "t0"}, "t0", closed))
-    return advance(state, [PageInput(StreamRules(TIME, 0), queries, outcome, ended=ended)], SCALARS)
+    outcome = run(table, BatchPlan(shared.families, shared.askers, names, {TIME: "t0"}, "t0", closed))
+    return advance(state, [BatchInput(StreamRules(TIME, 0), queries, outcome, ended=ended)], SCALARS)
 
 
 def bids(**columns: Any) -> pa.Table:
@@ -52,7 +52,7 @@ def test_aggregates_that_read_other_slots_are_not_mixed_up() -> None:
     head = "avg(price) AS p, avg(price * 10) AS q"
     x = compiled(f"SELECT {head}, sum(price) AS r {WINDOW}", "x")
     y = compiled(f"SELECT {head}, sum(price * 10) AS r {WINDOW}", "y")
-    done = page(admitted(x, y), [x, y], Planner(), bids(ts=[0, SECOND], price=[1.0, 2.0]))
+    done = batch(admitted(x, y), [x, y], Planner(), bids(ts=[0, SECOND], price=[1.0, 2.0]))
     assert {name: table["r"].to_pylist() for name, table in done.results.items()} == {"x": [3.0], "y": [30.0]}
 
 
@@ -61,7 +61,7 @@ def test_having_with_other_constants_is_told_together() -> None:
         compiled(f"SELECT sum(price) AS p {WINDOW} HAVING sum(price) > {i}", f"q{i}") for i in range(6)
     ]
     assert len({query.shape for query in queries}) == 1
-    done = page(admitted(*queries), queries, Planner(), bids(ts=[0, SECOND], price=[1.0, 2.0]))
+    done = batch(admitted(*queries), queries, Planner(), bids(ts=[0, SECOND], price=[1.0, 2.0]))
     assert sorted(done.results) == ["q0", "q1", "q2"]
 
 
@@ -73,10 +73,10 @@ def test_a_row_at_the_end_of_time_harms_nobody(time: int) -> None:
     state = admitted(query)
     shared = Planner().plan(state, [query])
     table = pa.table({"seq": pa.array([3, time, 1_700_000_000_000_000], pa.int64())})
-    plan = PagePlan(shared.families, shared.askers, names, {clock: "seq"}, "seq")
+    plan = BatchPlan(shared.families, shared.askers, names, {clock: "seq"}, "seq")
     outcome = run(table, plan)
     assert (outcome.counted, outcome.unasked) == (2, 1)
-    done = advance(state, [PageInput(StreamRules(clock, 0), [query], outcome, ended=True)], SCALARS)
+    done = advance(state, [BatchInput(StreamRules(clock, 0), [query], outcome, ended=True)], SCALARS)
     assert done.results["q"]["window_end"].to_pylist()[0] == 5
 
 
@@ -86,9 +86,9 @@ def test_a_signature_family_that_does_not_pay_is_split_and_tried_again_later() -
     planner, state = Planner(), admitted(*queries)
     assert [len(family) for family in planner.plan(state, queries).families] == [12]
     rows = bids(ts=np.arange(2_000) * 1000, seq=np.arange(2_000))
-    state = page(state, queries, planner, rows, ended=False).state
+    state = batch(state, queries, planner, rows, ended=False).state
     assert {len(family) for family in planner.plan(state, queries).families} == {1}
-    later = State(**{**vars(state), "page": state.page + 65})
+    later = State(**{**vars(state), "batch": state.batch_id + 65})
     assert [len(family) for family in planner.plan(later, queries).families] == [12]
 
 

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.bids import SEQ, compiled, planned
-from transom.windows.intervals import LOWEST, IntervalSet
-from transom.windows.closed import Closed
 from transom.elements import WindowSpec
-from transom.results.close import Boundary, Reader, close, windows_open
-from transom.results.lowering import lower
-from transom.kernel.aggregate import PagePlan, run
+from transom.kernel.aggregate import BatchPlan, run
 from transom.kernel.sheets import combine
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
+from transom.results.close import Boundary, Reader, close, windows_open
+from transom.results.lowering import lower
+from transom.windows.closed import Closed
+from transom.windows.intervals import LOWEST, IntervalSet
 
 Row = tuple[int, int | None, int | None]  # seq, site, price
 Range = tuple[int, int | None, tuple[tuple[str, Any], ...]]
@@ -44,7 +44,7 @@ def query_over(size: int, slide: int, origin: int, naive: bool) -> CompiledQuery
 def partials(query: CompiledQuery, rows: list[Row], parts: int) -> pa.Table:
     """The rows' slices, made in as many tasks and put together."""
     columns = {"`site`": "site", "`price`": "price"}
-    plan = PagePlan(planned(query).families, (), columns, {SEQ: "seq"}, "seq")
+    plan = BatchPlan(planned(query).families, (), columns, {SEQ: "seq"}, "seq")
     (layout,) = plan.layouts.values()
     tables = []
     for start in range(parts):
@@ -202,7 +202,7 @@ def test_closing_all_readers_in_one_sweep_is_closing_them_one_by_one(
     forced: tuple[int | None, int | None],
 ) -> None:
     readers, queries = readers_of(kinds, until, forced)
-    plan = PagePlan(
+    plan = BatchPlan(
         planned(*queries).families,
         (),
         {"`site`": "site", "`price`": "price", "`seq`": "seq"},

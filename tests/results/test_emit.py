@@ -1,4 +1,4 @@
-"""A page's second half: what is known after it, without any Spark."""
+"""A batch's second half: what is known after it, without any Spark."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.bids import SCALARS, SEQ, admitted, compiled, planned
+from transom.elements import Clock, ClockKind, Punctuation
+from transom.kernel.aggregate import BatchPlan, run
+from transom.plan.compiled import CompiledQuery
+from transom.plan.passes.admission import Strategy, admit, release
+from transom.plan.planner import Planner
+from transom.results.advance import clocks_of
+from transom.results.emit import BatchOutput
+from transom.results.inprocess import advance
+from transom.results.stream_progress import BatchInput
+from transom.state.state import State, StreamState, Totals
 from transom.windows.intervals import IntervalSet
 from transom.windows.stream_rules import StreamRules
-from transom.elements import Clock, ClockKind, Punctuation
-from transom.results.advance import clocks_of
-from transom.results.inprocess import advance
-from transom.plan.passes.admission import Strategy, admit, release
-from transom.results.emit import PageOutput
-from transom.plan.planner import Planner
-from transom.results.stream_progress import PageInput
-from transom.kernel.aggregate import PagePlan, run
-from transom.plan.compiled import CompiledQuery
-from transom.state.state import State, StreamState, Totals
 
 COUNT = "SELECT count(*) AS n FROM bids [RANGE 10 SLIDE 10 WATTR seq]"
 PER_SITE = "SELECT site, count(*) AS n FROM bids [RANGE 10 SLIDE 10 WATTR seq] GROUP BY site"
 
 
 class Engine:
-    """Pages over one query on an integer clock, rows given as (seq, site)."""
+    """Batches over one query on an integer clock, rows given as (seq, site)."""
 
     def __init__(self, text: str, slack: int | None = 0, naive: bool = False):
         self.query: CompiledQuery = compiled(text, naive=naive)
@@ -40,8 +40,8 @@ class Engine:
         self.state = release(self.state, ["q"], {})
         self.state = admit(self.state, [self.query], {"q": self.query}, Strategy())
 
-    def page(self, *rows: tuple[int, int], **more: Any) -> list[tuple[int, ...]]:
-        """What a page reports, as (window end, site if grouped, count)."""
+    def batch(self, *rows: tuple[int, int], **more: Any) -> list[tuple[int, ...]]:
+        """What a batch reports, as (window end, site if grouped, count)."""
         stream = self.state.stream("bids")
         table = pa.table(
             {
@@ -50,12 +50,12 @@ class Engine:
             }
         )
         shared = Planner().plan(self.state, [self.query])
-        plan = PagePlan(
+        plan = BatchPlan(
             shared.families, shared.askers, {"`site`": "site"}, {SEQ: "seq"}, "seq",
             {SEQ: stream.clock(SEQ).closed},
         )  # fmt: skip
-        self.output: PageOutput = advance(
-            self.state, [PageInput(self.rules, [self.query], run(table, plan), **more)], SCALARS
+        self.output: BatchOutput = advance(
+            self.state, [BatchInput(self.rules, [self.query], run(table, plan), **more)], SCALARS
         )
         self.state = self.output.state
         found = self.output.results.get("q")
@@ -78,77 +78,77 @@ def until(time: int, since: int | None = None, **where: Any) -> Punctuation:
 
 
 @pytest.mark.parametrize("naive", [False, True])
-def test_the_watermark_closes_windows_at_the_end_of_the_page_that_moves_it(naive: bool) -> None:
+def test_the_watermark_closes_windows_at_the_end_of_the_batch_that_moves_it(naive: bool) -> None:
     engine = Engine(COUNT, slack=5, naive=naive)
-    assert engine.page((1, 1), (9, 1), (14, 1)) == []
-    assert engine.page((3, 1), (15, 1)) == [(10, 3)], "the watermark reaches 10; 3 came in the same page"
-    assert engine.page((4, 1)) == []
+    assert engine.batch((1, 1), (9, 1), (14, 1)) == []
+    assert engine.batch((3, 1), (15, 1)) == [(10, 3)], "the watermark reaches 10; 3 came in the same batch"
+    assert engine.batch((4, 1)) == []
     assert engine.totals == Totals(rows=6, counted=5, late=1)
     assert engine.slices == (2 if naive else 1), "closed slices are forgotten"
 
 
 def test_without_slack_only_punctuations_close() -> None:
     engine = Engine(COUNT, slack=None)
-    assert engine.page((1, 1), (500, 1)) == []
-    assert engine.page(punctuations=[until(9)]) == []
-    assert engine.page(punctuations=[until(10)]) == [(10, 1)]
-    assert engine.page(punctuations=[until(510, 500)]) == [(510, 1)], "a range in the middle"
+    assert engine.batch((1, 1), (500, 1)) == []
+    assert engine.batch(punctuations=[until(9)]) == []
+    assert engine.batch(punctuations=[until(10)]) == [(10, 1)]
+    assert engine.batch(punctuations=[until(510, 500)]) == [(510, 1)], "a range in the middle"
 
 
 def test_a_punctuation_for_a_group_closes_that_group() -> None:
     engine = Engine(PER_SITE, slack=None)
-    assert engine.page((1, 1), (2, 2), punctuations=[until(10, site=1)]) == [(10, 1, 1)]
-    assert engine.page((3, 1), (4, 2)) == []
+    assert engine.batch((1, 1), (2, 2), punctuations=[until(10, site=1)]) == [(10, 1, 1)]
+    assert engine.batch((3, 1), (4, 2)) == []
     assert engine.totals == Totals(rows=4, counted=3, late=1)
-    assert engine.page(punctuations=[until(10)]) == [(10, 2, 2)], (
+    assert engine.batch(punctuations=[until(10)]) == [(10, 2, 2)], (
         "and what was reported is not reported again"
     )
 
 
 def test_ranges_that_touch_close_a_window_together() -> None:
     engine = Engine(COUNT, slack=None)
-    assert engine.page((5, 1), punctuations=[until(6, 0)]) == []
-    assert engine.page(punctuations=[until(10, 6)]) == [(10, 1)]
+    assert engine.batch((5, 1), punctuations=[until(6, 0)]) == []
+    assert engine.batch(punctuations=[until(10, 6)]) == [(10, 1)]
 
 
 def test_the_end_closes_every_window_that_holds_rows_and_late_rows_stay_late() -> None:
     engine = Engine("SELECT count(*) AS n FROM bids [RANGE 20 SLIDE 10 WATTR seq]", slack=None)
-    assert engine.page((5, 1), (12, 1), ended=True) == [(10, 1), (20, 2), (30, 1)]
+    assert engine.batch((5, 1), (12, 1), ended=True) == [(10, 1), (20, 2), (30, 1)]
     assert engine.slices == 0
-    assert engine.page((7, 1)) == [], "all its windows were closed by the end"
+    assert engine.batch((7, 1)) == [], "all its windows were closed by the end"
     assert engine.totals.late == 1
-    assert engine.page((29, 1), ended=True) == [(40, 1)], "29 still counts in the window that no end closed"
+    assert engine.batch((29, 1), ended=True) == [(40, 1)], "29 still counts in the window that no end closed"
 
 
-def test_an_idle_page_closes_and_the_stream_goes_on() -> None:
+def test_an_idle_batch_closes_and_the_stream_goes_on() -> None:
     engine = Engine(COUNT)
-    assert engine.page((3, 1)) == []
-    assert engine.page(ended=True) == [(10, 1)]
-    assert engine.page(ended=True) == [], "nothing is reported twice"
-    assert engine.page((15, 1)) == []
-    assert engine.page((25, 1)) == [(20, 1)]
-    assert engine.state.page == 5
+    assert engine.batch((3, 1)) == []
+    assert engine.batch(ended=True) == [(10, 1)]
+    assert engine.batch(ended=True) == [], "nothing is reported twice"
+    assert engine.batch((15, 1)) == []
+    assert engine.batch((25, 1)) == [(20, 1)]
+    assert engine.state.batch_id == 5
 
 
 def test_an_end_without_rows_forces_nothing() -> None:
     engine = Engine(COUNT)
-    engine.page(ended=True)
+    engine.batch(ended=True)
     assert engine.state.queries["q"].forced is None
-    assert engine.page((3, 1), (15, 1)) == [(10, 1)]
+    assert engine.batch((3, 1), (15, 1)) == [(10, 1)]
 
 
 def test_a_query_that_joins_late_reports_from_the_first_window_it_saw_whole() -> None:
     engine = Engine(COUNT)
-    engine.page((3, 1))
+    engine.batch((3, 1))
     engine.join()
-    assert engine.page((5, 1), (12, 1), (22, 1)) == [(20, 1)], "[0, 10) held a row before it joined"
+    assert engine.batch((5, 1), (12, 1), (22, 1)) == [(20, 1)], "[0, 10) held a row before it joined"
 
 
 def test_on_request_it_reports_what_it_saw_in_part_and_says_so() -> None:
     engine = Engine(COUNT)
-    engine.page((3, 1))
+    engine.batch((3, 1))
     engine.join()
-    assert engine.page((5, 1), (12, 1), (22, 1), partial=frozenset({"q"})) == [(10, 1), (20, 1)]
+    assert engine.batch((5, 1), (12, 1), (22, 1), partial=frozenset({"q"})) == [(10, 1), (20, 1)]
     assert engine.output.results["q"]["complete"].to_pylist() == [False, True]
 
 
@@ -162,8 +162,8 @@ def test_rows_are_closed_as_far_as_they_were_numbered() -> None:
         table = pa.table(
             {"seq": pa.array([9, 9], pa.int64()), "row": pa.array([start, start + 1], pa.int64())}
         )
-        plan = PagePlan(families, (), {}, {SEQ: "seq", rows: "row"}, "seq")
-        output = advance(state, [PageInput(rules, [numbered], run(table, plan))], SCALARS)
+        plan = BatchPlan(families, (), {}, {SEQ: "seq", rows: "row"}, "seq")
+        output = advance(state, [BatchInput(rules, [numbered], run(table, plan))], SCALARS)
         state = output.state
         reported.append(
             output.results["q"].select(["window_start", "n"]).to_pylist() if output.results else []
@@ -172,14 +172,14 @@ def test_rows_are_closed_as_far_as_they_were_numbered() -> None:
     assert clocks_of([numbered], rules) == [SEQ, rows]
 
 
-def test_a_query_on_a_clock_that_nobody_followed_learns_from_its_first_page_what_it_missed() -> None:
+def test_a_query_on_a_clock_that_nobody_followed_learns_from_its_first_batch_what_it_missed() -> None:
     engine = Engine(COUNT, slack=2)
     unfollowed = StreamState(totals=Totals(rows=1, counted=1))
     engine.state = replace(engine.state, streams={"bids": unfollowed})
     engine.join()
     assert engine.state.queries["q"].unseen is None
-    assert engine.page() == []
-    assert engine.state.queries["q"].unseen is None, "a page without rows tells nothing"
-    assert engine.page((5, 1), (12, 1), (25, 1)) == [(20, 1)], "what came before may lie up to 5 + 2"
+    assert engine.batch() == []
+    assert engine.state.queries["q"].unseen is None, "a batch without rows tells nothing"
+    assert engine.batch((5, 1), (12, 1), (25, 1)) == [(20, 1)], "what came before may lie up to 5 + 2"
     unseen = engine.state.queries["q"].unseen
     assert isinstance(unseen, IntervalSet) and unseen.pairs[-1][1] == 8

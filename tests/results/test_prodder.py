@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from tests.results.pure_batches import Pure
-from transom.windows import ids as windows
 from transom.elements import WindowSpec
-from transom.results import close as closing
 from transom.plan.passes.admission import Strategy
+from transom.results import close as closing
+from transom.windows import ids as windows
 
 TRAFFIC = {"sensor": pa.int64(), "speed": pa.int64(), "volume": pa.int64()}
 SUM = "SELECT sum(volume) AS v FROM s [RANGE 50 SLIDE 50]"
@@ -32,15 +32,15 @@ def test_wids_of_time_211_are_10_to_12() -> None:
     assert windows.wid_to(spec, time).tolist() == [12, 13]
 
 
-@pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every page"])
+@pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every batch"])
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
 def test_a_window_sum_is_110_early_and_135_finally(strategy: Strategy, restart: bool) -> None:
     """Figure 3.1; the thesis calls the window 1, its formula 0."""
     engine = Pure({"q": SUM}, TRAFFIC, strategy=strategy, restart=restart)
-    assert shown(engine.page(FIRST, [engine.prod(50)])) == [(50, 110, "early", 4)]
-    assert engine.page([(52, 1, 48, 26), (47, 4, 40, 25)]) == []
-    assert shown(engine.page(until=50)) == [(50, 135, "final", 5)]
-    assert shown(engine.page(prods=[engine.prod()])) == [(100, 26, "early", 1)]
+    assert shown(engine.batch(FIRST, [engine.prod(50)])) == [(50, 110, "early", 4)]
+    assert engine.batch([(52, 1, 48, 26), (47, 4, 40, 25)]) == []
+    assert shown(engine.batch(until=50)) == [(50, 135, "final", 5)]
+    assert shown(engine.batch(prods=[engine.prod()])) == [(100, 26, "early", 1)]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
@@ -48,54 +48,57 @@ def test_a_paned_window_max_is_55_early_and_58_finally(strategy: Strategy) -> No
     """Figure 3.4, with pane 10, which the thesis forgets: it says 54, which is pane 12's own."""
     pane = "SELECT max(volume) AS v FROM s [RANGE 10 SLIDE 10]"
     engine = Pure({"window": MAX, "pane": pane}, TRAFFIC, strategy=strategy)
-    engine.page([(102, 1, 50, 55), (107, 2, 51, 40), (113, 1, 48, 52), (119, 2, 49, 31), (125, 2, 46, 45)])
-    assert shown(engine.page(until=110)) == [(110, 55, "final", 2), (110, 55, "final", 2)]
-    assert shown(engine.page(until=120)) == [(120, 55, "final", 4), (120, 52, "final", 2)]
-    told = engine.page([(126, 1, 50, 54)], [engine.prod(130)])
+    engine.batch([(102, 1, 50, 55), (107, 2, 51, 40), (113, 1, 48, 52), (119, 2, 49, 31), (125, 2, 46, 45)])
+    assert shown(engine.batch(until=110)) == [(110, 55, "final", 2), (110, 55, "final", 2)]
+    assert shown(engine.batch(until=120)) == [(120, 55, "final", 4), (120, 52, "final", 2)]
+    told = engine.batch([(126, 1, 50, 54)], [engine.prod(130)])
     assert shown(told) == [(130, 55, "early", 6), (130, 54, "early", 2)]
-    assert shown(engine.page([(126, 1, 40, 58)], until=130)) == [(130, 58, "final", 7), (130, 58, "final", 3)]
+    assert shown(engine.batch([(126, 1, 40, 58)], until=130)) == [
+        (130, 58, "final", 7),
+        (130, 58, "final", 3),
+    ]
 
 
 def test_a_prod_for_a_group_tells_of_that_group() -> None:
     engine = Pure({"q": BY_SENSOR, "all": SUM, "pinned": f"{SUM} WHERE sensor = 1"}, TRAFFIC)
-    told = engine.page(FIRST, [engine.prod(50, sensor=1)])
+    told = engine.batch(FIRST, [engine.prod(50, sensor=1)])
     assert [(name, row["v"]) for name, row in told] == [("q", 40), ("pinned", 40)]
 
 
 def test_the_windows_at_a_time_are_not_those_up_to_it() -> None:
     engine = Pure({"q": "SELECT sum(volume) AS v FROM s [RANGE 30 SLIDE 10]"}, TRAFFIC)
     rows = [(t, 1, 0, t) for t in (5, 15, 25, 35)]
-    assert shown(engine.page(rows, [engine.prod(29, exactly=True)])) == [(20, 20, "early", 2)]
-    ends = [end for end, *_ in shown(engine.page(prods=[engine.prod(29)]))]
+    assert shown(engine.batch(rows, [engine.prod(29, exactly=True)])) == [(20, 20, "early", 2)]
+    ends = [end for end, *_ in shown(engine.batch(prods=[engine.prod(29)]))]
     assert ends == [10, 20]
-    ends = [end for end, *_ in shown(engine.page(prods=[engine.prod()]))]
+    ends = [end for end, *_ in shown(engine.batch(prods=[engine.prod()]))]
     assert ends == [10, 20, 30, 40, 50, 60]
 
 
 def test_prods_for_the_same_group_tell_of_it_once() -> None:
     engine = Pure({"q": BY_SENSOR}, TRAFFIC)
     prods = [engine.prod(50, sensor=1), engine.prod(50, True, sensor=1), engine.prod(60, sensor=1)]
-    assert len(engine.page(FIRST, prods)) == 1
+    assert len(engine.batch(FIRST, prods)) == 1
 
 
 @pytest.mark.parametrize("until", [10, 49], ids=["long before", "just before"])
 def test_a_prod_that_is_too_early_passes(until: int) -> None:
     engine = Pure({"q": SUM}, TRAFFIC)
-    assert engine.page(FIRST, [engine.prod(until)]) == []
-    assert engine.page(prods=[engine.prod(100, exactly=True)]) == []  # the window holds nothing yet
-    assert shown(engine.page(until=50)) == [(50, 110, "final", 4)]
+    assert engine.batch(FIRST, [engine.prod(until)]) == []
+    assert engine.batch(prods=[engine.prod(100, exactly=True)]) == []  # the window holds nothing yet
+    assert shown(engine.batch(until=50)) == [(50, 110, "final", 4)]
 
 
 def test_a_prod_that_is_too_late_passes() -> None:
     engine = Pure({"q": SUM}, TRAFFIC)
-    engine.page(FIRST, until=50)
-    assert engine.page(prods=[engine.prod(50), engine.prod(50, exactly=True), engine.prod()]) == []
+    engine.batch(FIRST, until=50)
+    assert engine.batch(prods=[engine.prod(50), engine.prod(50, exactly=True), engine.prod()]) == []
 
 
 def test_a_prod_on_another_clock_passes() -> None:
     engine = Pure({"q": "SELECT sum(volume) AS v FROM s [RANGE 50 SLIDE 50 WATTR speed]"}, TRAFFIC)
-    assert engine.page(FIRST, [engine.prod(500)]) == []
-    assert len(engine.page(prods=[engine.prod()])) == 1
+    assert engine.batch(FIRST, [engine.prod(500)]) == []
+    assert len(engine.batch(prods=[engine.prod()])) == 1
 
 
 # --- the Prodder --------------------------------------------------------------------------
@@ -111,46 +114,46 @@ def one(t: int) -> tuple[int, int, int, int]:
 
 def test_a_window_is_told_once_when_its_mark_is_passed() -> None:
     engine = Pure({"q": emitting("AT 75% OF SLIDE")}, TRAFFIC, slack=0)
-    told = [shown(engine.page([one(t)])) for t in (1, 14, 15, 16, 19, 20, 36)]
+    told = [shown(engine.batch([one(t)])) for t in (1, 14, 15, 16, 19, 20, 36)]
     assert told == [[], [], [(20, 30, "early", 3)], [], [], [(20, 65, "final", 5)], [(40, 56, "early", 2)]]
 
 
 def test_several_marks_passed_at_once_are_told_once() -> None:
     engine = Pure({"q": emitting("AT 25%, 50%, 75% OF SLIDE")}, TRAFFIC, slack=0)
-    told = [shown(engine.page([one(t)])) for t in (5, 16, 17)]
+    told = [shown(engine.batch([one(t)])) for t in (5, 16, 17)]
     assert [len(each) for each in told] == [1, 1, 0]
 
 
 def test_sliding_windows_are_told_in_their_last_slide() -> None:
     engine = Pure({"q": emitting("AT 50% OF SLIDE", 30, 10)}, TRAFFIC, slack=0)
     told = [
-        end for t in range(0, 40, 5) for end, _, kind, _ in shown(engine.page([one(t)])) if kind == "early"
+        end for t in range(0, 40, 5) for end, _, kind, _ in shown(engine.batch([one(t)])) if kind == "early"
     ]
     assert told == [10, 20, 30, 40]
 
 
 def test_a_window_that_waits_for_its_slack_is_told_past_its_end() -> None:
     engine = Pure({"q": emitting("AT 100% OF SLIDE")}, TRAFFIC, slack=15)
-    assert shown(engine.page([one(3)])) == []
-    assert shown(engine.page([one(24)])) == [(20, 3, "early", 1)]
-    assert shown(engine.page([one(19)])) == []
-    assert shown(engine.page([one(35)])) == [(20, 22, "final", 2)]
+    assert shown(engine.batch([one(3)])) == []
+    assert shown(engine.batch([one(24)])) == [(20, 3, "early", 1)]
+    assert shown(engine.batch([one(19)])) == []
+    assert shown(engine.batch([one(35)])) == [(20, 22, "final", 2)]
 
 
 def test_every_so_much_time_all_open_windows_are_told_if_something_came() -> None:
     engine = Pure({"q": emitting("EVERY '1 second'", 40, 20)}, TRAFFIC, slack=0)
     second = 1_000_000
-    assert len(engine.page([one(3)], now=10 * second)) == 2
-    assert engine.page([one(4)], now=10 * second + 999_999) == []
-    assert [row["rows"] for _, row in engine.page(now=11 * second)] == [2, 2]
-    assert engine.page(now=13 * second) == []
+    assert len(engine.batch([one(3)], now=10 * second)) == 2
+    assert engine.batch([one(4)], now=10 * second + 999_999) == []
+    assert [row["rows"] for _, row in engine.batch(now=11 * second)] == [2, 2]
+    assert engine.batch(now=13 * second) == []
 
 
 def test_on_demand_only_prods_are_told_and_estimates_come_with_them() -> None:
     engine = Pure({"q": emitting("ON DEMAND")}, TRAFFIC, slack=0)
     for t in range(0, 400, 2):
-        assert all(row["kind"] == "final" for _, row in engine.page([one(t)]))
-    told = engine.page([one(401), one(405), one(410)], [engine.prod()])
+        assert all(row["kind"] == "final" for _, row in engine.batch([one(t)]))
+    told = engine.batch([one(401), one(405), one(410)], [engine.prod()])
     (row,) = (row for _, row in told if row["kind"] == "early")
     assert row["v"] < row["v_low"] <= row["v_projected"] <= row["v_high"]
 
@@ -164,10 +167,10 @@ def test_finals_are_the_same_with_and_without(clause: str) -> None:
         rng = np.random.default_rng(7)
         for t in range(0, 200, 4):
             rows = [(int(t + d), 1, int(s), int(v)) for d, s, v in rng.integers(0, 6, (5, 3))]
-            engine.page(rows, [engine.prod()] if t % 12 == 0 else [], now=t * 500_000)
-        engine.page(ended=True)
+            engine.batch(rows, [engine.prod()] if t % 12 == 0 else [], now=t * 500_000)
+        engine.batch(ended=True)
         told[text] = [
-            (row["window_end"], row["v"], row["a"], row["rows"], row["page"], row["latency"])
+            (row["window_end"], row["v"], row["a"], row["rows"], row["batch"], row["latency"])
             for _, row in engine.results
             if row["kind"] == "final"
         ]
@@ -178,9 +181,9 @@ def test_finals_are_the_same_with_and_without(clause: str) -> None:
 def test_the_latency_is_counted_from_the_arrival_of_the_windows_first_tuple() -> None:
     """Section 4.1: arrived at 7, told at 11, so 4."""
     engine = Pure({"q": "SELECT sum(volume) AS v FROM s [RANGE 5 SLIDE 5]"}, TRAFFIC)
-    engine.page([one(6)], now=7_000_000)
-    ((_, early),) = engine.page([one(8)], [engine.prod(10)], now=9_000_000)
-    ((_, final),) = engine.page(until=10, now=11_000_000)
+    engine.batch([one(6)], now=7_000_000)
+    ((_, early),) = engine.batch([one(8)], [engine.prod(10)], now=9_000_000)
+    ((_, final),) = engine.batch(until=10, now=11_000_000)
     assert (early["latency"], final["latency"]) == (2.0, 4.0)
     assert early["made"].timestamp() == 9 and final["made"].timestamp() == 11
 
@@ -191,7 +194,7 @@ def test_the_accuracy_loop_moves_towards_its_target_and_stays() -> None:
     points = []
     for t in range(0, 2000, 2):
         rows = [(t, 1, 1, int(v)) for v in rng.integers(0, 100, int(rng.poisson(4)) + 1)]
-        engine.page(rows, now=t * 1_000_000)
+        engine.batch(rows, now=t * 1_000_000)
         points.append(engine.state.learned["q"].point if engine.state.learned else 1.0)
     accuracy = engine.state.learned["q"].accuracy()
     assert 0.1 < accuracy.point < 1.0
@@ -202,22 +205,22 @@ def test_the_accuracy_loop_moves_towards_its_target_and_stays() -> None:
 # --- what went wrong once -----------------------------------------------------------------
 
 
-def test_a_query_over_a_query_can_be_prodded_before_any_page_touched_it() -> None:
+def test_a_query_over_a_query_can_be_prodded_before_any_batch_touched_it() -> None:
     engine = Pure(
         {"per": "SELECT sensor, sum(volume) AS v FROM s [RANGE 20 SLIDE 20] GROUP BY sensor"}, TRAFFIC
     )
-    engine.page([one(3)])
+    engine.batch([one(3)])
     engine.register({"outer": "SELECT max(v) AS v FROM per [RANGE 60 SLIDE 60]"})
-    assert [name for name, _ in engine.page(prods=[engine.prod()])] == ["per", "outer"]
+    assert [name for name, _ in engine.batch(prods=[engine.prod()])] == ["per", "outer"]
 
 
 def test_what_an_outer_query_missed_is_not_told_as_if_it_were_whole() -> None:
     inner = "SELECT sum(volume) AS v FROM s [RANGE 20 SLIDE 20]"
     engine = Pure({"per": inner, "o1": "SELECT sum(v) AS v FROM per [RANGE 60 SLIDE 60]"}, TRAFFIC, slack=0)
     for t in (5, 25, 45, 61):
-        engine.page([one(t)])
+        engine.batch([one(t)])
     engine.register({"o2": "SELECT sum(v) AS v FROM per [RANGE 60 SLIDE 20]"})
-    told = engine.page(prods=[engine.prod()])
+    told = engine.batch(prods=[engine.prod()])
     assert all(row["v"] == 86 for name, row in told if name == "o2" and row["window_end"] == 80)
     ends = {row["window_end"] for name, row in told if name == "o2"}
     assert not ends & {60, 80, 100}, "windows of which it missed results"
@@ -227,7 +230,7 @@ def test_windows_that_close_without_a_final_leave_nothing_behind() -> None:
     text = "SELECT sum(volume) AS v FROM s [RANGE 20 SLIDE 20] HAVING count(*) < 1 EMIT EARLY AT 50% OF SLIDE"
     engine = Pure({"q": text.replace("< 1", "< 3")}, TRAFFIC, slack=0)
     for t in range(0, 1200, 4):
-        engine.page([one(t)])
+        engine.batch([one(t)])
     assert sum(map(len, engine.state.learned["q"].pending.sheets)) < 20
 
 
@@ -235,15 +238,15 @@ def test_prods_for_one_group_do_not_keep_a_query_from_learning() -> None:
     text = "SELECT sensor, sum(volume) AS v FROM s [RANGE 20 SLIDE 20] GROUP BY sensor EMIT EARLY ON DEMAND"
     engine = Pure({"q": text}, TRAFFIC, slack=0)
     for t in range(0, 600, 4):
-        engine.page([one(t)], [engine.prod(sensor=7)])
-    told = engine.page([one(603)], [engine.prod()])
+        engine.batch([one(t)], [engine.prod(sensor=7)])
+    told = engine.batch([one(603)], [engine.prod()])
     assert [row["v_low"] is not None for _, row in told if row["kind"] == "early"] == [True]
 
 
 def test_what_a_prod_was_told_of_a_query_that_left_is_no_lesson_for_another_of_its_name() -> None:
     engine = Pure({"q": emitting("ON DEMAND")}, TRAFFIC, slack=0)
     for t in range(0, 100, 4):
-        engine.page([one(t)])
+        engine.batch([one(t)])
     assert engine.state.learned
     engine.drop("q")
     assert not engine.state.learned and not engine.state.prodders
@@ -253,7 +256,7 @@ def test_many_exact_prods_of_groups_are_answered_together() -> None:
     engine = Pure({f"q{i}": f"{BY_SENSOR} HAVING count(*) > {-i}" for i in range(5)}, TRAFFIC)
     rows = [(t, t % 50, 1, t) for t in range(50)]
     prods = [engine.prod(50, True, sensor=g) for g in range(50)]
-    told = engine.page(rows, prods)
+    told = engine.batch(rows, prods)
     assert len(told) == 250 and len({(name, row["sensor"]) for name, row in told}) == 250
 
 
@@ -265,7 +268,7 @@ def test_a_mark_costs_hundreds_of_queries_one_sweep(monkeypatch: pytest.MonkeyPa
 
     engine = Pure({f"q{i}": emitting("AT 50% OF SLIDE") for i in range(30)}, TRAFFIC, slack=0)
     monkeypatch.setattr(closing._Sheet, "one", one_by_one)
-    assert len([each for t in (3, 9, 12, 17) for each in engine.page([one(t)])]) == 30
+    assert len([each for t in (3, 9, 12, 17) for each in engine.batch([one(t)])]) == 30
 
 
 def test_a_query_of_texts_alone_can_be_told_early() -> None:
@@ -274,7 +277,7 @@ def test_a_query_of_texts_alone_can_be_told_early() -> None:
     )
     engine = Pure({"q": text}, {"sensor": pa.int64(), "code": pa.string()}, slack=0)
     for t in range(0, 200, 4):
-        engine.page([(t, g, f"code {t % 7}") for g in range(12)])
+        engine.batch([(t, g, f"code {t % 7}") for g in range(12)])
     kinds = {row["kind"] for _, row in engine.results}
     assert kinds == {"early", "final"}
 
@@ -288,5 +291,5 @@ def test_a_lesson_that_fails_harms_no_results(monkeypatch: pytest.MonkeyPatch) -
     engine = Pure({"q": emitting("AT 50% OF SLIDE"), "other": SUM}, TRAFFIC, slack=0)
     monkeypatch.setattr(Learned, "closed", broken)
     monkeypatch.setattr(Learned, "estimate", broken)
-    told = [name for t in range(0, 120, 5) for name, _ in engine.page([one(t)])]
+    told = [name for t in range(0, 120, 5) for name, _ in engine.batch([one(t)])]
     assert told.count("q") == 11 and told.count("other") == 2

@@ -63,12 +63,12 @@ def bids_frame(spark: SparkSession, *rows: tuple[Any, Any, str | None]) -> DataF
     return spark.createDataFrame(bids_table(*rows), BIDS)
 
 
-def bids_files(directory: Path, *pages: Sequence[tuple[Any, Any, str | None]]) -> Path:
-    """The same as Parquet files, one for each page; names and times tell their order."""
+def bids_files(directory: Path, *batches: Sequence[tuple[Any, Any, str | None]]) -> Path:
+    """The same as Parquet files, one for each batch; names and times tell their order."""
     directory.mkdir(parents=True, exist_ok=True)
-    for number, page in enumerate(pages):
+    for number, batch_id in enumerate(batches):
         file = directory / f"{number:04d}.parquet"
-        pq.write_table(bids_table(*page), file)
+        pq.write_table(bids_table(*batch_id), file)
         os.utime(file, (1_357_000_000 + number,) * 2)  # files of one time are read in any order
     return directory
 
@@ -96,7 +96,7 @@ def answers(query: Any, *columns: str) -> list[tuple[Any, ...]]:
     """A query's results in order: the ends of the window, then the named columns (all of the SELECT list)."""
     table = query if isinstance(query, pa.Table) else query.results()
     names = table.column_names
-    system = ("kind", "complete", "rows", "page", "made", "latency")
+    system = ("kind", "complete", "rows", "batch", "made", "latency")
     shown = list(columns) or [n for n in names if n not in system]
     if columns:
         shown = ["window_start", "window_end", *columns]

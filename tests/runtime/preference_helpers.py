@@ -15,7 +15,7 @@ import transom
 
 SALES = "item int, price double, ts timestamp"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-PAGES = 6
+BATCHES = 6
 SUMMARY = "WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
 JOIN = (
     "SELECT a.item, a.ts AS here, b.ts AS there FROM store1 a, store2 b WHERE a.item = b.item "
@@ -63,13 +63,13 @@ def joined(first: Sequence[Sale], second: Sequence[Sale], window: float = 60) ->
 
 
 def sell(
-    engine: transom.Engine, feeds: dict[int, Any], seed: int, pages: int = PAGES
+    engine: transom.Engine, feeds: dict[int, Any], seed: int, batches: int = BATCHES
 ) -> dict[int, list[Any]]:
-    """Push sales in turns, a page each; what was sold by each store."""
+    """Push sales in turns, a batch each; what was sold by each store."""
     rng, sold = np.random.default_rng(seed), {1: list[Any](), 2: list[Any]()}
-    for page in range(pages):
+    for batch_id in range(batches):
         for number, feed in feeds.items():
-            rows = sales(rng, 10.0 * page)
+            rows = sales(rng, 10.0 * batch_id)
             sold[number] += rows
             feed.push(rows)
             engine.step()

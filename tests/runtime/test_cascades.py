@@ -71,7 +71,7 @@ def test_a_max_of_sums_sees_each_sum_once_and_as_large_as_it_is(spark: SparkSess
     feed.push([(41, 1, 0, 1)])
     engine.step()
     again, _ = traffic(spark, tmp_path)
-    assert early(again.prod("per_sensor", at=80)["outer"], "n") == [(40, 80, 1)], "before its first page"
+    assert early(again.prod("per_sensor", at=80)["outer"], "n") == [(40, 80, 1)], "before its first batch"
 
 
 def test_three_levels(spark: SparkSession, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_a_suspended_inner_query_has_no_more_rows_for_the_outer(spark: SparkSess
 
 # --- restarts and places ---------------------------------------------------------------------
 
-PAGES = [
+BATCHES = [
     [(1, 1, 0, 1), (2, 2, 0, 2), (18, 3, 0, 3)],
     [(22, 1, 0, 4), (12, 2, 0, 5), (38, 3, 0, 6)],
     [(45, 1, 0, 7), (33, 2, 0, 8)],
@@ -317,23 +317,25 @@ TEXTS = {
 
 
 def run(spark: SparkSession, place: Path, restarts: bool, **options: Any) -> dict[str, Any]:
-    """All results of a cascade, prodded with every page and after it, started again between pages or not."""
+    """All results of a cascade, prodded with every batch and after it, started again between batches or not."""
     engine, feed = traffic(spark, place, slack=5, **options)
     queries = engine.register_all(TEXTS)
-    for page in PAGES:
+    for batch_id in BATCHES:
         if restarts:
             engine.stop()
             engine, feed = traffic(spark, place, slack=5, **options)
             queries = {name: engine.query(name) for name in TEXTS} if engine.queries() else {}
             queries = queries or engine.register_all(TEXTS)
-        feed.push(page)
+        feed.push(batch_id)
         feed.prod()
         engine.step()
         engine.prod(where={"sensor": 1})
         queries["top"].prod()
     engine.drain()
     columns = {"per_sensor": ["sensor"], "grouped": ["sensor"]}
-    return {name: told(query, *columns.get(name, []), "n", "rows", "page") for name, query in queries.items()}
+    return {
+        name: told(query, *columns.get(name, []), "n", "rows", "batch") for name, query in queries.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -357,7 +359,7 @@ def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
         (False, {"strategy": "naive"}),
         (False, {"strategy": "unshared_paired"}),
     ],
-    ids=["restarted between pages", "with the executors", "naive", "unshared"],
+    ids=["restarted between batches", "with the executors", "naive", "unshared"],
 )
 def test_a_cascade_is_the_same(
     spark: SparkSession, tmp_path: Path, expected: Any, restarts: bool, options: Any
@@ -367,7 +369,7 @@ def test_a_cascade_is_the_same(
 
 def test_a_cascade_over_a_batch_is_final_at_its_end(spark: SparkSession, tmp_path: Path) -> None:
     engine = transom.Engine(spark, str(tmp_path))
-    frame = spark.createDataFrame([row for page in PAGES for row in page], TRAFFIC)
+    frame = spark.createDataFrame([row for batch_id in BATCHES for row in batch_id], TRAFFIC)
     engine.stream("s", frame, time="ts")
     queries = engine.register_all(TEXTS)
     engine.drain()

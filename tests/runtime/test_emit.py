@@ -1,4 +1,4 @@
-"""EMIT EARLY on Spark: queries that prod themselves, what they learn, and pages that fail meanwhile."""
+"""EMIT EARLY on Spark: queries that prod themselves, what they learn, and batches that fail meanwhile."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.runtime.prod_helpers import early, final, told, traffic
 from tests.runtime.test_faults import STEPS
 
 SUM = "SELECT sum(volume) AS v FROM s [RANGE 50 SLIDE 50]"
-STEPS_OF_A_PAGE = {
-    "the first half": (*STEPS["the first half"][:2], lambda run: run.page.before.totals.rows == 2),
-    **{name: STEPS[name] for name in ("the page's second half", "writing all results", "the commit")},
+STEPS_OF_A_BATCH = {
+    "the first half": (*STEPS["the first half"][:2], lambda run: run.batch.before.totals.rows == 2),
+    **{name: STEPS[name] for name in ("the batch's second half", "writing all results", "the commit")},
 }
 
 
@@ -34,14 +34,14 @@ def test_every_so_often_but_not_again_until_rows_come(spark: SparkSession, tmp_p
     clock.advance(minutes=0.5)
     feed.push([(11, 1, 0, 2)])
     engine.step()
-    assert early(query, "v", "page") == [(0, 50, 1, 1)]
+    assert early(query, "v", "batch") == [(0, 50, 1, 1)]
     clock.advance(minutes=0.5)
-    assert engine.step() == 1, "the timer makes a page"
+    assert engine.step() == 1, "the timer makes a batch"
     clock.advance(minutes=10)
     assert engine.step() == 0, "and no other while nothing comes"
     feed.push([(12, 1, 0, 4), (60, 1, 0, 8)])
     engine.step()
-    assert early(query, "v", "page") == [(0, 50, 1, 1), (0, 50, 3, 3), (0, 50, 7, 4), (50, 100, 8, 4)]
+    assert early(query, "v", "batch") == [(0, 50, 1, 1), (0, 50, 3, 3), (0, 50, 7, 4), (50, 100, 8, 4)]
 
 
 def test_queries_over_a_query_do_not_keep_each_other_awake(spark: SparkSession, tmp_path: Path) -> None:
@@ -59,11 +59,11 @@ def test_queries_over_a_query_do_not_keep_each_other_awake(spark: SparkSession, 
     clock.advance(minutes=0.5)
     feed.push([(11, 1, 0, 2)])
     engine.step()
-    pages = []
+    batches = []
     for _ in range(6):
         clock.advance(minutes=0.5)
-        pages.append(engine.step())
-    assert pages == [1, 1, 0, 0, 0, 0]
+        batches.append(engine.step())
+    assert batches == [1, 1, 0, 0, 0, 0]
     assert early(engine.query("a"), "v") == [(0, 100, 1), (0, 100, 3)] == early(engine.query("b"), "v")
 
 
@@ -95,7 +95,7 @@ def test_the_marks_of_a_live_stream_are_passed_by_the_clock(spark: SparkSession,
 
 
 @pytest.mark.parametrize(
-    ("text", "pages", "expected"),
+    ("text", "batches", "expected"),
     [
         (
             "[RANGE 20 SLIDE 10] EMIT EARLY AT 50%, 90% OF SLIDE",
@@ -112,16 +112,16 @@ def test_the_marks_of_a_live_stream_are_passed_by_the_clock(spark: SparkSession,
         "of a window of rows",
         "of windows with gaps between them",
         "of a window that waits for slack",
-        "of which one page passes several",
+        "of which one batch passes several",
     ],
 )
-def test_marks(spark: SparkSession, tmp_path: Path, text: str, pages: list[int], expected: Any) -> None:
+def test_marks(spark: SparkSession, tmp_path: Path, text: str, batches: list[int], expected: Any) -> None:
     engine, feed = traffic(spark, tmp_path, slack=20)
     query = engine.register(text.replace("[", "SELECT count(*) AS n FROM s [", 1))
-    for time in pages:
+    for time in batches:
         feed.push([(time, 1, 0, 1)])
         engine.step()
-    assert early(query, "n", "page") == expected
+    assert early(query, "n", "batch") == expected
 
 
 def test_windows_past_their_end_are_told_while_they_wait(spark: SparkSession, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_prod_for_a_group_tells_that_group_only(spark: SparkSession, tmp_path:
 
 
 def fill(engine: transom.Engine, feed: Any, windows: range, steps: int = 5) -> None:
-    """Windows of 50 with a row of the same volume in every tenth part, a page for each fifth."""
+    """Windows of 50 with a row of the same volume in every tenth part, a batch for each fifth."""
     for window in windows:
         for step in range(steps):
             start = 50 * window + step * 50 // steps
@@ -201,7 +201,7 @@ def test_the_loop_moves_its_point(spark: SparkSession, tmp_path: Path) -> None:
     assert fresh.accuracy().point == 0.9, "another query of this name knows nothing"
 
 
-def test_a_query_that_is_prodded_is_judged_though_a_page_fails_meanwhile(
+def test_a_query_that_is_prodded_is_judged_though_a_batch_fails_meanwhile(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, feed = traffic(spark, tmp_path)
@@ -265,7 +265,7 @@ def test_a_quality_function_that_raises_does_not_stop_the_engine(spark: SparkSes
     assert math.isnan(query.accuracy().total.raw)
 
 
-# --- pages that fail -------------------------------------------------------------------------
+# --- batches that fail -------------------------------------------------------------------------
 
 
 class Program:
@@ -277,7 +277,7 @@ class Program:
         "timed": "SELECT count(*) AS v FROM s [RANGE 20 SLIDE 20] EMIT EARLY EVERY '1 minute'",
         "outer": "SELECT max(v) AS v FROM marked [RANGE 20 SLIDE 20] EMIT EARLY AT 50% OF SLIDE",
     }
-    PAGES = (
+    BATCHES = (
         [(1, 1, 0, 1), (6, 2, 0, 2)],
         [(8, 1, 0, 4), (17, 2, 0, 8)],
         [(12, 1, 0, 16), (26, 2, 0, 32)],
@@ -294,9 +294,9 @@ class Program:
 
     def run(self, engine: transom.Engine) -> None:
         log = self.place / "checkpoint" / "log"
-        while (taken := max((int(file.stem) for file in log.glob("*.json")), default=0)) < len(self.PAGES):
+        while (taken := max((int(file.stem) for file in log.glob("*.json")), default=0)) < len(self.BATCHES):
             self.clock.now = SettableClock().now + taken * MINUTE
-            self.feed.push(self.PAGES[taken])
+            self.feed.push(self.BATCHES[taken])
             self.feed.prod(where={"sensor": 2})
             engine.step()
         engine.step()
@@ -322,8 +322,8 @@ def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before it", "after it"])
-@pytest.mark.parametrize("step", STEPS_OF_A_PAGE)
-def test_a_page_that_tells_early_results_fails_at(
+@pytest.mark.parametrize("step", STEPS_OF_A_BATCH)
+def test_a_batch_that_tells_early_results_fails_at(
     spark: SparkSession,
     tmp_path: Path,
     undisturbed: Any,
@@ -332,9 +332,9 @@ def test_a_page_that_tells_early_results_fails_at(
     after: bool,
 ) -> None:
     program = Program(spark, tmp_path)
-    fault = Fault(monkeypatch, *STEPS_OF_A_PAGE[step], after)
+    fault = Fault(monkeypatch, *STEPS_OF_A_BATCH[step], after)
     engine = program.start()
-    with pytest.raises(Exception, match=r"Crash|failed|" + STEPS_OF_A_PAGE[step][1]):
+    with pytest.raises(Exception, match=r"Crash|failed|" + STEPS_OF_A_BATCH[step][1]):
         program.run(engine)
     engine.stop()
     assert fault.fired
@@ -343,14 +343,14 @@ def test_a_page_that_tells_early_results_fails_at(
     assert program.outcome(engine) == undisturbed
 
 
-def test_a_restart_between_pages_changes_no_early_result(
+def test_a_restart_between_batches_changes_no_early_result(
     spark: SparkSession, tmp_path: Path, undisturbed: Any
 ) -> None:
     program = Program(spark, tmp_path)
-    for page in range(len(Program.PAGES)):
+    for batch_id in range(len(Program.BATCHES)):
         engine = program.start()
-        program.clock.now = SettableClock().now + page * MINUTE
-        program.feed.push(Program.PAGES[page])
+        program.clock.now = SettableClock().now + batch_id * MINUTE
+        program.feed.push(Program.BATCHES[batch_id])
         program.feed.prod(where={"sensor": 2})
         engine.step()
         engine.stop()

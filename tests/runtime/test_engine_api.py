@@ -165,7 +165,7 @@ def test_rows_that_do_not_fit_are_refused_whole(
 # --- registering and dropping ----------------------------------------------------------------
 
 
-def test_a_query_joins_with_the_next_page_and_leaves_with_the_next(
+def test_a_query_joins_with_the_next_batch_and_leaves_with_the_next(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     engine, feed = bids_engine(spark, tmp_path)
@@ -325,26 +325,26 @@ def test_columns_and_types_of_results(spark: SparkSession, tmp_path: Path) -> No
     utc = pa.timestamp("us", tz="UTC")
     kinds = [utc, utc, pa.bool_(), pa.float64(), pa.int32(), pa.string(), pa.bool_(), pa.int64(), pa.int64()]
     kinds += [utc, pa.float64()]
-    names = ["mean", "top", "kind", "complete", "rows", "page", "made", "latency"]
+    names = ["mean", "top", "kind", "complete", "rows", "batch", "made", "latency"]
     assert table.column_names[:2] == ["window_start", "window_end"] and table.column_names[3:] == names
     assert table.schema.types == kinds
     assert empty.schema == table.schema and empty.num_rows == 0
     assert table["kind"].to_pylist() == ["final", "final"] and table["complete"].to_pylist() == [True, True]
-    assert table["rows"].to_pylist() == [1, 1] and table["page"].to_pylist() == [1, 2]
+    assert table["rows"].to_pylist() == [1, 1] and table["batch"].to_pylist() == [1, 2]
 
 
 def test_system_columns_step_aside_for_the_users(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = bids_engine(spark, tmp_path)
     query = engine.register(
-        "SELECT site AS kind, count(*) AS `rows`, max(price) AS page, min(price) AS window_end "
+        "SELECT site AS kind, count(*) AS `rows`, max(price) AS batch, min(price) AS window_end "
         "FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site"
     )
     engine.sink("json", path=str(tmp_path / "out"))
     feed.push(bids((7, 1.5, "12:00"), (7, 2.5, "12:00")))
     engine.drain()
     (row,) = query.results().to_pylist()
-    assert (row["kind"], row["rows"], row["page"], row["window_end"]) == (7, 2, 2.5, 1.5)
+    assert (row["kind"], row["rows"], row["batch"], row["window_end"]) == (7, 2, 2.5, 1.5)
     assert (row["transom_kind"], row["transom_rows"], row["complete"]) == ("final", 2, True)
-    assert row["transom_page"] == 2 and f"{row['transom_window_end']:%H:%M}" == "12:01"
+    assert row["transom_batch"] == 2 and f"{row['transom_window_end']:%H:%M}" == "12:01"
     (written,) = spark.read.json(str(tmp_path / "out")).collect()
     assert (written.kind, written.rows, json.loads(written["keys"])) == ("final", 2, {"kind": 7})

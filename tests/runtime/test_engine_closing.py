@@ -52,7 +52,7 @@ def test_a_punctuation_closes_what_ends_at_it_while_no_data_comes(
     assert engine.late("bids").num_rows == 1
 
 
-def test_a_feed_cuts_pages_at_its_punctuations(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_feed_cuts_batches_at_its_punctuations(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = bids_engine(spark, tmp_path, slack=None)
     query = engine.register(PER_MINUTE)
     feed.push(bids((1, 1.0, "12:00:30")))
@@ -61,7 +61,7 @@ def test_a_feed_cuts_pages_at_its_punctuations(spark: SparkSession, tmp_path: Pa
     feed.push(bids((1, 1.0, "12:00:40"), (1, 1.0, "12:01:40")))
     feed.punctuate(until=at("12:02"))
     assert engine.step() == 2
-    assert answers(query, "n", "page") == [("12:00", "12:01", 2, 1), ("12:01", "12:02", 1, 2)]
+    assert answers(query, "n", "batch") == [("12:00", "12:01", 2, 1), ("12:01", "12:02", 1, 2)]
     assert accounted(engine)["late"] == 1
 
 
@@ -153,7 +153,7 @@ def test_rows_that_are_punctuations(spark: SparkSession, tmp_path: Path) -> None
         [
             (3, "bid", at("12:01")),
             (4, "bid", at("12:02")),
-            (3, "end", at("12:05")),  # for site 3; it takes effect at the page's end
+            (3, "end", at("12:05")),  # for site 3; it takes effect at the batch's end
             (3, None, at("12:03")),
             (4, "end", None),  # a punctuation without a time says nothing, and is a row without a time
         ]
@@ -179,7 +179,7 @@ def test_an_idle_source_closes_its_windows(spark: SparkSession, tmp_path: Path) 
     clock.advance(minutes=9)
     assert engine.step() == 0 and answers(query) == []
     clock.advance(minutes=1)
-    assert engine.step() == 1  # a control page
+    assert engine.step() == 1  # a control batch
     assert answers(query) == [("12:00", "12:01", 1), ("12:20", "12:21", 1)]
     clock.advance(minutes=60)
     assert engine.step() == 0  # once is enough
@@ -222,7 +222,7 @@ def test_one_row_far_in_the_future_closes_nothing(spark: SparkSession, tmp_path:
     assert accounted(engine) == {"rows": 6, "counted": 4, "unasked": 0, "late": 0, "rejected": 2}
 
 
-def test_a_jump_of_most_of_a_page_is_followed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_jump_of_most_of_a_batch_is_followed(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = bids_engine(spark, tmp_path, horizon="1 day")
     query = engine.register(PER_MINUTE)
     feed.push(bids((1, 1.0, "2013-01-04 18:00"), (1, 1.0, "2013-01-04 18:00:10")))

@@ -158,7 +158,7 @@ def test_keys_of_different_types(
     assert accounted(engine)["counted"] == 2
 
 
-def test_a_new_version_of_a_table_takes_effect_with_the_next_page(
+def test_a_new_version_of_a_table_takes_effect_with_the_next_batch(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     engine, feed = bids_engine(spark, tmp_path)

@@ -28,7 +28,7 @@ from tests.runtime.engine_helpers import (
 # --- subscribers -----------------------------------------------------------------------------
 
 
-def test_a_subscriber_is_called_with_each_pages_new_results(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_subscriber_is_called_with_each_batches_new_results(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = bids_engine(spark, tmp_path)
     query, other = engine.register(PER_MINUTE), engine.register(PER_SITE)
     heard: list[pa.Table] = []
@@ -85,7 +85,7 @@ def test_all_results_in_one_schema(spark: SparkSession, tmp_path: Path, format: 
     engine.drain()
     reader = spark.read.options(header=True, escape='"').format(format)
     rows = sorted(reader.load(str(tmp_path / "out")).collect(), key=lambda row: (row.query, row["keys"]))
-    assert [(row.query, row.kind, int(row.rows), int(row.page)) for row in rows] == [
+    assert [(row.query, row.kind, int(row.rows), int(row.batch_id)) for row in rows] == [
         ("fees", "final", 1, 2),
         ("fees", "final", 1, 2),
         ("pairs", "final", 2, 1),
@@ -125,7 +125,7 @@ def test_one_querys_results_typed(spark: SparkSession, tmp_path: Path) -> None:
     assert dict(written.dtypes)["window_end"] == "timestamp" and dict(written.dtypes)["n"] == "bigint"
     names = query.results().column_names
     assert answers(written.select(names).toArrow(), "site", "n") == answers(query, "site", "n")
-    assert sorted(p.name for p in (tmp_path / "out").iterdir() if p.is_dir()) == ["page=1", "page=2"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir() if p.is_dir()) == ["batch=1", "batch=2"]
 
 
 def test_a_file_sink_needs_a_path(spark: SparkSession, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_lateness_is_per_window_and_query(spark: SparkSession, tmp_path: Path) -
     engine.drain()
     assert answers(small) == [("12:05", "12:10", 2)] and answers(large) == [("12:00", "12:10", 2)]
     (late,) = engine.late("bids").to_pylist()
-    assert (late["site"], late["price"], f"{late['ts']:%H:%M}", late["page"]) == (2, 4.0, "12:04", 2)
+    assert (late["site"], late["price"], f"{late['ts']:%H:%M}", late["batch"]) == (2, 4.0, "12:04", 2)
     assert "12:06" in late["reason"]
     assert accounted(engine) == {"rows": 4, "counted": 3, "unasked": 0, "late": 1, "rejected": 0}
 
@@ -176,7 +176,7 @@ def test_rows_without_a_time_are_rejected(spark: SparkSession, tmp_path: Path) -
     feed.push(bids((1, 1.0, "12:00"), (2, 2.0, None)))
     engine.drain()
     (rejected,) = engine.rejected("bids").to_pylist()
-    assert (rejected["site"], rejected["price"], rejected["ts"], rejected["page"]) == (2, 2.0, None, 1)
+    assert (rejected["site"], rejected["price"], rejected["ts"], rejected["batch"]) == (2, 2.0, None, 1)
     assert rejected["reason"] == "no time: null"
     assert answers(query) == [("12:00", "12:01", 1)]
     assert accounted(engine)["rejected"] == 1
@@ -232,7 +232,7 @@ def test_progress_tells_how_the_engine_fares(
 ) -> None:
     engine, feed = bids_engine(spark, tmp_path, slack="1 minute")
     before = engine.progress()
-    assert (before.page, before.queries, before.streams["bids"].watermark) == (0, 0, None)
+    assert (before.batch_id, before.queries, before.streams["bids"].watermark) == (0, 0, None)
     engine.register(PER_MINUTE)
     feed.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:02:30"), (1, 1.0, None)))
     with caplog.at_level(logging.INFO, "transom"):
@@ -240,15 +240,15 @@ def test_progress_tells_how_the_engine_fares(
     now = engine.progress()
     own = now.streams["bids"]
     noon = 1_357_041_600_000_000
-    assert (now.page, now.queries, dict(now.suspended)) == (
+    assert (now.batch_id, now.queries, dict(now.suspended)) == (
         1,
         1,
         {},
-    ) and now.page_seconds > 0 < now.state_bytes
+    ) and now.batch_seconds > 0 < now.state_bytes
     assert (own.rows, own.counted, own.rejected, own.open_windows) == (3, 2, 1, 1)
     assert (own.high, own.watermark) == (noon + 150_000_000, noon + 90_000_000)
     assert "watermark 2013-01-01 12:01:30" in str(now) and "rejected 1" in str(now)
-    assert "page 1" in caplog.text and "3 rows" in caplog.text and "1 rejected" in caplog.text
+    assert "batch 1" in caplog.text and "3 rows" in caplog.text and "1 rejected" in caplog.text
 
 
 def test_progress_tells_how_queries_share(spark: SparkSession, tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_progress_tells_how_queries_share(spark: SparkSession, tmp_path: Path) -
     assert "selections 2 (queries in each 2.0, at most 2), families: 1 range, slices 2" in shown
     plain = json.loads(json.dumps(engine.progress().as_dict()))
     assert plain["streams"]["bids"]["sharing"]["families"] == plain["sharing"]["families"] == {"range": 1}
-    assert plain["page"] == 1 and set(plain["sharing"]["work"]) == set(plain["sharing"]["last_page"])
+    assert plain["batch"] == 1 and set(plain["sharing"]["work"]) == set(plain["sharing"]["last_page"])
 
 
 def test_explain_shows_streams_and_queries_before_and_after_they_join(
@@ -312,7 +312,7 @@ def test_explain_of_one_query_names_those_it_shares_with(spark: SparkSession, tm
         engine.explain(format="jsom")
 
 
-@pytest.mark.parametrize("retention", [2, "2 minutes"], ids=["two pages", "two minutes by the clock"])
+@pytest.mark.parametrize("retention", [2, "2 minutes"], ids=["two batches", "two minutes by the clock"])
 def test_retention_drops_old_results_only(spark: SparkSession, tmp_path: Path, retention: Any) -> None:
     clock = SettableClock()
     engine, feed = bids_engine(spark, tmp_path, clock=clock, retention=retention)

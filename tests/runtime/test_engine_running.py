@@ -157,8 +157,8 @@ def test_a_spark_stream_while_running(spark: SparkSession, tmp_path: Path) -> No
     assert answers(late_comer, "site", "n") == [("12:09", "12:11", 3, 1), ("12:10", "12:12", 3, 1)]
 
 
-def test_a_restart_between_any_two_pages_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    pages = [
+def test_a_restart_between_any_two_batches_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    batches = [
         bids((1, 1.0, "12:00"), (2, 2.0, "12:03")),
         bids((2, 1.0, "12:02"), (1, 4.0, "12:05"), (None, 1.0, "12:04:10")),
         bids((1, 1.0, "12:00"), (2, 2.0, "12:05:30")),
@@ -169,12 +169,12 @@ def test_a_restart_between_any_two_pages_changes_nothing(spark: SparkSession, tm
     def run(place: Path, restart: bool) -> Any:
         engine, feed = bids_engine(spark, place, slack="1 minute")
         engine.register_all(texts)
-        for page in pages:
+        for batch_id in batches:
             if restart:
                 engine.stop()
                 engine, feed = bids_engine(spark, place, slack="1 minute")
                 engine.register_all(texts)  # as a program does each time it starts
-            feed.push(page)
+            feed.push(batch_id)
             engine.step()
         engine.drain()
         return [answers(engine.query(name)) for name in texts], engine.late("bids").to_pylist()
@@ -250,7 +250,7 @@ def test_a_subscriber_can_stop_the_engine_and_can_not_step_it(spark: SparkSessio
     assert len(refused) == 1 and query.results().num_rows == 1
 
 
-def test_two_sinks_share_no_path_and_another_runs_pages_are_left_alone(
+def test_two_sinks_share_no_path_and_another_runs_batches_are_left_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "out")
@@ -263,7 +263,7 @@ def test_two_sinks_share_no_path_and_another_runs_pages_are_left_alone(
     feed.push([(1, 1.0, "2013-01-01 12:00:10")])
     engine.step()
     engine.drain()
-    assert pq.read_table(path).column_names[-1] == "page"
+    assert pq.read_table(path).column_names[-1] == "batch"
     other = transom.Engine(spark)
     with pytest.raises(transom.SettingError, match="another run"):
         other.sink("parquet", path=path)

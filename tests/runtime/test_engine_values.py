@@ -172,7 +172,7 @@ def test_a_streams_time_may_be(
     assert accounted(engine)["rejected"] == 1
 
 
-def test_the_current_time_is_the_pages(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_current_time_is_the_batches(spark: SparkSession, tmp_path: Path) -> None:
     clock = SettableClock(at("12:00"))
     engine, feed = bids_engine(spark, tmp_path, clock=clock)
     query = engine.register(
@@ -250,7 +250,7 @@ def test_others_come_and_go_after_one_that_they_shared_with_was_suspended(
 
 
 @pytest.mark.parametrize(
-    "pushed", [True, False], ids=["in a page of a feed", "in a page of a batch DataFrame"]
+    "pushed", [True, False], ids=["in a batch of a feed", "in a batch of a batch DataFrame"]
 )
 def test_a_function_of_sparks_that_raises_suspends_its_query_only(
     spark: SparkSession, tmp_path: Path, pushed: bool

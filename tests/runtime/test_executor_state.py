@@ -1,4 +1,4 @@
-"""State with the executors: the same answers as state on the driver, whatever happens between pages."""
+"""State with the executors: the same answers as state on the driver, whatever happens between batches."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.differential.cases import alike, case
 from tests.differential.on_spark import check_on_feed, check_on_files
 from tests.runtime.engine_helpers import BIDS, answers, at, bids
 from transom.errors import SettingError
-from transom.results import advance as page_module
+from transom.results import advance as batch_module
 from transom.runtime import executor_state as far_module
-from transom.runtime.write_ahead_log import PageLog
+from transom.runtime.write_ahead_log import BatchLog
 
 SLIDING = "FROM bids [RANGE 2 minutes SLIDE 1 minute]"
 QUERIES = {
@@ -32,7 +32,7 @@ QUERIES = {
     "HAVING count(*) > 1 OR max(price) > 3",
     "all": f"SELECT count(*) AS n, min(price) AS least {SLIDING}",
 }
-PAGES = [
+BATCHES = [
     [(1, 1.0, "12:00"), (2, 2.0, "12:00:30"), (3, 9.0, "12:00:40"), (None, 4.0, "12:01")],
     [(2, 3.0, "12:01:10"), (1, 4.0, "12:02"), (1, 5.0, "12:02:10"), (2, 1.0, "12:00:50")],
     [(3, 1.0, "12:03"), (1, 2.0, "12:02:59"), (2, 6.0, "12:04:30")],
@@ -73,8 +73,8 @@ class Program:
 def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What state on the driver gives."""
     program = Program(spark, tmp_path_factory.mktemp("near"), "driver")
-    for page in PAGES:
-        program.push(*page)
+    for batch_id in BATCHES:
+        program.push(*batch_id)
     found = program.finish()
     assert not program.shards()
     assert all(found.values())
@@ -85,8 +85,8 @@ def test_windows_of_any_kind_have_the_same_answers(
     spark: SparkSession, tmp_path: Path, expected: dict[str, Any]
 ) -> None:
     program = Program(spark, tmp_path, "executors")
-    for page in PAGES:
-        program.push(*page)
+    for batch_id in BATCHES:
+        program.push(*batch_id)
     progress = program.engine.progress()
     assert progress.far_rows > 0 and progress.far_bytes == sum(f.stat().st_size for f in program.shards())
     assert "with the executors" in str(progress)
@@ -94,12 +94,12 @@ def test_windows_of_any_kind_have_the_same_answers(
     assert not program.shards(), "no window is open: nothing is kept"
 
 
-def test_a_restart_between_pages_changes_nothing(
+def test_a_restart_between_batches_changes_nothing(
     spark: SparkSession, tmp_path: Path, expected: dict[str, Any]
 ) -> None:
     program = Program(spark, tmp_path, "executors")
-    for page in PAGES:
-        program.push(*page)
+    for batch_id in BATCHES:
+        program.push(*batch_id)
         program.engine.stop()
         program.start()
     assert program.finish() == expected
@@ -111,10 +111,10 @@ class Crash(Exception):
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(PageLog, "commit"), (far_module.Far, "close"), (far_module.Far, "forget")],
+    [(BatchLog, "commit"), (far_module.Far, "close"), (far_module.Far, "forget")],
     ids=["before the commit", "in the middle of closing", "after the commit"],
 )
-def test_a_page_that_dies_is_done_again(
+def test_a_batch_that_dies_is_done_again(
     spark: SparkSession,
     tmp_path: Path,
     expected: dict[str, Any],
@@ -123,7 +123,7 @@ def test_a_page_that_dies_is_done_again(
     name: str,
 ) -> None:
     program = Program(spark, tmp_path, "executors")
-    program.push(*PAGES[0])
+    program.push(*BATCHES[0])
     real: Callable[..., Any] = getattr(owner, name)
 
     def dies(*args: Any) -> Any:
@@ -134,11 +134,11 @@ def test_a_page_that_dies_is_done_again(
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, dies)
         with pytest.raises(Crash):
-            program.push(*PAGES[1])
+            program.push(*BATCHES[1])
     program.start()
     program.engine.step()
-    for page in PAGES[2:]:
-        program.push(*page)
+    for batch_id in BATCHES[2:]:
+        program.push(*batch_id)
     assert program.finish() == expected
     assert not program.shards(), "strays are gone, too"
 
@@ -147,9 +147,9 @@ def test_a_punctuation_for_one_group_closes_it_alone(spark: SparkSession, tmp_pa
     found = {}
     for state in ("driver", "executors"):
         program = Program(spark, tmp_path / state, state)
-        program.push(*PAGES[0])
+        program.push(*BATCHES[0])
         program.feed.punctuate(at("12:02"), where={"site": 3})
-        program.push(*PAGES[1])
+        program.push(*BATCHES[1])
         early = program.answers()
         assert {row[2] for row in early["per site"]} >= {3}
         found[state] = early, program.finish()
@@ -162,13 +162,13 @@ def test_a_query_that_joins_is_answered_from_shards_kept_for_others(
     found = {}
     for state in ("driver", "executors"):
         program = Program(spark, tmp_path / state, state, {"per site": QUERIES["per site"]})
-        program.push(*PAGES[0])
+        program.push(*BATCHES[0])
         later = "SELECT site, count(*) AS n FROM bids [RANGE 4 minutes SLIDE 2 minutes] GROUP BY site"
         seen, whole = (
             program.engine.register(later, name, partial=name == "whole") for name in ("a", "whole")
         )
-        for page in PAGES[1:]:
-            program.push(*page)
+        for batch_id in BATCHES[1:]:
+            program.push(*batch_id)
         program.engine.drain()
         found[state] = answers(seen), answers(whole, "n", "complete")
     assert found["driver"] == found["executors"]
@@ -177,7 +177,7 @@ def test_a_query_that_joins_is_answered_from_shards_kept_for_others(
 
 def test_a_query_that_leaves_takes_its_shards_with_it(spark: SparkSession, tmp_path: Path) -> None:
     program = Program(spark, tmp_path, "executors", {"all": QUERIES["all"]})
-    program.push(*PAGES[0])
+    program.push(*BATCHES[0])
     assert program.shards()
     program.engine.query("all").drop()
     program.engine.step()
@@ -188,11 +188,11 @@ def test_selections_go_far_when_they_grow(
     spark: SparkSession, tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(far_module, "FAR_ROWS", 12)
-    monkeypatch.setattr(page_module, "PAGES_OF_LIMIT", 1)
+    monkeypatch.setattr(batch_module, "PAGES_OF_LIMIT", 1)
     program = Program(spark, tmp_path, "auto")
     far = []
-    for page in PAGES:
-        program.push(*page)
+    for batch_id in BATCHES:
+        program.push(*batch_id)
         far.append(bool(program.engine.progress().far_rows))
     assert far == [False, False, True, True]
     near = {own.name for own in program.engine._loop.state.selections.values() if not own.far}
@@ -200,15 +200,15 @@ def test_selections_go_far_when_they_grow(
     assert program.finish() == expected
 
 
-def test_a_page_with_many_groups_goes_far_at_once(
+def test_a_batch_with_many_groups_goes_far_at_once(
     spark: SparkSession, tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(far_module, "FAR_GROUPS", 3)
     program = Program(spark, tmp_path, "auto")
-    program.push(*PAGES[0])
+    program.push(*BATCHES[0])
     assert program.engine.progress().far_rows
-    for page in PAGES[1:]:
-        program.push(*page)
+    for batch_id in BATCHES[1:]:
+        program.push(*batch_id)
     assert program.finish() == expected
 
 
@@ -217,8 +217,8 @@ def test_small_files_are_rolled_up(
 ) -> None:
     monkeypatch.setattr(far_module, "MOST_SHARDS", 2)
     program = Program(spark, tmp_path, "executors")
-    for page in PAGES:
-        program.push(*page)
+    for batch_id in BATCHES:
+        program.push(*batch_id)
         assert len(program.engine._loop.state.shards) <= 5
     assert program.finish() == expected
 
@@ -231,8 +231,8 @@ def test_sinks_and_subscribers_are_given_what_tasks_wrote(spark: SparkSession, t
         program.engine.query("dear").subscribe(tables.append)
         program.engine.query("computed").sink("json", path=str(tmp_path / state / "one"))
         program.engine.sink("json", path=str(tmp_path / state / "every"))
-        for page in PAGES:
-            program.push(*page)
+        for batch_id in BATCHES:
+            program.push(*batch_id)
         program.engine.drain()
         found[state] = (
             answers(pa.concat_tables(tables)),
@@ -258,8 +258,8 @@ def test_joins_that_repeat_rows_and_functions_of_the_user(spark: SparkSession, t
         )
         engine.udf("doubled", lambda number: 2.0 * number, "double")
         queries = engine.register_all(texts)
-        for page in PAGES:
-            feed.push(bids(*page))
+        for batch_id in BATCHES:
+            feed.push(bids(*batch_id))
             engine.step()
         engine.drain()
         found[state] = {name: answers(query) for name, query in queries.items()}
@@ -268,11 +268,11 @@ def test_joins_that_repeat_rows_and_functions_of_the_user(spark: SparkSession, t
 
 
 def written(place: Path) -> list[str]:
-    """The rows of a JSON sink, with the page of each."""
+    """The rows of a JSON sink, with the batch of each."""
     rows = []
-    for file in place.glob("page=*/*.json"):
+    for file in place.glob("batch=*/*.json"):
         for line in file.read_text().splitlines():
-            rows.append(json.dumps({**json.loads(line), "page": file.parent.name}, sort_keys=True))
+            rows.append(json.dumps({**json.loads(line), "batch": file.parent.name}, sort_keys=True))
     return sorted(rows)
 
 

@@ -1,4 +1,4 @@
-"""Every step of a page fails once; a new engine on the same checkpoint finishes as if nothing had been."""
+"""Every step of a batch fails once; a new engine on the same checkpoint finishes as if nothing had been."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tests.runtime.engine_helpers import (
     bids_frame,
 )
 from tests.runtime.fault_helpers import Crash, Fault
-from transom.runtime import ingest as firsthalf
-from transom.runtime import emit as secondhalf_module
-from transom.runtime.write_ahead_log import PageLog
-from transom.runtime.outputs import Outputs, results_of
 from transom.backends.spark.sinks import Sink
+from transom.runtime import emit as secondhalf_module
+from transom.runtime import ingest as firsthalf
 from transom.runtime.file_store import Store
+from transom.runtime.outputs import Outputs, results_of
+from transom.runtime.write_ahead_log import BatchLog
 
-PAGES = [
+BATCHES = [
     [(1, 1.0, "12:00"), (2, 2.0, "12:03"), (9, 1.0, None)],
     [(2, 1.0, "12:01"), (1, 4.0, "12:05"), (None, 1.0, "12:04:10")],
     [(1, 1.0, "12:00"), (2, 2.0, "12:05:30")],
@@ -42,24 +42,24 @@ SLACK = "1 minute"
 
 
 def writes(part: str) -> Callable[..., bool]:
-    """Whether a file of page 2 is written that belongs to this part of the checkpoint."""
+    """Whether a file of batch 2 is written that belongs to this part of the checkpoint."""
     return lambda store, name, *rest: name.startswith(part) and "0000000002" in name
 
 
-def of_page_two(*args: Any, **options: Any) -> bool:
+def of_batch_two(*args: Any, **options: Any) -> bool:
     return 2 in args
 
 
 STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
-    "writing the page ahead": (Store, "write", writes("log/")),
+    "writing the batch ahead": (Store, "write", writes("log/")),
     "committing the state": (Store, "write", writes("state/")),
     "writing results": (Store, "write", writes("results/")),
     "writing all results": (Outputs, "write_results", lambda outputs, place, *rest: place == results_of(2)),
-    "setting rows apart": (Outputs, "set_apart", of_page_two),
-    "a sink": (Sink, "write", of_page_two),
-    "the page's second half": (secondhalf_module, "second_half", lambda state, *rest: state.page == 1),
-    "the commit": (PageLog, "commit", lambda log, state, extra: state.page == 2),
-    "the first half": (firsthalf.PageRun, "process", lambda run: run.page.before.totals.rows == 3),
+    "setting rows apart": (Outputs, "set_apart", of_batch_two),
+    "a sink": (Sink, "write", of_batch_two),
+    "the batch's second half": (secondhalf_module, "second_half", lambda state, *rest: state.batch_id == 1),
+    "the commit": (BatchLog, "commit", lambda log, state, extra: state.batch_id == 2),
+    "the first half": (firsthalf.BatchRun, "process", lambda run: run.batch.before.totals.rows == 3),
 }
 
 
@@ -71,7 +71,7 @@ class Program:
         self.sent = 0
         self.clock = SettableClock()
         if source != "feed":
-            bids_files(place / "in", *PAGES)
+            bids_files(place / "in", *BATCHES)
 
     def start(self) -> transom.Engine:
         engine = transom.Engine(self.spark, str(self.place / "checkpoint"), clock=self.clock)
@@ -89,8 +89,8 @@ class Program:
     def run(self, engine: transom.Engine) -> None:
         """Do everything that is still to do; a feed's program knows from the log what was taken."""
         if self.source == "feed":
-            while (taken := self.taken()) < len(PAGES):
-                self.feed.push(bids(*PAGES[taken]))
+            while (taken := self.taken()) < len(BATCHES):
+                self.feed.push(bids(*BATCHES[taken]))
                 engine.step()
             engine.step()
         engine.drain(close=True)
@@ -100,18 +100,18 @@ class Program:
         return max((int(file.stem) for file in log.glob("*.json")), default=0)
 
     def outcome(self, engine: transom.Engine) -> dict[str, Any]:
-        """All that came out; pages are counted from the first with data: a control page may come before."""
+        """All that came out; batches are counted from the first with data: a control batch may come before."""
         (rejected,) = engine.rejected("bids").to_pylist()
-        first = rejected["page"]
+        first = rejected["batch"]
         tables = {name: engine.query(name).results() for name in TEXTS}
         return {
             "results": {name: answers(table) for name, table in tables.items()},
-            "pages": {
-                name: sorted(p - first for p in table["page"].to_pylist()) for name, table in tables.items()
+            "batches": {
+                name: sorted(p - first for p in table["batch"].to_pylist()) for name, table in tables.items()
             },
             "sinks": {name: self.written(name, first) for name in TEXTS},
             "late": [
-                (row["ts"], row["reason"], row["page"] - first) for row in engine.late("bids").to_pylist()
+                (row["ts"], row["reason"], row["batch"] - first) for row in engine.late("bids").to_pylist()
             ],
             "rejected": (rejected["site"], rejected["reason"]),
             "accounted": accounted(engine),
@@ -120,10 +120,10 @@ class Program:
     def written(self, name: str, first: int) -> list[str]:
         """What the sink of a query holds."""
         found = []
-        for file in (self.place / "out" / name).glob("page=*/*.json"):
-            page = int(file.parent.name.removeprefix("page=")) - first
+        for file in (self.place / "out" / name).glob("batch=*/*.json"):
+            batch_id = int(file.parent.name.removeprefix("batch=")) - first
             found += [
-                json.dumps({**json.loads(line), "page": page}) for line in file.read_text().splitlines()
+                json.dumps({**json.loads(line), "batch": batch_id}) for line in file.read_text().splitlines()
             ]
         return sorted(found)
 
@@ -152,7 +152,7 @@ def crash(program: Program, engine: transom.Engine) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before it", "after it"])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_feed_whose_page_fails_at(
+def test_a_feed_whose_batch_fails_at(
     spark: SparkSession,
     tmp_path: Path,
     undisturbed: Any,
@@ -172,16 +172,16 @@ def test_a_feed_whose_page_fails_at(
 @pytest.mark.parametrize(
     ("source", "step", "after"),
     [
-        ("path", "writing the page ahead", False),
+        ("path", "writing the batch ahead", False),
         ("path", "the first half", False),
         ("path", "committing the state", False),
         ("path", "the commit", True),
-        ("streaming", "writing the page ahead", False),
+        ("streaming", "writing the batch ahead", False),
         ("streaming", "committing the state", False),
         ("streaming", "the commit", True),
     ],
 )
-def test_other_sources_whose_page_fails_at(
+def test_other_sources_whose_batch_fails_at(
     spark: SparkSession,
     tmp_path: Path,
     undisturbed: Any,
@@ -236,7 +236,7 @@ def test_a_batch_dataframe_is_read_when_the_first_try_failed(
     assert answers(query) == [("12:00", "12:01", 1)]
 
 
-def test_a_pushed_page_that_cannot_be_stored_stays_pushed(
+def test_a_pushed_batch_that_cannot_be_stored_stays_pushed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, feed = bids_engine(spark, tmp_path, slack=None)
@@ -251,10 +251,10 @@ def test_a_pushed_page_that_cannot_be_stored_stays_pushed(
     assert answers(query) == [("12:00", "12:01", 1)] and accounted(engine)["rows"] == 2
 
 
-# --- what is bound to a page -----------------------------------------------------------------
+# --- what is bound to a batch -----------------------------------------------------------------
 
 
-def test_a_begun_page_is_run_again_with_its_control_clock_and_number(
+def test_a_begun_batch_is_run_again_with_its_control_clock_and_number(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SettableClock(at("12:00"))
@@ -264,22 +264,22 @@ def test_a_begun_page_is_run_again_with_its_control_clock_and_number(
     feed.push(bids((1, 1.0, "12:00")))
     feed.punctuate(until=at("12:01"))
     with monkeypatch.context() as patch:
-        Fault(patch, PageLog, "commit", lambda *args: True, False)
+        Fault(patch, BatchLog, "commit", lambda *args: True, False)
         with pytest.raises(Crash):
             engine.step()
     clock.advance(minutes=30)
     engine, feed = bids_engine(spark, tmp_path, clock=clock, slack=None)
-    assert set(engine.queries()) == {"q"}  # it joins with the page that was begun
+    assert set(engine.queries()) == {"q"}  # it joins with the batch that was begun
     engine.register(PER_SITE, name="later")
     feed.push(bids((2, 1.0, "12:00")))
     assert engine.step() == 2
     (row,) = engine.query("q").results().to_pylist()
-    assert (row["n"], row["page"], f"{row['now']:%H:%M}") == (1, 1, "12:00")
-    # The row of page 2 is late for the first query, and counts in the second's window of 12:00 to 12:02.
+    assert (row["n"], row["batch"], f"{row['now']:%H:%M}") == (1, 1, "12:00")
+    # The row of batch 2 is late for the first query, and counts in the second's window of 12:00 to 12:02.
     assert accounted(engine) == {"rows": 2, "counted": 2, "unasked": 0, "late": 0, "rejected": 0}
 
 
-def test_a_table_is_joined_in_the_version_that_its_page_was_begun_with(
+def test_a_table_is_joined_in_the_version_that_its_batch_was_begun_with(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window = "[RANGE 1 minute SLIDE 1 minute]"
@@ -289,7 +289,7 @@ def test_a_table_is_joined_in_the_version_that_its_page_was_begun_with(
     engine.register(text, name="q")
     feed.push(bids((1, 1.0, "12:00")))
     with monkeypatch.context() as patch:
-        Fault(patch, PageLog, "commit", lambda *args: True, False)
+        Fault(patch, BatchLog, "commit", lambda *args: True, False)
         with pytest.raises(Crash):
             engine.step()
     engine, feed = bids_engine(spark, tmp_path)
@@ -339,13 +339,13 @@ def test_a_stream_that_queries_of_the_checkpoint_read_has_to_be_declared(
         engine.start()
 
 
-def test_a_stream_of_a_begun_page_has_to_be_declared(
+def test_a_stream_of_a_begun_batch_has_to_be_declared(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, feed = bids_engine(spark, tmp_path)
     feed.push(bids((1, 1.0, "12:00")))
     with monkeypatch.context() as patch:
-        Fault(patch, PageLog, "commit", lambda *args: True, False)
+        Fault(patch, BatchLog, "commit", lambda *args: True, False)
         with pytest.raises(Crash):
             engine.step()
     with pytest.raises(transom.StateError, match="bids"):

@@ -64,7 +64,7 @@ def test_an_arrow_table_keeps_its_types(store: Store) -> None:
 def test_a_write_that_fails_midway_leaves_the_file_before(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.write("page", b"whole")
+    store.write("batch", b"whole")
 
     class Broken:
         def __init__(self, inner: object):
@@ -77,8 +77,8 @@ def test_a_write_that_fails_midway_leaves_the_file_before(
 
     monkeypatch.setattr(store, "_fs", Broken(store._fs))
     with pytest.raises(OSError, match="stopped here"):
-        store.write("page", b"half")
-    assert store.read("page") == b"whole" and store.list() == ["page"]
+        store.write("batch", b"half")
+    assert store.read("batch") == b"whole" and store.list() == ["batch"]
 
 
 def test_a_path_and_its_uri_are_the_same_store(store: Store, tmp_path: Path) -> None:

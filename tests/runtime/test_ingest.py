@@ -30,11 +30,11 @@ def test_a_late_row_s_reason_is_about_the_queries_that_there_are(
     pushed: bool, looked_up: bool, mark: int | None, reason: str
 ) -> None:
     closed = SimpleNamespace(watermark=lambda: mark)
-    page: Any = SimpleNamespace(
+    batch_id: Any = SimpleNamespace(
         rules=SimpleNamespace(clock=Clock("s", "ts", ClockKind.INTEGER)),
         before=SimpleNamespace(clock=lambda clock: SimpleNamespace(closed=closed)),
         queries=["pushed"] * pushed,
         looking=["looked up"] * looked_up,
     )
-    found = with_reason(pa.table({"ts": [50]}), page)
+    found = with_reason(pa.table({"ts": [50]}), batch_id)
     assert isinstance(found, pa.Table) and found["reason"].to_pylist() == [reason]

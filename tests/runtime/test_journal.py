@@ -1,4 +1,4 @@
-"""Results by cursor: whoever reads, at whatever pace, sees every page's results once and in order."""
+"""Results by cursor: whoever reads, at whatever pace, sees every batch's results once and in order."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ WHOSE = Whose("q", 0, SCHEMA)
 
 
 class Loop:
-    """As much of a page loop as a journal needs: what pages made is kept, and told at their end."""
+    """As much of a batch loop as a journal needs: what batches made is kept, and told at their end."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.state = SimpleNamespace(page=0)
+        self.state = SimpleNamespace(batch_id=0)
         self.followers: list[Callable[[Any], None]] = []
-        self.result_pages: list[tuple[int, int]] = []
+        self.result_batches: list[tuple[int, int]] = []
         self.kept: dict[int, pa.Table] = {}
 
-    def page(self, values: list[int], name: str = "q") -> None:
-        page = self.state.page = self.state.page + 1
+    def batch(self, values: list[int], name: str = "q") -> None:
+        batch_id = self.state.batch_id = self.state.batch_id + 1
         results = made(values, name) if values else Results()
         if values:
-            self.result_pages.append((page, 0))
-            self.kept[page] = table(values if name == "q" else [])
+            self.result_batches.append((batch_id, 0))
+            self.kept[batch_id] = table(values if name == "q" else [])
         for follower in self.followers:
-            follower(SimpleNamespace(page=page, results=results))
+            follower(SimpleNamespace(batch_id=batch_id, results=results))
 
-    def page_results(self, name: str, schema: pa.Schema, since: int, page: int) -> pa.Table:
-        return self.kept[page]
+    def batch_results(self, name: str, schema: pa.Schema, since: int, batch_id: int) -> pa.Table:
+        return self.kept[batch_id]
 
 
 def table(values: list[int]) -> pa.Table:
@@ -65,7 +65,7 @@ def read_all(journal: Journal, cursor: Cursor, limit: int) -> tuple[list[int], C
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("page"), st.integers(0, 5)),
+        st.tuples(st.just("batch"), st.integers(0, 5)),
         st.tuples(st.just("other"), st.integers(1, 3)),
         st.tuples(st.just("read"), st.integers(1, 7)),
         st.tuples(st.just("restart"), st.just(0)),
@@ -75,7 +75,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from([0, 40, 200, 1 << 20]))
-def test_a_reader_sees_every_result_of_a_page_once_and_in_order(
+def test_a_reader_sees_every_result_of_a_batch_once_and_in_order(
     steps: list[tuple[str, int]], memory: int
 ) -> None:
     loop = Loop()
@@ -84,16 +84,16 @@ def test_a_reader_sees_every_result_of_a_page_once_and_in_order(
     found: list[int] = []
     cursor = Cursor()
     for step, number in steps:
-        if step == "page":
+        if step == "batch":
             values = list(range(len(wanted), len(wanted) + number))
-            loop.page(values)
+            loop.batch(values)
             wanted += values
         elif step == "other":
-            loop.page([-1] * number, name="other")
+            loop.batch([-1] * number, name="other")
         elif step == "restart":  # the memory is gone, the checkpoint and the reader's cursor are not
             loop.followers.clear()
             journal = Journal(loop, memory)  # type: ignore[arg-type]
-        else:  # one read, which may end within a page
+        else:  # one read, which may end within a batch
             read = journal.read(WHOSE, cursor, number)
             found += read.table["value"].to_pylist()
             cursor = Cursor.parse(str(read.cursor))
@@ -114,20 +114,20 @@ def test_what_prods_are_told_comes_in_between_while_it_is_in_memory(
         values = list(range(len(wanted), len(wanted) + number))
         wanted += values
         if is_prod:
-            journal.told(made(values), loop.state.page)
+            journal.told(made(values), loop.state.batch_id)
         else:
-            loop.page(values)
+            loop.batch(values)
     assert read_all(journal, Cursor(0, journal.epoch, 0), limit)[0] == wanted
 
 
 def test_the_end_is_behind_all_there_is() -> None:
     loop = Loop()
     journal = Journal(loop, 1 << 20)  # type: ignore[arg-type]
-    loop.page([1, 2])
+    loop.batch([1, 2])
     end = journal.end()
     assert journal.read(WHOSE, end).table.num_rows == 0
     journal.told(made([3]), 1)
-    loop.page([4])
+    loop.batch([4])
     assert journal.read(WHOSE, end).table["value"].to_pylist() == [3, 4]
     assert journal.is_near(WHOSE, end)
 
@@ -136,8 +136,8 @@ def test_what_no_longer_fits_is_read_back() -> None:
     loop = Loop()
     journal = Journal(loop, 40)  # type: ignore[arg-type]
     start = journal.end()
-    for page in range(5):
-        loop.page([page] * 4)
+    for batch_id in range(5):
+        loop.batch([batch_id] * 4)
     assert not journal.is_near(WHOSE, start)
     assert journal.read(WHOSE, start).table["value"].to_pylist() == [p for p in range(5) for _ in range(4)]
     assert journal.recent(WHOSE, 3).num_rows == 3
@@ -148,8 +148,8 @@ def test_what_no_longer_fits_is_read_back() -> None:
 def test_a_query_does_not_see_what_another_of_its_name_made() -> None:
     loop = Loop()
     journal = Journal(loop, 1 << 20)  # type: ignore[arg-type]
-    loop.page([1])
-    loop.page([2])
+    loop.batch([1])
+    loop.batch([2])
     again = Whose("q", 2, SCHEMA)
     assert journal.read(again, Cursor()).table["value"].to_pylist() == [2]
 
@@ -162,13 +162,13 @@ def test_what_is_no_cursor_is_an_error(text: str) -> None:
         Cursor.parse(text)
 
 
-def test_listeners_are_told_of_pages_and_prods_until_they_end() -> None:
+def test_listeners_are_told_of_batches_and_prods_until_they_end() -> None:
     loop = Loop()
     journal = Journal(loop, 1 << 20)  # type: ignore[arg-type]
     heard: list[int] = []
     end = journal.listen(lambda: heard.append(1))
-    loop.page([])
+    loop.batch([])
     journal.told(made([1]), 1)
     end()
-    loop.page([2])
+    loop.batch([2])
     assert len(heard) == 2

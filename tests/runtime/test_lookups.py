@@ -1,4 +1,4 @@
-"""Queries without SLIDE on Spark: looked up while pages go by, in what they share, near and far."""
+"""Queries without SLIDE on Spark: looked up while batches go by, in what they share, near and far."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_lookup_answers_for_its_window_and_any_shorter_one(spark: SparkSession
     groups = engine.register(
         "SELECT sensor, max(speed) AS v FROM s [RANGE 30] GROUP BY sensor HAVING max(speed) > 36"
     )
-    assert query.lookup().num_rows == 0, "before any page"
+    assert query.lookup().num_rows == 0, "before any batch"
     feed.push(FIRST)
     assert query.lookup().num_rows == 0, "what was pushed and not processed is not known"
     engine.step()
@@ -48,7 +48,7 @@ def test_a_lookup_answers_for_its_window_and_any_shorter_one(spark: SparkSession
     assert looked_up(query.lookup(range=1), "m", "n") == [(60, 61, 7, 1)]
     assert looked_up(query.lookup(at=71, range=12), "s") == [(59, 71, 7)]
     assert looked_up(query.lookup(at=500), "s") == [], "the newest row is out of the window"
-    # The rows of a page are numbered by their time: 12, 40, 55, 60 are the last four.
+    # The rows of a batch are numbered by their time: 12, 40, 55, 60 are the last four.
     assert looked_up(rows.lookup(), "s") == [(3, 7, 8)] and looked_up(rows.lookup(rows=3), "s") == [(4, 7, 7)]
     assert looked_up(groups.lookup(), "sensor", "v") == [(31, 61, 1, 70), (31, 61, 2, 60)]
     assert looked_up(groups.lookup(where={"sensor": 2}), "v") == [(31, 61, 60)]
@@ -59,7 +59,7 @@ def test_a_lookup_answers_for_its_window_and_any_shorter_one(spark: SparkSession
         "s",
         "n",
         "complete",
-        "page",
+        "batch",
         "made",
     ]
     assert set(query.lookup()["complete"].to_pylist()) == {True}

@@ -1,4 +1,4 @@
-"""What lookups read: kept over restarts and faults, near and far, asked while pages go by."""
+"""What lookups read: kept over restarts and faults, near and far, asked while batches go by."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_restart_continues_from_files_that_are_written_once(spark: SparkSessio
     assert len(store.list("runs")) == 1
     engine.stop()
     again, feed = traffic(spark, tmp_path)
-    assert looked_up(again.query("all").lookup(), "m", "s", "n") == before, "before it has made a page"
+    assert looked_up(again.query("all").lookup(), "m", "s", "n") == before, "before it has made a batch"
     feed.push(SECOND)
     again.step()
     assert looked_up(again.query("all").lookup(), "m", "s", "n") == [(-39, 61, 7, -1, 7)]
@@ -46,7 +46,7 @@ def test_a_restart_continues_from_files_that_are_written_once(spark: SparkSessio
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("part", ["runs/", "state/"])
-def test_a_page_that_fails_around_its_commit_is_taken_in_once(
+def test_a_batch_that_fails_around_its_commit_is_taken_in_once(
     part: str, after: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, feed = traffic(spark, tmp_path)
@@ -77,8 +77,8 @@ def test_many_rows_in_tasks_come_to_the_same_near_and_far(
     bounds = engine.register(
         "SELECT sensor, sum(speed) AS s FROM s [RANGE 5000] GROUP BY sensor USING timegram(8, SLICE 100)"
     )
-    for page in range(3):
-        times = range(page * 12_000, page * 12_000 + 12_000)
+    for batch_id in range(3):
+        times = range(batch_id * 12_000, batch_id * 12_000 + 12_000)
         feed.push([(t, t % 7, t * 31 % 101, t % 13) for t in times])
         engine.step()
     for length in (5000, 1234):
@@ -117,11 +117,11 @@ def test_groups_that_become_too_many_move_to_the_executors_and_their_files_are_m
     stores = engine._loop.state.stores.values()
     assert all(store.far and len(store.refs) <= 5 for store in stores)
     store = engine._loop.store
-    files = {name for page in store.list("shards") for name in store.list(f"shards/{page}")}
+    files = {name for batch_id in store.list("shards") for name in store.list(f"shards/{batch_id}")}
     assert files == {file.rpartition("/")[2] for store in stores for ref in store.refs for file in ref.files}
 
 
-def test_lookups_are_answered_while_pages_go_by(spark: SparkSession, tmp_path: Path) -> None:
+def test_lookups_are_answered_while_batches_go_by(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = traffic(spark, tmp_path)
     query = engine.register("SELECT count(*) AS n, max(ts) AS t, min(ts) AS f FROM s [ROWS 50]")
     stop, problems = threading.Event(), list[Any]()
@@ -136,8 +136,8 @@ def test_lookups_are_answered_while_pages_go_by(spark: SparkSession, tmp_path: P
     for thread in threads:
         thread.start()
     try:
-        for page in range(12):
-            feed.push([(page * 20 + i, 1, 1, 1) for i in range(20)])
+        for batch_id in range(12):
+            feed.push([(batch_id * 20 + i, 1, 1, 1) for i in range(20)])
             engine.step()
     finally:
         stop.set()
@@ -147,7 +147,7 @@ def test_lookups_are_answered_while_pages_go_by(spark: SparkSession, tmp_path: P
     assert looked_up(query.lookup(), "n") == [(190, 240, 50)]
 
 
-def test_a_lookup_whose_files_a_page_lets_go_is_answered_from_that_page(
+def test_a_lookup_whose_files_a_batch_lets_go_is_answered_from_that_batch(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, feed = traffic(spark, tmp_path, state="executors")
@@ -166,7 +166,7 @@ def test_a_lookup_whose_files_a_page_lets_go_is_answered_from_that_page(
     assert looked_up(query.lookup(), "sensor", "v") == [(91, 101, 1, 7)]
 
 
-def test_ordered_sharing_is_right_for_whoever_asks_while_pages_are_committed(
+def test_ordered_sharing_is_right_for_whoever_asks_while_batches_are_committed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     engine, feed = traffic(spark, tmp_path)
@@ -221,7 +221,7 @@ def test_a_lookup_ends_at_the_newest_row_that_was_processed(
     query = engine.register("SELECT count(*) AS n, max(ts) AS newest FROM s [RANGE 10]")
     feed.push([(0, 1, 1, 1), *((7500 + i, 1, 1, 1) for i in range(30))])
     engine._loop.open()
-    engine._runner.page()
+    engine._runner.batch()
     newest = 7529 if overload is None else 7506
     assert [row[1:] for row in looked_up(query.lookup(), "n", "newest")] == [
         (newest + 1, min(10, newest - 7499), newest)

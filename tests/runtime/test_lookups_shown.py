@@ -13,14 +13,14 @@ TOP = "SELECT max(price) AS top FROM bids [RANGE 10 minutes]"
 PER_SITE = "SELECT site, count(*) AS n, max(price) AS m FROM bids [RANGE 5 minutes] GROUP BY site"
 
 
-def test_explain_and_progress_follow_the_pages_and_the_lookups(spark: SparkSession, tmp_path: Path) -> None:
+def test_explain_and_progress_follow_the_batches_and_the_lookups(spark: SparkSession, tmp_path: Path) -> None:
     engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
     feed = engine.feed("bids", BIDS, time="ts")
     top = engine.register(TOP, "top")
     engine.register(f"{PER_SITE} USING timegram(8)", "buckets")
     pushed = engine.register("SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute]", "pushed")
     assert top.on_demand and not pushed.on_demand
-    assert "query top over bids, on demand (joins with the next page)" in top.explain()
+    assert "query top over bids, on demand (joins with the next batch)" in top.explain()
     assert not engine.progress().on_demand.stores
 
     feed.push(bids((1, 10.0, "12:00:05"), (2, 14.0, "12:06:10")))

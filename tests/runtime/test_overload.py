@@ -1,4 +1,4 @@
-"""Pages that bring more than their budget: rows set aside and taken in again, or shed."""
+"""Batches that bring more than their budget: rows set aside and taken in again, or shed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.runtime.engine_helpers import (
     short,
 )
 from tests.runtime.fault_helpers import Crash, Fault
-from transom.runtime import ingest as firsthalf
-from transom.runtime.write_ahead_log import PageLog
-from transom.runtime.outputs import Outputs
 from transom.overload.sideline import Sideline
-from transom.runtime.ingest_batch import PageRun
+from transom.runtime import ingest as firsthalf
 from transom.runtime.emit import SecondHalf
 from transom.runtime.file_store import Store
+from transom.runtime.ingest_batch import BatchRun
+from transom.runtime.outputs import Outputs
+from transom.runtime.write_ahead_log import BatchLog
 
 BURST = [(i % 3, float(i), f"12:01:10.{i:02d}") for i in range(20)]
 FIRST = [(1, 1.0, "12:00"), *BURST, (1, 1.0, "12:02")]
@@ -42,17 +42,17 @@ def aside(engine: transom.Engine) -> int:
     return engine.progress().streams["bids"].aside
 
 
-def page(engine: transom.Engine) -> bool:
-    """Run one page."""
+def batch(engine: transom.Engine) -> bool:
+    """Run one batch."""
     engine._loop.open()
-    return engine._runner.page()
+    return engine._runner.batch()
 
 
-def plain_answers(spark: SparkSession, place: Path, texts: list[str], *pages: Any) -> list[Any]:
+def plain_answers(spark: SparkSession, place: Path, texts: list[str], *batches: Any) -> list[Any]:
     """What comes out without a budget."""
     engine, feed = bids_engine(spark, place / "plain")
     queries = [engine.register(text) for text in texts]
-    for rows in pages:
+    for rows in batches:
         feed.push(bids(*rows))
         engine.step()
     engine.drain()
@@ -66,7 +66,7 @@ def test_later_windows_close_on_time_and_the_burst_closes_late_but_complete(
     engine, feed = bids_engine(spark, tmp_path, clock=clock, **SIDELINE)
     query = engine.register(PER_MINUTE)
     feed.push(bids(*FIRST))
-    assert page(engine)
+    assert batch(engine)
     assert answers(query) == [("12:00", "12:01", 1)]
     assert accounted(engine) == {"rows": 22, "counted": 8, "unasked": 0, "late": 0, "rejected": 0}
     assert aside(engine) == 14
@@ -80,11 +80,11 @@ def test_later_windows_close_on_time_and_the_burst_closes_late_but_complete(
     assert "aside: 14 rows since 2013-01-01" in plan
 
     feed.push(bids(*SECOND))
-    assert page(engine)
+    assert batch(engine)
     assert answers(query) == [("12:00", "12:01", 1), ("12:02", "12:03", 1), ("12:03", "12:04", 1)]
     before = aside(engine)
     assert before == 14  # two new rows have not earned one yet
-    while page(engine):
+    while batch(engine):
         assert aside(engine) < before
         before = aside(engine)
     assert aside(engine) == 0 and held_times(engine) == ()
@@ -103,23 +103,23 @@ def held_times(engine: transom.Engine) -> Any:
 @pytest.mark.parametrize("strategy", ["auto", "naive"])
 def test_everything_comes_out_as_without_a_budget(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
     texts = [PER_MINUTE, PER_SITE, "SELECT sum(price) AS p FROM bids [RANGE '90 s' SLIDE '1 minute']"]
-    pages = [FIRST, SECOND, THIRD, [(7, 1.0, "12:09")]]
-    expected = plain_answers(spark, tmp_path, texts, *pages)
+    batches = [FIRST, SECOND, THIRD, [(7, 1.0, "12:09")]]
+    expected = plain_answers(spark, tmp_path, texts, *batches)
     engine, feed = bids_engine(spark, tmp_path, strategy=strategy, overload="sideline", budget=5, share=1)
     queries = [engine.register(text) for text in texts]
-    for rows in pages:
+    for rows in batches:
         feed.push(bids(*rows))
-        page(engine)
+        batch(engine)
     engine.drain()
     assert [answers(query) for query in queries] == expected
-    assert accounted(engine)["counted"] == sum(map(len, pages))
+    assert accounted(engine)["counted"] == sum(map(len, batches))
 
 
 def test_a_burst_of_one_instant_is_set_aside_too(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = bids_engine(spark, tmp_path, **SIDELINE)
     query = engine.register(PER_MINUTE)
     feed.push(bids(*[(1, 1.0, "12:00")] * 30))
-    assert page(engine) and aside(engine) == 22
+    assert batch(engine) and aside(engine) == 22
     engine.drain()
     assert answers(query) == [("12:00", "12:01", 30)]
 
@@ -128,11 +128,11 @@ def test_new_rows_earn_the_ones_aside_their_turn(spark: SparkSession, tmp_path: 
     engine, feed = bids_engine(spark, tmp_path, overload="sideline", budget=8, share=2)
     engine.register(PER_MINUTE)
     feed.push(bids(*FIRST))
-    page(engine)
+    batch(engine)
     found = []
     for minute in range(10, 16):
         feed.push(bids(*((1, 1.0, f"12:{minute}:{i:02d}") for i in range(4))))
-        page(engine)
+        batch(engine)
         found.append(aside(engine))
     assert found == [14, 12, 10, 8, 6, 4]
 
@@ -141,9 +141,9 @@ def test_rows_where_something_is_closed_are_never_set_aside(spark: SparkSession,
     engine, feed = bids_engine(spark, tmp_path, overload="sideline", budget=1)
     query = engine.register("SELECT count(*) AS n FROM bids [RANGE 10 minutes SLIDE 10 minutes]")
     feed.push(bids((1, 1.0, "12:05")))
-    page(engine)
+    batch(engine)
     feed.push(bids(*((1, 1.0, f"12:04:{i:02d}") for i in range(9))))
-    page(engine)
+    batch(engine)
     assert aside(engine) == 0
     engine.drain()
     assert answers(query) == [("12:00", "12:10", 10)]
@@ -154,9 +154,9 @@ def test_the_end_of_a_stream_waits_for_the_rows_aside(spark: SparkSession, tmp_p
     engine, feed = bids_engine(spark, tmp_path, clock=clock, idle="1 minute", **SIDELINE)
     query = engine.register(PER_MINUTE)
     feed.push(bids(*FIRST))
-    page(engine)
+    batch(engine)
     clock.advance(minutes=5)
-    while page(engine):
+    while batch(engine):
         pass
     assert answers(query) == [("12:00", "12:01", 1), ("12:01", "12:02", 20), ("12:02", "12:03", 1)]
     assert accounted(engine)["late"] == 0
@@ -166,9 +166,9 @@ def test_a_stream_told_to_end_takes_all_of_them_in(spark: SparkSession, tmp_path
     engine, feed = bids_engine(spark, tmp_path, **SIDELINE)
     query = engine.register(PER_MINUTE)
     feed.push(bids(*FIRST))
-    page(engine)
+    batch(engine)
     engine._loop.end(["bids"])
-    assert engine._loop.control_page() and aside(engine) == 0
+    assert engine._loop.control_batch() and aside(engine) == 0
     assert answers(query) == [("12:00", "12:01", 1), ("12:01", "12:02", 20), ("12:02", "12:03", 1)]
 
 
@@ -202,36 +202,36 @@ def test_files_and_spark_streams_have_budgets_too(spark: SparkSession, tmp_path:
     assert answers(query) == expected and accounted(engine)["counted"] == 30
 
 
-def test_without_the_option_no_page_is_looked_at_twice(
+def test_without_the_option_no_batch_is_looked_at_twice(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def judged(*args: Any) -> Any:
-        raise AssertionError("a page was judged")
+        raise AssertionError("a batch was judged")
 
     engine, feed = bids_engine(spark, tmp_path)
     query = engine.register(PER_MINUTE)
     feed.push(bids((1, 1.0, "12:00")))
     engine.step()
-    monkeypatch.setattr(PageRun, "judged", judged)
+    monkeypatch.setattr(BatchRun, "judged", judged)
     monkeypatch.setattr(Sideline, "_kept", judged)
     feed.push(bids(*FIRST))
     engine.drain()
     assert len(answers(query)) == 3
 
 
-def test_a_budget_of_time_follows_the_pace_of_pages(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_budget_of_time_follows_the_pace_of_batches(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = bids_engine(spark, tmp_path, overload="sideline", budget="2 s")
     engine.register(PER_MINUTE)
     sideline, stream = engine._loop.sideline, engine._loop.streams["bids"]
     assert sideline.budget(stream) is None
     feed.push(bids(*FIRST))
-    assert page(engine) and aside(engine) == 0
+    assert batch(engine) and aside(engine) == 0
     (rows, seconds), *_ = sideline.paces["bids"]
     assert rows == 22 and seconds > 0
     sideline.paces["bids"] = [(1000, 1.0), (5000, 1.0), (10, 1.0)]
     assert sideline.budget(stream) == 10_000
     feed.push(bids((1, 1.0, "12:10")))
-    page(engine)
+    batch(engine)
     again, _ = bids_engine(spark, tmp_path, overload="sideline", budget="2 s")
     assert again._loop.sideline.budget(stream) == 10_000
 
@@ -257,7 +257,7 @@ def test_options_that_make_no_sense_are_refused(
 
 # --- failures --------------------------------------------------------------------------------
 
-PAGES = [FIRST, SECOND, THIRD]
+BATCHES = [FIRST, SECOND, THIRD]
 TEXTS = {"per_minute": PER_MINUTE, "rows": "SELECT sum(price) AS p FROM bids [ROWS 3 SLIDE 2]"}
 
 
@@ -274,16 +274,16 @@ class Program:
 
     def run(self, engine: transom.Engine) -> None:
         if engine._loop.pending() is not None:
-            page(engine)
-        while (taken := len(self.taken())) < len(PAGES):
-            self.feed.push(bids(*PAGES[taken]))
-            page(engine)
-        while page(engine):
+            batch(engine)
+        while (taken := len(self.taken())) < len(BATCHES):
+            self.feed.push(bids(*BATCHES[taken]))
+            batch(engine)
+        while batch(engine):
             pass
         engine.drain()
 
     def taken(self) -> set[str]:
-        """The pages that were begun with pushed rows: their files, and what the state says is gone."""
+        """The batches that were begun with pushed rows: their files, and what the state says is gone."""
         log = self.place / "checkpoint" / "log"
         seen = self.place / "seen"
         seen.mkdir(exist_ok=True)
@@ -309,21 +309,21 @@ def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 
 
 STEPS: dict[str, tuple[Any, str]] = {
-    "writing the page ahead": (PageLog, "begin"),
+    "writing the batch ahead": (BatchLog, "begin"),
     "choosing rows": (Sideline, "part"),
     "writing rows aside": (Sideline, "_write"),
-    "the first half": (firsthalf.PageRun, "process"),
+    "the first half": (firsthalf.BatchRun, "process"),
     "setting late rows apart": (Outputs, "set_apart"),
     "the second half": (SecondHalf, "process"),
     "writing results": (Outputs, "write_results"),
-    "the commit": (PageLog, "commit"),
+    "the commit": (BatchLog, "commit"),
     "forgetting what was taken in": (Sideline, "forget"),
 }
 CASES = [
     *(("the burst", step, after) for step in STEPS if "forgetting" not in step for after in (False, True)),
     *(("a lull", step, False) for step in STEPS if "writing rows" not in step),
     ("a lull", "the commit", True),
-    ("a lull", "writing the page ahead", True),
+    ("a lull", "writing the batch ahead", True),
 ]
 
 
@@ -340,9 +340,9 @@ def test_no_row_is_lost_or_counted_twice_when_it_fails(
     program = Program(spark, tmp_path)
     engine = program.start()
     if when == "a lull":
-        for rows in PAGES:
+        for rows in BATCHES:
             program.feed.push(bids(*rows))
-            page(engine)
+            batch(engine)
         program.taken()
         assert aside(engine) > 0
     owner, name = STEPS[step]
@@ -362,13 +362,13 @@ def test_the_same_engine_goes_on_after_a_lull_failed(
 ) -> None:
     program = Program(spark, tmp_path)
     engine = program.start()
-    for rows in PAGES:
+    for rows in BATCHES:
         program.feed.push(bids(*rows))
-        page(engine)
+        batch(engine)
     program.taken()
     Fault(monkeypatch, Store, "write", lambda store, name, data: name.startswith("state/"), False)
     with pytest.raises(Crash):
-        page(engine)
+        batch(engine)
     program.run(engine)
     assert outcome(engine) == undisturbed
 
@@ -379,7 +379,7 @@ def test_rows_aside_are_taken_in_by_an_engine_that_has_no_budget_any_more(
     engine, feed = bids_engine(spark, tmp_path, **SIDELINE)
     engine.register(PER_MINUTE, name="q")
     feed.push(bids(*FIRST))
-    page(engine)
+    batch(engine)
     again, feed = bids_engine(spark, tmp_path)
     feed.push(bids(*SECOND))
     again.drain()
@@ -390,8 +390,8 @@ def test_a_late_row_for_a_window_that_is_held_counts(spark: SparkSession, tmp_pa
     engine, feed = bids_engine(spark, tmp_path, **SIDELINE)
     query = engine.register(PER_MINUTE)
     feed.push(bids(*FIRST))
-    page(engine)
+    batch(engine)
     feed.push(bids((9, 1.0, "12:01:50")))
-    page(engine)
+    batch(engine)
     engine.drain()
     assert ("12:01", "12:02", 21) in answers(query) and accounted(engine)["late"] == 0

@@ -1,4 +1,4 @@
-"""Pages beyond their budget whose queries say ON OVERLOAD PREFER: the most promising rows are kept."""
+"""Batches beyond their budget whose queries say ON OVERLOAD PREFER: the most promising rows are kept."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 import transom
 from tests.runtime.engine_helpers import SettableClock, accounted, answers, bids, bids_engine
 from tests.runtime.fault_helpers import Fault
-from tests.runtime.test_overload import aside, page
-from transom.overload import sideline as overload
-from transom.runtime.write_ahead_log import PageLog
-from transom.overload.sideline import Sideline
-from transom.overload.preferred_rows import promise_sql
+from tests.runtime.test_overload import aside, batch
 from transom.backends.spark.session import ansi_off
+from transom.overload import sideline as overload
+from transom.overload.preferred_rows import promise_sql
+from transom.overload.sideline import Sideline
+from transom.runtime.write_ahead_log import BatchLog
 from transom.sql.promise import Arithmetic, Column, Count, Number, Promise, promised
 
 SUMMARY = "CREATE SUMMARY sites ON bids(site) WITH GRANULARITY '10 minutes'"
@@ -32,7 +32,7 @@ COUNTED = "ON OVERLOAD PREFER {} SUMMARY.Estimate.Count(site)"
 MIXED = [1, 2, 1, 10, 1, 2, 1, 11] * 3
 MIXED = [site + i // 8 * 2 if site >= 10 else site for i, site in enumerate(MIXED)]
 BURST = [(site, float(i), f"12:01:10.{i:02d}") for i, site in enumerate(MIXED)]
-PAGE = [(7, 1.0, "12:00"), *BURST, (7, 1.0, "12:02")]
+BATCH = [(7, 1.0, "12:00"), *BURST, (7, 1.0, "12:02")]
 RARE = {10, 11, 12, 13, 14, 15}
 
 
@@ -48,12 +48,14 @@ def counts(query: Any, minute: str = "12:01") -> dict[int, int]:
     return {site: n for start, _, site, n in answers(query) if start == minute}
 
 
-def kept(spark: SparkSession, place: Path, *clauses: str, rows: Any = PAGE, **options: Any) -> dict[int, int]:
-    """What is counted of a page that sheds rows, with one query for each of some clauses."""
+def kept(
+    spark: SparkSession, place: Path, *clauses: str, rows: Any = BATCH, **options: Any
+) -> dict[int, int]:
+    """What is counted of a batch that sheds rows, with one query for each of some clauses."""
     engine, feed = overloaded_engine(spark, place, **options)
     queries = [engine.register(f"{PER_SITE} {clause}") for clause in clauses]
     feed.push(bids(*rows))
-    assert page(engine)
+    assert batch(engine)
     engine.drain()
     found = [counts(query) for query in queries]
     assert all(one == found[0] for one in found)
@@ -88,13 +90,13 @@ def test_columns_promise_what_they_are(spark: SparkSession, tmp_path: Path) -> N
     assert kept(spark, tmp_path, "ON OVERLOAD PREFER desc price") == Counter(MIXED[-12:])
 
 
-def test_what_the_summary_knows_is_added_to_what_the_page_has(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_the_summary_knows_is_added_to_what_the_batch_has(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = overloaded_engine(spark, tmp_path)
     query = engine.register(f"{PER_SITE} {COUNTED.format('desc')}")
     feed.push(bids(*((15, 1.0, f"12:00:{i:02d}") for i in range(14))))
-    assert page(engine)
-    feed.push(bids(*PAGE[1:]))
-    assert page(engine)
+    assert batch(engine)
+    feed.push(bids(*BATCH[1:]))
+    assert batch(engine)
     engine.drain()
     assert counts(query) == {15: 1, 1: 12}  # 15 of 15 by now; one place more, as 12:00 has no row
 
@@ -143,9 +145,9 @@ def test_every_kind_of_summary_tells(spark: SparkSession, tmp_path: Path, option
     engine.execute(f"{SUMMARY} AND {option}")
     query = engine.register(f"{PER_SITE} {COUNTED.format('desc')}")
     feed.push(bids(*((15, 1.0, f"12:00:{i:02d}") for i in range(13)), (None, None, "12:00")))
-    assert page(engine)
-    feed.push(bids(*PAGE[1:], (None, None, "12:01:10.5")))
-    assert page(engine)
+    assert batch(engine)
+    feed.push(bids(*BATCH[1:], (None, None, "12:01:10.5")))
+    assert batch(engine)
     engine.drain()
     assert counts(query) == {15: 1, 1: 12}
 
@@ -153,22 +155,22 @@ def test_every_kind_of_summary_tells(spark: SparkSession, tmp_path: Path, option
 def test_rows_aside_come_in_again_and_everything_comes_out(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = overloaded_engine(spark, tmp_path, overload="sideline")
     query = engine.register(f"{PER_SITE} {COUNTED.format('desc')}")
-    feed.push(bids(*PAGE))
-    assert page(engine) and aside(engine) == 12
+    feed.push(bids(*BATCH))
+    assert batch(engine) and aside(engine) == 12
     known = engine._loop.state.stream("bids").aside
     times = [span for chunk in known for span in chunk.ranges.values()]
     assert times == sorted(times)  # what is aside is held, and released, by time
     assert engine.summaries()["sites"].came == 14
     engine.drain()
-    assert counts(query) == Counter(MIXED) and accounted(engine)["counted"] == len(PAGE)
+    assert counts(query) == Counter(MIXED) and accounted(engine)["counted"] == len(BATCH)
     assert set(query.results()["complete"].to_pylist()) == {True}
-    assert engine.summaries()["sites"].came == len(PAGE)
+    assert engine.summaries()["sites"].came == len(BATCH)
 
 
 def test_windows_that_lost_rows_say_so(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = overloaded_engine(spark, tmp_path)
     query = engine.register(f"{PER_SITE} {COUNTED.format('desc')}")
-    feed.push(bids(*PAGE))
+    feed.push(bids(*BATCH))
     engine.drain()
     found = {(row["window_start"].minute, row["complete"]) for row in query.results().to_pylist()}
     assert found == {(0, True), (1, False), (2, True)}
@@ -178,13 +180,13 @@ def test_windows_that_lost_rows_say_so(spark: SparkSession, tmp_path: Path) -> N
 
 STEPS: dict[str, tuple[Any, str, bool]] = {
     "after rows were written aside": (Sideline, "_write", True),
-    "before the commit": (PageLog, "commit", False),
+    "before the commit": (BatchLog, "commit", False),
 }
 CLAUSES = {order: f"{PER_SITE} {COUNTED.format(order)} * price" for order in ("desc", "weighted")}
 
 
 def chosen(engine: transom.Engine) -> Any:
-    """What two pages counted and put aside."""
+    """What two batches counted and put aside."""
     state = engine._loop.state.stream("bids")
     return [answers(engine.query(name).prod()) for name in CLAUSES], state.aside
 
@@ -195,18 +197,18 @@ def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     engine.register_all(CLAUSES)
     for number in (1, 2):
         feed.push(burst(number))
-        page(engine)
+        batch(engine)
     return chosen(engine)
 
 
 def burst(number: int) -> list[tuple[Any, ...]]:
-    """A page whose rows are given in any order."""
+    """A batch whose rows are given in any order."""
     rows = [(site, price, f"12:0{number}:{i:02d}") for i, (site, price, _) in enumerate(BURST)]
     return bids(*Random(number).sample(rows, len(rows)))
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_page_that_is_run_again_chooses_the_same_rows(
+def test_a_batch_that_is_run_again_chooses_the_same_rows(
     spark: SparkSession,
     tmp_path: Path,
     undisturbed: Any,
@@ -216,17 +218,17 @@ def test_a_page_that_is_run_again_chooses_the_same_rows(
     engine, feed = overloaded_engine(spark, tmp_path, overload="sideline")
     engine.register_all(CLAUSES)
     feed.push(burst(1))
-    page(engine)
+    batch(engine)
     owner, name, after = STEPS[step]
     fault = Fault(monkeypatch, owner, name, lambda *args, **options: True, after)
     feed.push(burst(2))
     with pytest.raises(Exception, match="Crash|failed|" + name):
-        page(engine)
+        batch(engine)
     assert fault.fired
     engine.stop()
     again, _ = overloaded_engine(spark, tmp_path, overload="sideline")
     if again._loop.pending() is not None:
-        page(again)
+        batch(again)
     assert chosen(again) == undisturbed
 
 
@@ -253,8 +255,8 @@ def test_a_summary_that_a_clause_counts_by_is_not_dropped_under_it(
     query = engine.register(f"{PER_SITE} {COUNTED.format('desc')}", name="led")
     with pytest.raises(transom.StateError, match="read by led"):
         engine.execute("DROP SUMMARY sites")
-    feed.push(bids(*PAGE))
-    page(engine)
+    feed.push(bids(*BATCH))
+    batch(engine)
     with pytest.raises(transom.StateError, match="read by led"):
         engine.execute("DROP SUMMARY sites")
     engine.execute("CREATE SUMMARY others ON bids(site) WITH GRANULARITY '1 minute'")

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import transom
-from tests.runtime.preference_helpers import JOIN, PAGES, SUMMARY, joined, pairs, sale, sell, stores
+from tests.runtime.preference_helpers import BATCHES, JOIN, SUMMARY, joined, pairs, sale, sell, stores
 from transom.errors import SettingError
 
 
@@ -23,7 +23,7 @@ def test_without_a_budget_a_join_is_exact(
 ) -> None:
     engine, feeds = stores(spark, tmp_path, f"AND STRUCTURE {structure} AND BUCKETS 8", state=state)
     query = engine.register(JOIN.format("desc"), "all")
-    sold = sell(engine, feeds, seed, PAGES if state == "driver" else 3)
+    sold = sell(engine, feeds, seed, BATCHES if state == "driver" else 3)
     assert pairs(query) == joined(sold[1], sold[2])
     assert set(query.results()["share"].to_pylist()) == {1.0}
     assert query.coverage().share == 1.0
@@ -193,8 +193,8 @@ def test_a_function_that_keeps_failing_suspends_its_query_only(spark: SparkSessi
     good = engine.register(
         "SELECT price FROM store1 WITH PREFERENCE desc SUMMARY.Estimate.Count(item)", "good"
     )
-    for page in range(3):
-        feeds[1].push([sale(1, page)])
+    for batch_id in range(3):
+        feeds[1].push([sale(1, batch_id)])
         engine.step()
     assert bad.suspended is not None and good.suspended is None
     assert good.results().num_rows == 3
@@ -218,7 +218,7 @@ def test_an_aggregate_is_told_again_only_when_it_has_changed(spark: SparkSession
 
 
 @pytest.mark.parametrize("state", ["driver", "executors"])
-def test_a_budget_that_suffices_is_enough_for_pages_much_longer_than_the_window(
+def test_a_budget_that_suffices_is_enough_for_batches_much_longer_than_the_window(
     state: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     engine, feeds = stores(spark, tmp_path, state=state)

@@ -13,20 +13,20 @@ import transom
 from tests.runtime.fault_helpers import Crash, Fault
 from tests.runtime.preference_helpers import JOIN, SALES, SUMMARY, joined, pairs, sale, sales, sell, stores
 from transom.errors import SettingError, SQLError, StateError
-from transom.promising import structure_review as reviewing
 from transom.promising import partitioned_tuples as fartuples
+from transom.promising import structure_review as reviewing
 from transom.runtime.file_store import Store
 
 
-def test_a_restart_at_every_page_changes_nothing(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_a_restart_at_every_batch_changes_nothing(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     text = f"{JOIN.format('desc')} BUDGET 150 PROBES"
     found = {}
     for kind in ("whole", "restarted"):
         engine, feeds = stores(spark, tmp_path / kind)
         engine.register(text, "cut")
         rng = np.random.default_rng(seed)
-        for page in range(6):
-            feeds[page % 2 + 1].push(sales(rng, 10.0 * page))
+        for batch_id in range(6):
+            feeds[batch_id % 2 + 1].push(sales(rng, 10.0 * batch_id))
             engine.step()
             if kind == "restarted":
                 engine.stop()
@@ -46,7 +46,7 @@ def test_a_restart_at_every_page_changes_nothing(spark: SparkSession, tmp_path: 
     ],
 )
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_page_that_fails_is_made_once(
+def test_a_batch_that_fails_is_made_once(
     part: str,
     after: bool,
     state: str,
@@ -69,7 +69,7 @@ def test_a_page_that_fails_is_made_once(
     engine.stop()
     again, feeds = stores(spark, tmp_path, "AND BUCKETS 4", state=state)
     if part == "log/" and not after:
-        feeds[2].push(rows[1])  # no page was bound to it
+        feeds[2].push(rows[1])  # no batch was bound to it
     while again.step():
         pass
     assert pairs(again.query("cut")) == joined(*rows)
@@ -115,14 +115,14 @@ def test_tuples_are_let_go_behind_the_last_granularity(spark: SparkSession, tmp_
     engine.stop()
 
 
-def test_a_budget_of_time_becomes_probes_when_a_page_begins(
+def test_a_budget_of_time_becomes_probes_when_a_batch_begins(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     engine, feeds = stores(spark, tmp_path)
     query = engine.register(f"{JOIN.format('desc')} BUDGET '200 ms'", "timed")
     sold = sell(engine, feeds, seed, 2)
-    assert pairs(query) == joined(sold[1], sold[2]), "small pages are within it"
-    begun = engine._loop.log.begun(engine.progress().page)
+    assert pairs(query) == joined(sold[1], sold[2]), "small batches are within it"
+    begun = engine._loop.log.begun(engine.progress().batch_id)
     assert begun is not None and begun.probes["timed"] >= 1024
     engine.stop()
 
@@ -210,7 +210,7 @@ def test_streams_out_of_step_and_gaps_of_months(spark: SparkSession, tmp_path: P
     engine, feeds = stores(spark, tmp_path)
     query = engine.register(JOIN.format("desc"), "all")
     month = 30 * 86_400.0
-    pages = [
+    batches = [
         (1, [sale(1, 1000)]),
         (1, [sale(1, 500), sale(1, 1001)]),
         (2, [sale(1, 0)]),
@@ -219,10 +219,10 @@ def test_streams_out_of_step_and_gaps_of_months(spark: SparkSession, tmp_path: P
         (1, [sale(1, 3 * month)]),
         (2, [sale(1, 3 * month + 1)]),
     ]
-    for number, rows in pages:
+    for number, rows in batches:
         feeds[number].push(rows)
         engine.step()
-    sold = {n: [row for number, rows in pages if number == n for row in rows] for n in (1, 2)}
+    sold = {n: [row for number, rows in batches if number == n for row in rows] for n in (1, 2)}
     assert pairs(query) == joined(sold[1], sold[2])
     assert max(one.bytes for one in engine.summaries().values()) < 10_000_000
     assert engine.step() == 0, "nothing waits, and nothing is to be done"
@@ -244,7 +244,7 @@ def test_files_of_tuples_are_merged_and_tuples_go_there_when_they_are_many(
     engine.stop()
 
 
-def test_structures_may_change_with_every_page(
+def test_structures_may_change_with_every_batch(
     spark: SparkSession, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reviewing, "FIRST_REVIEW", 1)

@@ -142,12 +142,14 @@ def test_progress_counts_tuples_probes_and_what_was_passed_over(engine: transom.
     assert (plain["probes"], plain["queries"]["cheap"]["share"]) == (16, 1.0)
 
 
-def test_all_is_told_before_the_first_page_and_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+def test_all_is_told_before_the_first_batch_and_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     engine, feeds = stores_engine(spark, tmp_path / "checkpoint")
     for name in feeds:
         engine.execute(SUMMARY.format(name))
     pairs = engine.register(PAIRS, "pairs")
-    assert "(joins with the next page)" in pairs.explain() and "(made with the next page)" in engine.explain()
+    assert (
+        "(joins with the next batch)" in pairs.explain() and "(made with the next batch)" in engine.explain()
+    )
     assert engine.progress().preferring.summaries == {} and "promising" not in str(engine.progress())
     for feed in feeds.values():
         feed.push(sales())
@@ -177,7 +179,7 @@ def test_the_shell_joins_two_files_by_preference(spark: SparkSession, tmp_path: 
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     pairs = [row for row in rows if row["query"] == "q1"]
     assert sum(row["item"] == 1 for row in pairs) == 9 and len(pairs) == 10  # all of the frequent item
-    assert list(pairs[0]) == ["query", "item", "here", "there", "page", "share"]
+    assert list(pairs[0]) == ["query", "item", "here", "there", "batch", "share"]
     assert sorted(row["item"] for row in rows if row["query"] == "q2") == [0, 1, 1, 1, 2, 4]
     assert "q1: 10 probes made, 10 tuples produced" in done.stderr and "q2:" not in done.stderr
 

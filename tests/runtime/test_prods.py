@@ -176,7 +176,7 @@ def test_prods_too_early_and_too_late_harm_nothing(spark: SparkSession, tmp_path
     assert told(query, "sensor", "v") == [("final", 0, 50, 1, 1), ("final", 50, 100, 1, 2)]
 
 
-def test_a_window_that_several_prods_of_a_page_ask_for_is_told_once(
+def test_a_window_that_several_prods_of_a_batch_ask_for_is_told_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     engine, feed = traffic(spark, tmp_path)
@@ -271,4 +271,4 @@ def test_a_feed_is_cut_at_its_prods(spark: SparkSession, tmp_path: Path) -> None
         feed.push([(10 * volume, 1, 0, volume)])
         feed.prod()
     assert engine.step() == 3
-    assert early(query, "v", "page") == [(0, 50, 1, 1), (0, 50, 3, 2), (0, 50, 7, 3)]
+    assert early(query, "v", "batch") == [(0, 50, 1, 1), (0, 50, 3, 2), (0, 50, 7, 3)]

@@ -1,4 +1,4 @@
-"""Prods answered at once, beside the pages; and what is kept of what was told."""
+"""Prods answered at once, beside the batches; and what is kept of what was told."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE = 60  # seconds; tests wait for events, not for time to pass
 # --- at once ---------------------------------------------------------------------------------
 
 
-def test_prods_before_the_first_page_and_after_the_last(spark: SparkSession, tmp_path: Path) -> None:
+def test_prods_before_the_first_batch_and_after_the_last(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = traffic(spark, tmp_path)
     query = engine.register(BY_SENSOR, name="q")
     assert query.prod().num_rows == 0 and query.prod().schema == query.results().schema
@@ -37,14 +37,14 @@ def test_prods_before_the_first_page_and_after_the_last(spark: SparkSession, tmp
     engine.stop()
     assert early(query.prod(until=50), "v") == [(0, 50, 1)]
     again, _ = traffic(spark, tmp_path)
-    assert early(again.prod()["q"], "v") == [(0, 50, 1)], "before it has made a page"
+    assert early(again.prod()["q"], "v") == [(0, 50, 1)], "before it has made a batch"
     assert early(again.query("q").prod(), "v") == [(0, 50, 1)]
     again.query("q").drop()
     again.step()
     assert again.prod() == {}
 
 
-def test_a_prod_is_answered_while_a_page_is_being_processed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_prod_is_answered_while_a_batch_is_being_processed(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = traffic(spark, tmp_path)
     query, other = engine.register(BY_SENSOR), engine.register(BY_SENSOR + " HAVING sum(volume) > 1")
     feed.push([(10, 1, 0, 1), (60, 1, 0, 2)])
@@ -60,20 +60,20 @@ def test_a_prod_is_answered_while_a_page_is_being_processed(spark: SparkSession,
     query.subscribe(hold)
     feed.push([(61, 1, 0, 4)])
     feed.punctuate(until=50)
-    page = threading.Thread(target=engine.step)
-    page.start()
+    batch = threading.Thread(target=engine.step)
+    batch.start()
     try:
         assert entered.wait(PATIENCE)
-        assert early(query.prod(), "v") == [(0, 50, 1), (50, 100, 2)], "of the page before"
+        assert early(query.prod(), "v") == [(0, 50, 1), (50, 100, 2)], "of the batch before"
         assert early(engine.prod("s", at=100)["q2"], "v") == [(50, 100, 2)]
         assert early(query.results(), "v") == [(0, 50, 1), (50, 100, 2), (50, 100, 2)]
     finally:
         go_on.set()
-        page.join(PATIENCE)
+        batch.join(PATIENCE)
     assert final(query, "v") == [(0, 50, 1)] and early(query.prod(), "v") == [(50, 100, 6)]
 
 
-def test_a_prod_whose_page_is_overtaken_is_told_of_the_next(
+def test_a_prod_whose_batch_is_overtaken_is_told_of_the_next(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, feed = traffic(spark, tmp_path, state="executors")
@@ -86,11 +86,11 @@ def test_a_prod_whose_page_is_overtaken_is_told_of_the_next(
 
     def overtaken(far: Far, *args: Any) -> Any:
         monkeypatch.setattr(Far, "close", real)
-        engine.step()  # another thread's page: it lets go of the shards that were to be read
+        engine.step()  # another thread's batch: it lets go of the shards that were to be read
         return real(far, *args)
 
     monkeypatch.setattr(Far, "close", overtaken)
-    assert early(query.prod(), "v", "page") == [(100, 150, 4, 3)]
+    assert early(query.prod(), "v", "batch") == [(100, 150, 4, 3)]
     assert told(query, "v") == [("early", 100, 150, 4), ("final", 0, 50, 1), ("final", 50, 100, 2)]
 
 
@@ -144,7 +144,7 @@ def test_windows_along_other_clocks(spark: SparkSession, tmp_path: Path) -> None
     feed.prod(until=50)  # says nothing to either
     feed.prod(until=2, on="volume")
     engine.step()
-    assert early(counted, "n", "page").count((0, 2, 1, 2)) == 1 and len(early(rows)) == 2
+    assert early(counted, "n", "batch").count((0, 2, 1, 2)) == 1 and len(early(rows)) == 2
 
 
 def test_a_subscriber_may_prod(spark: SparkSession, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_early_results_say_when_they_were_made_and_how_long_after_the_first_row(
     query.prod(at=at("12:01"))
     feed.punctuate(until=at("12:02"))
     engine.step()
-    shown = ("n", "made", "latency", "rows", "page", "complete")
+    shown = ("n", "made", "latency", "rows", "batch", "complete")
     assert told(query, *shown) == [
         ("early", "12:00", "12:01", 2, "13:01", 60.0, 2, 2, True),
         ("early", "12:00", "12:01", 2, "13:03", 180.0, 2, 2, True),
@@ -210,19 +210,19 @@ def test_what_was_told_is_kept_across_a_restart_and_forgotten_with_the_results(
     again, feed = traffic(spark, tmp_path, retention=2)
     query = again.register(BY_SENSOR, name="q")
     query.prod()
-    assert early(query, "v", "page") == [(0, 50, 1, 1)] * 3
+    assert early(query, "v", "batch") == [(0, 50, 1, 1)] * 3
     for time in (60, 61, 62):
         feed.push([(time, 1, 0, 2)])
         again.step()
         query.prod(at=100)
-    assert sorted(early(query, "v", "page")) == [(50, 100, 4, 3), (50, 100, 6, 4)]
+    assert sorted(early(query, "v", "batch")) == [(50, 100, 4, 3), (50, 100, 6, 4)]
     assert {path.name for path in (tmp_path / "checkpoint" / "prods").iterdir()} == {
         "0000000003",
         "0000000004",
     }
 
 
-def test_results_that_a_page_lets_go_of_while_they_are_read(
+def test_results_that_a_batch_lets_go_of_while_they_are_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, feed = traffic(spark, tmp_path, retention=1)
@@ -261,7 +261,7 @@ def test_a_query_of_the_same_name_does_not_inherit_what_another_was_told(
     assert told(other.prod(), "v", "complete") == [("early", 0, 50, 2, False)]
 
 
-def test_sinks_get_the_early_results_of_pages(spark: SparkSession, tmp_path: Path) -> None:
+def test_sinks_get_the_early_results_of_batches(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = traffic(spark, tmp_path)
     texts = {
         "q": BY_SENSOR,
@@ -284,7 +284,7 @@ def test_sinks_get_the_early_results_of_pages(spark: SparkSession, tmp_path: Pat
     assert sorted(map(tuple, parquet.select("kind", "v").collect())) == [("early", 1), ("final", 3)]
     lines = [
         json.loads(line)
-        for file in (tmp_path / "all").glob("page=*/*.json")
+        for file in (tmp_path / "all").glob("batch=*/*.json")
         for line in file.read_text().splitlines()
     ]
     assert sorted((one["query"], one["kind"], json.loads(one["values"])["v"]) for one in lines) == [

@@ -69,7 +69,7 @@ def test_queries_of_every_kind_can_be_prodded(
         assert engine.progress().far_rows > 0
 
 
-def test_finals_and_early_results_of_one_page_both_come_from_the_executors(
+def test_finals_and_early_results_of_one_batch_both_come_from_the_executors(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     engine, feed = traffic(spark, tmp_path, state="executors")
@@ -84,9 +84,9 @@ def test_finals_and_early_results_of_one_page_both_come_from_the_executors(
     feed.punctuate(until=50)
     engine.step()
     assert told(query, "sensor", "v") == [("early", 50, 100, 2, 2), ("final", 0, 50, 1, 1)]
-    sent = spark.read.json(str(tmp_path / "out")).select("kind", "v", "page").collect()
+    sent = spark.read.json(str(tmp_path / "out")).select("kind", "v", "batch").collect()
     assert sorted(map(tuple, sent)) == sorted(
-        (row["kind"], row["v"], row["page"]) for row in query.results().to_pylist()
+        (row["kind"], row["v"], row["batch"]) for row in query.results().to_pylist()
     )
     assert sum(table.num_rows for table in heard) == query.results().num_rows
 
@@ -140,17 +140,17 @@ def test_final_results_are_the_same_whoever_prods(spark: SparkSession, tmp_path:
         " EMIT EARLY WITH ACCURACY 90%",
     )
     random, found = Random(seed), []
-    pages = [
+    batches = [
         [
             (
-                max(0, 30 * page + random.randint(-20, 20)),
+                max(0, 30 * batch_id + random.randint(-20, 20)),
                 random.randint(1, 3),
                 random.randint(0, 50),
                 random.randint(0, 99),
             )
             for _ in range(30)
         ]
-        for page in range(5)
+        for batch_id in range(5)
     ]
     for prods in (False, True):
         clock = SettableClock()
@@ -159,8 +159,8 @@ def test_final_results_are_the_same_whoever_prods(spark: SparkSession, tmp_path:
         queries = engine.register_all(
             {n: text + end for (n, text), end in zip(texts.items(), ends, strict=True)}
         )
-        for page in pages:
-            feed.push(page)
+        for batch_id in batches:
+            feed.push(batch_id)
             clock.advance(minutes=1)
             if prods:
                 feed.prod(until=random.randint(0, 200), where={"sensor": random.randint(1, 3)})

@@ -35,13 +35,13 @@ def test_streams_add_up() -> None:
     both = progress(bids=BIDS, asks=ASKS).sharing
     assert (both.queries, both.selections, both.most_queries, both.slices) == (8, 4, 4, 35)
     assert dict(both.families) == {"range": 2, "alone": 1}
-    assert both.work == work_done(Work(150, 20, 650, 10)) and both.last_page == BIDS.last_page
+    assert both.work == work_done(Work(150, 20, 650, 10)) and both.last_batch == BIDS.last_batch
     assert both.queries_per_selection == 2.0
 
 
 def test_people_see_where_the_time_went_and_what_sharing_spared() -> None:
     assert str(progress(bids=BIDS)).splitlines() == [
-        "page 7, 0.250 s (planning 0.010, first half 0.200, second half 0.030, commit 0.004), "
+        "batch 7, 0.250 s (planning 0.010, first half 0.200, second half 0.030, commit 0.004), "
         "8 queries (0 suspended), state 1,000 bytes",
         "  bids: rows 9, counted 8, unasked 0, late 1, rejected 0, watermark none, open windows 3",
         "    selections 2 (queries in each 3.0, at most 4), families: 1 range, slices 30; 100 partial "

@@ -9,7 +9,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import transom
-from tests.runtime.engine_helpers import PER_MINUTE, SettableClock, answers, bids_files, bids_frame, bids_table
+from tests.runtime.engine_helpers import (
+    PER_MINUTE,
+    SettableClock,
+    answers,
+    bids_files,
+    bids_frame,
+    bids_table,
+)
 from transom.errors import SettingError, StateError
 
 pytestmark = pytest.mark.spark
@@ -121,7 +128,7 @@ def test_a_restart_continues_and_the_time_it_was_down_does_not_count(
     assert answers(query, "n") == FINALS
 
 
-def test_a_page_that_failed_has_the_same_rows_again(
+def test_a_batch_that_failed_has_the_same_rows_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SettableClock()
@@ -160,7 +167,7 @@ def test_rows_before_the_start_are_left_out_and_one_without_a_time_comes_with_it
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a speed of nothing", {"speed": 0}, "speed is a factor above 0"),
     ("a speed that is no number", {"speed": "fast"}, "speed is a factor above 0"),
-    ("a page of nothing", {"page": "0 s"}, "page is a duration longer than nothing"),
+    ("a batch of nothing", {"batch": "0 s"}, "batch is a duration longer than nothing"),
     ("a misspelled option", {"sped": 2}, "no option sped; did you mean speed"),
     ("a bad delay", {"delay": "-1 s"}, "delay is a duration longer than nothing"),
     ("a bad start", {"start": "noon"}, "is not a time"),

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transom.runtime.streamer import Streamer
 from transom.errors import SettingError
+from transom.runtime.streamer import Streamer
 
 TIMES = np.arange(0, 100_000, 7, dtype=np.int64)
 

@@ -54,7 +54,7 @@ class Backend:
 def backend(
     spark: Any, tmp_path: Path, settings: ServerSettings | None = None, start: bool = False, **options: Any
 ) -> Iterator[Backend]:
-    """An engine with a feed of bids behind a server without a page."""
+    """An engine with a feed of bids behind a server without a dashboard."""
     engine, feed = bids_engine(spark, tmp_path, **options)
     settings = settings or served_with()
     headers = {"Authorization": f"Bearer {settings.token}"} if settings.token else {}
@@ -66,8 +66,10 @@ def backend(
 
 
 def served_with(token: str | None = None, hosts: tuple[str, ...] = (), **limits: Any) -> ServerSettings:
-    """Settings for a test: any free port, no page, and some limits."""
-    return ServerSettings(port=0, page=False, token=token, hosts=hosts, limits=replace(Limits(), **limits))
+    """Settings for a test: any free port, no dashboard, and some limits."""
+    return ServerSettings(
+        port=0, dashboard=False, token=token, hosts=hosts, limits=replace(Limits(), **limits)
+    )
 
 
 def fill(back: Backend) -> None:

@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from transom.errors import SettingError
 from transom.server import login
 from transom.server.access import Guard, host_name
 from transom.server.settings import ServerSettings, server_settings
 from transom.server.status import Limits
-from transom.errors import SettingError
 
 TOKEN = "correct-horse-battery"
 HTML = {"Accept": "text/html"}

@@ -14,6 +14,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from tests.runtime.engine_helpers import PER_SITE, bids
 from tests.server.server_helpers import (
     EARLY,
     ON_DEMAND,
@@ -24,9 +25,8 @@ from tests.server.server_helpers import (
     error,
     fill,
 )
-from tests.runtime.engine_helpers import PER_SITE, bids
 
-STATUS_FIELDS = {"state", "page", "page_seconds", "spent", "queries", "streams", "subscribers", "rows"}
+STATUS_FIELDS = {"state", "batch", "batch_seconds", "spent", "queries", "streams", "subscribers", "rows"}
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ class TestTheService:
     def test_rows_that_were_left_out(self, back: Backend, apart: str) -> None:
         told = back.client.get(f"/api/streams/bids/{apart}").json()
         assert len(told["rows"]) == 1
-        assert {"reason", "page"} <= told["rows"][0].keys()
+        assert {"reason", "batch"} <= told["rows"][0].keys()
         table = arrow(back.client.get(f"/api/streams/bids/{apart}?format=arrow"))
         assert table.num_rows == 1
         assert error(back.client.get(f"/api/streams/asks/{apart}")) == (404, "not_found")
@@ -82,9 +82,9 @@ class TestTheService:
 
     def test_it_describes_itself(self, back: Backend) -> None:
         paths = back.client.get("/openapi.json").json()["paths"]
-        page = back.client.get("/docs").text
-        assert all(path in page for path in paths)
-        assert "http://" not in page and "https://" not in page  # nothing from elsewhere
+        html = back.client.get("/docs").text
+        assert all(path in html for path in paths)
+        assert "http://" not in html and "https://" not in html  # nothing from elsewhere
 
     def test_metrics(self, back: Backend) -> None:
         back.client.get("/api/status")
@@ -93,7 +93,7 @@ class TestTheService:
             'transom_rows_total{fate="late",stream="bids"} 1.0',
             'transom_state{state="starting"} 1.0',
             "transom_queries 5.0",
-            'transom_page_seconds_bucket{le="+Inf"}',
+            'transom_batch_seconds_bucket{le="+Inf"}',
             'transom_results_total{query="per_site"}',
             'transom_early_accuracy_raw_ratio{query="early"}',
             'transom_http_requests_total{method="GET",route="/api/status",status="200"}',

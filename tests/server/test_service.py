@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.runtime.engine_helpers import PER_SITE, SettableClock, bids, bids_engine
+from transom.errors import SettingError, SQLError, StateError
 from transom.server import previews
 from transom.server.service import Service, check_name
 from transom.server.status import Limits, NotFound, TooMany
-from transom.errors import SettingError, SQLError, StateError
 
 EARLY = (
     "SELECT site, sum(price) AS total FROM bids [RANGE 2 minutes SLIDE 1 minute] GROUP BY site "

@@ -17,12 +17,12 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from tests.server.server_helpers import backend, error, served_with
 from tests.runtime.engine_helpers import PER_SITE, bids
+from tests.server.server_helpers import backend, error, served_with
 from transom.cli.main import USAGE, app
+from transom.errors import SettingError
 from transom.server.lifecycle import HttpServer
 from transom.server.settings import ServerSettings
-from transom.errors import SettingError
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "correct-horse-battery"
@@ -42,8 +42,8 @@ def test_it_answers_before_there_is_an_engine() -> None:
         assert httpx.get(f"{http.url}/readyz").status_code == 503
         told = httpx.get(f"{http.url}/api/status")
         assert (error(told), told.headers["retry-after"]) == ((503, "state"), "2")
-        page = httpx.get(http.url, headers={"Accept": "text/html"})
-        assert page.status_code == 503 and "starting" in page.text
+        answer = httpx.get(http.url, headers={"Accept": "text/html"})
+        assert answer.status_code == 503 and "starting" in answer.text
     finally:
         http.stop()
     with pytest.raises(httpx.ConnectError):
@@ -123,7 +123,7 @@ def test_slow_calls_leave_room_for_quick_ones(
 
 PIPELINE = """
 engine: {checkpoint: state}
-server: {port: 0, page: false, rows: 7}
+server: {port: 0, dashboard: false, rows: 7}
 streams:
   bids: {path: bids, format: json, schema: "site int, price double, ts timestamp", time: ts}
 """

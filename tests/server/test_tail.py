@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 
-from tests.server.server_helpers import Backend, Events, backend, error, served_with, tailing
 from tests.runtime.engine_helpers import PER_SITE, bids
+from tests.server.server_helpers import Backend, Events, backend, error, served_with, tailing
 from transom.server import event_stream as events
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.sql.trading import CATALOG, TRADES, Rules, bound
 from transom.errors import SQLError
-from transom.sql import Query
-from transom.sql.binding import bind
+from transom.sql import Query, bind
 
 WINDOW = "[RANGE 5 min SLIDE 1 min]"
 

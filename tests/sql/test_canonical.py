@@ -1,7 +1,5 @@
 """Canonical text: equal expressions are equal strings, and each means what the user wrote."""
 
-# ruff: noqa: E501 -- a case of a table is a line
-
 from __future__ import annotations
 
 import pytest

@@ -16,8 +16,7 @@ from tests.sql.test_templates import counted
 from tests.sql.trading import CATALOG, UTC, Rules, bound
 from transom.elements import Clock, ClockKind, Demand, WindowSpec
 from transom.errors import SQLError
-from transom.sql import Query, bind_all
-from transom.sql.binding import bind
+from transom.sql import Query, bind, bind_all
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -13,8 +13,7 @@ import pytest
 from tests.sql.trading import CATALOG, UTC, Rules, bound
 from transom.elements import Clock, ClockKind, Emit, WindowSpec
 from transom.errors import SQLError
-from transom.sql import Query, Relation, bind_all, relation_of, sources_of
-from transom.sql.binding import bind
+from transom.sql import Query, Relation, bind, bind_all, relation_of, sources_of
 
 PER_SENSOR = (
     "SELECT sensor_id, sum(volume) AS n, avg(speed) AS v FROM S [RANGE 60 SLIDE 20] GROUP BY sensor_id"

@@ -15,8 +15,7 @@ from tests.sql.test_templates import counted
 from tests.sql.trading import CATALOG, Rules, bound
 from transom.elements import Emit
 from transom.errors import SQLError
-from transom.sql import Query, bind_one
-from transom.sql.binding import bind
+from transom.sql import Query, bind, bind_one
 
 QUERY = "SELECT site, count(*) AS n FROM Trades [RANGE 5 min SLIDE 1 min] WHERE price > 1 GROUP BY site HAVING n > 5"
 SECOND = 1_000_000

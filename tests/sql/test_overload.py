@@ -13,8 +13,7 @@ from tests.sql.test_templates import counted
 from tests.sql.trading import Rules
 from transom.elements import Emit
 from transom.errors import SQLError
-from transom.sql import Query, bind_one
-from transom.sql.binding import bind
+from transom.sql import Query, bind, bind_one
 from transom.sql.promise import Arithmetic, Column, Count, Number
 from transom.sql.query import Overloaded
 

@@ -1,7 +1,5 @@
 """The papers' own queries, in our grammar."""
 
-# ruff: noqa: E501 -- a case of a table is a line
-
 from __future__ import annotations
 
 import pyarrow as pa

@@ -24,8 +24,8 @@ from transom.sql import (
     relation_of,
     summary,
 )
-from transom.sql.clauses.using import MAX_BUCKETS, STRUCTURES
 from transom.sql.binding.preferred_aggregates import FIGURES
+from transom.sql.clauses.using import MAX_BUCKETS, STRUCTURES
 from transom.sql.functions import AGGREGATES, ALLOWED
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from tests.sql.test_bind import QUERIES
 from tests.sql.trading import CATALOG, Rules, bound
 from transom.errors import SQLError
-from transom.sql import Binding, Query, bind_one
-from transom.sql.binding import bind
-from transom.sql.syntax.dialect import TransomParser
-from transom.sql.query import And, Comparison, Member, Truth
+from transom.sql import Binding, Query, bind, bind_one
 from transom.sql.binding.templates import cut
+from transom.sql.query import And, Comparison, Member, Truth
+from transom.sql.syntax.dialect import TransomParser
 
 WINDOW = "[RANGE 5 min SLIDE 1 min]"
 

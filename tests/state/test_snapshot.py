@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 from transom.aggregates.sketches import Distinct, Quantiles
-from transom.windows.intervals import LOWEST, IntervalSet
-from transom.windows.closed import Closed
 from transom.elements import Clock, ClockKind
 from transom.errors import StateError
 from transom.state import snapshot
 from transom.state.state import ClockState, QueryState, SelectionState, State, StreamState, Totals
+from transom.windows.closed import Closed
+from transom.windows.intervals import LOWEST, IntervalSet
 
 TIME, SEQ, ROWS = Clock("s", "ts"), Clock("s", "seq", ClockKind.INTEGER), Clock("s", "", ClockKind.ROWS)
 

@@ -16,11 +16,11 @@ def test_rows_that_come_later_do_not_arrive_earlier() -> None:
     assert first.tolist() == [7, 9, 7, UNKNOWN]
 
 
-def test_in_a_long_stream_of_small_pages_the_first_arrival_stays_near_the_truth() -> None:
-    """Ten pages a second, rows up to a second late, windows of ten minutes."""
+def test_in_a_long_stream_of_small_batches_the_first_arrival_stays_near_the_truth() -> None:
+    """Ten batches a second, rows up to a second late, windows of ten minutes."""
     rng, known, second = Random(1), Arrivals(), 1_000_000
-    for page in range(20_000):
-        now = page * second // 10
+    for batch_id in range(20_000):
+        now = batch_id * second // 10
         times = sorted(now - rng.randrange(second) for _ in range(20))
         occupied = IntervalSet.of(*((time, time + 1) for time in times))
         known = known.with_rows(occupied, now, since=now - 601 * second)
@@ -38,7 +38,7 @@ def test_what_nobody_asks_for_is_forgotten() -> None:
     assert len(known.pieces) <= 12
 
 
-def test_pages_in_no_order_at_all_are_kept_in_bounds() -> None:
+def test_batches_in_no_order_at_all_are_kept_in_bounds() -> None:
     rng, known = Random(2), Arrivals()
     for clock in range(3_000):
         start = rng.randrange(1_000_000)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.windows.intervals import LOWEST, IntervalSet
 from transom.windows.closed import Closed
+from transom.windows.intervals import LOWEST, IntervalSet
 
 Range = tuple[int, int | None, tuple[tuple[str, Any], ...]]
 SITE_3 = (("site", 3),)

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.windows.profile import Profile
-from transom.windows.horizon import horizon_limit
-from transom.windows.stream_rules import StreamRules
 from transom.elements import Clock, ClockKind
+from transom.windows.horizon import horizon_limit
+from transom.windows.profile import Profile
+from transom.windows.stream_rules import StreamRules
 
 
 def accepted(times: list[int], high: int | None, horizon: int | None, splits: int = 1) -> list[int]:
-    """The times that the engine takes, when so many tasks each see a part of the page."""
+    """The times that the engine takes, when so many tasks each see a part of the batch."""
     cut = None if high is None or horizon is None else high + horizon
     parts = (Profile.of(np.array(times[i::splits], np.int64), horizon, cut) for i in range(splits))
     limit = horizon_limit(Profile.merged(parts), high, horizon)
@@ -22,7 +22,7 @@ def accepted(times: list[int], high: int | None, horizon: int | None, splits: in
 
 
 def walked(times: list[int], high: int | None, horizon: int) -> list[int]:
-    """Row by row: up from `high`, or from the median when most of the page is beyond or it is the first."""
+    """Row by row: up from `high`, or from the median when most of the batch is beyond or it is the first."""
     ordered = sorted(times)
     start = high
     if high is None or 2 * sum(time > high + horizon for time in times) > len(times):
@@ -41,13 +41,13 @@ def walked(times: list[int], high: int | None, horizon: int) -> list[int]:
     ("times", "high", "horizon", "expected"),
     [
         pytest.param([1, 2, 500], None, None, [1, 2, 500], id="without a horizon all is taken"),
-        pytest.param([], 5, 10, [], id="an empty page"),
+        pytest.param([], 5, 10, [], id="an empty batch"),
         pytest.param([11, 12, 99], 10, 20, [11, 12], id="one row far ahead is rejected"),
         pytest.param([30, 50, 70], 10, 20, [30, 50, 70], id="the stream reaches up from row to row"),
         pytest.param([31, 51, 71], 10, 20, [31, 51, 71], id="all beyond: the stream jumped"),
         pytest.param([12, 90, 91], 10, 20, [12, 90, 91], id="most are beyond: followed, the rest stays"),
         pytest.param([12, 13, 90, 91], 10, 20, [12, 13], id="half of them is not most"),
-        pytest.param([1, 2, 99], None, 20, [1, 2], id="a first page is judged by its median"),
+        pytest.param([1, 2, 99], None, 20, [1, 2], id="a first batch is judged by its median"),
         pytest.param([-500, 1, 2], None, 20, [-500, 1, 2], id="the past is always taken"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
+from transom.elements import WindowSpec
 from transom.windows.ids import (
     Times,
     closed_wids,
@@ -17,7 +17,7 @@ from transom.windows.ids import (
     wid_to,
     window_end,
 )
-from transom.elements import WindowSpec
+from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 
 MINUTE = 60_000_000
 

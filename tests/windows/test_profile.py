@@ -1,4 +1,4 @@
-"""Where rows lie in time: runs, cuts, and tasks that each see a part of a page."""
+"""Where rows lie in time: runs, cuts, and tasks that each see a part of a batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def profile(times: list[int], gap: int | None = None, cut: int | None = None) ->
         pytest.param([], None, None, (), id="no rows, no runs"),
         pytest.param([5], None, None, ((5, 5, 1),), id="one row is a run"),
         pytest.param([1, 3, 2, 2], 5, None, ((1, 3, 4),), id="order does not matter, ties count"),
-        pytest.param([1, 2, 4], 5, None, ((1, 2, 2), (4, 4, 1)), id="short pages are cut finely"),
+        pytest.param([1, 2, 4], 5, None, ((1, 2, 2), (4, 4, 1)), id="short batches are cut finely"),
         pytest.param([1, 2, 3], 5, 2, ((1, 2, 2), (3, 3, 1)), id="always cut above the time asked for"),
         pytest.param([1, 2, 3], 5, 9, ((1, 3, 3),), id="a cut above all rows cuts nothing"),
         pytest.param([1, 2, 3], 5, 0, ((1, 3, 3),), id="nor one below all rows"),

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.windows.slices import Progressions, cuts, progressions, slices
 from transom.elements import WindowSpec
+from transom.windows.slices import Progressions, cuts, progressions, slices
 
 SPECS = st.builds(WindowSpec, st.integers(1, 12), st.integers(1, 9), st.integers(0, 8))
 OWNERS = st.lists(st.lists(SPECS, min_size=1, max_size=3), min_size=1, max_size=4)

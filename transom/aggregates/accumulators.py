@@ -43,7 +43,7 @@ class Accumulator(Protocol):
 def reduced(values: pa.Array, codes: Codes, groups: int, function: str) -> pa.Array:
     """An Arrow grouped aggregation with its answers in the order of the codes, null where a group has none.
 
-    One thread, so that floats are added in the order of the rows: a replayed page gives the same bits.
+    One thread, so that floats are added in the order of the rows: a replayed batch gives the same bits.
     """
     table = pa.table({"code": codes, "value": values})
     grouped = table.group_by("code", use_threads=False).aggregate([("value", function)])

@@ -1,4 +1,4 @@
-"""The shared projection of a page: joins with static tables, then each scalar once, by Spark SQL."""
+"""The shared projection of a batch: joins with static tables, then each scalar once, by Spark SQL."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from transom.errors import SettingError
 from transom.backends.spark.session import ansi_off
+from transom.errors import SettingError
 from transom.sql.query import Join
 
 # Strings and quoted names first, so that nothing inside them is taken for a call.
@@ -30,9 +30,9 @@ def project(
     keep: Sequence[str] = (),
     now: int | None = None,
 ) -> DataFrame:
-    """The page's columns in `keep` and the named scalars, over the page left-joined with its tables.
+    """The batch's columns in `keep` and the named scalars, over the batch left-joined with its tables.
 
-    `tables` are the snapshots by table name. `now` is the page's clock in microseconds: what
+    `tables` are the snapshots by table name. `now` is the batch's clock in microseconds: what
     `current_timestamp()` and its like mean in the scalars.
     """
     # As texts, and few steps: each column object and each step is several calls of the JVM.
@@ -54,7 +54,7 @@ def _side(table: DataFrame, join: Join) -> DataFrame:
 
 
 def at(sql: str, now: int | None) -> str:
-    """The expression with the page's clock in place of the calls that ask what time it is.
+    """The expression with the batch's clock in place of the calls that ask what time it is.
 
     >>> at("`ts` < current_timestamp() AND `note` = 'now()'", 5)
     "`ts` < timestamp_micros(5) AND `note` = 'now()'"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Iterator
 
 from transom.cli.pipeline import Pipeline, Settings
 from transom.errors import SettingError, SQLError
-from transom.sql.syntax.canonical import quote
 from transom.sql.clauses.summary import parse_summary
+from transom.sql.syntax.canonical import quote
 
 if TYPE_CHECKING:
     from transom.runtime.engine import Engine
@@ -26,8 +26,8 @@ UNSENT = (
 
 def open_engine(settings: Settings) -> Engine:
     """An engine on the master that the settings name; Spark is imported and started here, not before."""
-    from transom.runtime.engine import Engine
     from transom.backends.spark.session import start_session
+    from transom.runtime.engine import Engine
 
     options = dict(settings)
     return Engine(spark=start_session(master=options.pop("master", "local[*]")), **options)

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from transom.cli.build_engine import building
 from transom.cli.lookups import Looking, answer, default_format
-from transom.cli.result_text import Format, PlanFormat, write
 from transom.cli.pipeline import Pipeline
+from transom.cli.result_text import Format, PlanFormat, write
 from transom.plan.explain.promising_text import coverage_text
 from transom.plan.explain.words import counted
 
@@ -117,7 +117,7 @@ def run(
 
 
 def _run_until_asked(engine: Engine) -> None:
-    """Ctrl-C and SIGTERM end it after the page at hand; a second Ctrl-C breaks off."""
+    """Ctrl-C and SIGTERM end it after the batch at hand; a second Ctrl-C breaks off."""
     with asked_to_stop() as asked:
         engine.start()
         while not asked.is_set() and not engine.await_termination(LOOK_EVERY):
@@ -167,6 +167,6 @@ def _show(console: Console, engine: Engine, ended: threading.Event) -> None:
     last = None
     while not ended.wait(LINES_EVERY):
         progress = engine.progress()
-        if progress.page != last:
+        if progress.batch_id != last:
             print(progress, file=sys.stderr, flush=True)
-        last = progress.page
+        last = progress.batch_id

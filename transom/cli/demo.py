@@ -21,13 +21,22 @@ from rich.text import Text
 
 from transom.cli.build_engine import open_engine
 from transom.cli.commands import LOOK_EVERY
-from transom.cli.flights import EARLY, LOOKUPS, SCHEMA, data_file, demo_queries, flights, most_queries, pages
+from transom.cli.flights import (
+    EARLY,
+    LOOKUPS,
+    SCHEMA,
+    batches,
+    data_file,
+    demo_queries,
+    flights,
+    most_queries,
+)
 from transom.cli.result_text import LOOKUP_COLUMNS, SYSTEM_COLUMNS, plain
-from transom.server.lifecycle import serving
-from transom.server.settings import ServerSettings
 from transom.durations import format_instant
 from transom.errors import SettingError, StateError
 from transom.plan.explain.words import counted, queries_text
+from transom.server.lifecycle import serving
+from transom.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from transom.runtime.engine import Engine
@@ -35,11 +44,11 @@ if TYPE_CHECKING:
     from transom.runtime.progress import StreamProgress
 
 SLACK = "1 hour"  # most flights leave within it; those that don't may be late in both senses
-PAGE, WATCHED = timedelta(hours=4), timedelta(hours=1)  # of the stream in one page; for those who watch
-PACE = 0.5  # seconds that such a page takes at least
-PORTS = (8710, 0)  # where the page is; a free one if that is taken
+BATCH, WATCHED = timedelta(hours=4), timedelta(hours=1)  # of the stream in one batch; for those who watch
+PACE = 0.5  # seconds that such a batch takes at least
+PORTS = (8710, 0)  # where the dashboard is; a free one if that is taken
 SHOWN = 14  # queries in the live table
-LINE_EVERY = 4  # pages, without a terminal
+LINE_EVERY = 4  # batches, without a terminal
 
 
 @dataclass
@@ -51,7 +60,7 @@ class Tally:
     latest: dict[str, dict[str, Any]] = field(default_factory=dict)  # a row of the newest results, by query
 
     def add(self, name: str, results: pa.Table) -> None:
-        """Count a page's new results of a query."""
+        """Count a batch's new results of a query."""
         if results.num_rows:
             self.results += results.num_rows
             self.windows += len(results["window_end"].unique())
@@ -67,16 +76,16 @@ class Replay:
     feed: Feed
     tally: Tally
     queries: int
-    total: int | None  # pages, if there is an end
-    url: str = ""  # of the page
+    total: int | None  # batches, if there is an end
+    url: str = ""  # of the dashboard
     done: int = 0
-    committed: Semaphore = field(default_factory=lambda: Semaphore(0))  # pages of flights
+    committed: Semaphore = field(default_factory=lambda: Semaphore(0))  # batches of flights
     started: float = field(default_factory=monotonic)
 
-    def step(self, page: pa.Table) -> None:
-        """Push one page through the engine, which runs by itself."""
+    def step(self, batch: pa.Table) -> None:
+        """Push one batch through the engine, which runs by itself."""
         began = monotonic()
-        self.feed.push(page)
+        self.feed.push(batch)
         while not self.committed.acquire(timeout=LOOK_EVERY):
             if self.engine.await_termination(0):
                 raise StateError("the engine was stopped")
@@ -90,7 +99,7 @@ class Replay:
         seconds = monotonic() - self.started
         mark = "none" if stream.watermark is None else format_instant(stream.watermark)
         return (
-            f"page {self.done}, {counted(stream.rows, 'flight')}, {queries_text(self.queries)}, "
+            f"batch {self.done}, {counted(stream.rows, 'flight')}, {queries_text(self.queries)}, "
             f"{self.tally.windows:,} windows closed, {stream.late:,} late, watermark {mark}, "
             f"{stream.rows / seconds:,.0f} rows/s"
         )
@@ -102,7 +111,7 @@ class Replay:
     def screen(self) -> Group:
         """Progress, and the newest answers of some queries."""
         bar = ProgressBar(total=self.total, completed=self.done, pulse=self.total is None)
-        where = Text.assemble("The page: ", (self.url, "bold cyan"), "   Ctrl-C ends it.")
+        where = Text.assemble("The dashboard: ", (self.url, "bold cyan"), "   Ctrl-C ends it.")
         return Group(where, bar, Text(self.status(), style="bold"), self.newest())
 
     def newest(self) -> Table:
@@ -130,7 +139,7 @@ def shown(row: dict[str, Any], about: int) -> tuple[datetime, datetime, str]:
 
 
 def run_demo(count: int, days: int, keep_running: bool | None, master: str | None) -> None:
-    """Replay the flights and serve the page; without a terminal it ends by itself, unless it is to keep
+    """Replay the flights and serve the dashboard; without a terminal it ends by itself, unless it is to keep
     running until Ctrl-C."""
     if count > most_queries():
         raise SettingError(f"--queries {count}: the demo has {most_queries()} different queries")
@@ -138,14 +147,14 @@ def run_demo(count: int, days: int, keep_running: bool | None, master: str | Non
     keep_running = console.is_terminal if keep_running is None else keep_running
     with console.status("Starting Spark, and reading the flights of 2013 ..."):
         table = flights()
-        stream = pages(table, WATCHED, None) if keep_running else list(pages(table, PAGE, days))
+        stream = batches(table, WATCHED, None) if keep_running else list(batches(table, BATCH, days))
         engine = open_engine({} if master is None else {"master": master})
     with console.status(f"Registering {queries_text(count)} ..."):
         replay = declare(engine, count, len(stream) if isinstance(stream, list) else None)
     with serving(engine, ServerSettings(port=free_port())) as served:
         replay.url = served.url
         if not console.is_terminal:
-            print(f"The page is at {served.url} while the flights come.", flush=True)
+            print(f"The dashboard is at {served.url} while the flights come.", flush=True)
         try:
             show(console, replay, stream)
             engine.drain()  # the last windows close too
@@ -171,20 +180,20 @@ def declare(engine: Engine, count: int, total: int | None) -> Replay:
         query.subscribe(partial(tally.add, name))
     engine.register_all(EARLY | LOOKUPS)
     replay = Replay(engine, feed, tally, len(engine.queries()), total)
-    engine.follow(lambda page: replay.committed.release() if page.stream == "flights" else None)
+    engine.follow(lambda batch: replay.committed.release() if batch.stream == "flights" else None)
     return replay
 
 
 def show(console: Console, replay: Replay, stream: Iterable[pa.Table]) -> None:
-    """Push page after page and show how it goes: live on a terminal, else a line now and then."""
+    """Push batch after batch and show how it goes: live on a terminal, else a line now and then."""
     if console.is_terminal:
         with Live(replay.screen(), console=console, auto_refresh=False) as live:
-            for page in stream:
-                replay.step(page)
+            for batch_id in stream:
+                replay.step(batch_id)
                 live.update(replay.screen(), refresh=True)
     else:
-        for page in stream:
-            replay.step(page)
+        for batch_id in stream:
+            replay.step(batch_id)
             if replay.done % LINE_EVERY == 0:
                 print(replay.status(), flush=True)
 

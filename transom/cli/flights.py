@@ -56,10 +56,10 @@ def flights() -> pa.Table:
     return table.sort_by([("left", "ascending"), ("sched", "ascending")])
 
 
-def pages(table: pa.Table, page: timedelta, days: int | None) -> Iterator[pa.Table]:
-    """The stream cut into pages by arrival: the first days of 2013, or with None year after year."""
+def batches(table: pa.Table, batch: timedelta, days: int | None) -> Iterator[pa.Table]:
+    """The stream cut into batches by arrival: the first days of 2013, or with None year after year."""
     left = table["left"].to_numpy()
-    step = page // timedelta(microseconds=1)
+    step = batch // timedelta(microseconds=1)
     first = int(left[0])
     last = int(left[-1]) if days is None else min(int(left[-1]), first + days * 24 * 60 * MINUTE - 1)
     year = 0
@@ -116,7 +116,7 @@ EARLY_BIRDS = (
 LOOKUPS = {"early birds": EARLY_BIRDS, "in buckets": f"{EARLY_BIRDS} USING timegram(64)"}
 
 
-# Told before their windows close, with estimates of what they will be: these the page draws best.
+# Told before their windows close, with estimates of what they will be: these the dashboard draws best.
 EARLY = {
     "flights by origin, early": "SELECT origin, count(*) AS flights, round(avg(delay), 1) AS mean_delay "
     "FROM flights [RANGE 3 hours SLIDE 1 hour] GROUP BY origin EMIT EARLY AT 50% OF SLIDE",

@@ -32,7 +32,7 @@ class Printer:
         self._error: OSError | None = None
 
     def add(self, name: str, results: pa.Table, kind: str | None = None) -> None:
-        """Print a page's results of a query; called by the engine, which would only log an error."""
+        """Print a batch's results of a query; called by the engine, which would only log an error."""
         try:
             self._print(name, results, kind)
             self.out.flush()

@@ -78,7 +78,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _message(error: Exception) -> str:
-    """What went wrong; of an error that isn't ours, which may bring a page of Java, the first line."""
+    """What went wrong; of an error that isn't ours, which may bring a Java stack trace, the first line."""
     if isinstance(error, TransomError):
         return str(error)
     first = str(error).strip().partition("\n")[0]
@@ -132,7 +132,7 @@ def query(
         ),
     ] = None,
     punctuation: Annotated[list[str] | None, _per_stream("punctuation", "EXPRESSION")] = None,
-    files_per_page: Annotated[list[str] | None, _per_stream("files_per_page", "N")] = None,
+    files_per_batch: Annotated[list[str] | None, _per_stream("files_per_batch", "N")] = None,
     form: Annotated[
         Format | None,
         typer.Option(
@@ -144,7 +144,7 @@ def query(
         Path | None, typer.Option("--out", metavar="FILE", help="write the results here instead of stdout")
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="also print kind, complete, rows and page of each result")
+        bool, typer.Option("--full", help="also print kind, complete, rows and batch of each result")
     ] = False,
     late: Annotated[
         Path | None,
@@ -171,7 +171,7 @@ def query(
         "horizon": horizon,
         "schema": schema,
         "punctuation": punctuation,
-        "files_per_page": files_per_page,
+        "files_per_batch": files_per_batch,
     }
     pipeline = read_adhoc(
         sql or [],
@@ -218,7 +218,7 @@ def run(
 ) -> None:
     """Run the streams, tables, queries and sinks of a pipeline file until stopped.
 
-    Ctrl-C and SIGTERM stop it cleanly after the page at hand; with a checkpoint it continues there.
+    Ctrl-C and SIGTERM stop it cleanly after the batch at hand; with a checkpoint it continues there.
     Queries without SLIDE are looked up at the end, and the answers printed.
     """
     from transom.cli import commands
@@ -359,7 +359,7 @@ def demo(
     ] = None,
     master: Master = None,
 ) -> None:
-    """Replay real flights through dozens of queries, their delays as disorder, and serve the page."""
+    """Replay real flights through dozens of queries, their delays as disorder, and serve the dashboard."""
     from transom.cli.demo import run_demo
 
     run_demo(queries, days, keep_running, master)

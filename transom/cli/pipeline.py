@@ -9,7 +9,17 @@ from typing import Any, Mapping
 
 import yaml
 
-from transom.cli.settings_table import ENGINE, QUERY, SECTIONS, SERVER, SINK, STREAM, TABLE, Setting, read_settings
+from transom.cli.settings_table import (
+    ENGINE,
+    QUERY,
+    SECTIONS,
+    SERVER,
+    SINK,
+    STREAM,
+    TABLE,
+    Setting,
+    read_settings,
+)
 from transom.errors import SettingError, SQLError, near_miss
 from transom.sql.clauses.summary import parse_summary
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.cli.live_output import Printer
 from transom.cli.lookups import default_format
 from transom.cli.result_text import Format, arranged, of_lookup, without_system_columns, write
-from transom.cli.live_output import Printer
-from transom.client.connection_errors import ServerError
-from transom.client.remote_query import RemoteQuery
 from transom.client.connection import Server
+from transom.client.connection_errors import ServerError
 from transom.client.records import QueryStatus, StreamStatus
+from transom.client.remote_query import RemoteQuery
 from transom.durations import format_instant
 from transom.errors import SettingError
 
@@ -154,7 +154,7 @@ def drop(server: Server, names: Sequence[str]) -> None:
     """Let queries leave, in this order."""
     for name in names:
         server.query(name).drop()
-        print(f"{name} leaves with the next page", file=sys.stderr)
+        print(f"{name} leaves with the next batch", file=sys.stderr)
 
 
 def tail(server: Server, names: Sequence[str], from_start: bool, form: Format | None, full: bool) -> None:

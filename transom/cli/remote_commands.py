@@ -139,7 +139,7 @@ def lookup(
     ] = None,
     where: Where = None,
     form: Form = None,
-    full: Annotated[bool, typer.Option("--full", help="also print complete, page and made")] = False,
+    full: Annotated[bool, typer.Option("--full", help="also print complete, batch and made")] = False,
     server: At = URL,
     token_file: TokenFile = None,
 ) -> None:

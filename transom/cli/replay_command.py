@@ -16,10 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from transom.cli.adhoc_options import split_statements
 from transom.cli.build_engine import open_engine
 from transom.cli.commands import LOOK_EVERY, summary
-from transom.cli.lookups import default_format
-from transom.cli.result_text import Format
-from transom.cli.pipeline import check_summaries
 from transom.cli.live_output import Printer
+from transom.cli.lookups import default_format
+from transom.cli.pipeline import check_summaries
+from transom.cli.result_text import Format
 from transom.errors import SettingError
 
 

@@ -15,9 +15,9 @@ import pyarrow.types as kinds
 
 from transom.durations import format_duration
 
-SYSTEM_COLUMNS = 6  # kind, complete, rows, page, made and latency close every result
-LOOKUP_COLUMNS = 3  # complete, page and made close every lookup
-PREFERRED_COLUMNS = 5  # page, made, complete, share and skipped close those of queries with a preference
+SYSTEM_COLUMNS = 6  # kind, complete, rows, batch, made and latency close every result
+LOOKUP_COLUMNS = 3  # complete, batch and made close every lookup
+PREFERRED_COLUMNS = 5  # batch, made, complete, share and skipped close those of queries with a preference
 
 
 class Format(StrEnum):
@@ -61,10 +61,10 @@ def of_lookup(found: pa.Table, form: Format, when: bool = False) -> pa.Table:
 
 
 def of_preferred(found: pa.Table) -> pa.Table:
-    """Results of a query with a preference with what must be known of them: the page that they are of, and
-    the share of the page's estimated output that they are a part of."""
-    page, _, _, share, _ = range(found.num_columns - PREFERRED_COLUMNS, found.num_columns)
-    return found.select([*range(page), page, share])
+    """Results of a query with a preference with what must be known of them: the batch that they are of, and
+    the share of the batch's estimated output that they are a part of."""
+    batch_id, _, _, share, _ = range(found.num_columns - PREFERRED_COLUMNS, found.num_columns)
+    return found.select([*range(batch_id), batch_id, share])
 
 
 def arranged(shown: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The command `transom serve`: a pipeline's engine, the API and the page in one process."""
+"""The command `transom serve`: a pipeline's engine, the API and the dashboard in one process."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def serve(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="another name by which it is reached; repeatable"),
     ] = None,
-    page: Annotated[
-        bool | None, typer.Option("--page/--no-page", help="whether there is a page, and not the API alone")
+    dashboard: Annotated[
+        bool | None,
+        typer.Option("--dashboard/--no-dashboard", help="whether to serve the dashboard beside the API"),
     ] = None,
     exit_on_failure: Annotated[
         bool,
@@ -40,7 +41,7 @@ def serve(
     ] = False,
     master: Master = None,
 ) -> None:
-    """Serve a pipeline: its engine, an HTTP API and a page in one process, until stopped.
+    """Serve a pipeline: its engine, an HTTP API and a dashboard in one process, until stopped.
 
     It listens on this machine only, unless told otherwise; beyond it, a token is needed. Queries that people
     register stay, with a checkpoint, when it is started again. Ctrl-C and SIGTERM stop it cleanly.
@@ -54,7 +55,7 @@ def serve(
         "port": port,
         "token_file": None if token_file is None else str(token_file),
         "hosts": [*pipeline.server.get("hosts", []), *allow_host] if allow_host else None,
-        "page": page,
+        "dashboard": dashboard,
     }
     settings = server_settings(pipeline.server, given, generate_token)
     if generate_token:
@@ -76,7 +77,7 @@ def run(pipeline: Pipeline, settings: ServerSettings, exit_on_failure: bool = Fa
             typer.echo(f"transom serves at {http.url}")
             while not asked.wait(LOOK_EVERY) and not (exit_on_failure and service.failure):
                 pass
-            typer.echo("stopping after the page at hand ...", err=True)
+            typer.echo("stopping after the batch at hand ...", err=True)
             http.stop()
             service.stop()
     finally:

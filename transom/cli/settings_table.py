@@ -9,7 +9,7 @@ from transom.durations import parse_duration
 from transom.errors import SettingError, near_miss
 
 FORMATS = ("json", "csv", "parquet")  # of files that a path names
-REPLAY = ("speed", "delay", "delays", "burst", "seed", "start", "page")  # options of a replay
+REPLAY = ("speed", "delay", "delays", "burst", "seed", "start", "batch")  # options of a replay
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ STREAM = (
     ),
     Setting("schema", "text", "the columns, as in `site int, price double, ts timestamp`", "from the files"),
     Setting("options", "options", "options of Spark's reader, such as `header: true`"),
-    Setting("files_per_page", "count", "at most so many files in one page", "1"),
+    Setting("files_per_batch", "count", "at most so many files in one batch", "1"),
     Setting("time", "text", "the column that holds a row's event time", required=True),
     Setting(
         "slack",
@@ -50,9 +50,9 @@ STREAM = (
     Setting("punctuation", "text", "an SQL expression, true for rows that are punctuations and not data"),
     Setting("prod", "text", "an SQL expression, true for rows that are prods and not data"),
     Setting(
-        "overload", "text", "what becomes of rows beyond a page's budget: sideline or shed; none: no budget"
+        "overload", "text", "what becomes of rows beyond a batch's budget: sideline or shed; none: no budget"
     ),
-    Setting("budget", "budget", "how much a page may process at once"),
+    Setting("budget", "budget", "how much a batch may process at once"),
     Setting(
         "share", "count", "while new rows come, one that was set aside is taken in for so many of them", "3"
     ),
@@ -60,7 +60,7 @@ STREAM = (
         "replay",
         "replay",
         "deliver the rows by their times, as in `{speed: 60, delay: 20 seconds}`; with `delays`, `burst`, "
-        "`seed`, `start` and `page` as of `engine.replay`",
+        "`seed`, `start` and `batch` as of `engine.replay`",
         "as fast as they are read",
     ),
 )
@@ -92,9 +92,9 @@ ENGINE = (
     Setting("state", "text", "where slices are kept: auto, driver or executors", "auto"),
     Setting("poll", "duration", "how often to look for new data", "200 ms"),
     Setting(
-        "retention", "retention", "how long results are kept: a duration, or a number of pages", "for ever"
+        "retention", "retention", "how long results are kept: a duration, or a number of batches", "for ever"
     ),
-    Setting("max_failures", "count", "a query that fails on so many pages in a row is suspended", "3"),
+    Setting("max_failures", "count", "a query that fails on so many batches in a row is suspended", "3"),
 )
 
 SERVER = (
@@ -104,7 +104,7 @@ SERVER = (
         "token_file", "path", "a file with the token that is asked for", "the environment's `TRANSOM_TOKEN`"
     ),
     Setting("hosts", "names", "other names by which it is reached, such as a proxy's"),
-    Setting("page", "flag", "whether there is a page, and not the API alone", "true"),
+    Setting("dashboard", "flag", "whether to serve the dashboard beside the API", "true"),
     Setting("queries", "count", "queries that can be registered", "10000"),
     Setting("subscribers", "count", "readers that can follow results at once", "1000"),
     Setting("rows", "count", "rows of one answer; there is a cursor for the rest", "100000"),
@@ -245,7 +245,7 @@ KINDS_EXPLAINED = {
     "duration": "a duration, such as `30 seconds`",
     "span": "a duration, a whole number on an integer clock, or `none`",
     "slack": "a span, or a mapping from WATTR to span",
-    "retention": "a duration, or a number of pages",
+    "retention": "a duration, or a number of batches",
     "budget": "a duration, or a number of rows",
     "options": "a mapping from option to value",
     "sinks": "a list of sinks",

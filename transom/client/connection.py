@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
-from transom.client.connection_errors import NotFound, ServerError
-from transom.client.remote_query import RemoteQuery
-from transom.client.records import Checked, QueryStatus, Status, StreamStatus, SummaryInfo, read
 from transom.client.arrow_rows import table_of
+from transom.client.connection_errors import NotFound, ServerError
 from transom.client.http import Wire, given, part
+from transom.client.records import Checked, QueryStatus, Status, StreamStatus, SummaryInfo, read
+from transom.client.remote_query import RemoteQuery
 from transom.errors import SQLError, StateError, TransomError
 
 URL = "http://127.0.0.1:8710"
@@ -90,7 +90,7 @@ class Server:
         return {one["name"]: read(StreamStatus, one) for one in told}
 
     def late(self, stream: str, limit: int | None = None) -> pa.Table:
-        """The newest rows that came too late, with the reason and the page."""
+        """The newest rows that came too late, with the reason and the batch."""
         return self._wire.table("GET", f"/api/streams/{part(stream)}/late", limit=limit)
 
     def rejected(self, stream: str, limit: int | None = None) -> pa.Table:
@@ -112,7 +112,7 @@ class Server:
         return self._query(self._wire.json("GET", f"/api/queries/{part(name)}"))
 
     def register(self, sql: str, name: str | None = None, *, partial: bool = False) -> RemoteQuery:
-        """Register a query; it joins with the next page."""
+        """Register a query; it joins with the next batch."""
         asked = given(sql=sql, name=name, partial=partial)
         return self._query(self._wire.json("POST", "/api/queries", asked))
 
@@ -181,7 +181,7 @@ class Server:
         return {one["name"]: read(SummaryInfo, one) for one in told}
 
     def execute(self, statement: str) -> None:
-        """Run CREATE SUMMARY or DROP SUMMARY; it takes effect with the next page."""
+        """Run CREATE SUMMARY or DROP SUMMARY; it takes effect with the next batch."""
         dropped = _DROP.fullmatch(statement)
         if dropped is None:
             self._wire.json("POST", "/api/summaries", {"sql": statement})

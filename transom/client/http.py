@@ -23,7 +23,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True)
-class Page:
+class ResultChunk:
     """Some results, and where to go on."""
 
     table: pa.Table
@@ -61,9 +61,11 @@ class Wire:
         return self._ask("GET", path, None, query).text
 
     def table(self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> pa.Table:
-        return self.page(method, path, body, **query).table
+        return self.chunk(method, path, body, **query).table
 
-    def page(self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Page:
+    def chunk(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: Any
+    ) -> ResultChunk:
         """The answer to a question that is answered with rows, as Arrow."""
         response = self._ask(method, path, body, {**query, "format": "arrow"}, {"Accept": ARROW})
         try:
@@ -72,7 +74,7 @@ class Wire:
             raise self._stranger() from None
         headers = response.headers
         more = headers.get("X-Transom-More", "false").lower() in ("true", "1")
-        return Page(table, headers.get("X-Transom-Cursor"), more)
+        return ResultChunk(table, headers.get("X-Transom-Cursor"), more)
 
     def readiness(self) -> tuple[bool, str]:
         """Whether the engine runs, and what is said of it."""

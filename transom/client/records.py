@@ -22,9 +22,9 @@ class Status:
     failure: str | None
     version: str
     uptime: float  # seconds
-    page: int
-    page_seconds: float
-    spent: Mapping[str, float]  # where the seconds of the last page went
+    batch_id: int
+    batch_seconds: float
+    spent: Mapping[str, float]  # where the seconds of the last batch went
     queries: int
     suspended: int
     streams: int
@@ -88,9 +88,9 @@ class QueryStatus:
     aggressiveness: float | None  # at which it tells its windows; None if that is not one number
     tuned: bool  # whether that was set by tune(), and is not of the query's own words
     suspended: str | None
-    waits: bool  # to join with the next page
+    waits: bool  # to join with the next batch
     partial: bool
-    since: int | None  # the page that it joined with
+    since: int | None  # the batch that it joined with
     results: int  # rows, since the server started
     last: int | None  # when the last ones were made: microseconds since 1970
 

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from transom.client.connection_errors import NotFound, Refused, ServerError
+from transom.client.http import ResultChunk, Wire, given, part
 from transom.client.records import Accuracy, Coverage, QueryStatus, read
-from transom.client.http import Page, Wire, given, part
 
 END = "end"  # the cursor behind all there is
 WAIT = 25.0  # seconds that the server holds a question to which there is nothing new
@@ -47,11 +47,11 @@ class RemoteQuery:
 
     def results(self, since: str | None = None) -> pa.Table:
         """All results so far, or those behind a cursor; `query.cursor` is behind them."""
-        pages = [self._page(since)]
-        while pages[-1].more:
-            pages.append(self._page(pages[-1].cursor))
-        self.cursor = pages[-1].cursor
-        return pa.concat_tables([page.table for page in pages])
+        chunks = [self._chunk(since)]
+        while chunks[-1].more:
+            chunks.append(self._chunk(chunks[-1].cursor))
+        self.cursor = chunks[-1].cursor
+        return pa.concat_tables([chunk.table for chunk in chunks])
 
     def tail(
         self,
@@ -66,28 +66,30 @@ class RemoteQuery:
         the last result that came: none is left out, and none comes twice; `away` is called once when that
         begins. `query.cursor` is behind the table at hand.
         """
-        first = self._page(cursor if cursor is not None or from_start else END)
+        first = self._chunk(cursor if cursor is not None or from_start else END)
         return self._from(first, patience, away)
 
     def _from(
-        self, page: Page, patience: float, away: Callable[[ServerError], None] | None
+        self, chunk: ResultChunk, patience: float, away: Callable[[ServerError], None] | None
     ) -> Iterator[pa.Table]:
-        columns = page.table.schema
-        while page.table.schema == columns:  # else another query has come by its name
-            self.cursor = page.cursor
-            if page.table.num_rows:
-                yield page.table
+        columns = chunk.table.schema
+        while chunk.table.schema == columns:  # else another query has come by its name
+            self.cursor = chunk.cursor
+            if chunk.table.num_rows:
+                yield chunk.table
             try:
-                page = self._patiently(page, patience, away)
+                chunk = self._patiently(chunk, patience, away)
             except NotFound:
                 return
 
-    def _patiently(self, behind: Page, patience: float, away: Callable[[ServerError], None] | None) -> Page:
-        """The next page, as soon as there is one and a server to ask."""
+    def _patiently(
+        self, behind: ResultChunk, patience: float, away: Callable[[ServerError], None] | None
+    ) -> ResultChunk:
+        """The next chunk, as soon as there is one and a server to ask."""
         pause, since = FIRST_PAUSE, None
         while True:
             try:
-                return self._page(behind.cursor, None if behind.more else WAIT)
+                return self._chunk(behind.cursor, None if behind.more else WAIT)
             except Refused:
                 raise
             except ServerError as error:
@@ -99,8 +101,8 @@ class RemoteQuery:
                 sleep(pause * random.uniform(0.5, 1))  # not all who wait come back at once
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _page(self, cursor: str | None, wait: float | None = None) -> Page:
-        return self._wire.page("GET", f"{self._path}/results", cursor=cursor, wait=wait)
+    def _chunk(self, cursor: str | None, wait: float | None = None) -> ResultChunk:
+        return self._wire.chunk("GET", f"{self._path}/results", cursor=cursor, wait=wait)
 
     # --- answers now ---
 
@@ -154,5 +156,5 @@ class RemoteQuery:
         return read(Coverage, self._wire.json("GET", f"{self._path}/coverage"))
 
     def drop(self) -> None:
-        """Leave with the next page."""
+        """Leave with the next batch."""
         self._wire.json("DELETE", self._path)

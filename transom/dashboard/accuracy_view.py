@@ -5,6 +5,8 @@ from __future__ import annotations
 from nicegui import ui
 
 from transom.dashboard.charts import accuracy_chart, expected
+from transom.dashboard.formatting import e, percent
+from transom.dashboard.threads import in_thread
 from transom.dashboard.widgets import (
     Panel,
     box,
@@ -18,12 +20,10 @@ from transom.dashboard.widgets import (
     tiles,
     toast,
 )
-from transom.dashboard.threads import in_thread
-from transom.dashboard.formatting import e, percent
-from transom.server.service import Service
-from transom.server.status import QueryStatus
 from transom.errors import TransomError
 from transom.estimates.monitor import Accuracy, Item, Score
+from transom.server.service import Service
+from transom.server.status import QueryStatus
 
 MOST = 95  # percent: more would be to tell a window before it begins its last slide
 

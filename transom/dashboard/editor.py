@@ -10,19 +10,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 from nicegui import ui
 
+from transom.dashboard.chart_points import Drawn, Key
+from transom.dashboard.formatting import e
 from transom.dashboard.frame import View, query_link
 from transom.dashboard.icons import icon
 from transom.dashboard.live_chart import LiveChart
 from transom.dashboard.lookup_panel import LookupPanel
-from transom.dashboard.chart_points import Drawn, Key
-from transom.dashboard.widgets import Panel, box, button, empty, entry, set_attributes, skeleton, toast
 from transom.dashboard.result_table import result_table
 from transom.dashboard.sql_highlight import error_place, examples, quoted
 from transom.dashboard.threads import in_thread, later
-from transom.dashboard.formatting import e
+from transom.dashboard.widgets import Panel, box, button, empty, entry, set_attributes, skeleton, toast
+from transom.errors import SQLError, TransomError
 from transom.server.service import Service
 from transom.server.status import Checked, NotFound, QueryStatus, StreamStatus
-from transom.errors import SQLError, TransomError
 
 WAIT = 0.4  # seconds without typing, before a query is checked
 PROD_EVERY = 2  # looks at a preview

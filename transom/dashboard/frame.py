@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from transom.dashboard.icons import BRAND, icon
-from transom.dashboard.widgets import Panel, box, empty
-from transom.dashboard.threads import in_thread
 from transom.dashboard.formatting import compact, e, number, seconds
+from transom.dashboard.icons import BRAND, icon
+from transom.dashboard.threads import in_thread
+from transom.dashboard.widgets import Panel, box, empty
+from transom.errors import TransomError
 from transom.server.login import COOKIE, LOGOUT
 from transom.server.status import NotFound, Status
-from transom.errors import TransomError
 
 if TYPE_CHECKING:
     from transom.server.service import Service
@@ -208,8 +208,8 @@ def _state_banner(status: Status) -> str:
 
 def _engine(status: Status) -> str:
     facts = (
-        ("page", number(status.page)),
-        ("took", seconds(status.page_seconds)),
+        ("page", number(status.batch_id)),
+        ("took", seconds(status.batch_seconds)),
         ("rows/s", compact(status.rate)),
     )
     return (

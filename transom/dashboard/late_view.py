@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from transom.dashboard.formatting import cell, e, number, percent
 from transom.dashboard.frame import View
 from transom.dashboard.icons import icon
 from transom.dashboard.widgets import Panel, empty, skeleton
-from transom.dashboard.formatting import cell, e, number, percent
 from transom.server.service import Service
 from transom.server.status import StreamStatus
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pyarrow as pa
 from nicegui import ui
 
-from transom.dashboard.charts import results_chart
 from transom.dashboard.chart_points import ALL, Choice, Drawn, Key, draw, label, layout_of
+from transom.dashboard.charts import results_chart
 from transom.dashboard.widgets import Panel, box, choice, empty, set_attributes
-from transom.server.status import Column
 from transom.plan.explain.words import counted
+from transom.server.status import Column
 
 WINDOWS = ("30", "60", "120", "300")
 OPTIONS = 500  # groups to choose from

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from transom.dashboard.formatting import compact, e, instant, number, percent, seconds, size
 from transom.dashboard.frame import View
 from transom.dashboard.query_table import query_row, query_table
-from transom.dashboard.widgets import Panel, box, empty, skeleton, tile, tiles
 from transom.dashboard.sparklines import sparkline
-from transom.dashboard.formatting import compact, e, instant, number, percent, seconds, size
-from transom.server.status import QueryStatus, Status, StreamStatus, Trend
+from transom.dashboard.widgets import Panel, box, empty, skeleton, tile, tiles
 from transom.plan.explain.words import counted
+from transom.server.status import QueryStatus, Status, StreamStatus, Trend
 
 RECENT = 8  # queries
 STEPS = ("c1", "c6", "c3", "c2", "c5", "c4", "c7", "c8")
@@ -71,7 +71,7 @@ def _figures(status: Status) -> str:
     strip = tiles(
         [
             tile("Engine", status.state.capitalize(), f"up {seconds(status.uptime)}", data_testid="state"),
-            tile("Last page", number(status.page), f"took {seconds(status.page_seconds)}"),
+            tile("Last page", number(status.batch_id), f"took {seconds(status.batch_seconds)}"),
             tile("Rows a second", compact(status.rate), f"{compact(status.rows)} rows in all"),
             tile("Queries", number(status.queries), suspended),
             tile("State", size(status.state_bytes), far),
@@ -101,7 +101,7 @@ def _spent(status: Status) -> str:
     )
     return (
         '<div class="stack tight" style="margin-top:12px"><div class="row apart small muted">'
-        f"<span>Where the last page's {seconds(status.page_seconds)} went</span>"
+        f"<span>Where the last page's {seconds(status.batch_seconds)} went</span>"
         f'<span class="legend">{legend}</span></div><div class="spent" aria-hidden="true">{bar}</div></div>'
     )
 

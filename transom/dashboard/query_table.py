@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transom.dashboard.frame import query_link
-from transom.dashboard.widgets import tag
-from transom.dashboard.sparklines import sparkline
 from transom.dashboard.formatting import NONE, ago, e, number, window
+from transom.dashboard.frame import query_link
+from transom.dashboard.sparklines import sparkline
+from transom.dashboard.widgets import tag
 from transom.server.status import QueryStatus, Trend
 
 PAGE = 25  # rows

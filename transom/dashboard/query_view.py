@@ -12,23 +12,23 @@ import pyarrow as pa
 from nicegui import ui
 
 from transom.dashboard.accuracy_view import AccuracyMonitor
+from transom.dashboard.chart_points import Drawn, Key
+from transom.dashboard.formatting import NONE, ago, e, number, percent
 from transom.dashboard.frame import View, missing, query_link
 from transom.dashboard.icons import icon
-from transom.dashboard.query_table import state_of
 from transom.dashboard.live_chart import LiveChart
 from transom.dashboard.lookup_panel import LookupPanel
-from transom.dashboard.chart_points import Drawn, Key
-from transom.dashboard.widgets import Panel, box, button, set_attributes, skeleton, tag, tile, tiles, toast
+from transom.dashboard.query_table import state_of
 from transom.dashboard.result_table import refresh_note, result_table
 from transom.dashboard.sharing_view import sharers
 from transom.dashboard.sql_highlight import highlight, laid_out
 from transom.dashboard.threads import in_thread
-from transom.dashboard.formatting import NONE, ago, e, number, percent
-from transom.server.service import Service
-from transom.server.status import QueryStatus
+from transom.dashboard.widgets import Panel, box, button, set_attributes, skeleton, tag, tile, tiles, toast
 from transom.errors import TransomError
 from transom.estimates.monitor import Accuracy
 from transom.plan.explain.words import counted
+from transom.server.service import Service
+from transom.server.status import QueryStatus
 
 ROWS = 5_000  # of results that are looked at
 TABS = (("results", "Results"), ("explain", "Explain"))

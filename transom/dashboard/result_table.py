@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from transom.dashboard.chart_points import Layout, layout_of, plain_values
-from transom.dashboard.widgets import empty, tag
-from transom.dashboard.sparklines import interval_bar
 from transom.dashboard.formatting import NONE, about, cell, clock, e, instant, number, percent, seconds
+from transom.dashboard.sparklines import interval_bar
+from transom.dashboard.widgets import empty, tag
 from transom.server.status import Column
 
 SHOWN = 40  # rows

@@ -12,17 +12,17 @@ from nicegui import app as pages
 from nicegui import ui
 from starlette.types import Scope
 
+from transom.dashboard.colors import stylesheet
 from transom.dashboard.editor import Editor
 from transom.dashboard.frame import Frame, View, missing
 from transom.dashboard.late_view import Late
 from transom.dashboard.nicegui_host import Given, given, run_with
 from transom.dashboard.overview import Overview
-from transom.dashboard.widgets import Panel
 from transom.dashboard.query_list import Queries
 from transom.dashboard.query_view import OneQuery
 from transom.dashboard.sharing_view import Sharing
 from transom.dashboard.threads import in_thread
-from transom.dashboard.colors import stylesheet
+from transom.dashboard.widgets import Panel
 from transom.server.service import Service
 from transom.server.status import NotFound
 

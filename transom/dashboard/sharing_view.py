@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from transom.dashboard.formatting import compact, e, number, size
 from transom.dashboard.frame import View, query_link
 from transom.dashboard.overview import WRITE
 from transom.dashboard.widgets import Panel, box, empty, entry, skeleton
-from transom.dashboard.formatting import compact, e, number, size
-from transom.server.service import Service
 from transom.plan.explain.words import counted, readable
+from transom.server.service import Service
 
 Plan = Mapping[str, Any]
 

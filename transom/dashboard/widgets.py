@@ -9,8 +9,8 @@ from typing import Any
 from nicegui import ui
 from nicegui.element import Element
 
-from transom.dashboard.icons import icon
 from transom.dashboard.formatting import e
+from transom.dashboard.icons import icon
 
 Handler = Callable[[], Awaitable[None] | None]
 

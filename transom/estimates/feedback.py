@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.windows import ids as windows
 from transom.columns.hashing import hashed
 from transom.estimates.learned import Learned
 from transom.estimates.sightings import Estimates, Finals, ItemKind, Sight
-from transom.results.early import wids_of
-from transom.results.presentation import ESTIMATES, ResultBatch, Results, result_schema
 from transom.kernel.sheets import one_array
 from transom.plan.compiled import CompiledQuery
+from transom.results.early import wids_of
+from transom.results.presentation import ESTIMATES, ResultBatch, Results, result_schema
 from transom.sql.query import Item, Query, free_name
+from transom.windows import ids as windows
 
 log = logging.getLogger("transom")
 
@@ -29,7 +29,7 @@ _GROWING = ("count_rows", "count", "sum", "approx_count_distinct")
 
 @dataclass(frozen=True)
 class Lesson:
-    """A page's finals, its early results, told and silent, and how far the clock of each query has come.
+    """A batch's finals, its early results, told and silent, and how far the clock of each query has come.
 
     `closed` are the ids below which the windows of queries are closed.
     """
@@ -57,7 +57,7 @@ def learn(
     made: int,
     qualities: Mapping[str, Quality],
 ) -> tuple[Mapping[str, Learned], Results]:
-    """What is learned from a page; and what it tells early, with estimates."""
+    """What is learned from a batch; and what it tells early, with estimates."""
     learned = dict(known)
     for query, table in _emitting(lesson.final, queries):
         own = learned.get(query.name) or beginner(query)

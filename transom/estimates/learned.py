@@ -10,16 +10,16 @@ from functools import cached_property
 import numpy as np
 
 from transom.elements import Emit
+from transom.estimates.accuracy_loop import tuned
 from transom.estimates.bounds import Bounds
 from transom.estimates.experts import Asked, Expert, Experts, Voices, prior
 from transom.estimates.groups import Groups, chosen_few, to_remember
-from transom.estimates.quality import judged
 from transom.estimates.marks import Runs, marks
 from transom.estimates.monitor import Accuracy, Monitor, Quality
 from transom.estimates.packing import packed, unpacked
 from transom.estimates.pending import Pending, Sheet
+from transom.estimates.quality import judged
 from transom.estimates.sightings import Estimates, Finals, Flags, Floats, Ints, ItemKind, Sight, numbers
-from transom.estimates.accuracy_loop import tuned
 
 LEAST_BEHIND = 256  # windows that something may lie behind others and still have a final
 

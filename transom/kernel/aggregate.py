@@ -1,4 +1,4 @@
-"""The first half of a page: rows -> partial aggregates, for every query at once, on Arrow columns.
+"""The first half of a batch: rows -> partial aggregates, for every query at once, on Arrow columns.
 
 It runs where the rows are, inside a Spark task or in a test, and knows neither of the two.
 """
@@ -14,24 +14,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.windows import ids as windows
-from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
-from transom.windows.profile import Profile
-from transom.windows.closed import Closed, View
 from transom.elements import Clock, WindowSpec
-from transom.kernel.store_runs import Brought, Taking, in_time, put_run, take
+from transom.kernel.closed_views import split_by_view
 from transom.kernel.fold import fold
 from transom.kernel.rollups import kinships, rolled_up
 from transom.kernel.rows import Rows
 from transom.kernel.shards import Shard, Shelf, gathered, rolled
 from transom.kernel.sheets import combine
+from transom.kernel.store_runs import Brought, Taking, in_time, put_run, take
 from transom.kernel.tuples import Cells, Tuples, matching
-from transom.kernel.closed_views import split_by_view
 from transom.plan.axis import Axis
 from transom.plan.families import Family
 from transom.plan.layout import Layout
 from transom.sql.query import Predicate, Scalar
 from transom.state.shards import ShardRef
+from transom.windows import ids as windows
+from transom.windows.closed import Closed, View
+from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
+from transom.windows.profile import Profile
 
 Mask = NDArray[np.bool_]
 
@@ -56,10 +56,10 @@ class Asker:
 
 
 @dataclass(frozen=True)
-class PagePlan:
-    """All that a task needs to know about a page: small, and the same for every task.
+class BatchPlan:
+    """All that a task needs to know about a batch: small, and the same for every task.
 
-    `columns` and `clocks` say under which name the projected page carries a scalar or a clock; clocks
+    `columns` and `clocks` say under which name the projected batch carries a scalar or a clock; clocks
     and the stream's own `time` are int64. Rows with `floor < time <= limit` are aggregated.
     """
 
@@ -72,7 +72,7 @@ class PagePlan:
     limit: int | None = None
     floor: int | None = None
     horizon: int | None = None
-    row_id: str | None = None  # a column that tells rows apart, when a page is read in several branches
+    row_id: str | None = None  # a column that tells rows apart, when a batch is read in several branches
     far: frozenset[int] = frozenset()  # selections whose cells are not folded but put away as shards
     most_groups: int | None = None  # families with more groups than this are put away in any case
     takings: tuple[Taking, ...] = ()  # the stores of on-demand queries
@@ -114,7 +114,7 @@ class PagePlan:
 
 @dataclass
 class Outcome:
-    """What a task, or all tasks of a page together, made of its rows."""
+    """What a task, or all tasks of a batch together, made of its rows."""
 
     partials: dict[str, pa.Table] = field(default_factory=dict)  # by the key of their layout
     shards: list[tuple[Family, Shard]] = field(default_factory=list)  # until they are put away
@@ -136,8 +136,8 @@ class Outcome:
     run_refs: list[tuple[str, ShardRef, int]] = field(default_factory=list)  # put away: store, file, tuples
 
 
-def run(table: pa.Table, plan: PagePlan) -> Outcome:
-    """Aggregate some rows of a page."""
+def run(table: pa.Table, plan: BatchPlan) -> Outcome:
+    """Aggregate some rows of a batch."""
     rows = Rows(table, plan.columns, plan.axes)
     outcome = Outcome(rows=table.num_rows)
     times, has_time = rows.numbers(plan.time)
@@ -168,7 +168,7 @@ def run(table: pa.Table, plan: PagePlan) -> Outcome:
     return outcome
 
 
-def _aggregate(rows: Rows, plan: PagePlan, accepted: Mask, outcome: Outcome) -> Mask:
+def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) -> Mask:
     """Fold the rows into every family's slices; which of them somebody asked for."""
     asked = np.zeros(len(accepted), bool)
     begun: dict[int, _Begun] = {}  # by rows or cells that several families begin with
@@ -197,7 +197,9 @@ def _aggregate(rows: Rows, plan: PagePlan, accepted: Mask, outcome: Outcome) -> 
     return asked
 
 
-def _tuples(rows: Rows, plan: PagePlan, accepted: Mask) -> Iterator[tuple[Family, NDArray[np.int64], Tuples]]:
+def _tuples(
+    rows: Rows, plan: BatchPlan, accepted: Mask
+) -> Iterator[tuple[Family, NDArray[np.int64], Tuples]]:
     """What each family is made of, tuples or cells, with their rows; families without any are left out."""
     for together in kinships(plan.families):
         clock = plan.clocks[together[0].clock]
@@ -236,14 +238,14 @@ def _inside(family: Family, tuples: Tuples) -> Mask:
     return found
 
 
-def late_rows(table: pa.Table, plan: PagePlan) -> Mask:
+def late_rows(table: pa.Table, plan: BatchPlan) -> Mask:
     """Which rows were asked for by some query and are late for every one that asked."""
     rows = Rows(table, plan.columns)
     times, has_time = rows.numbers(plan.time)
     return _late(rows, plan, has_time if plan.limit is None else has_time & (times <= plan.limit))
 
 
-def _late(rows: Rows, plan: PagePlan, accepted: Mask) -> Mask:
+def _late(rows: Rows, plan: BatchPlan, accepted: Mask) -> Mask:
     """Which of the accepted rows are late for all who ask for them, of whom there are some.
 
     Only rows at times of which something is closed can be: the queries are asked about those alone.
@@ -261,7 +263,7 @@ def _late(rows: Rows, plan: PagePlan, accepted: Mask) -> Mask:
     return late
 
 
-def _judged(rows: Rows, plan: PagePlan) -> Mask:
+def _judged(rows: Rows, plan: BatchPlan) -> Mask:
     size = rows.table.num_rows
     asked, counted = np.zeros(size, bool), np.zeros(size, bool)
     for taking in plan.takings:
@@ -306,7 +308,7 @@ def _passed(
 
 
 def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome:
-    """One outcome of all tasks of a page."""
+    """One outcome of all tasks of a batch."""
     parts = list(outcomes)
     total = Outcome(profile=Profile.merged(part.profile for part in parts))
     for count in ("rows", "timeless", "ahead", "counted", "late", "unasked", "lifted", "unshared"):

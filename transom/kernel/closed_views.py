@@ -9,9 +9,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.columns.grouping import group
-from transom.windows.intervals import IntervalSet
-from transom.windows.closed import View
 from transom.plan.compiled import plain_value
+from transom.windows.closed import View
+from transom.windows.intervals import IntervalSet
 
 
 def split_by_view(

@@ -17,11 +17,11 @@ import pyarrow as pa
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import NumericForm, Values, expanded, is_numeric, lifted_form, numeric_form
 from transom.columns.grouping import distinct
-from transom.windows.slices import Slices
 from transom.kernel.tuples import Mask, Numbers, Ranges, Tuples, heads
 from transom.plan.compiled import Slot
 from transom.plan.families import Family
 from transom.plan.layout import Layout
+from transom.windows.slices import Slices
 
 MOST_CELLS = 1 << 22
 CELLS_PER_TUPLE = 4

@@ -1,4 +1,4 @@
-"""A family over the tuples of a page: fragments and slices at once, folded into each selection's slices.
+"""A family over the tuples of a batch: fragments and slices at once, folded into each selection's slices.
 
 Tuples are aggregated once for all members, into cells: (fragment, slice, group). Where accumulators are
 plain numbers and cells not too many, these are a dense array; everything else is expanded into pairs of
@@ -15,11 +15,11 @@ import pyarrow as pa
 from transom.aggregates.accumulators import States
 from transom.aggregates.numeric import expanded
 from transom.columns.grouping import each_alone, group
-from transom.windows.slices import Slices, slices
 from transom.kernel.dense import dense
 from transom.kernel.tuples import Numbers, Tuples, heads, matching
 from transom.plan.families import Family
 from transom.plan.layout import Layout
+from transom.windows.slices import Slices, slices
 
 MOST_PAIRS = 1 << 22  # that are expanded at once
 

@@ -14,12 +14,12 @@ import numpy as np
 from transom.aggregates.numeric import added_up
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.columns.grouping import Encoded, Groups, group
-from transom.windows.slices import Progressions, slices
 from transom.kernel.rows import Rows, alike
 from transom.kernel.tuples import Cells, Mask, Numbers
 from transom.plan.axis import Axis
 from transom.plan.compiled import Slot
 from transom.plan.families import Family
+from transom.windows.slices import Progressions, slices
 
 # Cells must be fewer than tuples by so much to be worth it; merging a sketch costs as much as adding dozens.
 TUPLES_PER_CELL = 4

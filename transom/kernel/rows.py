@@ -1,4 +1,4 @@
-"""Rows of a page, with what is evaluated on them kept while they are at hand."""
+"""Rows of a batch, with what is evaluated on them kept while they are at hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from transom.columns.grouping import Encoded, Groups, encoded, group, normalized
-from transom.windows.intervals import HIGHEST, LOWEST
 from transom.kernel.predicates import evaluate
 from transom.kernel.sheets import one_array
 from transom.kernel.tuples import Cells, Fragmented, Mask, Numbers, Ranges, Tuples
@@ -17,6 +16,7 @@ from transom.plan.compiled import Slot
 from transom.plan.families import Family
 from transom.plan.predicate_text import predicate_text
 from transom.sql.query import Predicate, Scalar
+from transom.windows.intervals import HIGHEST, LOWEST
 
 _ALL = Ranges(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.int64))
 

@@ -1,9 +1,9 @@
 """Shards: cells of (slice, fragment, group) that stay where they were made, until windows close.
 
 A selection with too many groups for a sheet is far. The cells of its family are not folded into slices
-of each member but put away as they are, in files by partition of the groups; a page costs what it
+of each member but put away as they are, in files by partition of the groups; a batch costs what it
 brings, whatever there is already. A file says itself whose fragments it holds, so that families may change
-from page to page. Files are never changed: small ones are rolled up into a new one.
+from batch to batch. Files are never changed: small ones are rolled up into a new one.
 Paper: On-the-Fly Sharing, section 5 (shards).
 """
 
@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from transom.aggregates.accumulators import Accumulator, CountRows
 from transom.columns.grouping import group
 from transom.columns.hashing import hashed, mixed
-from transom.windows.slices import Progressions
 from transom.kernel.sheets import one_array
 from transom.kernel.tuples import Ranges, Tuples
 from transom.plan.compiled import Slot
 from transom.plan.families import Family
 from transom.plan.layout import reshaped, state_columns
 from transom.state.shards import ShardRef
+from transom.windows.slices import Progressions
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -102,7 +102,7 @@ class ShardStore(Protocol):
 
 @dataclass(frozen=True)
 class Shelf:
-    """Where a page puts its shards, and into how many parts it deals their groups out.
+    """Where a batch puts its shards, and into how many parts it deals their groups out.
 
     Selections over the same groups go far when they have more rows on sheets than `limit`; None: never.
     """

@@ -1,4 +1,4 @@
-"""The tuples of a page that on-demand queries ask for, as a run for each of their stores."""
+"""The tuples of a batch that on-demand queries ask for, as a run for each of their stores."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from transom.windows.intervals import HIGHEST, LOWEST
 from transom.kernel.rows import Rows
 from transom.kernel.shards import ShardStore, Shelf
 from transom.kernel.tuples import Mask, Numbers
 from transom.ondemand.needs import Gathering, Want
-from transom.state.shards import ShardRef
 from transom.ondemand.structures.runs import Batch, Run
+from transom.state.shards import ShardRef
+from transom.windows.intervals import HIGHEST, LOWEST
 
 
 @dataclass(frozen=True)
 class Taking:
-    """Stores that a page adds to; tuples before `floor` are too old for the longest of their windows."""
+    """Stores that a batch adds to; tuples before `floor` are too old for the longest of their windows."""
 
     gathering: Gathering
     floor: int = LOWEST

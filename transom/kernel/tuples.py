@@ -1,4 +1,4 @@
-"""Tuples of a page on their way into a family's slices; or cells, into which tuples were added before."""
+"""Tuples of a batch on their way into a family's slices; or cells, into which tuples were added before."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import States, lifted
 from transom.columns.grouping import Groups
-from transom.windows.slices import Slices
 from transom.plan.compiled import Slot
 from transom.plan.families import Family
+from transom.windows.slices import Slices
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -68,7 +68,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Tuples:
-    """The tuples of a page that may belong to a family.
+    """The tuples of a batch that may belong to a family.
 
     `values[i]` is what the family's i-th slot accumulates, and `shown[i]` which tuples it is shown. Where
     each is a cell of several, `cells` has the states in place of values.

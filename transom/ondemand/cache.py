@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from transom.aggregates.accumulators import Extreme
-from transom.ondemand.lookup import Lookup, Read
 from transom.kernel.store_runs import Brought
+from transom.ondemand.lookup import Lookup, Read
 from transom.ondemand.needs import Gathering, Glance
-from transom.state.state import State, StoreState
 from transom.ondemand.structures.exact import Raw
 from transom.ondemand.structures.ordered_groups import OrderedAnswers
 from transom.ondemand.structures.runs import Found
+from transom.state.state import State, StoreState
 
-MOST_PENDING = 64  # pages that wait for somebody to ask
+MOST_PENDING = 64  # batches that wait for somebody to ask
 
 
 @dataclass(frozen=True)
@@ -32,31 +32,31 @@ class Asked:
 
 @dataclass
 class _Shared:
-    """What OrderedSharing has found in a store, of which it has seen the tuples up to a page.
+    """What OrderedSharing has found in a store, of which it has seen the tuples up to a batch.
 
-    What pages bring waits until somebody asks: nobody else pays for it, and no page waits for a lookup.
+    What batches bring waits until somebody asks: nobody else pays for it, and no batch waits for a lookup.
     """
 
     answers: OrderedAnswers
     lengths: frozenset[int]
-    page: int
+    batch_id: int
     tuples: int
     pending: deque[tuple[int, list[Brought]]] = field(default_factory=deque)
     lock: Lock = field(default_factory=Lock)
 
     @classmethod
-    def over(cls, accumulator: Extreme, lengths: frozenset[int], store: StoreState, page: int) -> _Shared:
+    def over(cls, accumulator: Extreme, lengths: frozenset[int], store: StoreState, batch_id: int) -> _Shared:
         answers = OrderedAnswers(accumulator, lengths)
         for run in store.kept.runs:
             answers.insert(run)
-        return cls(answers, lengths, page, store.tuples)
+        return cls(answers, lengths, batch_id, store.tuples)
 
-    def catch_up(self, page: int) -> None:
-        """Take in what the pages up to one brought; of one that it has missed it knows nothing."""
-        while self.pending and self.pending[0][0] <= page:
+    def catch_up(self, batch_id: int) -> None:
+        """Take in what the batches up to one brought; of one that it has missed it knows nothing."""
+        while self.pending and self.pending[0][0] <= batch_id:
             number, runs = self.pending.popleft()
-            if number == self.page + 1:
-                self.page = number
+            if number == self.batch_id + 1:
+                self.batch_id = number
                 self.tuples += sum(brought.tuples for brought in runs)
                 for brought in runs:
                     self.answers.insert(brought.run)
@@ -73,9 +73,9 @@ class _Shared:
 
 @dataclass
 class Desk:
-    """Answers beside the pages, in the threads of whoever asks.
+    """Answers beside the batches, in the threads of whoever asks.
 
-    What OrderedSharing has found is no state: it is told what each committed page brings, and begins anew
+    What OrderedSharing has found is no state: it is told what each committed batch brings, and begins anew
     where it has missed something.
     """
 
@@ -92,7 +92,7 @@ class Desk:
     def committed(
         self, after: State, runs: Iterable[Brought] = (), gatherings: Sequence[Gathering] = ()
     ) -> None:
-        """A page is committed that brought these runs to stores; `gatherings` are all there are."""
+        """A batch is committed that brought these runs to stores; `gatherings` are all there are."""
         brought: dict[str, list[Brought]] = {}
         for one in runs:
             brought.setdefault(one.store, []).append(one)
@@ -103,7 +103,7 @@ class Desk:
             self._shared = {key: own for key, own in self._shared.items() if key in near}
             for key, own in self._shared.items():
                 for accumulator, shared in list(own.items()):
-                    shared.pending.append((after.page, brought.get(key, [])))
+                    shared.pending.append((after.batch_id, brought.get(key, [])))
                     if len(shared.pending) > MOST_PENDING:  # nobody asks: whoever does will begin anew
                         del own[accumulator]
 
@@ -130,7 +130,7 @@ class Desk:
     ) -> tuple[Found | None, bool]:
         """What OrderedSharing answers, and whether it had not to recalculate anything for that.
 
-        Nothing, if others have asked for a later page already: its tuples are in.
+        Nothing, if others have asked for a later batch already: its tuples are in.
         """
         store = state.stores[key]
         with self._lock:
@@ -138,15 +138,15 @@ class Desk:
             shared = self._shared.setdefault(key, {}).get(accumulator)
         if shared is not None:
             with shared.lock:
-                shared.catch_up(state.page)
-                if shared.page > state.page:
+                shared.catch_up(state.batch_id)
+                if shared.batch_id > state.batch_id:
                     return None, False
-                if shared.page == state.page and shared.tuples == store.tuples:
+                if shared.batch_id == state.batch_id and shared.tuples == store.tuples:
                     shared.agree(lengths, store.floor)
                     return _answer(shared, store, lookup)
-        shared = _Shared.over(accumulator, lengths, store, state.page)
+        shared = _Shared.over(accumulator, lengths, store, state.batch_id)
         found = _answer(shared, store, lookup)
-        with self._lock:  # pages that were committed meanwhile it will find that it has missed
+        with self._lock:  # batches that were committed meanwhile it will find that it has missed
             self._shared.setdefault(key, {})[accumulator] = shared
         return found
 

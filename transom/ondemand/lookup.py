@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Accumulator, States
 from transom.aggregates.functions import FUNCTIONS
-from transom.windows.arrivals import Arrivals
 from transom.columns.grouping import group
-from transom.windows.intervals import LOWEST, IntervalSet
 from transom.errors import SettingError, near_miss
 from transom.ondemand.midpoint import middle
-from transom.results.presentation import Lowered, Moment, Results, finish, result_schema
-from transom.plan.compiled import CompiledQuery, typed_value
 from transom.ondemand.needs import Glance, Needs, needs_of, store_key
+from transom.ondemand.structures.runs import Found
+from transom.plan.compiled import CompiledQuery, typed_value
+from transom.results.presentation import Lowered, Moment, Results, finish, result_schema
 from transom.sql.catalog import Scalars
 from transom.sql.query import Call, Query, free_name
 from transom.state.state import State
-from transom.ondemand.structures.runs import Found
+from transom.windows.arrivals import Arrivals
+from transom.windows.intervals import LOWEST, IntervalSet
 
 Numbers = NDArray[np.int64]
 Read = Callable[[str, Glance, int], Found]  # a store's name, how to read it, and since when
@@ -249,7 +249,7 @@ def _bound_fields(query: Query) -> list[pa.Field]:
 
 def finished(answer: Answer, state: State, scalars: Scalars, made: int = 0) -> pa.Table:
     """The result of a lookup: its SELECT list applied, and whether all of its window was seen."""
-    results = finish([answer.lowered], Moment(state.page, made=made), scalars)
+    results = finish([answer.lowered], Moment(state.batch_id, made=made), scalars)
     return _shown(answer, results, answer.lookup.is_complete(state))
 
 

@@ -15,15 +15,15 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, CountRows, Extreme
 from transom.elements import Clock, Demand
-from transom.plan.compiled import CompiledQuery
-from transom.plan.predicate_text import predicate_text
-from transom.sql.query import And, IsNull, Not, Predicate, Scalar
-from transom.sql.query import scalars_of as predicate_scalars
 from transom.ondemand.structures.exact import Raw, exact
 from transom.ondemand.structures.runs import Recipe
 from transom.ondemand.structures.staircase import Staircase
 from transom.ondemand.structures.timegram import BUCKETS, TimeGram
 from transom.ondemand.structures.values import Values
+from transom.plan.compiled import CompiledQuery
+from transom.plan.predicate_text import predicate_text
+from transom.sql.query import And, IsNull, Not, Predicate, Scalar
+from transom.sql.query import scalars_of as predicate_scalars
 
 NEWEST = Staircase(Extreme(pa.int64(), "max"))  # over the times themselves: one entry a group
 

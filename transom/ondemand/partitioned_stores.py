@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from transom.ondemand.lookup import Answer, Lookup, answer_schema, answered
+from transom.backends.spark.types import plain_table
 from transom.kernel.store_runs import fetched_runs
+from transom.ondemand.lookup import Answer, Lookup, answer_schema, answered
 from transom.ondemand.needs import Gathering, Glance
+from transom.ondemand.structures.runs import Found, Recipe
+from transom.runtime.batch_tasks import Batches
 from transom.runtime.executor_state import Far, frame_of, places_of
 from transom.runtime.executor_tasks import FileShards, Task, numbers_in, packed_value
-from transom.runtime.batch_tasks import Batches
-from transom.backends.spark.types import plain_table
 from transom.state.shards import ShardRef
 from transom.state.state import State, StoreState
-from transom.ondemand.structures.runs import Found, Recipe
 
 MOST_REFS = 16  # of a store, before they are merged
 
@@ -47,14 +47,14 @@ class FarStores:
         for gathering in gatherings:
             for key, want in gathering.stores.items():
                 if len(stores[key].refs) > MOST_REFS:
-                    stores[key] = self._merged(stores[key], want.recipe, state.page)
+                    stores[key] = self._merged(stores[key], want.recipe, state.batch_id)
         return replace(state, stores=stores) if stores != state.stores else state
 
-    def _merged(self, store: StoreState, recipe: Recipe, page: int) -> StoreState:
+    def _merged(self, store: StoreState, recipe: Recipe, batch_id: int) -> StoreState:
         def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
             return merge_task(refs, recipe, store.floor, target, self.far.shards, places)
 
-        return replace(store, refs=self.far.merged(store.refs, MOST_REFS, store.floor, page, task))
+        return replace(store, refs=self.far.merged(store.refs, MOST_REFS, store.floor, batch_id, task))
 
 
 def lookup_task(

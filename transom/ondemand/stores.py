@@ -1,4 +1,4 @@
-"""Stores of on-demand queries from page to page: opened as queries come, filled, trimmed, closed."""
+"""Stores of on-demand queries from batch to batch: opened as queries come, filled, trimmed, closed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from transom.windows.intervals import LOWEST
 from transom.elements import Clock, ClockKind
-from transom.plan.passes.admission import Place
-from transom.results.stream_progress import PageInput, missed
-from transom.kernel.store_runs import Taking, put_run
 from transom.kernel.shards import Shelf
-from transom.plan.compiled import CompiledQuery
+from transom.kernel.store_runs import Taking, put_run
 from transom.ondemand.needs import Gathering, Want, needs_of, store_key
+from transom.ondemand.structures.runs import Run
+from transom.ondemand.structures.tiers import Kept
+from transom.plan.compiled import CompiledQuery
+from transom.plan.passes.admission import Place
+from transom.results.stream_progress import BatchInput, missed
 from transom.state.shards import ShardRef
 from transom.state.state import State, StoreState, StreamState
-from transom.ondemand.structures.tiers import Kept
-from transom.ondemand.structures.runs import Run
+from transom.windows.intervals import LOWEST
 
 ROWS_A_GROUP = 20  # a group is a lookup's row: as many are too much as rows of so few slices each
 
@@ -36,7 +36,7 @@ def opened(
     """The state with a store for everything that is asked for now, and none beside.
 
     `results` are the streams that are made of other queries' results: what a newcomer has missed of them,
-    the next page tells.
+    the next batch tells.
     """
     stores: dict[str, StoreState] = {}
     for gathering in gatherings:
@@ -68,7 +68,7 @@ def is_stored(state: State, query: CompiledQuery) -> bool:
 
 
 def takings(state: State, stream: StreamState, gatherings: Sequence[Gathering]) -> tuple[Taking, ...]:
-    """What a page adds to stores, given how far their clocks have come."""
+    """What a batch adds to stores, given how far their clocks have come."""
     return tuple(
         Taking(one, _floor(one.clock, one.range, stream), any(state.stores[key].far for key in one.stores))
         for one in gatherings
@@ -86,25 +86,25 @@ def _floor(clock: Clock, length: int, stream: StreamState) -> int:
 
 def filled(
     stores: Mapping[str, StoreState],
-    page: PageInput,
+    batch: BatchInput,
     gatherings: Sequence[Gathering],
     after: StreamState,
     shelf: Shelf | None,
 ) -> dict[str, StoreState]:
-    """The stores after a page, given its stream after it; groups that are too many go to the shelf."""
+    """The stores after a batch, given its stream after it; groups that are too many go to the shelf."""
     found, brought = dict(stores), dict[str, list[Run]]()
     refs, tuples = dict[str, list[ShardRef]](), Counter[str]()
-    for one in page.outcome.runs:
+    for one in batch.outcome.runs:
         brought.setdefault(one.store, []).append(one.run)
         tuples[one.store] += one.tuples
-    for key, ref, count in page.outcome.run_refs:
+    for key, ref, count in batch.outcome.run_refs:
         refs.setdefault(key, []).append(ref)
         tuples[key] += count
     for gathering in gatherings:
         for key, want in gathering.stores.items():
             floor = _floor(gathering.clock, gathering.reach[key], after)
             own = _Filling(gathering, want, stores[key], floor)
-            found[key] = own.with_runs(brought.get(key, []), refs.get(key, []), tuples[key], page)
+            found[key] = own.with_runs(brought.get(key, []), refs.get(key, []), tuples[key], batch)
         if shelf is not None and _is_far([found[key] for key in gathering.stores], shelf):
             for key in gathering.stores:
                 found[key] = _spilled(found[key], shelf)
@@ -113,7 +113,7 @@ def filled(
 
 @dataclass(frozen=True)
 class _Filling:
-    """A store that a page adds to."""
+    """A store that a batch adds to."""
 
     gathering: Gathering
     want: Want
@@ -121,14 +121,14 @@ class _Filling:
     floor: int
 
     def with_runs(
-        self, runs: Sequence[Run], refs: Sequence[ShardRef], tuples: int, page: PageInput
+        self, runs: Sequence[Run], refs: Sequence[ShardRef], tuples: int, batch: BatchInput
     ) -> StoreState:
         store, recipe = self.store, self.want.recipe
         run = recipe.merged(runs, self.floor) if len(runs) > 1 else runs[0] if runs else None
         unseen = store.unseen
         if unseen is None:
             clock = self.gathering.clock
-            unseen = missed(clock, page) if page.origin is None else page.origin.missed
+            unseen = missed(clock, batch) if batch.origin is None else batch.origin.missed
         return StoreState(
             store.kept.taken(recipe, run, self.floor),
             max(store.floor, self.floor),

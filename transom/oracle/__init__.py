@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from transom.oracle.window_close import windows_of
+from transom.oracle.batches import Lookup, LookupAnswer, OracleBatch, OracleOutcome, StreamRules
 from transom.oracle.joins import join_tables
 from transom.oracle.naive import answer
-from transom.oracle.batches import Lookup, LookupAnswer, OracleOutcome, OraclePage, StreamRules
+from transom.oracle.window_close import windows_of
 from transom.sql.interpreter.expressions import PythonScalars
 
 __all__ = [
     "Lookup",
     "LookupAnswer",
+    "OracleBatch",
     "OracleOutcome",
-    "OraclePage",
     "PythonScalars",
     "StreamRules",
     "answer",

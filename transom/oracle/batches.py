@@ -1,4 +1,4 @@
-"""What the oracle is given, what it answers, and which rows of a page it accepts."""
+"""What the oracle is given, what it answers, and which rows of a batch it accepts."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class Lookup:
 
 @dataclass(frozen=True)
 class LookupAnswer:
-    """What a lookup right after a page is told.
+    """What a lookup right after a batch is told.
 
     `rows` are dicts as of results, from the rows that came since the query joined; `whole` are those of a
     query that was always there. If the window is `complete` they are the same. No window: no row came yet.
     """
 
-    page: int
+    batch_id: int
     query: str
     length: int
     window: tuple[int, int] | None
@@ -74,10 +74,10 @@ class LookupAnswer:
 
 
 @dataclass(frozen=True)
-class OraclePage:
-    """A page of one stream. A row that is not a dict stands for one that could not be parsed.
+class OracleBatch:
+    """A batch of one stream. A row that is not a dict stands for one that could not be parsed.
 
-    `before` takes effect before the rows, `after` when they are in. A control page has no rows. The end
+    `before` takes effect before the rows, `after` when they are in. A control batch has no rows. The end
     of the stream closes every window up to the last that holds a row, query by query.
     """
 
@@ -93,18 +93,18 @@ class OraclePage:
 
 @dataclass
 class OracleOutcome:
-    """The answers, and what became of every row. Pages are counted from 0.
+    """The answers, and what became of every row. Batches are counted from 0.
 
     A result is a dict of window_start, window_end, the group columns, the items, rows, complete and
-    page; a system column whose name an item took is called transom_<name>.
+    batch; a system column whose name an item took is called transom_<name>.
     """
 
     results: dict[str, list[Row]] = field(default_factory=dict)  # by query
-    late: dict[str, list[tuple[Row, int]]] = field(default_factory=dict)  # by stream: row, page
-    rejected: dict[str, list[tuple[Row | str, str, int]]] = field(default_factory=dict)  # row, reason, page
+    late: dict[str, list[tuple[Row, int]]] = field(default_factory=dict)  # by stream: row, batch
+    rejected: dict[str, list[tuple[Row | str, str, int]]] = field(default_factory=dict)  # row, reason, batch
     counts: dict[str, Counter[str]] = field(default_factory=dict)  # in, counted, unasked, late, rejected
     early: dict[str, list[Row]] = field(default_factory=dict)  # by query: what prods were told
-    lookups: list[LookupAnswer] = field(default_factory=list)  # in the order of the pages and their lookups
+    lookups: list[LookupAnswer] = field(default_factory=list)  # in the order of the batches and their lookups
 
 
 def cleaned(row: Row | str) -> Row | str:
@@ -114,9 +114,9 @@ def cleaned(row: Row | str) -> Row | str:
     return {name: microseconds(value) for name, value in row.items()}
 
 
-def column_types(rules: StreamRules, pages: Sequence[OraclePage]) -> dict[str, pa.DataType]:
+def column_types(rules: StreamRules, batches: Sequence[OracleBatch]) -> dict[str, pa.DataType]:
     """The stream's columns: those declared, then those that rows have beside."""
-    rows = [row for page in pages for row in page.rows if not isinstance(row, str)]
+    rows = [row for batch in batches for row in batch.rows if not isinstance(row, str)]
     names = dict.fromkeys([*rules.columns, *(name for row in rows for name in row)])
     return {name: rules.columns.get(name) or guessed(name, rules, rows) for name in names}
 
@@ -130,16 +130,16 @@ def guessed(name: str, rules: StreamRules, rows: Sequence[Row]) -> pa.DataType:
 
 
 def sieve(
-    page: OraclePage, rules: StreamRules, high: int | None
+    batch: OracleBatch, rules: StreamRules, high: int | None
 ) -> tuple[list[Row], list[tuple[Row | str, str]]]:
-    """The rows of a page that are accepted, and the others with the reason."""
+    """The rows of a batch that are accepted, and the others with the reason."""
     accepted: list[Row] = []
     rejected: list[tuple[Row | str, str]] = []
-    rows = [cleaned(row) for row in page.rows]
+    rows = [cleaned(row) for row in batch.rows]
     times = [time for row in rows if not isinstance(row, str) and (time := row.get(rules.time)) is not None]
     limit = highest_accepted(times, high, rules.furthest())
     for row in rows:
-        reason = why_rejected(row, page, rules, limit)
+        reason = why_rejected(row, batch, rules, limit)
         if reason is not None:
             rejected.append((row, reason))
         elif isinstance(row, dict):
@@ -147,7 +147,7 @@ def sieve(
     return accepted, rejected
 
 
-def why_rejected(row: Row | str, page: OraclePage, rules: StreamRules, limit: int | None) -> str | None:
+def why_rejected(row: Row | str, batch: OracleBatch, rules: StreamRules, limit: int | None) -> str | None:
     """Why a row is rejected, or None for one that is accepted."""
     if isinstance(row, str):
         return "unparsable"
@@ -156,15 +156,15 @@ def why_rejected(row: Row | str, page: OraclePage, rules: StreamRules, limit: in
         return "time is null"
     if limit is not None and time > limit:
         return "ahead of the stream"
-    if rules.live and page.clock is not None and horizon is not None and time > page.clock + horizon:
+    if rules.live and batch.clock is not None and horizon is not None and time > batch.clock + horizon:
         return "ahead of the clock"
     return None
 
 
 def highest_accepted(times: Sequence[int], high: int | None, horizon: int | None) -> int | None:
-    """The time above which a page's rows are too far ahead; None if no row can be.
+    """The time above which a batch's rows are too far ahead; None if no row can be.
 
-    Walks up from the stream's largest time, or from the page's median when most of the page lies
+    Walks up from the stream's largest time, or from the batch's median when most of the batch lies
     beyond the horizon (the stream jumped), until a step is longer than the horizon.
 
     >>> highest_accepted([1, 2, 90], high=None, horizon=10), highest_accepted([1, 89, 90], 5, 10)

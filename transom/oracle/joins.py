@@ -7,12 +7,12 @@ from typing import Any, Callable, Mapping, Sequence
 import pyarrow as pa
 
 from transom.oracle.batches import Row
-from transom.sql.interpreter.values import rows_of, table_of
 from transom.sql.catalog import Scalars
+from transom.sql.interpreter.values import rows_of, table_of
 from transom.sql.query import Join, Query
 
 Columns = Mapping[str, pa.DataType]
-Pairs = list[tuple[int, Row]]  # which row of the page, and what it became
+Pairs = list[tuple[int, Row]]  # which row of the batch, and what it became
 Joined = Callable[[Query, Sequence[Row], Columns], tuple[Pairs, Columns]]
 
 
@@ -22,7 +22,7 @@ def unjoined(query: Query, rows: Sequence[Row], columns: Columns) -> tuple[Pairs
 
 
 def join_tables(tables: Mapping[str, pa.Table | list[dict[str, Any]]], scalars: Scalars) -> Joined:
-    """A function that joins a query's tables to the rows of a page.
+    """A function that joins a query's tables to the rows of a batch.
 
     A stream's row that matches several rows of a table becomes several rows of that query.
     """

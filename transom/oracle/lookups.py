@@ -8,8 +8,8 @@ from typing import Any
 
 from transom.elements import ClockKind
 from transom.oracle.aggregates import Values
-from transom.oracle.window_close import Window
 from transom.oracle.batches import Lookup
+from transom.oracle.window_close import Window
 from transom.sql.query import Query
 
 

@@ -14,35 +14,35 @@ import pyarrow as pa
 
 from transom.elements import Clock, ClockKind, Prod, Punctuation, Register
 from transom.oracle.aggregates import Values, aggregate, holds
-from transom.oracle.window_close import Window, is_asked, is_closed, windows_of
-from transom.oracle.joins import Joined, unjoined
-from transom.oracle.lookups import Held, floor_of, newest, who_is_asked
 from transom.oracle.batches import (
     LookupAnswer,
+    OracleBatch,
     OracleOutcome,
-    OraclePage,
     Row,
     StreamRules,
     column_types,
     in_order,
     sieve,
 )
-from transom.sql.interpreter.values import grouped, microseconds, rows_of, sameness, table_of
+from transom.oracle.joins import Joined, unjoined
+from transom.oracle.lookups import Held, floor_of, newest, who_is_asked
+from transom.oracle.window_close import Window, is_asked, is_closed, windows_of
 from transom.sql.catalog import Scalars
+from transom.sql.interpreter.values import grouped, microseconds, rows_of, sameness, table_of
 from transom.sql.query import Query
 
 
 def answer(
     queries: Mapping[str, Query],
-    pages: Sequence[OraclePage],
+    batches: Sequence[OracleBatch],
     streams: Mapping[str, StreamRules],
     scalars: Scalars,
     joined: Joined | None = None,
 ) -> OracleOutcome:
-    """What the queries answer over the pages. A query that no page registers is there from the start."""
-    oracle = Oracle(queries, pages, streams, scalars, joined or unjoined)
-    for number, page in enumerate(pages):
-        oracle.run(number, page)
+    """What the queries answer over the batches. A query that no batch registers is there from the start."""
+    oracle = Oracle(queries, batches, streams, scalars, joined or unjoined)
+    for number, batch_id in enumerate(batches):
+        oracle.run(number, batch_id)
     return oracle.outcome
 
 
@@ -113,22 +113,22 @@ def reading(clock: Clock, row: Row, number: int) -> int | None:
 
 
 class Oracle:
-    """Runs pages one after the other, keeping every row."""
+    """Runs batches one after the other, keeping every row."""
 
     def __init__(
         self,
         queries: Mapping[str, Query],
-        pages: Sequence[OraclePage],
+        batches: Sequence[OracleBatch],
         streams: Mapping[str, StreamRules],
         scalars: Scalars,
         joined: Joined,
     ):
         self.queries, self.scalars, self.joined = queries, scalars, joined
         self.streams = {
-            name: Stream(rules, column_types(rules, [page for page in pages if page.stream == name]))
+            name: Stream(rules, column_types(rules, [batch for batch in batches if batch.stream == name]))
             for name, rules in streams.items()
         }
-        joining = {each.name for page in pages for each in page.before if isinstance(each, Register)}
+        joining = {each.name for batch in batches for each in batch.before if isinstance(each, Register)}
         self.standing = {name: self.joins(query) for name, query in queries.items() if name not in joining}
         self.outcome = OracleOutcome(
             {name: [] for name in queries},
@@ -147,50 +147,50 @@ class Oracle:
             standing.held = [Held(value, group, values, earlier=True) for _, value, group, values in found]
         return standing
 
-    def run(self, number: int, page: OraclePage) -> None:
-        """One page: who joins and leaves, then the rows, then what is closed by them and after them."""
-        for control in page.before:
+    def run(self, number: int, batch: OracleBatch) -> None:
+        """One batch: who joins and leaves, then the rows, then what is closed by them and after them."""
+        for control in batch.before:
             if isinstance(control, Register):
                 self.standing[control.name] = self.joins(self.queries[control.name], control.partial)
             else:
                 del self.standing[control.name]
-        self.take(number, page)
-        for punctuation in page.after:
+        self.take(number, batch)
+        for punctuation in batch.after:
             self.streams[punctuation.clock.stream].punctuations.append(punctuation)
         for name, standing in self.standing.items():
-            ending = page.end_of_stream and standing.query.stream == page.stream
+            ending = batch.end_of_stream and standing.query.stream == batch.stream
             self.outcome.results[name] += self.finish(standing, number, ending)
             prods = [
                 prod
-                for prod in page.prods
+                for prod in batch.prods
                 if prod.clock.stream == standing.query.stream and name in (prod.queries or [name])
             ]
             self.outcome.early[name] += self.glance(standing, number, prods) if prods else []
         queries = {name: standing.query for name, standing in self.standing.items()}
         self.outcome.lookups += [
-            self.look(number, name, length) for name, length in who_is_asked(page.lookups, queries)
+            self.look(number, name, length) for name, length in who_is_asked(batch.lookups, queries)
         ]
 
-    def take(self, number: int, page: OraclePage) -> None:
-        """Judges the rows of a page by what was closed before it, and files each under what became of it."""
-        stream, outcome = self.streams[page.stream], self.outcome
-        time = Clock(page.stream, stream.rules.time, stream.rules.kind)
-        accepted, rejected = sieve(page, stream.rules, max(stream.values(time), default=None))
+    def take(self, number: int, batch: OracleBatch) -> None:
+        """Judges the rows of a batch by what was closed before it, and files each under what became of it."""
+        stream, outcome = self.streams[batch.stream], self.outcome
+        time = Clock(batch.stream, stream.rules.time, stream.rules.kind)
+        accepted, rejected = sieve(batch, stream.rules, max(stream.values(time), default=None))
         rows = in_order(accepted, stream.rules.time, list(stream.columns))
         verdicts = [
             self.count(standing, stream, rows)
             for standing in self.standing.values()
-            if standing.query.stream == page.stream
+            if standing.query.stream == batch.stream
         ]
-        counts = outcome.counts[page.stream]
+        counts = outcome.counts[batch.stream]
         for row, *asked in zip(rows, *verdicts, strict=True):
             fate = "counted" if True in asked else "late" if False in asked else "unasked"
             counts[fate] += 1
             if fate == "late":
-                outcome.late[page.stream].append((row, number))
-        outcome.rejected[page.stream] += [(row, reason, number) for row, reason in rejected]
+                outcome.late[batch.stream].append((row, number))
+        outcome.rejected[batch.stream] += [(row, reason, number) for row, reason in rejected]
         counts["rejected"] += len(rejected)
-        counts["in"] += len(page.rows)
+        counts["in"] += len(batch.rows)
         stream.accepted += rows
 
     def count(self, standing: Standing, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
@@ -243,7 +243,7 @@ class Oracle:
         projected = self.scalars.project(table_of([row for _, row in pairs], wider), expressions)
         return [(i, values) for (i, _), values in zip(pairs, rows_of(projected), strict=True)]
 
-    def finish(self, standing: Standing, page: int, ending: bool) -> list[Row]:
+    def finish(self, standing: Standing, batch_id: int, ending: bool) -> list[Row]:
         """Takes out what is closed now, and answers what the query may report."""
         query = standing.query
         closings = self.streams[query.stream].closings(query.clock)
@@ -256,9 +256,9 @@ class Oracle:
             del standing.cells[key]
             if ending:
                 standing.ended = max(cell.window[1], standing.ended or cell.window[1])
-        return self.tell(standing, list(done.values()), page)
+        return self.tell(standing, list(done.values()), batch_id)
 
-    def glance(self, standing: Standing, page: int, prods: Sequence[Prod]) -> list[Row]:
+    def glance(self, standing: Standing, batch_id: int, prods: Sequence[Prod]) -> list[Row]:
         """What is known of the open windows that prods ask for."""
         query = standing.query
         closings = self.streams[query.stream].closings(query.clock)
@@ -267,21 +267,21 @@ class Oracle:
             for cell in standing.cells.values()
             if is_asked(query, cell.window, cell.group, prods, closings)
         ]
-        return self.tell(standing, asked, page)
+        return self.tell(standing, asked, batch_id)
 
-    def look(self, page: int, name: str, length: int) -> LookupAnswer:
+    def look(self, batch_id: int, name: str, length: int) -> LookupAnswer:
         """What a query without SLIDE answers now, for the window of a length that ends at the newest row."""
         standing = self.standing[name]
         query = standing.query
         window = newest(self.streams[query.stream].values(query.clock), length)
         if window is None:
-            return LookupAnswer(page, name, length, None, [], [], complete=True)
-        whole = self.found(replace(standing, seen_before=[]), window, standing.held, page)
+            return LookupAnswer(batch_id, name, length, None, [], [], complete=True)
+        whole = self.found(replace(standing, seen_before=[]), window, standing.held, batch_id)
         since = [held for held in standing.held if not held.earlier]
-        rows, complete = self.found(standing, window, since, page), standing.saw_all_of(window)
-        return LookupAnswer(page, name, length, window, rows, whole, complete)
+        rows, complete = self.found(standing, window, since, batch_id), standing.saw_all_of(window)
+        return LookupAnswer(batch_id, name, length, window, rows, whole, complete)
 
-    def found(self, standing: Standing, window: Window, held: Sequence[Held], page: int) -> list[Row]:
+    def found(self, standing: Standing, window: Window, held: Sequence[Held], batch_id: int) -> list[Row]:
         """The results for a window of a lookup, from the rows that lie in it."""
         cells: dict[Hashable, Cell] = {}
         for each in held:
@@ -289,13 +289,17 @@ class Oracle:
                 cell = cells.setdefault(sameness(each.group), Cell(window, each.group))
                 cell.rows.append(each.values)
         ordered = sorted(cells.values(), key=lambda cell: repr(cell.group))
-        return [self.result(standing, cell, row, page) for cell, row in self.lowered(standing.query, ordered)]
+        return [
+            self.result(standing, cell, row, batch_id) for cell, row in self.lowered(standing.query, ordered)
+        ]
 
-    def tell(self, standing: Standing, cells: list[Cell], page: int) -> list[Row]:
+    def tell(self, standing: Standing, cells: list[Cell], batch_id: int) -> list[Row]:
         """The results of cells, as far as the query may report them."""
         told = [cell for cell in cells if standing.partial or standing.saw_all_of(cell.window)]
         told.sort(key=lambda cell: (cell.window[1], repr(cell.group)))
-        return [self.result(standing, cell, row, page) for cell, row in self.lowered(standing.query, told)]
+        return [
+            self.result(standing, cell, row, batch_id) for cell, row in self.lowered(standing.query, told)
+        ]
 
     def lowered(self, query: Query, cells: list[Cell]) -> list[tuple[Cell, Row]]:
         """The items of each cell that passes HAVING."""
@@ -319,7 +323,7 @@ class Oracle:
             if output["having"] is True
         ]
 
-    def result(self, standing: Standing, cell: Cell, items: Row, page: int) -> Row:
+    def result(self, standing: Standing, cell: Cell, items: Row, batch_id: int) -> Row:
         """One row of the results."""
         group = {key.name: value for key, value in zip(standing.query.keys, cell.group, strict=True)}
         shown = {**group, **items}
@@ -328,6 +332,6 @@ class Oracle:
             "window_end": cell.window[1],
             "rows": len(cell.rows),
             "complete": standing.saw_all_of(cell.window),
-            "page": page,
+            "batch": batch_id,
         }
         return {f"transom_{name}" if name in shown else name: value for name, value in system.items()} | shown

@@ -1,6 +1,6 @@
-"""Bursts: which rows of a page are set aside, what they hold open, and when they are taken in again.
+"""Bursts: which rows of a batch are set aside, what they hold open, and when they are taken in again.
 
-A page that brings more rows than its budget keeps an even layer of them: its time is cut into equal
+A batch that brings more rows than its budget keeps an even layer of them: its time is cut into equal
 buckets, and of those that stand out the trailing rows go aside, to be processed when there is less to do.
 
     rows      #                          #  aside (trailing rows of the buckets above the cap)
@@ -22,26 +22,26 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.windows.intervals import IntervalSet, union
-from transom.windows.closed import Closed
 from transom.elements import Clock, ClockKind
+from transom.windows.closed import Closed
+from transom.windows.intervals import IntervalSet, union
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 BUCKETS = 64
-CHUNKS_OF_BUDGET = 8  # a page that is full can take in some of them, not all or nothing
-MOST_CHUNKS = 256  # of a page, roughly
+CHUNKS_OF_BUDGET = 8  # a batch that is full can take in some of them, not all or nothing
+MOST_CHUNKS = 256  # of a batch, roughly
 MOST_HELD = 12  # stretches of time: what is closed then comes in as many pieces, for every query
 MOST_CLOSED = 64  # ranges that a row is compared with before it may go aside
-PACES = 8  # pages by which the pace is judged
-LEAST_ROWS = 1024  # a page of fewer rows takes as long as it takes to start a job: no burst
+PACES = 8  # batches by which the pace is judged
+LEAST_ROWS = 1024  # a batch of fewer rows takes as long as it takes to start a job: no burst
 
 
 @dataclass(frozen=True)
 class Overload:
-    """What becomes of rows beyond a page's budget, which is a number of rows or of microseconds.
+    """What becomes of rows beyond a batch's budget, which is a number of rows or of microseconds.
 
     `shed` ones are dropped; others are set aside, and one of them is taken in for every `share` new rows.
     """
@@ -64,7 +64,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Parted:
-    """What a page did beside processing its rows: chunks set aside, chunks taken in again, chunks shed."""
+    """What a batch did beside processing its rows: chunks set aside, chunks taken in again, chunks shed."""
 
     aside: tuple[Chunk, ...] = ()
     released: tuple[Chunk, ...] = ()
@@ -119,7 +119,7 @@ def layer(counts: Sequence[int], budget: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Choice:
-    """Equal buckets of a page's time from `start` on, how many rows each has and how many it keeps.
+    """Equal buckets of a batch's time from `start` on, how many rows each has and how many it keeps.
 
     Of a bucket that keeps fewer than it has, the trailing rows go aside, in chunks of `size`.
     """
@@ -157,7 +157,7 @@ def grid(low: int, high: int) -> tuple[int, int]:
 
 
 def choose(start: int, width: int, counts: Sequence[int], budget: int, left: int) -> Choice:
-    """What each bucket keeps when so many rows are `left` of a page's budget."""
+    """What each bucket keeps when so many rows are `left` of a batch's budget."""
     keeps = layer(counts, left)
     aside = sum(counts) - sum(keeps)
     size = max(1, budget // CHUNKS_OF_BUDGET, aside // MOST_CHUNKS)
@@ -187,10 +187,10 @@ def parted(
     taken: int = 0,
     ranks: Floats | None = None,
 ) -> list[tuple[Numbers, dict[Clock, tuple[int, int]]]]:
-    """The rows of a page that go aside, chunk by chunk in order of time, with their ranges on each clock.
+    """The rows of a batch that go aside, chunk by chunk in order of time, with their ranges on each clock.
 
     `columns` are the values of each clock and whether a row has one, `time` is the stream's own; `taken`
-    rows from aside are in the page already. Rows of one time go in the order in which they are given.
+    rows from aside are in the batch already. Rows of one time go in the order in which they are given.
     With `ranks`, a bucket keeps its rows of the lowest ranks, and of one rank the earliest.
     """
     times, accepted = columns[time]
@@ -253,7 +253,7 @@ def withheld(before: Closed, promised: Closed, held: IntervalSet) -> Closed:
 
 
 def due(aside: Sequence[Chunk], credit: int, share: int) -> tuple[Chunk, ...]:
-    """The oldest chunks that a page may take in when so many new rows came since the last were."""
+    """The oldest chunks that a batch may take in when so many new rows came since the last were."""
     found = 0
     for chunk in aside:
         credit -= share * chunk.rows
@@ -277,11 +277,11 @@ def credit_after(credit: int, waiting: bool, new: int, taken: int, share: int) -
     return max(0, credit + new - share * taken) if waiting and new else credit if waiting else 0
 
 
-def rows_within(micros: int, pages: Iterable[tuple[int, float]]) -> int | None:
-    """How many rows fit a time at the best pace of some pages, given by their rows and seconds.
+def rows_within(micros: int, batches: Iterable[tuple[int, float]]) -> int | None:
+    """How many rows fit a time at the best pace of some batches, given by their rows and seconds.
 
-    The start of a page's jobs weighs on small pages: their pace is too low, and the next budget with it,
+    The start of a batch's jobs weighs on small batches: their pace is too low, and the next budget with it,
     which then shows a better one. None while nothing is known.
     """
-    paces = [rows / seconds for rows, seconds in pages if rows and seconds > 0]
+    paces = [rows / seconds for rows, seconds in batches if rows and seconds > 0]
     return max(LEAST_ROWS, int(max(paces) * micros / 1e6)) if paces else None

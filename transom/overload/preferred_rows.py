@@ -1,6 +1,6 @@
 """Which rows of a burst are kept where queries say ON OVERLOAD PREFER: those that promise most to them.
 
-How often each value of a page occurs in it is counted by Spark, and what a summary knows of it is added by
+How often each value of a batch occurs in it is counted by Spark, and what a summary knows of it is added by
 tasks, once for each value. Promises are then expressions of Spark's: no row passes through Python.
 """
 
@@ -13,14 +13,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from transom.promising.batch_tuples import NUMBER, numbers_of
-from transom.plan.compiled import CompiledQuery
-from transom.promising.representation import Representation, bucket_of
-from transom.runtime.executor_tasks import Task
-from transom.runtime.ingest_batch import Page, PageRun
 from transom.backends.projection import quoted
+from transom.plan.compiled import CompiledQuery
+from transom.promising.batch_tuples import NUMBER, numbers_of
 from transom.promising.execution import key_sql
+from transom.promising.representation import Representation, bucket_of
 from transom.runtime.batch_tasks import Batches, gathered
+from transom.runtime.executor_tasks import Task
+from transom.runtime.ingest_batch import Batch, BatchRun
 from transom.sql.promise import Arithmetic, Column, Count, Number, Promise, leaves
 from transom.sql.query import Overloaded
 
@@ -37,9 +37,9 @@ def clauses_of(queries: Iterable[CompiledQuery]) -> Clauses:
 
 
 def preferred(
-    run: PageRun, df: DataFrame, limit: int | None, affected: DataFrame, keeps: str, clauses: Clauses
+    run: BatchRun, df: DataFrame, limit: int | None, affected: DataFrame, keeps: str, clauses: Clauses
 ) -> DataFrame:
-    """The affected rows of a page, numbered within their buckets: first the ones that are kept, then the
+    """The affected rows of a batch, numbered within their buckets: first the ones that are kept, then the
     others, both by time. `keeps` is how many a row's bucket keeps.
 
     Each clause ranks the rows of a bucket, of those that promise the same none before the other; what counts
@@ -49,8 +49,8 @@ def preferred(
     timed = affected.withColumn(TIMED, F.expr(f"row_number() {over} {', '.join(run.order(affected))})"))
     counts = {leaf: f"__count{i}__" for i, leaf in enumerate(_counted(clauses))}
     for leaf, name in counts.items():
-        key = key_sql(leaf.column, run.page.columns[leaf.column])
-        estimates = _estimates(run.page, df.filter(run.accepted(limit)), leaf.column, key, name)
+        key = key_sql(leaf.column, run.batch.columns[leaf.column])
+        estimates = _estimates(run.batch, df.filter(run.accepted(limit)), leaf.column, key, name)
         timed = timed.join(estimates, F.expr(key) == F.col(_by(name)))
 
     def known(leaf: Count | Column) -> str:
@@ -80,10 +80,10 @@ def _by(name: str) -> str:
     return f"{name}key"
 
 
-def _estimates(page: Page, accepted: DataFrame, column: str, key: str, name: str) -> DataFrame:
-    """How often each value of a page occurs: in the page, and among what its summary knows to be kept."""
+def _estimates(batch: Batch, accepted: DataFrame, column: str, key: str, name: str) -> DataFrame:
+    """How often each value of a batch occurs: in the batch, and among what its summary knows to be kept."""
     rows = accepted.groupBy(F.expr(key).alias("key"))
-    known = _representation(page, column)
+    known = _representation(batch, column)
     if known is None:
         return rows.agg(F.count("*").cast("double").alias(name)).withColumnRenamed("key", _by(name))
     number = "0D" if known.shape.between is None else f"CAST({quoted(column)} AS DOUBLE)"
@@ -91,11 +91,11 @@ def _estimates(page: Page, accepted: DataFrame, column: str, key: str, name: str
     return values.mapInArrow(estimate_task(known), f"{_by(name)} bigint, {name} double")
 
 
-def _representation(page: Page, column: str) -> Representation | None:
-    """What is known of a column's values before the page; of several summaries the first by name tells."""
-    summaries = page.state.preferring.summaries
+def _representation(batch: Batch, column: str) -> Representation | None:
+    """What is known of a column's values before the batch; of several summaries the first by name tells."""
+    summaries = batch.state.preferring.summaries
     shown = (summaries[name].representation for name in sorted(summaries))
-    stream = page.rules.clock.stream
+    stream = batch.rules.clock.stream
     own = (one for one in shown if (one.shape.stream, one.shape.column) == (stream, column))
     known = next(own, None)
     return None if known is None or known.high is None else known.flat()
@@ -139,7 +139,7 @@ def promise_sql(promise: Promise, known: Callable[[Count | Column], str]) -> str
     return known(promise)
 
 
-def _score(clause: Overloaded, known: Callable[[Count | Column], str], run: PageRun) -> str:
+def _score(clause: Overloaded, known: Callable[[Count | Column], str], run: BatchRun) -> str:
     """A number by which rows are kept, the lowest first.
 
     A weighted choice gives each row an exponential variate, with its promise for the rate: the lowest ones

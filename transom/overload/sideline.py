@@ -1,8 +1,8 @@
-"""Bursts on Spark: rows beyond a page's budget are written aside by the executors, or dropped, and read back.
+"""Bursts on Spark: rows beyond a batch's budget are written aside by the executors, or dropped, and read back.
 
-aside/bids/0000000012/chunk=3/     a chunk that page 12 set aside: a later page takes it whole
+aside/bids/0000000012/chunk=3/     a chunk that batch 12 set aside: a later batch takes it whole
 
-What a page takes in and how many rows it may keep is written ahead; a page that is run again chooses the
+What a batch takes in and how many rows it may keep is written ahead; a batch that is run again chooses the
 same rows and writes over what the first try left.
 """
 
@@ -18,6 +18,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from transom.backends.spark.broadcast_plan import Shipper
+from transom.backends.spark.session import ansi_off
+from transom.backends.spark.tables import Tables
+from transom.backends.spark.types import to_table
+from transom.elements import Clock, ClockKind
 from transom.overload.bursts import (
     BUCKETS,
     NOTHING,
@@ -33,16 +38,11 @@ from transom.overload.bursts import (
     rows_of,
     rows_within,
 )
-from transom.elements import Clock, ClockKind
-from transom.runtime.write_ahead_log import Begun
 from transom.overload.preferred_rows import BUCKET, RANK, clauses_of, preferred
-from transom.runtime.ingest_batch import Page, PageRun
-from transom.backends.spark.session import ansi_off
-from transom.backends.spark.broadcast_plan import Shipper
 from transom.runtime.file_store import Store
+from transom.runtime.ingest_batch import Batch, BatchRun
 from transom.runtime.streams import Stream
-from transom.backends.spark.tables import Tables
-from transom.backends.spark.types import to_table
+from transom.runtime.write_ahead_log import Begun
 from transom.state.state import State, StreamState
 
 log = logging.getLogger("transom")
@@ -52,7 +52,7 @@ CHUNK = "__chunk__"
 
 @dataclass(frozen=True)
 class Bound:
-    """What a page is bound to: streams that end with it, and `later`; how many rows it may process, and the
+    """What a batch is bound to: streams that end with it, and `later`; how many rows it may process, and the
     chunks that it takes in."""
 
     ended: tuple[str, ...]
@@ -63,9 +63,9 @@ class Bound:
 
 @dataclass
 class Parting:
-    """A page's rows after a burst was dealt with; what is cached for it is let go with `resources`."""
+    """A batch's rows after a burst was dealt with; what is cached for it is let go with `resources`."""
 
-    page: Page
+    batch: Batch
     parted: Parted = NOTHING
     resources: ExitStack = field(default_factory=ExitStack)
 
@@ -75,25 +75,25 @@ class Sideline:
 
     def __init__(self, spark: SparkSession, store: Store, tables: Tables, shipper: Shipper):
         self.spark, self.store, self.tables, self.shipper = spark, store, tables, shipper
-        self.paces: dict[str, list[tuple[int, float]]] = {}  # by stream: rows and seconds of its last pages
+        self.paces: dict[str, list[tuple[int, float]]] = {}  # by stream: rows and seconds of its last batches
 
     def resume(self, state: State, paces: Mapping[str, list[tuple[int, float]]]) -> None:
         """Go on after an earlier engine, and delete what it left if it died before it could."""
         self.paces = {name: [(rows, seconds) for rows, seconds in own] for name, own in paces.items()}
         for name in self.store.list("aside"):
             kept = {chunk.name for chunk in state.stream(name).aside}
-            for page in self.store.list(f"aside/{name}"):
-                directory = f"aside/{name}/{page}"
+            for batch_id in self.store.list(f"aside/{name}"):
+                directory = f"aside/{name}/{batch_id}"
                 found = {f"{directory}/{chunk}" for chunk in self.store.list(directory)}
                 for stray in found - kept if found & kept else [directory]:
                     self.store.delete(stray)
 
-    # --- when a page begins ---
+    # --- when a batch begins ---
 
     def bind(self, stream: Stream | None, is_new: bool, ended: Sequence[str], state: State) -> Bound:
-        """What a page that begins is bound to, which brings new rows of a stream or not.
+        """What a batch that begins is bound to, which brings new rows of a stream or not.
 
-        The end of a stream waits until its rows that are aside are in; a page that ends it takes in all of
+        The end of a stream waits until its rows that are aside are in; a batch that ends it takes in all of
         them and sets none aside.
         """
         name = None if stream is None else stream.name
@@ -112,7 +112,7 @@ class Sideline:
         return Bound(now, later, budget, tuple(chunk.name for chunk in chunks))
 
     def budget(self, stream: Stream) -> int | None:
-        """How many rows the next page of a stream may process; None: all that come."""
+        """How many rows the next batch of a stream may process; None: all that come."""
         overload = stream.rules.overload
         if overload is None:
             return None
@@ -121,34 +121,34 @@ class Sideline:
         return rows_within(overload.budget, self.paces.get(stream.name, ()))
 
     def note(self, stream: Stream, rows: int, seconds: float) -> None:
-        """Remember a page's pace, if the stream's budget is a time."""
+        """Remember a batch's pace, if the stream's budget is a time."""
         overload = stream.rules.overload
         if overload is not None and overload.in_time and rows:
             self.paces[stream.name] = [*self.paces.get(stream.name, ()), (rows, seconds)][-PACES:]
 
     # --- while it runs ---
 
-    def part(self, begun: Begun, stream: Stream, page: Page) -> Parting:
-        """A page with the chunks that it takes in and without the rows that it sets aside or sheds.
+    def part(self, begun: Begun, stream: Stream, batch: Batch) -> Parting:
+        """A batch with the chunks that it takes in and without the rows that it sets aside or sheds.
 
-        A page that brings nothing new consists of such chunks alone, which were judged when they came.
+        A batch that brings nothing new consists of such chunks alone, which were judged when they came.
         """
-        taken = self._taken(begun, page.before)
+        taken = self._taken(begun, batch.before)
         if not begun.reference:
-            return Parting(replace(page, is_judged=True, near=False), Parted(released=taken))
+            return Parting(replace(batch, is_judged=True, near=False), Parted(released=taken))
         if begun.budget is None and not taken:
-            return Parting(page)
+            return Parting(batch)
         with ExitStack() as resources:
-            parting = self._kept(begun, stream, page, rows_of(taken), resources)
+            parting = self._kept(begun, stream, batch, rows_of(taken), resources)
             if taken:
-                both = parting.page.df.unionByName(self._read(taken, stream), allowMissingColumns=True)
-                parting.page = replace(parting.page, df=both, near=False)
+                both = parting.batch.df.unionByName(self._read(taken, stream), allowMissingColumns=True)
+                parting.batch = replace(parting.batch, df=both, near=False)
                 parting.parted = replace(parting.parted, released=taken)
             parting.resources = resources.pop_all()
             return parting
 
     def rows(self, begun: Begun, stream: Stream, state: State) -> DataFrame:
-        """The rows of a page that brings nothing new."""
+        """The rows of a batch that brings nothing new."""
         return self._read(self._taken(begun, state.stream(stream.name)), stream)
 
     def _taken(self, begun: Begun, known: StreamState) -> tuple[Chunk, ...]:
@@ -158,77 +158,77 @@ class Sideline:
         paths = [self.store.path(chunk.name) for chunk in chunks]
         return self.spark.read.parquet(*paths).toDF(*stream.columns)
 
-    def _kept(self, begun: Begun, stream: Stream, page: Page, taken: int, resources: ExitStack) -> Parting:
-        """The rows of a page that fit its budget, judged by all that came: what is ahead of the stream is
+    def _kept(self, begun: Begun, stream: Stream, batch: Batch, taken: int, resources: ExitStack) -> Parting:
+        """The rows of a batch that fit its budget, judged by all that came: what is ahead of the stream is
         not to depend on what is set aside."""
-        run = PageRun(page, self.tables, self.shipper)
-        limit, profile = run.judged(page.df)
-        page = replace(page, limit=limit, is_judged=True)
+        run = BatchRun(batch, self.tables, self.shipper)
+        limit, profile = run.judged(batch.df)
+        batch = replace(batch, limit=limit, is_judged=True)
         if begun.budget is None or profile.count + taken <= begun.budget:
-            return Parting(page)
-        cut = _Cut(page, run, limit)
-        df = page.df.persist()
+            return Parting(batch)
+        cut = _Cut(batch, run, limit)
+        df = batch.df.persist()
         resources.callback(df.unpersist)
         top = profile.runs[-1][1]
         start, width = grid(profile.runs[0][0], top if limit is None else min(limit, top))
         counts, others = cut.histogram(df, start, width)
         choice = choose(start, width, counts, begun.budget, begun.budget - taken - others)
         if not choice.affected:
-            return Parting(page)
+            return Parting(batch)
         ranked = cut.ranked(df, choice).persist()
         resources.callback(ranked.unpersist)
         chunks = self._write(begun, stream, cut, ranked, choice)
         kept = cut.kept(df, ranked, choice)
         is_shed = stream.rules.overload is not None and stream.rules.overload.shed
         parted = Parted(shed=chunks) if is_shed else Parted(aside=chunks)
-        return Parting(replace(page, df=kept, near=False), parted)
+        return Parting(replace(batch, df=kept, near=False), parted)
 
     def _write(
         self, begun: Begun, stream: Stream, cut: _Cut, ranked: DataFrame, choice: Choice
     ) -> tuple[Chunk, ...]:
         """The chunks of the rows beyond the budget, written unless they are shed."""
         aside = cut.aside(ranked, choice)
-        directory = f"aside/{stream.name}/{begun.page:010d}"
+        directory = f"aside/{stream.name}/{begun.batch_id:010d}"
         chunks = cut.chunks(aside, directory, begun.clock)
         if stream.rules.overload is not None and stream.rules.overload.shed:
-            log.warning("page %d of %s: %d rows were shed", begun.page, stream.name, rows_of(chunks))
+            log.warning("batch %d of %s: %d rows were shed", begun.batch_id, stream.name, rows_of(chunks))
             return chunks
-        columns = [F.col(f"`{name}`").alias(f"c{i}") for i, name in enumerate(cut.page.columns)]
+        columns = [F.col(f"`{name}`").alias(f"c{i}") for i, name in enumerate(cut.batch.columns)]
         plain = aside.select(*columns, F.col(CHUNK).alias("chunk"))
         plain.write.mode("overwrite").partitionBy("chunk").parquet(self.store.path(directory))
-        log.info("page %d of %s: %d rows were set aside", begun.page, stream.name, rows_of(chunks))
+        log.info("batch %d of %s: %d rows were set aside", begun.batch_id, stream.name, rows_of(chunks))
         return chunks
 
     # --- when it is committed ---
 
     def forget(self, before: State, after: State) -> None:
-        """Delete the chunks that a committed page has taken in, and their directory with the last of them."""
+        """Delete the chunks that a committed batch has taken in, and their directory with the last of them."""
         for name, stream in before.streams.items():
             if stream.aside:
                 kept = {chunk.name for chunk in after.stream(name).aside}
-                pages = {posixpath.dirname(chunk) for chunk in kept}
+                batches = {posixpath.dirname(chunk) for chunk in kept}
                 gone = [chunk.name for chunk in stream.aside if chunk.name not in kept]
                 for chunk in gone:
                     self.store.delete(chunk)
-                for page in {posixpath.dirname(chunk) for chunk in gone} - pages:
-                    self.store.delete(page)
+                for batch_id in {posixpath.dirname(chunk) for chunk in gone} - batches:
+                    self.store.delete(batch_id)
 
 
 class _Cut:
-    """Where a page is cut: the expressions that tell its rows apart."""
+    """Where a batch is cut: the expressions that tell its rows apart."""
 
-    def __init__(self, page: Page, run: PageRun, limit: int | None):
-        self.page, self.run, self.limit = page, run, limit
-        known = [clock for clock in page.before.clocks if clock.attribute in page.columns]
+    def __init__(self, batch: Batch, run: BatchRun, limit: int | None):
+        self.batch, self.run, self.limit = batch, run, limit
+        known = [clock for clock in batch.before.clocks if clock.attribute in batch.columns]
         clocks = dict.fromkeys([*run.clocks, *known])
         self.clocks = [clock for clock in clocks if clock.kind is not ClockKind.ROWS]
 
     def _value(self, clock: Clock) -> str:
-        return self.run.time if clock == self.page.rules.clock else self.run.micros(clock)
+        return self.run.time if clock == self.batch.rules.clock else self.run.micros(clock)
 
     def _may(self) -> str:
         """Which accepted rows may go aside: nothing is closed yet where they are."""
-        ranges = closed_times({clock: self.page.before.clock(clock).closed for clock in self.clocks})
+        ranges = closed_times({clock: self.batch.before.clock(clock).closed for clock in self.clocks})
         parts = [
             f"({self._value(clock)}) >= {start} AND ({self._value(clock)}) < {stop}"
             for clock, own in ranges.items()
@@ -252,7 +252,7 @@ class _Cut:
     def ranked(self, df: DataFrame, choice: Choice) -> DataFrame:
         """The rows of the affected buckets, numbered by time, ties by their other columns; where queries
         prefer some, those come first that are kept for them."""
-        clauses = clauses_of(self.page.queries)
+        clauses = clauses_of(self.batch.queries)
         order = ", ".join(self.run.order(df))
         with ansi_off(df.sparkSession):
             marked = df.withColumn(BUCKET, F.expr(self.bucket(choice.start, choice.width)))
@@ -264,7 +264,7 @@ class _Cut:
             return affected.withColumn(RANK, rank)
 
     def kept(self, df: DataFrame, ranked: DataFrame, choice: Choice) -> DataFrame:
-        """The rows that the page processes."""
+        """The rows that the batch processes."""
         with ansi_off(df.sparkSession):
             bucket = F.expr(self.bucket(choice.start, choice.width))
             others = df.filter(~F.coalesce(bucket.isin(choice.affected), F.lit(False)))

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.windows.intervals import IntervalSet
 from transom.columns.search import places
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Scalar, Truth, scalars_of
+from transom.windows.intervals import IntervalSet
 
 _EXACT = Context(prec=120)
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from transom.windows.slices import cuts
 from transom.elements import WindowSpec
+from transom.windows.slices import cuts
 
 # A plan is changed when the other one costs less than this share of it: rates waver.
 CLEARLY = 0.5

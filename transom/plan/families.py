@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.windows.slices import Progressions, progressions
 from transom.elements import Clock, WindowSpec
 from transom.plan.axis import Axis, is_searchable
 from transom.plan.compiled import Slot
 from transom.plan.layout import Layout
 from transom.plan.predicate_text import predicate_text
 from transom.sql.query import And, Predicate, Scalar, scalars_of
+from transom.windows.slices import Progressions, progressions
 
 # Signatures of more selections than this are mostly as many as tuples.
 MOST_SIGNED = 64

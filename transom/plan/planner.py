@@ -1,4 +1,4 @@
-"""The plan of a page: which families its rows are folded into, made anew as queries join and leave."""
+"""The plan of a batch: which families its rows are folded into, made anew as queries join and leave."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from threading import Lock
 from typing import Any
 
 from transom.gc_pause import uncollected
-from transom.plan.passes.admission import Known, Strategy, selections
 from transom.kernel.aggregate import Asker
-from transom.plan.compiled import CompiledQuery
 from transom.ondemand.needs import Gathering, gatherings
+from transom.plan.compiled import CompiledQuery
 from transom.plan.families import Family, Selection, families
 from transom.plan.layout import Layout
+from transom.plan.passes.admission import Known, Strategy, selections
 from transom.plan.predicate_text import predicate_text
 from transom.sql.query import Predicate
 from transom.state.state import State
@@ -39,7 +39,7 @@ class SharedPlan:
 
 @dataclass
 class Planner:
-    """Plans pages; families in which nothing changed are those of the page before."""
+    """Plans batches; families in which nothing changed are those of the batch before."""
 
     strategy: Strategy = field(default_factory=Strategy)
     _streams: dict[str, _Planned] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Planner:
     _lock: Lock = field(default_factory=Lock)
 
     def families(self, stream: str) -> list[Family]:
-        """The families of a stream's last planned page."""
+        """The families of a stream's last planned batch."""
         known = self._streams.get(stream)
         return [] if known is None else list(known.families.values())
 
@@ -68,7 +68,7 @@ class Planner:
 
     def plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
         """The plan for the queries of one stream."""
-        with self._lock:  # prods plan too, beside the pages
+        with self._lock:  # prods plan too, beside the batches
             return self._plan(state, queries)
 
     @uncollected()
@@ -88,7 +88,7 @@ class Planner:
             found = selections(state, queries, known.selections)
             known.homes, known.slots = homes, slots
         apart = frozenset(
-            home for home, one in zip(homes, kept, strict=True) if one.apart and one.apart > state.page
+            home for home, one in zip(homes, kept, strict=True) if one.apart and one.apart > state.batch_id
         )
         if not _same(found, known.order) or apart != known.apart:
             strategy = self.strategy
@@ -120,7 +120,7 @@ def _same(ones: Sequence[object], others: Sequence[object]) -> bool:
 
 @dataclass
 class _Planned:
-    """What was planned for a stream before: a page at which nobody joins or leaves plans nothing."""
+    """What was planned for a stream before: a batch at which nobody joins or leaves plans nothing."""
 
     selections: Known = field(default_factory=dict)
     order: list[Selection] = field(default_factory=list)

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from transom.promising.batch_tuples import kept_as
 from transom.promising.probes import Probe
-from transom.results.presentation import Moment
 from transom.promising.representation import Representation
+from transom.results.presentation import Moment
 from transom.sql.catalog import Scalars
 from transom.sql.preferred_query import Figure, Preferred
 from transom.sql.query import free_name
@@ -23,7 +23,7 @@ from transom.state.promising import Coverage, PreferredState, Preferring
 _REFERENCE = re.compile(r"`([01]\.[^`]+)`")
 _INSTANT = pa.timestamp("us", tz="UTC")
 SYSTEM = (
-    ("page", pa.int64()),
+    ("batch", pa.int64()),
     ("made", _INSTANT),
     ("complete", pa.bool_()),
     ("share", pa.float64()),
@@ -36,8 +36,8 @@ BEHIND = ("rows", pa.int64())  # the tuples behind an aggregate
 def preferred_schema(query: Preferred) -> pa.Schema:
     """The columns of a preferred query's results; a system column steps aside for an item of its name.
 
-    A row is `complete` if nothing was left out of the page that it came with; `share` is the share of the
-    page's estimated output that was produced, and `skipped` how many tuples were probably passed over.
+    A row is `complete` if nothing was left out of the batch that it came with; `share` is the share of the
+    batch's estimated output that was produced, and `skipped` how many tuples were probably passed over.
     """
     items = [(item.name, item.type) for item in query.outputs]
     items += [(item.name, item.type) for item in query.figures]
@@ -102,7 +102,7 @@ def _presented(
     moment: Moment,
     coverage: Coverage,
 ) -> pa.Table:
-    system = [moment.page, moment.made, coverage.complete, coverage.share, coverage.skipped]
+    system = [moment.batch_id, moment.made, coverage.complete, coverage.share, coverage.skipped]
     constant = [
         pa.repeat(pa.scalar(value, kind), rows) for value, (_, kind) in zip(system, SYSTEM, strict=True)
     ]

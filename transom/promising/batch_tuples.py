@@ -1,4 +1,4 @@
-"""What rows of a page come to for a summary: tuples that are kept, and what the driver is told of them."""
+"""What rows of a batch come to for a summary: tuples that are kept, and what the driver is told of them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def kept_as(scalar: Scalar) -> str:
 
 @dataclass(frozen=True)
 class Arrival:
-    """What rows of a page came to for one summary; those of the partitions of a page add up.
+    """What rows of a batch came to for one summary; those of the partitions of a batch add up.
 
     For each of the distinct `values`, which are numbers where they can be, there is the summarized column's
     value, whatever guides compute of it, and the means of other columns. The tuples themselves are on the
@@ -92,15 +92,15 @@ class Arrival:
     far: ShardRef | None = None
 
 
-def tuples_of(table: pa.Table, shape: Summary, want: Wanted, page: int) -> Tuples:
-    """The tuples that rows of a page are, given with key, time, and at the end what is wanted of them."""
+def tuples_of(table: pa.Table, shape: Summary, want: Wanted, batch_id: int) -> Tuples:
+    """The tuples that rows of a batch are, given with key, time, and at the end what is wanted of them."""
     keys = table["key"].to_numpy().view(np.uint64)
     numbers = numbers_of(table[NUMBER]) if shape.between is not None else None
     columns = {
         "key": pa.array(keys),
         "bucket": pa.array(bucket_of(shape, keys, numbers), pa.int32()),
         "time": table["time"],
-        "page": pa.array(np.full(table.num_rows, page, np.int64)),
+        "batch": pa.array(np.full(table.num_rows, batch_id, np.int64)),
     }
     if numbers is not None:
         columns[NUMBER] = pa.array(numbers)
@@ -128,7 +128,7 @@ def arrival_of(shape: Summary, tuples: Tuples, want: Wanted, floor: int | None =
 
 
 def all_arrived(parts: Sequence[Arrival]) -> Arrival:
-    """What the partitions of a page came to; none has a value that another has."""
+    """What the partitions of a batch came to; none has a value that another has."""
     values = Values(
         **{
             one.name: np.concatenate([getattr(part.values, one.name) for part in parts])
@@ -148,7 +148,7 @@ def all_arrived(parts: Sequence[Arrival]) -> Arrival:
 
 
 def with_arrival(summary: SummaryState, arrival: Arrival) -> SummaryState:
-    """A summary with a page's tuples in it; nothing is let go before the page is over."""
+    """A summary with a batch's tuples in it; nothing is let go before the batch is over."""
     before = summary.representation
     since = arrival.low if before.floor is None else min(arrival.low, before.floor)
     since = since if summary.floor is None else max(since, summary.floor)
@@ -204,7 +204,7 @@ def _merged(runs: Sequence[TupleRun], floor: int | None) -> tuple[TupleRun, ...]
 
 
 def in_one(parts: Sequence[Tuples]) -> Tuples:
-    """Tuples of pages that kept different columns: null where one was not kept."""
+    """Tuples of batches that kept different columns: null where one was not kept."""
     if len(parts) == 1:
         return parts[0]
     return Tuples.of(pa.concat_tables([part.table for part in parts], promote_options="default"))

@@ -1,4 +1,4 @@
-"""Where the budget of a page goes: the driver decides it from summaries alone, and knows what is left."""
+"""Where the budget of a batch goes: the driver decides it from summaries alone, and knows what is left."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import fields, replace
 import numpy as np
 
 from transom.elements import Summary
-from transom.promising.batch_tuples import Arrival
-from transom.promising.probes import Ints, Mask, Probe, truth_of
 from transom.kernel.predicates import evaluate
+from transom.promising.batch_tuples import Arrival
 from transom.promising.joins import Values, join_regions
+from transom.promising.probes import Ints, Mask, Probe, truth_of
 from transom.promising.regions import Regions, spent
 from transom.promising.representation import Representation
-from transom.promising.selections import PageCells, counts_of, page_cells
+from transom.promising.selections import BatchCells, batch_cells, counts_of
 from transom.sql.preferred_query import Preferred, Side
 from transom.state.promising import Coverage, PreferredState, Preferring, SummaryState
 
@@ -31,7 +31,7 @@ def settled(
     summaries: Mapping[str, tuple[Summary, int]],
     queries: Mapping[str, tuple[Preferred, int]],
 ) -> Preferring:
-    """With states for those that joined, without those that left; each is given with its first page."""
+    """With states for those that joined, without those that left; each is given with its first batch."""
     kept = {
         name: own
         for name, own in known.summaries.items()
@@ -52,12 +52,12 @@ def settled(
 class Planning:
     """Decides what queries probe, given the summaries with what arrived in them."""
 
-    def __init__(self, known: Preferring, arrivals: Mapping[str, Arrival], page: int):
-        self.known, self.arrivals, self.page = known, arrivals, page
-        self._cells: dict[tuple[str, int | None], PageCells] = {}  # what selections have in common
+    def __init__(self, known: Preferring, arrivals: Mapping[str, Arrival], batch_id: int):
+        self.known, self.arrivals, self.batch_id = known, arrivals, batch_id
+        self._cells: dict[tuple[str, int | None], BatchCells] = {}  # what selections have in common
 
     def planned(self, name: str, query: Preferred, budget: int | None) -> list[Probe]:
-        """What a query probes of what arrived with the page, and of what it has put off."""
+        """What a query probes of what arrived with the batch, and of what it has put off."""
         fresh = [
             self._regions(query, number) if side.summary in self.arrivals else Regions.none()
             for number, side in enumerate(query.sides)
@@ -121,7 +121,7 @@ class Planning:
         arrival, own = self.arrivals[side.summary], self.known.summaries[side.summary].representation
         matching = _matching(side, arrival)
         if len(query.sides) == 1:
-            cells = self._page_cells(side.summary, query.preference.window)
+            cells = self._batch_cells(side.summary, query.preference.window)
             return cells.regions(matching, query.preference, query.promise)
         other = self.known.summaries[query.sides[1 - number].summary].representation
         matching &= truth_of(arrival.column.is_valid())  # NULL is equal to nothing
@@ -130,14 +130,14 @@ class Planning:
         values = arrival.values
         if not matching.all():
             values = Values(**{one.name: getattr(values, one.name)[matching] for one in fields(Values)})
-        return join_regions(values, self.page, own, other, query.preference, query.promise)
+        return join_regions(values, self.batch_id, own, other, query.preference, query.promise)
 
-    def _page_cells(self, summary: str, window: int | None) -> PageCells:
+    def _batch_cells(self, summary: str, window: int | None) -> BatchCells:
         if (summary, window) not in self._cells:
             arrival, own = self.arrivals[summary], self.known.summaries[summary].representation
             counts = counts_of(arrival.arrived, own)
-            self._cells[summary, window] = page_cells(
-                arrival.values, self.page, own, counts, window, arrival.means
+            self._cells[summary, window] = batch_cells(
+                arrival.values, self.batch_id, own, counts, window, arrival.means
             )
         return self._cells[summary, window]
 

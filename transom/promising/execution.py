@@ -1,6 +1,6 @@
 """Queries with a preference on Spark: rows become tuples of summaries, and budgets are spent on them.
 
-A small page is inserted and probed on the driver. The rows of a large one go to partitions of the value
+A small batch is inserted and probed on the driver. The rows of a large one go to partitions of the value
 buckets, where tasks summarize and keep them; the driver adds the summaries up, decides which regions the
 budget is spent on, and tasks make the probes where the tuples are.
 """
@@ -15,8 +15,14 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from transom.overload.bursts import rows_within
+from transom.backends.projection import project, quoted
+from transom.backends.spark.scalars import SparkScalars, collect_small, short_message
+from transom.backends.spark.session import ansi_off
+from transom.backends.spark.types import to_table
 from transom.elements import Summary
+from transom.overload.bursts import rows_within
+from transom.plan.passes.admission import Place
+from transom.promising.answers import answer
 from transom.promising.batch_tuples import (
     NUMBER,
     Arrival,
@@ -29,44 +35,38 @@ from transom.promising.batch_tuples import (
     wanted,
     with_arrival,
 )
-from transom.plan.passes.admission import Place
-from transom.results.emit import PageOutput
-from transom.promising.answers import answer
 from transom.promising.budget import Planning
+from transom.promising.partitioned_tuples import FarTuples
 from transom.promising.probes import Found, Ints, Probe, found
-from transom.results.presentation import Moment, ResultBatch, Results
 from transom.promising.structure_review import Review, reviewed
 from transom.promising.tuples import Tuples
+from transom.results.emit import BatchOutput
+from transom.results.presentation import Moment, ResultBatch, Results
 from transom.runtime.executor_state import Far
-from transom.promising.partitioned_tuples import FarTuples
-from transom.runtime.write_ahead_log import Begun
-from transom.runtime.ingest_batch import PageRun
-from transom.backends.projection import project, quoted
+from transom.runtime.ingest_batch import BatchRun
 from transom.runtime.registry import Registry
-from transom.backends.spark.scalars import SparkScalars, collect_small, short_message
-from transom.backends.spark.session import ansi_off
 from transom.runtime.suspension import suspend
-from transom.backends.spark.types import to_table
+from transom.runtime.write_ahead_log import Begun
 from transom.sql.preferred_query import Preferred
 from transom.state.promising import PreferredState, Preferring, SummaryState, TupleRun
 
 ROUNDS, FAR_ROUNDS = 40, 3  # in which what is left of a budget is spent, with so many times more probes
 FAR_TIMES = 32
 FEW_ROWS = 2_000  # up to here rows are fetched faster without a job
-PACES = 8  # pages by which the pace is judged
+PACES = 8  # batches by which the pace is judged
 FIRST_PROBES = 100_000  # of a budget of time, while no pace is known
 LEAST_TIME = 0.1  # the part of such a budget that probes get, however long it takes to insert
 
 
 @dataclass
 class Pace:
-    """How fast probes are made, and how long it took to insert a page, to turn a time into probes."""
+    """How fast probes are made, and how long it took to insert a batch, to turn a time into probes."""
 
     probed: list[tuple[int, float]] = field(default_factory=list)
     inserting: float = 0.0
 
     def note(self, probes: int, seconds: float, inserting: float) -> None:
-        """Remember a page."""
+        """Remember a batch."""
         if probes:
             self.probed = [*self.probed, (probes, seconds)][-PACES:]
         if inserting:
@@ -88,7 +88,7 @@ class Pace:
 
 
 class _Made:
-    """A query's probes of a page: those of the last round, and what all have found and cost."""
+    """A query's probes of a batch: those of the last round, and what all have found and cost."""
 
     def __init__(self, probes: list[Probe], budget: int | None):
         self.probes, self.budget, self.charge, self.is_far = probes, budget, 0, False
@@ -118,35 +118,37 @@ class _Made:
 
 @dataclass
 class _Answers:
-    """The states of queries after a page, and its results."""
+    """The states of queries after a batch, and its results."""
 
     queries: dict[str, PreferredState]
     batches: list[ResultBatch] = field(default_factory=list)
 
 
 class Promising:
-    """What a page loop does for summaries and the queries that they guide."""
+    """What a batch loop does for summaries and the queries that they guide."""
 
     def __init__(self, spark: SparkSession, far: Far, scalars: SparkScalars):
         self.spark, self.far, self.scalars = spark, far, scalars
         self.tuples, self.pace = FarTuples(far), Pace()
         self._inserting = 0.0
 
-    # --- when a page begins ---
+    # --- when a batch begins ---
 
     def probes(self, registry: Registry) -> dict[str, int]:
-        """What queries whose budget is a time may probe in the next page."""
+        """What queries whose budget is a time may probe in the next batch."""
         timed = ((name, query.preference.time) for name, query in registry.preferring().items())
         return {name: self.pace.probes(time) for name, time in timed if time is not None}
 
     # --- rows become tuples ---
 
-    def arrive(self, run: PageRun, limit: int | None, begun: Begun, registry: Registry) -> dict[str, Arrival]:
-        """What a page's accepted rows come to for each summary of their stream."""
+    def arrive(
+        self, run: BatchRun, limit: int | None, begun: Begun, registry: Registry
+    ) -> dict[str, Arrival]:
+        """What a batch's accepted rows come to for each summary of their stream."""
         arrivals: dict[str, Arrival] = {}
-        stream = run.page.rules.clock.stream
+        stream = run.batch.rules.clock.stream
         started = time.perf_counter()
-        for name, known in run.page.state.preferring.summaries.items():
+        for name, known in run.batch.state.preferring.summaries.items():
             shape = known.representation.shape
             if shape.stream != stream:
                 continue
@@ -155,25 +157,25 @@ class Promising:
             if self._is_near(run):
                 is_small = begun.reference.get("rows", FEW_ROWS + 1) <= FEW_ROWS
                 table = collect_small(frame) if is_small else to_table(frame)
-                arrival = _near(table, known, want, begun.page)
+                arrival = _near(table, known, want, begun.batch_id)
             else:
-                arrival = self.tuples.arrive(frame, known, want, begun.page)
+                arrival = self.tuples.arrive(frame, known, want, begun.batch_id)
             if arrival is not None:
                 arrivals[name] = arrival
         self._inserting = time.perf_counter() - started if arrivals else 0.0
         return arrivals
 
-    def attempt(self, run: PageRun, name: str, registry: Registry) -> None:
-        """Compute what a query alone needs of a page's rows, to see whether that fails."""
+    def attempt(self, run: BatchRun, name: str, registry: Registry) -> None:
+        """Compute what a query alone needs of a batch's rows, to see whether that fails."""
         query = registry.preferring()[name]
-        for own in run.page.state.preferring.summaries.values():
+        for own in run.batch.state.preferring.summaries.values():
             shape = own.representation.shape
-            if shape.stream == run.page.rules.clock.stream:
+            if shape.stream == run.batch.rules.clock.stream:
                 to_table(tuple_frame(run, None, shape, wanted(shape, {name: query})))
 
-    def _is_near(self, run: PageRun) -> bool:
+    def _is_near(self, run: BatchRun) -> bool:
         place = self.far.place
-        return run.page.near if place is Place.AUTO else place is Place.DRIVER
+        return run.batch.near if place is Place.AUTO else place is Place.DRIVER
 
     # --- budgets are spent ---
 
@@ -181,11 +183,11 @@ class Promising:
         self,
         begun: Begun,
         registry: Registry,
-        output: PageOutput,
+        output: BatchOutput,
         arrivals: Mapping[str, Arrival],
         at: int,
-    ) -> PageOutput:
-        """What a page came to, with its tuples inserted, its probes made, and what these found."""
+    ) -> BatchOutput:
+        """What a batch came to, with its tuples inserted, its probes made, and what these found."""
         before, living = output.state.preferring, registry.preferring()
         summaries = {
             name: with_arrival(own, arrivals[name]) if name in arrivals else own
@@ -193,20 +195,20 @@ class Promising:
         }
         started = time.perf_counter()
         budgets = {name: _budget(begun, name, query) for name, query in living.items()}
-        planning = Planning(Preferring(summaries, before.queries), arrivals, begun.page)
+        planning = Planning(Preferring(summaries, before.queries), arrivals, begun.batch_id)
         plans = {
             name: planning.planned(name, query, budgets[name])
             for name, query in living.items()
             if begun.resumes or any(side.summary in arrivals for side in query.sides)
         }
         made = self._made(plans, planning, budgets)
-        found = self._answered(made, planning, registry, Moment(begun.page, made=at))
+        found = self._answered(made, planning, registry, Moment(begun.batch_id, made=at))
         charge = sum(one.charge for one in made.values())
         self.pace.note(charge, time.perf_counter() - started, self._inserting if arrivals else 0.0)
         kept = {name: tidied(own, kept_since(name, summaries, living)) for name, own in summaries.items()}
         known = Preferring(kept, found.queries)
-        known = reviewed(known, registry.summaries(), Review(begun.page, arrivals, living, budgets))
-        after = replace(output.state, preferring=self.tuples.rolled_up(known, begun.page))
+        known = reviewed(known, registry.summaries(), Review(begun.batch_id, arrivals, living, budgets))
+        after = replace(output.state, preferring=self.tuples.rolled_up(known, begun.batch_id))
         results = Results([*output.results.batches, *found.batches], output.results.stored)
         return replace(output, state=after, results=results)
 
@@ -276,8 +278,8 @@ class Near:
         self.known = known
         self._read: dict[tuple[str, str, bytes], Tuples] = {}
 
-    def pages(self, summary: str, pages: Ints) -> Tuples:
-        return self._chosen(summary, "page", pages)
+    def batches(self, summary: str, batches: Ints) -> Tuples:
+        return self._chosen(summary, "batch", batches)
 
     def buckets(self, summary: str, buckets: Ints) -> Tuples:
         return self._chosen(summary, "bucket", buckets)
@@ -291,30 +293,30 @@ class Near:
 
 
 def _budget(begun: Begun, name: str, query: Preferred) -> int | None:
-    """What a query may probe in a page; one that joins with it has no pace yet."""
+    """What a query may probe in a batch; one that joins with it has no pace yet."""
     timed = FIRST_PROBES if query.preference.time is not None else None
     return begun.probes.get(name, query.preference.probes or timed)
 
 
-def _near(table: pa.Table, known: SummaryState, want: Wanted, page: int) -> Arrival | None:
+def _near(table: pa.Table, known: SummaryState, want: Wanted, batch_id: int) -> Arrival | None:
     if not table.num_rows:
         return None
     shape = known.representation.shape
-    tuples = tuples_of(table, shape, want, page)
+    tuples = tuples_of(table, shape, want, batch_id)
     return replace(arrival_of(shape, tuples, want, known.floor), near=TupleRun(tuples))
 
 
-def tuple_frame(run: PageRun, limit: int | None, shape: Summary, want: Wanted) -> DataFrame:
-    """A page's accepted rows as tuples of a summary: key, bucket, time, and what queries read of them."""
-    kind = run.page.columns[shape.column]
+def tuple_frame(run: BatchRun, limit: int | None, shape: Summary, want: Wanted) -> DataFrame:
+    """A batch's accepted rows as tuples of a summary: key, bucket, time, and what queries read of them."""
+    kind = run.batch.columns[shape.column]
     scalars = {"key": key_sql(shape.column, kind), "time": run.time}
     if shape.between is not None:
         scalars[NUMBER] = f"CAST({quoted(shape.column)} AS DOUBLE)"
     texts = [*map(quoted, want.columns), *want.computed]
     scalars |= {f"x{i}": text for i, text in enumerate(texts)}
-    with ansi_off(run.page.df.sparkSession):
-        accepted = run.page.df.filter(run.accepted(limit))
-    return project(accepted, scalars, now=run.page.now)
+    with ansi_off(run.batch.df.sparkSession):
+        accepted = run.batch.df.filter(run.accepted(limit))
+    return project(accepted, scalars, now=run.batch.now)
 
 
 def key_sql(column: str, kind: pa.DataType) -> str:

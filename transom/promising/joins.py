@@ -1,4 +1,4 @@
-"""Window join of two streams by promise (section 4.1): the regions of a page, and the pairs in them."""
+"""Window join of two streams by promise (section 4.1): the regions of a batch, and the pairs in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIKELY = 0.5
 
 @dataclass(frozen=True)
 class Values:
-    """The distinct values of a page: how many tuples have each, from when to when.
+    """The distinct values of a batch: how many tuples have each, from when to when.
 
     `number` are the values themselves, where they are numbers and a promise reads them.
     """
@@ -60,16 +60,16 @@ def values_of(tuples: Tuples, number: Floats | None = None) -> Values:
 
 def join_regions(
     values: Values,
-    page: int,
+    batch_id: int,
     own: Representation,
     other: Representation,
     preference: Preference,
     promise: Promise,
 ) -> Regions:
-    """The regions in which a page's values may find partners, in what was kept before the page.
+    """The regions in which a batch's values may find partners, in what was kept before the batch.
 
     There is one for every value and cell that the window reaches and that has tuples; those of neighbouring
-    zones of a granularity in which a value is not likely are one. `own` has the page's tuples in it.
+    zones of a granularity in which a value is not likely are one. `own` has the batch's tuples in it.
     """
     if other.high is None:
         return Regions.none()
@@ -96,7 +96,7 @@ def join_regions(
     found = Regions(
         key=values.key[value],
         bucket=bucket[value],
-        page=np.full(len(value), page),
+        batch_id=np.full(len(value), batch_id),
         since=zones.since[zone],
         until=zones.until[zone],
         low=values.low[value],
@@ -215,9 +215,9 @@ def probed(
     """
     nothing = np.zeros(0, np.int64)
     found, made, left = [Probed(nothing, nothing, 0, nothing)], np.zeros_like(taken), limit
-    for page in np.unique(regions.page[taken > 0])[::-1].tolist():
-        some = np.flatnonzero((regions.page == page) & (taken > 0))
-        found.append(_Page.of(regions.where(some), own, other).probed(taken[some], window, left))
+    for batch_id in np.unique(regions.batch_id[taken > 0])[::-1].tolist():
+        some = np.flatnonzero((regions.batch_id == batch_id) & (taken > 0))
+        found.append(_Batch.of(regions.where(some), own, other).probed(taken[some], window, left))
         made[some] = found[-1].made
         left = None if left is None else left - found[-1].charge
     mine, theirs, charges, _ = zip(*found, strict=True)
@@ -225,11 +225,11 @@ def probed(
 
 
 @dataclass(frozen=True)
-class _Page:
-    """One page's regions, and where their tuples are.
+class _Batch:
+    """One batch's regions, and where their tuples are.
 
-    Positions in a cell are among the tuples of earlier pages: `earlier` has their rows, and a region's are
-    from `start` to before `stop` of it. `arrived` has the page's own rows by key, a region's from `first` on.
+    Positions in a cell are among the tuples of earlier batches: `earlier` has their rows, and a region's are
+    from `start` to before `stop` of it. `arrived` has the batch's own rows by key, a region's from `first` on.
     """
 
     regions: Regions
@@ -242,18 +242,18 @@ class _Page:
     first: Ints
 
     @staticmethod
-    def of(regions: Regions, own: Tuples, other: Tuples) -> _Page:
-        page = int(regions.page[0])
-        earlier = np.flatnonzero(other.page < page)
+    def of(regions: Regions, own: Tuples, other: Tuples) -> _Batch:
+        batch_id = int(regions.batch_id[0])
+        earlier = np.flatnonzero(other.batch_id < batch_id)
         start = np.searchsorted(earlier, other.places.at(regions.bucket, regions.since))
         stop = np.searchsorted(earlier, other.places.at(regions.bucket, regions.until))
-        arrived = np.flatnonzero(own.page == page)
+        arrived = np.flatnonzero(own.batch_id == batch_id)
         arrived = arrived[np.argsort(own.key[arrived], kind="stable")]
         first = np.searchsorted(own.key[arrived], regions.key)
         count = np.searchsorted(own.key[arrived], regions.key, side="right") - first
         if (stop - start != regions.cell).any() or (count != regions.arriving).any():
-            raise ValueError(f"tuples of a region of page {page} are no longer, or not yet, all there")
-        return _Page(regions, own, other, earlier, start, stop, arrived, first)
+            raise ValueError(f"tuples of a region of batch {batch_id} are no longer, or not yet, all there")
+        return _Batch(regions, own, other, earlier, start, stop, arrived, first)
 
     def probed(self, taken: Ints, window: int | None, limit: int | None) -> Probed:
         """What the next `taken` probes of each region find, and what they cost."""
@@ -283,7 +283,7 @@ class _Page:
         pair, place = spread(end - begin)
         theirs = self.other.by_key.rows[begin[pair] + place]
         mine = self.arrived[(self.first[region] + strip.index[some])[pair]]
-        match = self.other.page[theirs] < int(regions.page[0])
+        match = self.other.batch_id[theirs] < int(regions.batch_id[0])
         if window is not None:
             match &= np.abs(self.own.time[mine] - self.other.time[theirs]) <= window
         return Probed(mine[match], theirs[match], charge, made)

@@ -16,17 +16,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from transom.backends.spark.session import ansi_off
+from transom.backends.spark.types import plain_table
 from transom.elements import Summary
-from transom.promising.batch_tuples import NUMBER, Arrival, Wanted, all_arrived, arrival_of, in_one, tuples_of
 from transom.plan.passes.admission import Place
+from transom.promising.batch_tuples import NUMBER, Arrival, Wanted, all_arrived, arrival_of, in_one, tuples_of
 from transom.promising.probes import Found, Ints, Probe, found
 from transom.promising.tuples import Tuples
 from transom.promising.zones import buckets_of
+from transom.runtime.batch_tasks import Batches
 from transom.runtime.executor_state import Far, directory_of, frame_of, places_of
 from transom.runtime.executor_tasks import FileShards, Task, numbers_in, packed_value
-from transom.backends.spark.session import ansi_off
-from transom.runtime.batch_tasks import Batches
-from transom.backends.spark.types import plain_table
 from transom.state.promising import Preferring, SummaryState
 from transom.state.shards import ShardRef
 
@@ -44,14 +44,15 @@ class FarTuples:
 
     # --- insertion ---
 
-    def arrive(self, frame: DataFrame, known: SummaryState, want: Wanted, page: int) -> Arrival | None:
-        """What the rows of a page come to; their tuples are written by partition."""
+    def arrive(self, frame: DataFrame, known: SummaryState, want: Wanted, batch_id: int) -> Arrival | None:
+        """What the rows of a batch come to; their tuples are written by partition."""
         shape, partitions = known.representation.shape, self.far.partitions
-        target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), {})
+        target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), {})
         with ansi_off(frame.sparkSession):
             dealt = frame.repartition(partitions, F.expr(f"({bucket_sql(shape)}) % {partitions}"))
         packed = dealt.mapInArrow(
-            arrive_task(shape, known.floor, want, page, partitions, target, self.far.shards), "packed binary"
+            arrive_task(shape, known.floor, want, batch_id, partitions, target, self.far.shards),
+            "packed binary",
         ).toArrow()
         found = [pickle.loads(one) for one in packed["packed"].to_pylist()]
         if not found:
@@ -90,39 +91,39 @@ class FarTuples:
 
     # --- rolling up ---
 
-    def rolled_up(self, known: Preferring, page: int) -> Preferring:
+    def rolled_up(self, known: Preferring, batch_id: int) -> Preferring:
         """With many small files of a summary made into few, without what it has let go."""
         summaries = dict(known.summaries)
         for name, own in summaries.items():
             if sum(run.rows for run in own.near) > NEAR_TUPLES and self.far.place is Place.AUTO:
-                own = summaries[name] = self._put_away(own, page)
+                own = summaries[name] = self._put_away(own, batch_id)
             if len(own.far) > MOST_REFS:
-                summaries[name] = self._merged(own, page)
+                summaries[name] = self._merged(own, batch_id)
         return replace(known, summaries=summaries) if summaries != known.summaries else known
 
-    def _put_away(self, summary: SummaryState, page: int) -> SummaryState:
+    def _put_away(self, summary: SummaryState, batch_id: int) -> SummaryState:
         """A summary whose tuples were too many for the driver."""
         tuples = in_one([run.tuples for run in summary.near]).since(summary.representation.floor)
-        target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), {})
+        target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), {})
         parts = [part for part, _ in _dealt(tuples, self.far.partitions, target, self.far.shards)]
         held = {0: ((int(tuples.time.min()), int(tuples.time.max())),)}
         ref = replace(target, parts=tuple(parts), held=held)
         return replace(summary, near=(), far=(*summary.far, ref))
 
-    def _merged(self, summary: SummaryState, page: int) -> SummaryState:
+    def _merged(self, summary: SummaryState, batch_id: int) -> SummaryState:
         floor = summary.representation.floor
 
         def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
             return merge_task(refs, floor, target, self.far.shards, places)
 
-        return replace(summary, far=self.far.merged(summary.far, MOST_REFS, floor, page, task))
+        return replace(summary, far=self.far.merged(summary.far, MOST_REFS, floor, batch_id, task))
 
 
 def arrive_task(
     shape: Summary,
     floor: int | None,
     want: Wanted,
-    page: int,
+    batch_id: int,
     partitions: int,
     target: ShardRef,
     shards: FileShards,
@@ -131,9 +132,9 @@ def arrive_task(
 
     def task(batches: Batches) -> Batches:
         held = list(batches)
-        if not sum(batch.num_rows for batch in held):
+        if not sum(part.num_rows for part in held):
             return
-        tuples = tuples_of(plain_table(pa.Table.from_batches(held)), shape, want, page)
+        tuples = tuples_of(plain_table(pa.Table.from_batches(held)), shape, want, batch_id)
         for part, own in _dealt(tuples, partitions, target, shards):
             yield packed_value((part, arrival_of(shape, own, want, floor)))
 
@@ -212,9 +213,9 @@ class _Files:
         self.is_mixed = len({own.buckets for own in held.values()}) > 1
         self._read: dict[tuple[str, bool], Tuples] = {}
 
-    def pages(self, summary: str, pages: Ints) -> Tuples:
+    def batches(self, summary: str, batches: Ints) -> Tuples:
         kept = self._kept(summary, everywhere=self.is_mixed)
-        return kept.where(np.isin(kept.page, pages))
+        return kept.where(np.isin(kept.batch_id, batches))
 
     def buckets(self, summary: str, buckets: Ints) -> Tuples:
         return self._kept(summary)
@@ -239,7 +240,7 @@ def _fetched(shards: FileShards, refs: Sequence[ShardRef], place: int) -> Iterat
 
 
 def bucket_sql(shape: Summary) -> str:
-    """`bucket_of` over the columns of a page's tuples, so that Spark deals them out."""
+    """`bucket_of` over the columns of a batch's tuples, so that Spark deals them out."""
     if buckets_of(shape) == 1:
         return "0"
     if shape.between is not None:

@@ -1,4 +1,4 @@
-"""The probes of a page, made by whoever holds the tuples: the driver, or a task with a partition's files."""
+"""The probes of a batch, made by whoever holds the tuples: the driver, or a task with a partition's files."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transom.promising.batch_tuples import kept_as, scalars_read
 from transom.kernel.predicates import evaluate
+from transom.promising.batch_tuples import kept_as, scalars_read
 from transom.promising.joins import probed
 from transom.promising.regions import Regions, ranked
 from transom.promising.selections import looked_at
@@ -28,7 +28,7 @@ Mask = NDArray[np.bool_]
 class Probe:
     """Probes to be made for a query: `taken` of each of some regions with arriving tuples of one side.
 
-    The first `fresh` regions are of the page's own tuples, the others wait since earlier pages.
+    The first `fresh` regions are of the batch's own tuples, the others wait since earlier batches.
     """
 
     name: str
@@ -37,8 +37,8 @@ class Probe:
     regions: Regions
     taken: Ints
     fresh: int
-    resumes: bool  # whether the page has brought nothing, and goes on with what was put off
-    since: int  # the query sees tuples that came with this page or later
+    resumes: bool  # whether the batch has brought nothing, and goes on with what was put off
+    since: int  # the query sees tuples that came with this batch or later
     keys: tuple[str, ...]  # the summarized columns of the sides
 
     def of(self, mask: Mask) -> Probe:
@@ -46,13 +46,13 @@ class Probe:
         return replace(self, regions=self.regions.where(mask), taken=self.taken[mask])
 
     def rest(self) -> tuple[Regions, Regions]:
-        """What is left of the page's own regions, and of those that wait."""
+        """What is left of the batch's own regions, and of those that wait."""
         own = np.arange(len(self.taken)) < self.fresh
         fresh, waiting = self.of(own), self.of(~own)
         return fresh.regions.after(fresh.taken), waiting.regions.after(waiting.taken)
 
     def passed_over(self) -> tuple[float, int]:
-        """The output that is expected of the page's probes that are not made, and how many these are."""
+        """The output that is expected of the batch's probes that are not made, and how many these are."""
         some = slice(None if self.resumes else self.fresh)
         left = self.regions.left[some] - self.taken[some]
         expected = self.regions.expected[some] * left / np.maximum(self.regions.probes[some], 1)
@@ -62,8 +62,8 @@ class Probe:
 class Reader(Protocol):
     """Whoever holds the tuples of summaries."""
 
-    def pages(self, summary: str, pages: Ints) -> Tuples:
-        """The tuples that came in some pages."""
+    def batches(self, summary: str, batches: Ints) -> Tuples:
+        """The tuples that came in some batches."""
         ...
 
     def buckets(self, summary: str, buckets: Ints) -> Tuples:
@@ -90,7 +90,7 @@ def found(probe: Probe, read: Reader, limit: int | None = None) -> Found:
     some = some[ranked(probe.regions.where(some), probe.query.preference.order)]
     regions, taken = probe.regions.where(some), probe.taken[some]
     sides, made = probe.query.sides, np.zeros_like(probe.taken)
-    own = read.pages(sides[probe.side].summary, np.unique(regions.page))
+    own = read.batches(sides[probe.side].summary, np.unique(regions.batch_id))
     if len(sides) == 1:
         made[some] = taken if limit is None else np.clip(limit - (np.cumsum(taken) - taken), 0, taken)
         rows, _ = looked_at(regions, made[some], own)
@@ -107,7 +107,7 @@ def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
     """Those for which the query's conditions hold, with the columns that it reads of each side."""
     keep = np.ones(tables[0].num_rows, bool)
     for side, table in zip(probe.query.sides, tables, strict=True):
-        keep &= table["page"].to_numpy() >= probe.since
+        keep &= table["batch"].to_numpy() >= probe.since
         if side.where is not None:
             keep &= truth_of(evaluate(side.where, _columns(table)))
     if len(tables) == 2:  # different values hardly ever have one key

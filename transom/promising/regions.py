@@ -22,15 +22,15 @@ TINY = 1e-9
 class Regions:
     """Some regions side by side, each a line of `arriving` times `cell` probes of which `done` are made.
 
-    For a join: the `arriving` tuples of value `key` in `page`, the earliest of them at `low`, by time; each
+    For a join: the `arriving` tuples of value `key` in `batch`, the earliest of them at `low`, by time; each
     with the `cell` tuples of the other stream in `bucket` from `since` to before `until` that came in earlier
-    pages. For a selection: the page's own tuples there, `arriving` is 1. A region is told by its times, so
+    batches. For a selection: the batch's own tuples there, `arriving` is 1. A region is told by its times, so
     it outlives the zone it was made from.
     """
 
     key: Keys
     bucket: Ints
-    page: Ints
+    batch_id: Ints
     since: Ints
     until: Ints
     low: Ints
@@ -130,11 +130,11 @@ def chosen(regions: Regions, order: str, budget: int | None) -> Ints:
 
 
 def spent(fresh: Regions, waiting: Regions, order: str, budget: int | None) -> tuple[Ints, Ints]:
-    """What is chosen of a page's own regions, and of those that wait since earlier pages.
+    """What is chosen of a batch's own regions, and of those that wait since earlier batches.
 
-    With asc they compete: few tuples are rare, and a page without any should go back to those of others.
-    With desc and weighted those that wait get what the page leaves over, as when a query is idle (section
-    4.1.2): desc would find hardly more, and weighted would round their small shares up on every page again
+    With asc they compete: few tuples are rare, and a batch without any should go back to those of others.
+    With desc and weighted those that wait get what the batch leaves over, as when a query is idle (section
+    4.1.2): desc would find hardly more, and weighted would round their small shares up on every batch again
     until its output is no even sample.
     """
     if order == "asc":
@@ -152,7 +152,7 @@ def ranked(regions: Regions, order: str) -> Ints:
 
 def _order(regions: Regions, rank: Floats) -> Ints:
     """The regions by rank, the unlikely last; what is alike in that by age, value and time."""
-    return np.lexsort((regions.since, regions.key, regions.page, rank, ~regions.likely))
+    return np.lexsort((regions.since, regions.key, regions.batch_id, rank, ~regions.likely))
 
 
 def _filled(left: Ints, order: Ints, budget: int) -> Ints:
@@ -204,7 +204,7 @@ def _whole(shares: Floats, left: Ints, budget: int) -> Ints:
     """Shares made whole numbers that sum up to the budget.
 
     What remains of them is handed on from region to region, and who makes it a whole gets a probe. The
-    largest remainders would give nothing to small shares on every page, and rare values would vanish.
+    largest remainders would give nothing to small shares on every batch, and rare values would vanish.
     """
     taken = np.minimum(np.floor(shares + TINY).astype(np.int64), left)
     remainder = np.where(taken < left, np.maximum(shares - taken, 0), 0)

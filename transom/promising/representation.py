@@ -11,10 +11,10 @@ import numpy as np
 
 from transom.elements import Summary
 from transom.estimates import packing
-from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries
-from transom.promising.step_summaries import Arrived, arrived, nothing, together
 from transom.promising.pyramid import Pyramid
+from transom.promising.step_summaries import Arrived, arrived, nothing, together
 from transom.promising.summary_kinds import concatenated, unpacked
+from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries
 from transom.promising.zones import Reach, bucket_of, buckets_of, step_of
 
 __all__ = ["Arrived", "Representation", "Zones", "arrived", "bucket_of", "step_of", "together"]

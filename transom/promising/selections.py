@@ -16,18 +16,18 @@ from transom.sql.promise import Column, Count, Promise, promised
 
 
 @dataclass(frozen=True)
-class PageCells:
-    """A page's tuples by cell, and what the summaries say of its values there: the same for all queries.
+class BatchCells:
+    """A batch's tuples by cell, and what the summaries say of its values there: the same for all queries.
 
-    `estimate` has a row for each distinct value and a column for each zone the page has tuples in; it is
-    of the page's own tuples, taken to be like the others of their cell. `total` is of the whole window.
+    `estimate` has a row for each distinct value and a column for each zone the batch has tuples in; it is
+    of the batch's own tuples, taken to be like the others of their cell. `total` is of the whole window.
     `means` are the values' means of columns that are not summarized and that promises read.
     """
 
-    page: int
+    batch_id: int
     values: Values
     zones: Zones
-    counts: Ints  # [zones, buckets], of the page alone
+    counts: Ints  # [zones, buckets], of the batch alone
     estimate: Floats
     total: Floats
     low: int
@@ -55,7 +55,7 @@ class PageCells:
         return Regions(
             key=np.zeros(len(cell), np.uint64),
             bucket=bucket,
-            page=np.full(len(cell), self.page),
+            batch_id=np.full(len(cell), self.batch_id),
             since=self.zones.since[zone],
             until=self.zones.until[zone],
             low=np.full(len(cell), self.low),
@@ -89,22 +89,22 @@ class PageCells:
         return np.broadcast_to(promised(promise, known), counts.shape)
 
 
-def page_cells(
+def batch_cells(
     values: Values,
-    page: int,
+    batch_id: int,
     own: Representation,
     counts: Ints,
     window: int | None = None,
     means: Mapping[str, Floats] | None = None,
-) -> PageCells:
-    """The cells of a page whose tuples are in `own`; `counts` says how many are in each zone and bucket."""
+) -> BatchCells:
+    """The cells of a batch whose tuples are in `own`; `counts` says how many are in each zone and bucket."""
     zones = own.zones()
     here = np.flatnonzero(counts.any(axis=1))
     some = Zones(zones.granularity[here], zones.since[here], zones.until[here], zones.counts[here])
     share = counts[here] / np.maximum(some.counts, 1)
     estimate = own.estimate(values.key, values.bucket)[:, here] * share[:, values.bucket].T
-    return PageCells(
-        page,
+    return BatchCells(
+        batch_id,
         values,
         some,
         counts[here],
@@ -116,7 +116,7 @@ def page_cells(
 
 
 def counts_of(more: Arrived, own: Representation) -> Ints:
-    """How many tuples of a page are in each zone and bucket of the representation it was inserted in."""
+    """How many tuples of a batch are in each zone and bucket of the representation it was inserted in."""
     zones = own.zones()
     by_time = np.argsort(zones.since)
     times = more.steps * step_of(own.shape)
@@ -134,24 +134,24 @@ def looked_at(regions: Regions, taken: Ints, tuples: Tuples) -> tuple[Ints, Ints
     Whether they satisfy the query is for the caller to see: the summary knows nothing but its column.
     """
     found = [
-        _looked_at_page(regions, some, taken[some], tuples)
-        for page in np.unique(regions.page[taken > 0]).tolist()
-        for some in [np.flatnonzero((regions.page == page) & (taken > 0))]
+        _looked_at_batch(regions, some, taken[some], tuples)
+        for batch_id in np.unique(regions.batch_id[taken > 0]).tolist()
+        for some in [np.flatnonzero((regions.batch_id == batch_id) & (taken > 0))]
     ]
     if not found:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     return np.concatenate([rows for rows, _ in found]), np.concatenate([whose for _, whose in found])
 
 
-def _looked_at_page(regions: Regions, some: Ints, taken: Ints, tuples: Tuples) -> tuple[Ints, Ints]:
-    """The rows of one page's regions."""
-    page = int(regions.page[some[0]])
-    here = np.flatnonzero(tuples.page == page)
+def _looked_at_batch(regions: Regions, some: Ints, taken: Ints, tuples: Tuples) -> tuple[Ints, Ints]:
+    """The rows of one batch's regions."""
+    batch_id = int(regions.batch_id[some[0]])
+    here = np.flatnonzero(tuples.batch_id == batch_id)
     bucket = regions.bucket[some]
     start = np.searchsorted(here, tuples.places.at(bucket, regions.since[some]))
     stop = np.searchsorted(here, tuples.places.at(bucket, regions.until[some]))
     if (stop - start != regions.cell[some]).any():
-        raise ValueError(f"tuples of a region of page {page} are no longer, or not yet, all there")
+        raise ValueError(f"tuples of a region of batch {batch_id} are no longer, or not yet, all there")
     which, place = spread(taken)
     return here[(start + regions.done[some])[which] + place], some[which]
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from transom.elements import Summary
 from transom.estimates import packing
-from transom.promising.summary_protocol import Ints, Keys, Summaries
 from transom.promising.summary_kinds import empty, unpacked
+from transom.promising.summary_protocol import Ints, Keys, Summaries
 from transom.promising.zones import Reach, buckets_of, step_of
 
 

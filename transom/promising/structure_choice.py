@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from transom.elements import Summary
-from transom.promising.summary_protocol import Floats, Ints, Keys
-from transom.promising.step_summaries import nothing
 from transom.promising.representation import Representation, Zones, arrived, bucket_of
+from transom.promising.step_summaries import nothing
+from transom.promising.summary_protocol import Floats, Ints, Keys
 
 STRUCTURES = ("none", "time", "cells", "adjusting")  # T1 to T4; the cheaper to insert into, the earlier
 BETTER = 1.05  # it takes more than this to leave the present structure
@@ -25,7 +25,7 @@ BETTER = 1.05  # it takes more than this to leave the present structure
 class Costs:
     """What it costs, in probes, to insert a tuple into each structure, and to estimate a value in a zone.
 
-    As `python -m benchmarks.summaries` measures them, in pages of 10,000; a probe takes about 10 ns.
+    As `python -m benchmarks.summaries` measures them, in batches of 10,000; a probe takes about 10 ns.
     """
 
     inserting: Mapping[str, float] = field(

@@ -14,24 +14,24 @@ import numpy as np
 
 from transom.elements import Summary
 from transom.promising.batch_tuples import NUMBER, Arrival, in_one, numbers_of
-from transom.promising.structure_choice import Costs, best_structure, corrected, trial
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation, arrived, bucket_of
+from transom.promising.structure_choice import Costs, best_structure, corrected, trial
 from transom.promising.tuples import Tuples
 from transom.sql.preferred_query import Preferred
 from transom.state.promising import PreferredState, Preferring, SummaryState, TupleRun
 
-FIRST_REVIEW = 4  # pages after a summary came; then after twice as many, and so on
-MOST_PAGES = 256  # between two reviews
+FIRST_REVIEW = 4  # batches after a summary came; then after twice as many, and so on
+MOST_BATCHES = 256  # between two reviews
 SAMPLE = 2_000  # tuples that a trial is made on
 FREE = Costs(dict.fromkeys(Costs().inserting, 0.0), dict.fromkeys(Costs().planning, 0.0))
 
 
 @dataclass(frozen=True)
 class Review:
-    """What a review goes by: the page, what came with it, the queries, and what each may probe in a page."""
+    """What a review goes by: the batch, what came with it, the queries, and what each may probe in a batch."""
 
-    page: int
+    batch_id: int
     arrivals: Mapping[str, Arrival]
     queries: Mapping[str, Preferred]
     budgets: Mapping[str, int | None]
@@ -44,11 +44,11 @@ def reviewed(known: Preferring, shapes: Mapping[str, Summary], review: Review) -
     lost: what they are told by is gone.
     """
     for name, own in known.summaries.items():
-        if shapes[name].structure != "auto" or own.far or not own.near or review.page < own.review:
+        if shapes[name].structure != "auto" or own.far or not own.near or review.batch_id < own.review:
             continue
         best = _best(name, known, review)
-        since = review.page - own.since
-        after = replace(own, review=review.page + min(max(since, FIRST_REVIEW), MOST_PAGES))
+        since = review.batch_id - own.since
+        after = replace(own, review=review.batch_id + min(max(since, FIRST_REVIEW), MOST_BATCHES))
         if best is not None and best != own.representation.shape.structure:
             known = _without_waiting(known, name, review.queries)
             after = rebuilt(after, replace(shapes[name], structure=best))

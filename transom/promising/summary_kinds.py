@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from transom.estimates import packing
-from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries
 from transom.promising.histograms import Histograms, Tallies
 from transom.promising.sketches import CountSketches
+from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries
 
 __all__ = [
     "CountSketches",

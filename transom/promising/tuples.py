@@ -17,18 +17,18 @@ FIELDS = (
     pa.field("key", pa.uint64()),
     pa.field("bucket", pa.int32()),
     pa.field("time", pa.int64()),
-    pa.field("page", pa.int64()),
+    pa.field("batch", pa.int64()),
 )
 
 
 @dataclass(frozen=True)
 class Tuples:
-    """Kept tuples by bucket, time, page and arrival: those of a cell and time lie side by side.
+    """Kept tuples by bucket, time, batch and arrival: those of a cell and time lie side by side.
 
-    The table has `key`, `bucket`, `time` and `page`, then whatever columns of the stream are needed.
+    The table has `key`, `bucket`, `time` and `batch`, then whatever columns of the stream are needed.
 
-    >>> made = Tuples.made(np.array([7, 5], np.uint64), np.array([1, 0]), np.array([10, 20]), page=3)
-    >>> made.key.tolist(), made.page.tolist()
+    >>> made = Tuples.made(np.array([7, 5], np.uint64), np.array([1, 0]), np.array([10, 20]), batch_id=3)
+    >>> made.key.tolist(), made.batch_id.tolist()
     ([5, 7], [3, 3])
     """
 
@@ -38,17 +38,17 @@ class Tuples:
     def of(table: pa.Table) -> Tuples:
         """Those of a table, put in order; rows that are alike in all of it stay as they arrived."""
         table = table.combine_chunks()
-        columns = [table.column(name).to_numpy() for name in ("page", "time", "bucket")]
+        columns = [table.column(name).to_numpy() for name in ("batch", "time", "bucket")]
         order = np.lexsort(columns)
         if np.array_equal(order, np.arange(len(order))):
             return Tuples(table)
         return Tuples(table.take(pa.array(order)))
 
     @staticmethod
-    def made(key: Keys, bucket: Ints, time: Ints, page: int | Ints, **columns: pa.Array) -> Tuples:
+    def made(key: Keys, bucket: Ints, time: Ints, batch_id: int | Ints, **columns: pa.Array) -> Tuples:
         """Tuples of plain arrays, in order of arrival."""
-        pages = np.broadcast_to(np.asarray(page, np.int64), len(key))
-        given = zip((key, bucket, time, pages), FIELDS, strict=True)
+        batches = np.broadcast_to(np.asarray(batch_id, np.int64), len(key))
+        given = zip((key, bucket, time, batches), FIELDS, strict=True)
         plain = [pa.array(np.asarray(array), field.type) for array, field in given]
         names = [field.name for field in FIELDS] + list(columns)
         return Tuples.of(pa.table([*plain, *columns.values()], names=names))
@@ -65,9 +65,9 @@ class Tuples:
         """Without the tuples before a time, which are let go."""
         return self if floor is None else self.where(self.time >= floor)
 
-    def in_page(self, page: int) -> Tuples:
-        """The tuples that came in a page."""
-        return self.where(self.page == page)
+    def in_batch(self, batch_id: int) -> Tuples:
+        """The tuples that came in a batch."""
+        return self.where(self.batch_id == batch_id)
 
     def where(self, mask: NDArray[np.bool_]) -> Tuples:
         """The tuples that a mask takes."""
@@ -86,12 +86,12 @@ class Tuples:
         return self.table.column("time").to_numpy()
 
     @cached_property
-    def page(self) -> Ints:
-        return self.table.column("page").to_numpy()
+    def batch_id(self) -> Ints:
+        return self.table.column("batch").to_numpy()
 
     @cached_property
     def by_key(self) -> Runs:
-        """Where the tuples of each key are; found once, for all queries of a page."""
+        """Where the tuples of each key are; found once, for all queries of a batch."""
         return Runs.of(self.key)
 
     @cached_property

@@ -103,7 +103,7 @@ class Reach:
     def rounded(self, steps: Ints) -> Ints:
         """Steps that no G1 can hold are as good as the first of the zone that they will be in.
 
-        So there are never many different ones, however long a time a page is of.
+        So there are never many different ones, however long a time a batch is of.
         """
         rounded, before = steps, self.blocks
         for length, back in zip(self.lengths, self.backs, strict=True):

@@ -1,4 +1,4 @@
-"""What a page brought is added to shared slices, and windows that close are read from them."""
+"""What a batch brought is added to shared slices, and windows that close are read from them."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from transom.windows import ids as windows
-from transom.gc_pause import uncollected
-from transom.windows.intervals import LOWEST
-from transom.windows.stream_rules import StreamRules
 from transom.elements import Clock
-from transom.results.close import Boundary, Reader, close, specs_of, windows_open
-from transom.ondemand.stores import filled
-from transom.results.stream_end import groups_held, last_open, last_slices
-from transom.plan.passes.admission import ground, slices_held
-from transom.results.read_slices import Reading, Scattered
-from transom.results.presentation import Lowered
-from transom.results.shard_work import FarWork, sifted
-from transom.results.stream_progress import PageInput, advance_stream, missed
+from transom.gc_pause import uncollected
 from transom.kernel.shards import Shelf, spilled
 from transom.kernel.sheets import combine, without
-from transom.plan.compiled import CompiledQuery
 from transom.ondemand.needs import Gathering
+from transom.ondemand.stores import filled
+from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
+from transom.plan.passes.admission import ground, slices_held
+from transom.results.close import Boundary, Reader, close, specs_of, windows_open
+from transom.results.presentation import Lowered
+from transom.results.read_slices import Reading, Scattered
+from transom.results.shard_work import FarWork, sifted
+from transom.results.stream_end import groups_held, last_open, last_slices
+from transom.results.stream_progress import BatchInput, advance_stream, missed
 from transom.state.shards import ShardRef
 from transom.state.state import QueryState, SelectionState, State, StreamState, Work
+from transom.windows import ids as windows
+from transom.windows.intervals import LOWEST
+from transom.windows.stream_rules import StreamRules
 
-PAGES_OF_LIMIT = 4  # a page that brings this part of what is too much will do so again
-PAGES_APART = 64  # for so long selections stay out of signature families after one did not pay
+BATCHES_OF_LIMIT = 4  # a batch that brings this part of what is too much will do so again
+BATCHES_APART = 64  # for so long selections stay out of signature families after one did not pay
 
 
 @dataclass(frozen=True)
 class Concluded:
-    """The state after a page and the windows that closed, before their SELECT lists are applied."""
+    """The state after a batch and the windows that closed, before their SELECT lists are applied."""
 
     state: State
     closed: Sequence[Lowered]
@@ -46,19 +46,19 @@ class Concluded:
 
 @uncollected()
 def conclude(
-    state: State, pages: Sequence[PageInput], shelf: Shelf | None = None, pages_on: int = 1
+    state: State, batches: Sequence[BatchInput], shelf: Shelf | None = None, batches_on: int = 1
 ) -> Concluded:
-    """Add what a page brought to each of its streams, and close windows; SELECT lists are not applied yet.
+    """Add what a batch brought to each of its streams, and close windows; SELECT lists are not applied yet.
 
-    `pages_on` is 0 for streams that are made of other queries' results in the same page.
+    `pages_on` is 0 for streams that are made of other queries' results in the same batch.
     """
     work = _Work(state, shelf)
     closed: list[Lowered] = []
-    for page in pages:
-        closed += work.advance(page)
+    for batch_id in batches:
+        closed += work.advance(batch_id)
     after = replace(
         state,
-        page=state.page + pages_on,
+        batch_id=state.batch_id + batches_on,
         streams=work.streams,
         queries=work.queries,
         selections=work.selections,
@@ -70,10 +70,10 @@ def conclude(
     return Concluded(after, closed, work.all_finals, work.far)
 
 
-def with_rows(state: State, page: PageInput) -> State:
-    """The state as if a page's rows were in: for a glance, not to be kept."""
+def with_rows(state: State, batch: BatchInput) -> State:
+    """The state as if a batch's rows were in: for a glance, not to be kept."""
     work = _Work(state, None)
-    work.take_in(page)
+    work.take_in(batch)
     return replace(state, sheets=work.sheets, selections=work.selections)
 
 
@@ -102,13 +102,13 @@ def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamS
 def clocks_of(
     queries: Iterable[CompiledQuery], rules: StreamRules, gatherings: Iterable[Gathering] = ()
 ) -> list[Clock]:
-    """The clocks that a stream's page must carry: its own and those that its queries' windows follow."""
+    """The clocks that a stream's batch must carry: its own and those that its queries' windows follow."""
     once = {id(query.clock): query.clock for query in queries}
     return list(dict.fromkeys([rules.clock, *once.values(), *(one.clock for one in gatherings)]))
 
 
 class _Work(Reading):
-    """A page's second half under way; what it changes are copies."""
+    """A batch's second half under way; what it changes are copies."""
 
     streams: dict[str, StreamState]
     queries: dict[str, QueryState]
@@ -129,49 +129,51 @@ class _Work(Reading):
         """Whether anything is kept in files."""
         return bool(self.shards) or any(store.refs for store in self.stores.values())
 
-    def advance(self, page: PageInput) -> Iterator[Lowered]:
-        name = page.rules.clock.stream
+    def advance(self, batch: BatchInput) -> Iterator[Lowered]:
+        name = batch.rules.clock.stream
         before = self.before.stream(name)
-        clocks = clocks_of(page.queries, page.rules, page.gatherings)
-        after = self.streams[name] = advance_stream(before, page, clocks)
-        if page.gatherings:
-            self.stores = filled(self.stores, page, page.gatherings, after, self.shelf)
-        readers, layouts = self.take_in(page)
-        for home in page.outcome.unpaid & self.selections.keys():
-            until = self.before.page + PAGES_APART
+        clocks = clocks_of(batch.queries, batch.rules, batch.gatherings)
+        after = self.streams[name] = advance_stream(before, batch, clocks)
+        if batch.gatherings:
+            self.stores = filled(self.stores, batch, batch.gatherings, after, self.shelf)
+        readers, layouts = self.take_in(batch)
+        for home in batch.outcome.unpaid & self.selections.keys():
+            until = self.before.batch_id + BATCHES_APART
             self.selections[home] = replace(self.selections[home], apart=until)
         scattered: Scattered = defaultdict(list)
         sheets = [self.sheets[key] for key in layouts if key in self.sheets]
-        lasts = last_slices(sheets, self.shards) if page.ended else {}
-        for query in page.queries:
+        lasts = last_slices(sheets, self.shards) if batch.ended else {}
+        for query in batch.queries:
             if lasts or self.queries[query.name].unseen is None:
-                self._advance_query(query, page, lasts, before)
+                self._advance_query(query, batch, lasts, before)
         for key, layout in layouts.items():
             if key in self.sheets:
-                yield from self._close(key, layout, self._sided(readers[key], before, after), page, scattered)
-        for query in page.queries:
+                yield from self._close(
+                    key, layout, self._sided(readers[key], before, after), batch, scattered
+                )
+        for query in batch.queries:
             if query.name in scattered:
-                yield from self.gathered(query, scattered[query.name], page.partial)
-        self._close_far(page, before, after)
+                yield from self.gathered(query, scattered[query.name], batch.partial)
+        self._close_far(batch, before, after)
         done = Work(finals=self.finals, unshared_finals=self.unshared_finals)
         self.streams[name] = replace(after, work=after.work + done)
         self.finals, self.all_finals, self.unshared_finals = 0, self.all_finals + self.finals, 0
 
     def take_in(
-        self, page: PageInput
+        self, batch: BatchInput
     ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
-        """Add what the page brought, and let go far what has become too much; who reads what is near."""
-        readers, layouts = self.readers(page.queries)
+        """Add what the batch brought, and let go far what has become too much; who reads what is near."""
+        readers, layouts = self.readers(batch.queries)
         for key, layout in layouts.items():
-            brought = page.outcome.partials.get(key)
+            brought = batch.outcome.partials.get(key)
             if brought is not None and brought.num_rows:
                 known = self.sheets.get(key)
                 self.sheets[key] = combine(layout, [t for t in (known, brought) if t is not None])
-        self.shards += page.outcome.refs
-        leaving = self._leaving(page)
+        self.shards += batch.outcome.refs
+        leaving = self._leaving(batch)
         if not leaving:
             return readers, layouts
-        for query in page.queries:
+        for query in batch.queries:
             for home in self.queries[query.name].homes if ground(query) in leaving else ():
                 self.selections[home] = replace(self.selections[home], far=True)
         assert self.shelf is not None
@@ -182,29 +184,31 @@ class _Work(Reading):
                 self.sheets[key] = without(self.sheets[key], slots)
                 if not self.sheets[key].num_rows:
                     del self.sheets[key]
-        return self.readers(page.queries)
+        return self.readers(batch.queries)
 
-    def _leaving(self, page: PageInput) -> set[object]:
-        """The grounds whose selections go far: the page brought shards of them, or they are too large."""
+    def _leaving(self, batch: BatchInput) -> set[object]:
+        """The grounds whose selections go far: the batch brought shards of them, or they are too large."""
         limit = None if self.shelf is None else self.shelf.limit
-        rows = sum(table.num_rows for table in page.outcome.partials.values())
-        if not page.outcome.refs and (limit is None or rows <= limit // PAGES_OF_LIMIT):
-            held = sum(t.num_rows for key in page.outcome.partials if (t := self.sheets.get(key)) is not None)
+        rows = sum(table.num_rows for table in batch.outcome.partials.values())
+        if not batch.outcome.refs and (limit is None or rows <= limit // BATCHES_OF_LIMIT):
+            held = sum(
+                t.num_rows for key in batch.outcome.partials if (t := self.sheets.get(key)) is not None
+            )
             if limit is None or held <= limit:
                 return set()
         grounds: dict[int, object] = {
             home: ground(query)
-            for query in page.queries
+            for query in batch.queries
             if not query.naive
             for home in self.queries[query.name].homes
         }
         near = {home for home in grounds if not self.selections[home].far}
-        found = {grounds[home] for ref in page.outcome.refs for home in ref.held if home in near}
+        found = {grounds[home] for ref in batch.outcome.refs for home in ref.held if home in near}
         if limit is None or not near:
             return found
         for tables, most in (
-            (page.outcome.partials, limit // PAGES_OF_LIMIT),
-            ({key: self.sheets.get(key) for key in page.outcome.partials}, limit),
+            (batch.outcome.partials, limit // BATCHES_OF_LIMIT),
+            ({key: self.sheets.get(key) for key in batch.outcome.partials}, limit),
         ):
             filled = [table for table in tables.values() if table is not None]
             if sum(table.num_rows for table in filled) > most:
@@ -238,12 +242,12 @@ class _Work(Reading):
         return found
 
     def _advance_query(
-        self, query: CompiledQuery, page: PageInput, lasts: Mapping[int, np.ndarray], before: StreamState
+        self, query: CompiledQuery, batch: BatchInput, lasts: Mapping[int, np.ndarray], before: StreamState
     ) -> None:
         own = self.queries[query.name]
         unseen, forced = own.unseen, own.forced
         if unseen is None:
-            unseen = missed(query.query.clock, page) if page.origin is None else page.origin.missed
+            unseen = missed(query.query.clock, batch) if batch.origin is None else batch.origin.missed
         for home in own.homes if lasts else ():
             last = self._last_window(query, home, lasts[home], before) if home in lasts else None
             if last is not None:
@@ -266,7 +270,7 @@ class _Work(Reading):
         return int(windows.wid_to(spec, starts).max()) if len(starts) else None
 
     def _close(
-        self, key: str, layout: Layout, readers: Sequence[Reader], page: PageInput, scattered: Scattered
+        self, key: str, layout: Layout, readers: Sequence[Reader], batch: BatchInput, scattered: Scattered
     ) -> Iterator[Lowered]:
         sheet = self.sheets[key]
         done = close(layout, sheet, readers)
@@ -278,13 +282,13 @@ class _Work(Reading):
             # What paired slices of its own would have cost each.
             alone = np.where(ranges % slides == 0, ranges // slides, 2 * (ranges // slides) + 1)
             self.unshared_finals += int(counts @ alone)
-            yield from self.lowered(layout, done.table, readers, page.partial, scattered)
+            yield from self.lowered(layout, done.table, readers, batch.partial, scattered)
 
-    def _close_far(self, page: PageInput, before: StreamState, after: StreamState) -> None:
+    def _close_far(self, batch: BatchInput, before: StreamState, after: StreamState) -> None:
         """Find the work that closed windows make over shards, and let go of shards that none needs."""
         far = {home for home, own in self.selections.items() if own.far}
         alike: dict[object, list[tuple[CompiledQuery, int]]] = defaultdict(list)
-        for query in page.queries if far else ():
+        for query in batch.queries if far else ():
             for home in self.queries[query.name].homes:
                 if home in far:
                     alike[ground(query)].append((query, home))
@@ -298,7 +302,9 @@ class _Work(Reading):
             for home, floor in found.floors.items():
                 self._raise_floor(home, floor)
             if found.closing:
-                self.far.append(self.far_work([readers[i] for i in found.closing], found.asked, page.partial))
+                self.far.append(
+                    self.far_work([readers[i] for i in found.closing], found.asked, batch.partial)
+                )
 
     def _trim(self, key: str, sheet: pa.Table, kept: np.ndarray) -> None:
         """Let slices go that no open window needs, and note how far each selection's memory goes back."""
@@ -318,7 +324,7 @@ class _Work(Reading):
     def _raise_floor(self, home: int, floor: int) -> None:
         own: SelectionState | None = self.selections.get(home)
         if own is not None and floor > own.floor:
-            # `replace` takes twice as long, and with every page there is one for every query.
+            # `replace` takes twice as long, and with every batch there is one for every query.
             self.selections[home] = SelectionState(**{**vars(own), "floor": floor})
 
 

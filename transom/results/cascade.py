@@ -13,17 +13,17 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transom.elements import Clock, ClockKind, Prod, Punctuation
+from transom.plan.compiled import CompiledQuery
+from transom.results.advance import boundary
+from transom.results.close import Boundary
+from transom.results.prodder import now_of
+from transom.results.stream_progress import BatchInput, Origin
+from transom.sql.binding.cascades import relation_of
+from transom.state.state import State, StreamState
 from transom.windows import ids as windows
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet, union
 from transom.windows.stream_rules import StreamRules
-from transom.elements import Clock, ClockKind, Prod, Punctuation
-from transom.results.close import Boundary
-from transom.results.advance import boundary
-from transom.results.prodder import now_of
-from transom.results.stream_progress import Origin, PageInput
-from transom.plan.compiled import CompiledQuery
-from transom.sql.binding.cascades import relation_of
-from transom.state.state import State, StreamState
 
 
 def in_order(
@@ -67,26 +67,26 @@ def rows_of(inner: CompiledQuery, results: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def derived_page(
-    inner: CompiledQuery, outers: Sequence[CompiledQuery], page: PageInput, before: State, after: State
-) -> PageInput:
-    """What a page brings to a stream of results, but for its rows."""
+def derived_batch(
+    inner: CompiledQuery, outers: Sequence[CompiledQuery], batch: BatchInput, before: State, after: State
+) -> BatchInput:
+    """What a batch brings to a stream of results, but for its rows."""
     punctuations = closings(
         inner, boundary(inner, after.stream(inner.query.stream), after.queries[inner.name])
     )
-    came = page.outcome.clocks.get(inner.query.clock)
-    occupied = page.origin.arrived if page.origin else came.occupied() if came else IntervalSet()
+    came = batch.outcome.clocks.get(inner.query.clock)
+    occupied = batch.origin.arrived if batch.origin else came.occupied() if came else IntervalSet()
     reach = inner.query.window.range
     arrived = IntervalSet.of(*((start, stop + reach) for start, stop in occupied))
     stream = after.stream(inner.query.stream)
-    now = page.origin.now if page.origin else now_of(inner.query.clock, stream, page.rules, page.clock)
-    return PageInput(
+    now = batch.origin.now if batch.origin else now_of(inner.query.clock, stream, batch.rules, batch.clock)
+    return BatchInput(
         derived_rules(inner),
         outers,
         punctuations=punctuations,
-        ended=page.ended,
-        partial=page.partial,
-        clock=page.clock,
+        ended=batch.ended,
+        partial=batch.partial,
+        clock=batch.clock,
         origin=Origin(now, arrived, missed(inner, before, after), _lacking(inner, stream)),
     )
 
@@ -101,7 +101,7 @@ def _lacking(inner: CompiledQuery, stream: StreamState) -> IntervalSet:
 
 
 def missed(inner: CompiledQuery, before: State, after: State) -> IntervalSet | None:
-    """Where results lie that were reported before a page, or that the inner query can't report."""
+    """Where results lie that were reported before a batch, or that the inner query can't report."""
     own = after.queries[inner.name]
     if own.unseen is None:
         return None

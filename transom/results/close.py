@@ -1,7 +1,7 @@
-"""The second half of a page: shared slices of closed windows -> the aggregates of each window and group.
+"""The second half of a batch: shared slices of closed windows -> the aggregates of each window and group.
 
 A sheet is sorted by selection, group and time, so that a window of a query is a run of rows in each of
-its selection's lanes. The runs of all windows that close with a page are added up in one sweep; what was
+its selection's lanes. The runs of all windows that close with a batch are added up in one sweep; what was
 closed by patterns, or in many pieces, takes a longer way, row by row.
 """
 
@@ -18,19 +18,19 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import expanded, over_runs
-from transom.windows import ids as windows
 from transom.columns.grouping import distinct, group
-from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
-from transom.windows.closed import View
-from transom.kernel.sheets import lanes, one_array, regroup
 from transom.kernel.closed_views import split_by_view
+from transom.kernel.sheets import lanes, one_array, regroup
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
+from transom.windows import ids as windows
+from transom.windows.closed import View
+from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-MOST_PIECES = 32  # of closed time, before and after a page, that are looked at for all readers at once
+MOST_PIECES = 32  # of closed time, before and after a batch, that are looked at for all readers at once
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Boundary:
 
 @dataclass(frozen=True)
 class Reader:
-    """A query that reads a selection of a sheet, and what is closed for it before and after a page."""
+    """A query that reads a selection of a sheet, and what is closed for it before and after a batch."""
 
     query: CompiledQuery
     home: int

@@ -16,17 +16,17 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from transom.windows import ids as windows
-from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet, union
-from transom.windows.closed import Closed, View
 from transom.elements import Prod
-from transom.results.close import Boundary, Reader, close
-from transom.plan.passes.admission import ground
-from transom.results.read_slices import Reading, Scattered
-from transom.results.presentation import Lowered, Moment, Results
-from transom.results.shard_work import FarWork, sifted
 from transom.plan.compiled import CompiledQuery
+from transom.plan.passes.admission import ground
+from transom.results.close import Boundary, Reader, close
+from transom.results.presentation import Lowered, Moment, Results
+from transom.results.read_slices import Reading, Scattered
+from transom.results.shard_work import FarWork, sifted
 from transom.state.state import State, StreamState
+from transom.windows import ids as windows
+from transom.windows.closed import Closed, View
+from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet, union
 
 EVERYTHING = IntervalSet.of((LOWEST, HIGHEST))
 
@@ -158,7 +158,7 @@ class _Sweep(Reading):
         return EVERYTHING if own is None else own
 
     def _closed(self, query: CompiledQuery) -> Closed:
-        """What is closed on a query's clock; no page may have brought anything to its stream yet."""
+        """What is closed on a query's clock; no batch may have brought anything to its stream yet."""
         return self.streams.get(query.query.stream, StreamState()).clock(query.query.clock).closed
 
     def _with(self, query: CompiledQuery, prods: Sequence[Prod], forced: IntervalSet) -> Boundary:

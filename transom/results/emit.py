@@ -1,7 +1,7 @@
-"""A page as a pure function: what was known, what its rows came to, what was said -> what is known now.
+"""A batch as a pure function: what was known, what its rows came to, what was said -> what is known now.
 
 The first half, rows to partials, is `partial.kernel` and runs wherever the rows are; this is the second,
-which runs once a page: windows close, results of queries become rows of others, prods are answered, and
+which runs once a batch: windows close, results of queries become rows of others, prods are answered, and
 what was said early is compared with what it became.
 """
 
@@ -13,28 +13,28 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from transom.windows.intervals import LOWEST
 from transom.elements import Kind, Prod
-from transom.results.cascade import derived_page, derived_rules, in_order, passed_on, rows_of
-from transom.results.advance import boundary, conclude, with_rows
-from transom.results.early import EVERYTHING, Ask, sweep
 from transom.estimates.feedback import Lesson, Quality, Seen, learn, with_sights
-from transom.results.prodder import look
-from transom.results.presentation import Lowered, Moment, Results, Stored
-from transom.results.shard_work import FarWork
-from transom.results.stream_progress import PageInput
 from transom.kernel.aggregate import Outcome
 from transom.kernel.shards import Shelf
-from transom.plan.compiled import CompiledQuery
 from transom.ondemand.needs import gatherings
+from transom.plan.compiled import CompiledQuery
+from transom.results.advance import boundary, conclude, with_rows
+from transom.results.cascade import derived_batch, derived_rules, in_order, passed_on, rows_of
+from transom.results.early import EVERYTHING, Ask, sweep
+from transom.results.presentation import Lowered, Moment, Results, Stored
+from transom.results.prodder import look
+from transom.results.shard_work import FarWork
+from transom.results.stream_progress import BatchInput
 from transom.state.state import State
+from transom.windows.intervals import LOWEST
 
 Cascade = Sequence[tuple[CompiledQuery, Sequence[CompiledQuery]]]
 
 
 @dataclass(frozen=True)
-class PageOutput:
-    """The state after a page, its results, and how many slices were combined into them."""
+class BatchOutput:
+    """The state after a batch, its results, and how many slices were combined into them."""
 
     state: State
     results: Results
@@ -42,7 +42,7 @@ class PageOutput:
 
 
 class Effects(ABC):
-    """What a page's second half needs done that it can't do itself."""
+    """What a batch's second half needs done that it can't do itself."""
 
     @abstractmethod
     def finish(self, windows: Sequence[Lowered], moment: Moment) -> Results:
@@ -57,32 +57,32 @@ class Effects(ABC):
         """The same, for the moment only."""
 
     @abstractmethod
-    def fold(self, page: PageInput, rows: pa.Table, state: State) -> Outcome:
+    def fold(self, batch: BatchInput, rows: pa.Table, state: State) -> Outcome:
         """The first half for the rows of a stream of results; they must not go far."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What is said with a page: prods, the page's clock, the time now, and how early results are judged."""
+    """What is said with a batch: prods, the batch's clock, the time now, and how early results are judged."""
 
     prods: Sequence[Prod] = ()
     clock: int = 0
     made: int = 0
     qualities: Mapping[str, Quality] = field(default_factory=dict)
-    sights: Sequence[Seen] = ()  # what prods were told since the last page, beside the pages
+    sights: Sequence[Seen] = ()  # what prods were told since the last batch, beside the batches
     streams: Collection[str] = ()  # all that are declared: queries of their names are not read by others
 
 
 def second_half(
     state: State,
-    pages: Sequence[PageInput],
+    batches: Sequence[BatchInput],
     living: Sequence[CompiledQuery],
     said: Said,
     shelf: Shelf | None,
     effects: Effects,
-) -> PageOutput:
-    """Process the second half of a page. All that is said takes effect at its end."""
-    return _SecondHalf(state, living, said, effects).run(pages, shelf)
+) -> BatchOutput:
+    """Process the second half of a batch. All that is said takes effect at its end."""
+    return _SecondHalf(state, living, said, effects).run(batches, shelf)
 
 
 class _SecondHalf:
@@ -95,25 +95,25 @@ class _SecondHalf:
         self.stored: dict[str, Stored] = {}
         self.finals = 0
 
-    def run(self, pages: Sequence[PageInput], shelf: Shelf | None) -> PageOutput:
-        concerned = {page.rules.clock.stream: page for page in pages}
+    def run(self, batches: Sequence[BatchInput], shelf: Shelf | None) -> BatchOutput:
+        concerned = {batch.rules.clock.stream: batch for batch in batches}
         declared = {*concerned, *self.said.streams}
         cascade = in_order(self.living, declared)
-        state = self._closed(self.before, pages, shelf, pages_on=1)
+        state = self._closed(self.before, batches, shelf, batches_on=1)
         for inner, outers in in_order(self.everyone, declared):
             if inner.query.stream in concerned and inner.name in state.queries:
-                page, state = self._flow(inner, outers, concerned[inner.query.stream], state)
-                concerned[inner.name] = page
+                batch, state = self._flow(inner, outers, concerned[inner.query.stream], state)
+                concerned[inner.name] = batch
         prods = passed_on(self.said.prods, cascade)
         telling = look(state, list(concerned.values()), prods, self.said.clock)
-        partial = frozenset[str]().union(*(page.partial for page in pages))
-        moment = Moment(state.page, Kind.EARLY, self.said.made)
+        partial = frozenset[str]().union(*(batch.partial for batch in batches))
+        moment = Moment(state.batch_id, Kind.EARLY, self.said.made)
         asks = [*telling.told, *telling.silent]
         glance = with_early(state, asks, cascade, self.living, partial, self.effects, moment)
         told, silent = (sweep(glance, own, self.living, partial) for own in (telling.told, telling.silent))
         stored, _ = self.effects.read_far(told.far, moment)
         self._keep(stored)
-        final = Results([batch for results in self.final for batch in results.batches])
+        final = Results([part for results in self.final for part in results.batches])
         lesson = Lesson(
             final,
             told.finished(self.effects, moment),
@@ -124,11 +124,13 @@ class _SecondHalf:
         known = with_sights(state.learned, self.said.sights, self.queries)
         learned, shown = learn(known, lesson, self.queries, self.said.made, self.said.qualities)
         after = replace(state, prodders=telling.prodders, learned=learned)
-        return PageOutput(after, Results([*final.batches, *shown.batches], self.stored), self.finals)
+        return BatchOutput(after, Results([*final.batches, *shown.batches], self.stored), self.finals)
 
-    def _closed(self, state: State, pages: Sequence[PageInput], shelf: Shelf | None, pages_on: int) -> State:
-        done = conclude(state, pages, shelf, pages_on)
-        moment = Moment(done.state.page, Kind.FINAL, self.said.made)
+    def _closed(
+        self, state: State, batches: Sequence[BatchInput], shelf: Shelf | None, batches_on: int
+    ) -> State:
+        done = conclude(state, batches, shelf, batches_on)
+        moment = Moment(done.state.batch_id, Kind.FINAL, self.said.made)
         stored, steps = self.effects.read_far(done.far, moment)
         self._keep(stored)
         self.finals += done.finals + steps
@@ -140,11 +142,11 @@ class _SecondHalf:
             self.stored[name] = self.stored[name].and_also(more) if name in self.stored else more
 
     def _flow(
-        self, inner: CompiledQuery, outers: Sequence[CompiledQuery], page: PageInput, state: State
-    ) -> tuple[PageInput, State]:
+        self, inner: CompiledQuery, outers: Sequence[CompiledQuery], batch: BatchInput, state: State
+    ) -> tuple[BatchInput, State]:
         """The finals of one query become rows of those that read them."""
         standing = [outer for outer in outers if outer.query.demand is None]
-        own = derived_page(inner, standing, page, self.before, state)
+        own = derived_batch(inner, standing, batch, self.before, state)
         own = replace(own, gatherings=gatherings([one for one in outers if one.query.demand is not None]))
         found = [results[inner.name] for results in self.final if inner.name in results]
         if inner.name in self.stored:
@@ -152,7 +154,7 @@ class _SecondHalf:
         if found:
             rows = rows_of(inner, pa.concat_tables(found))
             own = replace(own, outcome=self.effects.fold(own, rows, state))
-        return own, self._closed(state, [own], None, pages_on=0)
+        return own, self._closed(state, [own], None, batches_on=0)
 
     def _closed_below(self, names: Iterable[str], state: State) -> dict[str, int]:
         """The ids below which the windows of queries are closed for all groups."""
@@ -190,7 +192,7 @@ def with_early(
         swept = sweep(state, [Ask(inner, EVERYTHING)], living, partial)
         found = [*swept.finished(effects, moment).values(), *effects.fetch_far(swept.far, moment).values()]
         if found:
-            page = PageInput(derived_rules(inner), outers, partial=partial)
-            outcome = effects.fold(page, rows_of(inner, pa.concat_tables(found)), state)
-            state = with_rows(state, replace(page, outcome=outcome))
+            batch_id = BatchInput(derived_rules(inner), outers, partial=partial)
+            outcome = effects.fold(batch_id, rows_of(inner, pa.concat_tables(found)), state)
+            state = with_rows(state, replace(batch_id, outcome=outcome))
     return state

@@ -1,4 +1,4 @@
-"""A page in this process, without Spark: for experiments, and for thousands of tests."""
+"""A batch in this process, without Spark: for experiments, and for thousands of tests."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from transom.windows.stream_rules import StreamRules
 from transom.elements import ClockKind, Prod
 from transom.errors import SettingError
-from transom.results.shard_windows import close_shards
-from transom.results.advance import clocks_of
-from transom.ondemand.stores import takings
-from transom.results.emit import Effects, PageOutput, Said, second_half
-from transom.plan.planner import Planner
-from transom.results.presentation import Lowered, Moment, Results, Stored, finish
-from transom.results.shard_work import FarWork
-from transom.results.stream_progress import PageInput
-from transom.kernel.aggregate import Outcome, PagePlan, merge, run
+from transom.kernel.aggregate import BatchPlan, Outcome, merge, run
 from transom.kernel.shards import Shelf, fetched
-from transom.plan.compiled import CompiledQuery
 from transom.ondemand.needs import Gathering, scalars_of
+from transom.ondemand.stores import takings
+from transom.plan.compiled import CompiledQuery
+from transom.plan.planner import Planner
+from transom.results.advance import clocks_of
+from transom.results.emit import BatchOutput, Effects, Said, second_half
+from transom.results.presentation import Lowered, Moment, Results, Stored, finish
+from transom.results.shard_windows import close_shards
+from transom.results.shard_work import FarWork
+from transom.results.stream_progress import BatchInput
 from transom.sql.catalog import Scalars
 from transom.state.state import State
+from transom.windows.stream_rules import StreamRules
 
 
 def advance(
     state: State,
-    pages: Sequence[PageInput],
+    batches: Sequence[BatchInput],
     scalars: Scalars,
     shelf: Shelf | None = None,
     *,
@@ -36,14 +36,14 @@ def advance(
     prods: Sequence[Prod] = (),
     living: Sequence[CompiledQuery] | None = None,
     planner: Planner | None = None,
-) -> PageOutput:
-    """Process the second half of a page here and now: what it brings to the streams that it concerns.
+) -> BatchOutput:
+    """Process the second half of a batch here and now: what it brings to the streams that it concerns.
 
     `living` are all queries, if some read the results of others.
     """
-    queries = [query for page in pages for query in page.queries] if living is None else living
+    queries = [query for batch in batches for query in batch.queries] if living is None else living
     said = Said(prods, clock, clock)
-    return second_half(state, pages, queries, said, shelf, InProcess(scalars, shelf, planner or Planner()))
+    return second_half(state, batches, queries, said, shelf, InProcess(scalars, shelf, planner or Planner()))
 
 
 def folded(
@@ -55,7 +55,7 @@ def folded(
     scalars: Scalars,
     gatherings: Sequence[Gathering] = (),
 ) -> Outcome:
-    """The first half of a page: what rows come to, for the queries of their stream."""
+    """The first half of a batch: what rows come to, for the queries of their stream."""
     shared = planner.plan(state, queries)
     wanted = (*(scalar for query in queries for scalar in query.query.scalars()), *scalars_of(gatherings))
     names = {sql: f"c{i}" for i, sql in enumerate(dict.fromkeys(scalar.sql for scalar in wanted))}
@@ -69,7 +69,7 @@ def folded(
     columns |= {name: rows[clock.attribute].cast(pa.int64()) for clock, name in clocks.items()}
     stream = state.stream(rules.clock.stream)
     closed = {clock: stream.clock(clock).closed for clock in clocks}
-    plan = PagePlan(
+    plan = BatchPlan(
         shared.families,
         shared.askers,
         names,
@@ -105,8 +105,8 @@ class InProcess(Effects):
     def fetch_far(self, works: Sequence[FarWork], moment: Moment) -> Mapping[str, pa.Table]:
         return {name: one.read() for name, one in self.read_far(works, moment)[0].items()}
 
-    def fold(self, page: PageInput, rows: pa.Table, state: State) -> Outcome:
-        return folded(rows, page.queries, page.rules, state, self.planner, self.scalars, page.gatherings)
+    def fold(self, batch: BatchInput, rows: pa.Table, state: State) -> Outcome:
+        return folded(rows, batch.queries, batch.rules, state, self.planner, self.scalars, batch.gatherings)
 
 
 @dataclass(frozen=True)

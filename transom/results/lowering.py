@@ -9,14 +9,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.aggregates.functions import FUNCTIONS
-from transom.windows.arrivals import Arrivals
 from transom.columns.grouping import group
-from transom.windows.intervals import IntervalSet
-from transom.results.close import specs_of
-from transom.results.presentation import Lowered
 from transom.kernel.sheets import one_array, regroup
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout, columns_of
+from transom.results.close import specs_of
+from transom.results.presentation import Lowered
+from transom.windows.arrivals import Arrivals
+from transom.windows.intervals import IntervalSet
 
 Numbers = NDArray[np.int64]
 Places = tuple[tuple[str, ...], ...]  # the columns of a query's slots in a sheet

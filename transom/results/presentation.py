@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.windows.arrivals import UNKNOWN, Arrivals
-from transom.windows.intervals import IntervalSet
 from transom.elements import Kind
 from transom.kernel.predicates import evaluate
 from transom.plan.compiled import CompiledQuery
 from transom.sql.catalog import Scalars
 from transom.sql.query import Query, Scalar, free_name, scalars_of
+from transom.windows.arrivals import UNKNOWN, Arrivals
+from transom.windows.intervals import IntervalSet
 
 _REFERENCE = re.compile(r"`(k\d+|a\d+|window_start|window_end)`")
 _IN_TEXT = re.compile(rf"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|{_REFERENCE.pattern}""", re.DOTALL)
@@ -32,9 +32,9 @@ FEW_CELLS = 200_000  # up to here it is cheaper to evaluate all shapes in one ta
 
 @dataclass(frozen=True)
 class Moment:
-    """What results are made, and when: their page, their kind, and the clock."""
+    """What results are made, and when: their batch, their kind, and the clock."""
 
-    page: int
+    batch_id: int
     kind: Kind = Kind.FINAL
     made: int = 0
 
@@ -122,7 +122,7 @@ class Stored(Protocol):
 
 
 class Results(Mapping[str, pa.Table]):
-    """A page's results by query; queries without any are not in it. Those stored are read when asked for."""
+    """A batch's results by query; queries without any are not in it. Those stored are read when asked for."""
 
     def __init__(self, batches: Sequence[ResultBatch] = (), stored: Mapping[str, Stored] | None = None):
         self.batches, self.stored = tuple(batches), dict(stored or {})
@@ -174,7 +174,7 @@ SYSTEM = (
     ("kind", pa.string()),
     ("complete", pa.bool_()),
     ("rows", pa.int64()),
-    ("page", pa.int64()),
+    ("batch", pa.int64()),
     ("made", _INSTANT),
     ("latency", pa.float64()),
 )
@@ -218,7 +218,7 @@ def _evaluated(shapes: Sequence[Lowered], scalars: Scalars) -> Iterator[dict[str
 def _evaluated_together(shapes: Sequence[Lowered], scalars: Scalars) -> Iterator[dict[str, pa.ChunkedArray]]:
     """One evaluation for all shapes: their tables below and beside each other, null elsewhere.
 
-    What an evaluation costs is starting it: a page of thirty shapes would pay that thirty times.
+    What an evaluation costs is starting it: a batch of thirty shapes would pay that thirty times.
     """
     beside = [
         shape.table.rename_columns([f"{name} of {i}" for name in shape.table.column_names])
@@ -279,7 +279,7 @@ def presented(one: Lowered, computed: dict[str, pa.ChunkedArray], moment: Moment
         pa.repeat(pa.scalar(moment.kind.value), rows),
         pa.array(seen & one.whole()),
         table["rows"],
-        pa.array(np.full(rows, moment.page, np.int64)),
+        pa.array(np.full(rows, moment.batch_id, np.int64)),
         pa.array(np.full(rows, moment.made, np.int64)).cast(_INSTANT),
         one.latency(moment.made),
     ]

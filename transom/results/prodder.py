@@ -13,20 +13,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from transom.elements import Clock, ClockKind, Prod
+from transom.plan.compiled import CompiledQuery
+from transom.results.early import EVERYTHING, Ask, asks_of
+from transom.results.stream_progress import BatchInput
+from transom.state.state import ProdderState, State, StreamState
 from transom.windows.intervals import LOWEST, IntervalSet, union
 from transom.windows.stream_rules import StreamRules
-from transom.elements import Clock, ClockKind, Prod
-from transom.results.early import EVERYTHING, Ask, asks_of
-from transom.results.stream_progress import PageInput
-from transom.plan.compiled import CompiledQuery
-from transom.state.state import ProdderState, State, StreamState
 
 GRID = tuple(step / 20 for step in range(1, 21))  # parts of the slide
 
 
 @dataclass(frozen=True)
 class Telling:
-    """What is looked at when a page ends: what is told, and what only serves to learn."""
+    """What is looked at when a batch ends: what is told, and what only serves to learn."""
 
     told: tuple[Ask, ...]
     silent: tuple[Ask, ...]
@@ -34,20 +34,20 @@ class Telling:
     now: Mapping[str, int]  # how far the clocks have come of queries that say EMIT EARLY
 
 
-def look(state: State, pages: Sequence[PageInput], prods: Sequence[Prod], clock: int) -> Telling:
-    """What to look at after a page."""
+def look(state: State, batches: Sequence[BatchInput], prods: Sequence[Prod], clock: int) -> Telling:
+    """What to look at after a batch."""
     prodders, now = dict(state.prodders), dict[str, int]()
     told: dict[str, Ask] = {}
     silent: list[Ask] = []
-    for page in pages:
-        stream = state.stream(page.rules.clock.stream)
-        told |= asks_of(prods, page.queries)
-        for query in page.queries:
+    for batch in batches:
+        stream = state.stream(batch.rules.clock.stream)
+        told |= asks_of(prods, batch.queries)
+        for query in batch.queries:
             if query.query.emit is None:
                 continue
             own = prodders.get(query.name, ProdderState())
-            own = replace(own, fresh=own.fresh or _brings_rows(page))
-            here = page.origin.now if page.origin else now_of(query.query.clock, stream, page.rules, clock)
+            own = replace(own, fresh=own.fresh or _brings_rows(batch))
+            here = batch.origin.now if batch.origin else now_of(query.query.clock, stream, batch.rules, clock)
             wanted = crossed(query, own, here, points_of(query, state))
             if is_due(query, own, clock):
                 wanted, own = EVERYTHING, replace(own, prodded=clock, fresh=False)
@@ -69,9 +69,9 @@ def _is_far(query: CompiledQuery, state: State) -> bool:
     return any(state.selections[home].far for home in state.queries[query.name].homes)
 
 
-def _brings_rows(page: PageInput) -> bool:
+def _brings_rows(batch: BatchInput) -> bool:
     """Whether rows came, or of a stream of results, rows that they are made of."""
-    return page.outcome.rows > 0 or (page.origin is not None and bool(page.origin.arrived))
+    return batch.outcome.rows > 0 or (batch.origin is not None and bool(batch.origin.arrived))
 
 
 def now_of(clock: Clock, stream: StreamState, rules: StreamRules, engine_clock: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Windows read from shared slices, whoever asks: a page that closes them, or a prod that does not."""
+"""Windows read from shared slices, whoever asks: a batch that closes them, or a prod that does not."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from transom.windows.arrivals import Arrivals
 from transom.columns.grouping import distinct
-from transom.windows.intervals import IntervalSet
+from transom.plan.compiled import CompiledQuery
+from transom.plan.layout import Layout
+from transom.plan.serving import known_slots
 from transom.results.close import Reader
 from transom.results.lowering import Places, gathered, lowered, places_of
 from transom.results.presentation import Lowered
 from transom.results.shard_work import FarWork
-from transom.plan.compiled import CompiledQuery
-from transom.plan.layout import Layout
-from transom.plan.serving import known_slots
 from transom.state.shards import ShardRef
 from transom.state.state import QueryState, SelectionState, StreamState
+from transom.windows.arrivals import Arrivals
+from transom.windows.intervals import IntervalSet
 
 # What queries have in sheets besides others, by their names: to be put together before it is lowered.
 Scattered = dict[str, list[tuple[Layout, pa.Table, Places]]]

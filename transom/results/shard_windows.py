@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import over_runs
 from transom.columns.grouping import group
-from transom.windows.slices import filed_anew
 from transom.elements import WindowSpec
-from transom.results.close import Reader, close, specs_of
-from transom.results.lowering import lower, lowered, places_of
-from transom.results.presentation import Lowered
-from transom.results.shard_work import FarWork
 from transom.kernel.shards import Shard, together
 from transom.kernel.sheets import one_array
 from transom.plan.compiled import Slot
 from transom.plan.layout import Layout, state_columns
+from transom.results.close import Reader, close, specs_of
+from transom.results.lowering import lower, lowered, places_of
+from transom.results.presentation import Lowered
+from transom.results.shard_work import FarWork
+from transom.windows.slices import filed_anew
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]

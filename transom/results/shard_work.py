@@ -1,4 +1,4 @@
-"""The second half of a page for far selections, as the driver sees it: which shards are needed, and for whom.
+"""The second half of a batch for far selections, as the driver sees it: which shards are needed, and for whom.
 
 It knows of each shard only which slices it holds, which is enough to tell whether a window that closes
 needs it and whether an open one still will. What comes of the cells is `final.cells`.
@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from transom.elements import WindowSpec
+from transom.plan.compiled import CompiledQuery
+from transom.results.close import Boundary, Reader
+from transom.state.shards import ShardRef
 from transom.windows import ids as windows
 from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import IntervalSet, union
-from transom.elements import WindowSpec
-from transom.results.close import Boundary, Reader
-from transom.plan.compiled import CompiledQuery
-from transom.state.shards import ShardRef
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -51,7 +51,7 @@ class FarWork:
 
 @dataclass(frozen=True)
 class Sifted:
-    """Shards after a page: which readers have windows to close, from which shards; what is kept, and gone.
+    """Shards after a batch: which readers have windows to close, from which shards; what is kept, and gone.
 
     `floors` say up to where slices of a selection were let go.
     """

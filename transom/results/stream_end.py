@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.windows import ids as windows
-from transom.windows.intervals import LOWEST, IntervalSet
-from transom.results.close import Boundary
-from transom.plan.passes.admission import Holding
+from transom.kernel.closed_views import split_by_view
 from transom.kernel.shards import Shard, ShardStore
 from transom.kernel.sheets import one_array, rows_of
-from transom.kernel.closed_views import split_by_view
 from transom.plan.compiled import CompiledQuery
+from transom.plan.passes.admission import Holding
+from transom.results.close import Boundary
 from transom.state.shards import ShardRef
+from transom.windows import ids as windows
+from transom.windows.intervals import LOWEST, IntervalSet
 
 Numbers = NDArray[np.int64]
 Held = tuple[Numbers, list[pa.Array]]  # the starts of slices, and the columns of their groups

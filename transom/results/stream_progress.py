@@ -1,12 +1,13 @@
-"""A stream after a page: how far its clocks have come, what is closed, every row accounted for."""
+"""A stream after a batch: how far its clocks have come, what is closed, every row accounted for."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
-from transom.windows.profile import Profile
+from transom.elements import Clock, ClockKind, Punctuation
+from transom.kernel.aggregate import Outcome
+from transom.ondemand.needs import Gathering
 from transom.overload.bursts import (
     NOTHING,
     Parted,
@@ -17,13 +18,12 @@ from transom.overload.bursts import (
     top_of,
     withheld,
 )
-from transom.windows.closed import Closed
-from transom.windows.stream_rules import StreamRules
-from transom.elements import Clock, ClockKind, Punctuation
-from transom.kernel.aggregate import Outcome
 from transom.plan.compiled import CompiledQuery
-from transom.ondemand.needs import Gathering
 from transom.state.state import MOST_OCCUPIED, ClockState, StreamState, Totals, Work
+from transom.windows.closed import Closed
+from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
+from transom.windows.profile import Profile
+from transom.windows.stream_rules import StreamRules
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Origin:
     """What a stream that is made of another query's results knows from the stream that this one reads.
 
     `now` is how far time has come there, `arrived` where rows came that results here may stem from,
-    `missed` where results lie that nobody will see who joins now (None if the next page must tell), and
+    `missed` where results lie that nobody will see who joins now (None if the next batch must tell), and
     `shed` where results may lack rows that were dropped.
     """
 
@@ -42,8 +42,8 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class PageInput:
-    """What a page brings to its stream."""
+class BatchInput:
+    """What a batch brings to its stream."""
 
     rules: StreamRules
     queries: Sequence[CompiledQuery]  # all that read the stream
@@ -62,9 +62,9 @@ class PageInput:
         return self.outcome.rows - rows_of(self.parted.released)
 
 
-def advance_stream(stream: StreamState, page: PageInput, followed: Collection[Clock]) -> StreamState:
-    """A stream after a page; `followed` are the clocks that the page carries."""
-    outcome, totals = page.outcome, stream.totals + _counts(page)
+def advance_stream(stream: StreamState, batch: BatchInput, followed: Collection[Clock]) -> StreamState:
+    """A stream after a batch; `followed` are the clocks that the batch carries."""
+    outcome, totals = batch.outcome, stream.totals + _counts(batch)
     said = {clock: _said(own) for clock, own in stream.clocks.items()} if stream.aside else stream.clocks
     clocks = {
         clock: own if clock in followed or not outcome.rows else replace(own, occupied=None)
@@ -72,32 +72,32 @@ def advance_stream(stream: StreamState, page: PageInput, followed: Collection[Cl
     }
     for clock in followed:
         known, was = said.get(clock) or stream.clock(clock), stream.clock(clock).closed
-        clocks[clock] = _advance_clock(known, was, clock, page, totals)
-    for clock in dict.fromkeys(one.clock for one in page.punctuations):
+        clocks[clock] = _advance_clock(known, was, clock, batch, totals)
+    for clock in dict.fromkeys(one.clock for one in batch.punctuations):
         known = clocks.get(clock) or stream.clock(clock)
-        ranges = ((one.until, one.since, one.where) for one in page.punctuations if one.clock == clock)
+        ranges = ((one.until, one.since, one.where) for one in batch.punctuations if one.clock == clock)
         clocks[clock] = replace(known, closed=known.closed.close_all(ranges))
     aside = stream.aside
-    if aside or page.parted.aside:
-        aside = (*(chunk for chunk in aside if chunk not in page.parted.released), *page.parted.aside)
+    if aside or batch.parted.aside:
+        aside = (*(chunk for chunk in aside if chunk not in batch.parted.released), *batch.parted.aside)
         clocks = {
             clock: _held(own, stream.clock(clock).closed, held_by(aside, clock))
             for clock, own in clocks.items()
         }
-    if page.parted.shed:
-        clocks = {clock: _shed(own, ranges_of(page.parted.shed, clock)) for clock, own in clocks.items()}
-    if page.origin is not None and page.origin.shed:
-        clocks[page.rules.clock] = _shed(clocks[page.rules.clock], page.origin.shed)
+    if batch.parted.shed:
+        clocks = {clock: _shed(own, ranges_of(batch.parted.shed, clock)) for clock, own in clocks.items()}
+    if batch.origin is not None and batch.origin.shed:
+        clocks[batch.rules.clock] = _shed(clocks[batch.rules.clock], batch.origin.shed)
     work = stream.work + Work(partials=outcome.lifted, unshared_partials=outcome.unshared)
-    return StreamState(clocks, totals, work, aside, _credit(stream, page, bool(aside)))
+    return StreamState(clocks, totals, work, aside, _credit(stream, batch, bool(aside)))
 
 
-def _counts(page: PageInput) -> Totals:
-    """What became of the rows that came with a page, and of those that had been aside."""
-    outcome, parted = page.outcome, page.parted
+def _counts(batch: BatchInput) -> Totals:
+    """What became of the rows that came with a batch, and of those that had been aside."""
+    outcome, parted = batch.outcome, batch.parted
     aside, shed = rows_of(parted.aside), rows_of(parted.shed)
     return Totals(
-        page.new_rows + aside + shed,
+        batch.new_rows + aside + shed,
         outcome.counted,
         outcome.unasked,
         outcome.late,
@@ -107,10 +107,10 @@ def _counts(page: PageInput) -> Totals:
     )
 
 
-def _credit(stream: StreamState, page: PageInput, are_left: bool) -> int:
-    share = page.rules.overload.share if page.rules.overload is not None else 1
-    taken = rows_of(page.parted.released)
-    return credit_after(stream.credit, bool(stream.aside) and are_left, page.new_rows, taken, share)
+def _credit(stream: StreamState, batch: BatchInput, are_left: bool) -> int:
+    share = batch.rules.overload.share if batch.rules.overload is not None else 1
+    taken = rows_of(batch.parted.released)
+    return credit_after(stream.credit, bool(stream.aside) and are_left, batch.new_rows, taken, share)
 
 
 def _said(known: ClockState) -> ClockState:
@@ -129,49 +129,49 @@ def _shed(known: ClockState, lost: IntervalSet) -> ClockState:
 
 
 def _advance_clock(
-    known: ClockState, was: Closed, clock: Clock, page: PageInput, totals: Totals
+    known: ClockState, was: Closed, clock: Clock, batch: BatchInput, totals: Totals
 ) -> ClockState:
-    """A clock after a page: `known` as it was said to be, `was` is what was closed of it."""
-    profile = page.outcome.clocks.get(clock, Profile())
-    beside = top_of((*page.parted.aside, *page.parted.shed), clock)
+    """A clock after a batch: `known` as it was said to be, `was` is what was closed of it."""
+    profile = batch.outcome.clocks.get(clock, Profile())
+    beside = top_of((*batch.parted.aside, *batch.parted.shed), clock)
     high = max((top for top in (known.high, profile.top, beside) if top is not None), default=None)
     newest = max((top for top in (known.newest, profile.top) if top is not None), default=None)
-    slack = page.rules.slack_of(clock)
+    slack = batch.rules.slack_of(clock)
     closed: Closed = known.closed
     if clock.kind is ClockKind.ROWS:
         closed = closed.close(totals.accepted) if totals.accepted else closed
     elif high is not None and slack is not None:
         closed = closed.close(high - slack)
-    occupied = known.occupied if known.occupied is not None else missed(clock, page)
+    occupied = known.occupied if known.occupied is not None else missed(clock, batch)
     if occupied is not None:
         occupied = (occupied | profile.occupied()).coarsened(MOST_OCCUPIED)
     arrivals = known.arrivals
-    came = profile.occupied() if page.origin is None else page.origin.arrived
-    came |= ranges_of(page.parted.aside, clock)
+    came = profile.occupied() if batch.origin is None else batch.origin.arrived
+    came |= ranges_of(batch.parted.aside, clock)
     if came:
-        arrivals = arrivals.with_rows(came, page.clock, _oldest(clock, was, page))
+        arrivals = arrivals.with_rows(came, batch.clock, _oldest(clock, was, batch))
     return replace(known, high=high, closed=closed, occupied=occupied, arrivals=arrivals, newest=newest)
 
 
-def _oldest(clock: Clock, closed: Closed, page: PageInput) -> int | None:
-    """The start of the longest window that was open before the page."""
+def _oldest(clock: Clock, closed: Closed, batch: BatchInput) -> int | None:
+    """The start of the longest window that was open before the batch."""
     watermark = closed.watermark()
     if watermark is None:
         return None
-    longest = max((q.query.window.range for q in page.queries if q.query.clock == clock), default=0)
+    longest = max((q.query.window.range for q in batch.queries if q.query.clock == clock), default=0)
     return watermark - longest
 
 
-def missed(clock: Clock, page: PageInput) -> IntervalSet | None:
+def missed(clock: Clock, batch: BatchInput) -> IntervalSet | None:
     """Where rows may lie that came while nobody followed a clock: with disorder of at most the slack,
     none of them lies further up than the first rows seen now plus the slack.
 
     Rows that had been aside say nothing of how far the stream had come: then the last rows tell, and if
     there were no others, nothing does.
     """
-    runs, slack = page.outcome.clocks.get(clock, Profile()).runs, page.rules.slack_of(clock)
+    runs, slack = batch.outcome.clocks.get(clock, Profile()).runs, batch.rules.slack_of(clock)
     if not runs:
         return None
-    first = runs[-1][1] if page.parted.released else runs[0][0]
-    is_told = slack is not None and page.new_rows > page.outcome.timeless + page.outcome.ahead
+    first = runs[-1][1] if batch.parted.released else runs[0][0]
+    is_told = slack is not None and batch.new_rows > batch.outcome.timeless + batch.outcome.ahead
     return IntervalSet.of((LOWEST, first + slack + 1 if is_told and slack is not None else HIGHEST))

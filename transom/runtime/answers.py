@@ -11,26 +11,26 @@ from transom.errors import SettingError, StateError, near_miss
 from transom.estimates.monitor import Accuracy
 from transom.ondemand.lookup import lookup_schema
 from transom.results.presentation import result_schema
+from transom.runtime.batch_report import BatchReport
 from transom.runtime.delivery import Delivery
 from transom.runtime.explain import explain, explain_text
 from transom.runtime.handles import QueryHandle
 from transom.runtime.journal import Journal
 from transom.runtime.lookups import Lookups
-from transom.runtime.loop import PageLoop
+from transom.runtime.loop import BatchLoop
 from transom.runtime.preferred_handle import PreferredHandle, refuse_statement
 from transom.runtime.prods import Prodding, prod_of
 from transom.runtime.progress import Progress, progress_of
-from transom.runtime.batch_report import PageReport
 from transom.runtime.streams import Stream, StreamInfo, stream_info
 from transom.runtime.summary_status import SummaryInfo, summaries_of
-from transom.sql.syntax.dialect import is_preferred
 from transom.sql.query import Query
+from transom.sql.syntax.dialect import is_preferred
 
 
 class Answers:
-    """The part of an engine that answers questions, from the last committed page."""
+    """The part of an engine that answers questions, from the last committed batch."""
 
-    _loop: PageLoop
+    _loop: BatchLoop
     _delivery: Delivery
     _prodding: Prodding
     _lookups: Lookups
@@ -70,7 +70,7 @@ class Answers:
         queries: Iterable[str] | str | None = None,
         on: str | None = None,
     ) -> dict[str, pa.Table]:
-        """What is known now of open windows: early results of queries by name, from the last committed page.
+        """What is known now of open windows: early results of queries by name, from the last committed batch.
 
         `until` asks for the windows that end by then, `at` for the last of those only, neither for all that
         hold rows; `where` is a pattern on the groups. Of one stream (or the results of a query that others
@@ -87,10 +87,10 @@ class Answers:
                 problem = error
         if problem is not None and not prods:
             raise problem
-        results, page = self._prodding.answer(prods)
+        results, batch_id = self._prodding.answer(prods)
         self._delivery.tell(results)
         for journal in self._journals:
-            journal.told(results, page)
+            journal.told(results, batch_id)
         return dict(results)
 
     def _prodded_query(self, name: str) -> str:
@@ -109,7 +109,7 @@ class Answers:
         return [self._loop.source(name) for name in dict.fromkeys(q.stream for q in bound if q is not None)]
 
     def lookup(self, sql: str, *, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
-        """The answer now of a query without SLIDE that need not be registered, from the last committed page.
+        """The answer now of a query without SLIDE that need not be registered, from the last committed batch.
 
         It can be answered if queries that are registered keep what it asks for: the same tuples, groups and
         attributes, with a window at least as long. `at` and `where` are as in a query's `lookup`.
@@ -124,13 +124,13 @@ class Answers:
         if handle._has_left:
             raise StateError(f"the query {handle.name} has left")
         if handle.name not in registry or registry[handle.name].text != handle.text:
-            query, _ = self._bound(handle)  # it joins with the next page, and has seen nothing yet
+            query, _ = self._bound(handle)  # it joins with the next batch, and has seen nothing yet
             assert query is not None
             return lookup_schema(query).empty_table()
         return self._lookups.registered(handle.name, length, at, where)
 
     def _bound(self, handle: QueryHandle) -> tuple[Query | None, int]:
-        """A handle's query and the page it joined with, as far as they are known.
+        """A handle's query and the batch it joined with, as far as they are known.
 
         The name may be another query's by now, or still be one's that is about to leave.
         """
@@ -151,11 +151,11 @@ class Answers:
         return registry[name].suspended if name in registry else None
 
     def late(self, stream: str) -> pa.Table:
-        """The rows that came too late for every query that asked for them, with the reason and the page."""
+        """The rows that came too late for every query that asked for them, with the reason and the batch."""
         return self._loop.apart("late", self._stream(stream))
 
     def rejected(self, stream: str) -> pa.Table:
-        """The rows without a usable time, with the reason and the page."""
+        """The rows without a usable time, with the reason and the batch."""
         return self._loop.apart("rejected", self._stream(stream))
 
     def journal(self, limit: int = 64 << 20) -> Journal:
@@ -176,14 +176,14 @@ class Answers:
         """How a query would be computed, and with whom it would share what, if it was registered now."""
         return explain_text(self._loop, sql)
 
-    def follow(self, callback: Callable[[PageReport], None]) -> Callable[[], None]:
-        """Call back with every page that is committed, in the engine's thread; returns how to end it."""
+    def follow(self, callback: Callable[[BatchReport], None]) -> Callable[[], None]:
+        """Call back with every batch that is committed, in the engine's thread; returns how to end it."""
         followers = self._loop.followers
         followers.append(callback)
         return lambda: followers.remove(callback) if callback in followers else None
 
     def progress(self) -> Progress:
-        """How the engine fares: rows, lateness, watermarks, open windows, page time, state."""
+        """How the engine fares: rows, lateness, watermarks, open windows, batch time, state."""
         return progress_of(self._loop)
 
     def _accuracy(self, name: str) -> Accuracy | None:

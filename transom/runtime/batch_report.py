@@ -1,4 +1,4 @@
-"""What a page came to, and where its seconds went."""
+"""What a batch came to, and where its seconds went."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from transom.results.presentation import Results
 from transom.kernel.aggregate import Outcome
+from transom.results.presentation import Results
 from transom.runtime.progress import progress_of
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.state.state import Work
 
 if TYPE_CHECKING:
-    from transom.runtime.loop import PageLoop
+    from transom.runtime.loop import BatchLoop
 
 log = logging.getLogger("transom")
 
 
 @dataclass(frozen=True)
-class PageReport:
-    """What a page came to, for listeners and the log."""
+class BatchReport:
+    """What a batch came to, for listeners and the log."""
 
-    page: int
+    batch_id: int
     stream: str | None
     outcome: Outcome
     results: Results
@@ -36,7 +36,7 @@ class PageReport:
 
 
 class Watch:
-    """Where the seconds of a page go."""
+    """Where the seconds of a batch go."""
 
     def __init__(self) -> None:
         self.spent: dict[str, float] = {}
@@ -51,8 +51,8 @@ class Watch:
         self.spent[name], self._last = now - self._last, now
 
 
-def say(loop: PageLoop, report: PageReport) -> None:
-    """Log what a page came to."""
+def say(loop: BatchLoop, report: BatchReport) -> None:
+    """Log what a batch came to."""
     if log.isEnabledFor(logging.INFO):
         outcome, rejected = report.outcome, report.outcome.timeless + report.outcome.ahead
         log.info(
@@ -61,10 +61,10 @@ def say(loop: PageLoop, report: PageReport) -> None:
         )
 
 
-def tell(followers: Iterable[Callable[[PageReport], None]], report: PageReport) -> None:
-    """Tell of a page that is committed; whatever a follower does, it stays so."""
+def tell(followers: Iterable[Callable[[BatchReport], None]], report: BatchReport) -> None:
+    """Tell of a batch that is committed; whatever a follower does, it stays so."""
     for follower in list(followers):
         try:
             follower(report)
         except Exception:
-            log.exception("a follower of pages failed")
+            log.exception("a follower of batches failed")

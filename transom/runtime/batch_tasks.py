@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from transom.backends.spark.broadcast_plan import Shipped
 from transom.kernel.aggregate import Outcome, late_rows, merge, put_away, run
 from transom.kernel.shards import Shelf
-from transom.backends.spark.broadcast_plan import Shipped
 
 # Spark hands out batches of ten thousand rows: too few to keep the kernel's vectors long.
 ROWS_AT_ONCE = 1 << 18
@@ -20,7 +20,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def aggregate_task(shipped: Shipped, shelf: Shelf | None) -> Callable[[Batches], Batches]:
-    """A task that turns its share of a page into one pickled `Outcome`, and puts far cells away."""
+    """A task that turns its share of a batch into one pickled `Outcome`, and puts far cells away."""
 
     def task(batches: Batches) -> Batches:
         spare_collection()

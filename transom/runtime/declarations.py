@@ -9,14 +9,15 @@ from typing import Any, Unpack
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from transom.overload.bursts import Overload
-from transom.windows.stream_rules import StreamRules
+from transom.backends.spark.files import PathSource
+from transom.backends.spark.types import schema_of, to_arrow
+from transom.backends.spark.udf import guarded_quality, register_udf
 from transom.elements import Prod, Punctuation
 from transom.errors import SettingError, SQLError, StateError, near_miss
-from transom.runtime.options import clock_kind, declared_column, overload_rule, stream_rules
-from transom.backends.spark.files import PathSource
+from transom.overload.bursts import Overload
 from transom.runtime.handles import Feed
-from transom.runtime.loop import PageLoop
+from transom.runtime.loop import BatchLoop
+from transom.runtime.options import clock_kind, declared_column, overload_rule, stream_rules
 from transom.runtime.prods import clock_of
 from transom.runtime.replay import Replay, ReplayOptions, replay_source
 from transom.runtime.runner import Runner
@@ -30,15 +31,14 @@ from transom.runtime.sources import (
     with_time_schema,
 )
 from transom.runtime.streams import ProdRows, Stream
-from transom.backends.spark.types import schema_of, to_arrow
-from transom.backends.spark.udf import guarded_quality, register_udf
+from transom.windows.stream_rules import StreamRules
 
 
 class Declarations:
     """The part of an engine that says what there is to read."""
 
     spark: SparkSession
-    _loop: PageLoop
+    _loop: BatchLoop
     _runner: Runner
 
     def stream(
@@ -59,7 +59,7 @@ class Declarations:
         format: str | None = None,
         schema: str | None = None,
         options: Mapping[str, Any] | None = None,
-        files_per_page: int = 1,
+        files_per_batch: int = 1,
     ) -> None:
         """Declare a stream: a streaming DataFrame, a batch DataFrame (a finite stream), or a path of
         json, csv or parquet files.
@@ -70,11 +70,11 @@ class Declarations:
         ahead of the clock, `idle` the time without data after which windows close, `punctuation` a
         condition that marks rows as punctuations, `prod` one that marks rows as prods.
 
-        `overload` says what becomes of rows beyond a page's `budget` (a number of rows, or a time such as
+        `overload` says what becomes of rows beyond a batch's `budget` (a number of rows, or a time such as
         "2 s"): "sideline" sets the trailing rows of bursts aside and takes one of them in for every `share`
         new rows, or when none come; "shed" drops them. The rest is about the files of a path.
         """
-        found = self._source(source, format, schema, options, files_per_page)
+        found = self._source(source, format, schema, options, files_per_batch)
         rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share)
         self._declare(name, found, rules, {Punctuation: punctuation, Prod: prod})
 
@@ -166,12 +166,12 @@ class Declarations:
         format: str | None,
         schema: str | None,
         options: Mapping[str, Any] | None,
-        files_per_page: int,
+        files_per_batch: int,
     ) -> Source:
         if isinstance(source, DataFrame):
             return SparkSource(source) if source.isStreaming else BatchSource(source)
         return FileSource(
-            PathSource(self.spark, str(source), format, schema, dict(options or {}), files_per_page)
+            PathSource(self.spark, str(source), format, schema, dict(options or {}), files_per_batch)
         )
 
     def _declare(
@@ -222,7 +222,7 @@ class Declarations:
         schema: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Declare a static table to join with, or give it a new version, which pages from now on see.
+        """Declare a static table to join with, or give it a new version, which batches from now on see.
 
         The source is a batch DataFrame, a path of files (which the other arguments are about), an Arrow
         table or a list of mappings.
@@ -236,7 +236,7 @@ class Declarations:
 
     def udf(self, name: str, function: Callable[..., Any], returns: str) -> None:
         """Register a Python function for queries to call. Where it raises, it gives null, and the query
-        that called it is suspended when that happens in several pages in a row."""
+        that called it is suspended when that happens in several batches in a row."""
         register_udf(self.spark, name, function, returns)
         self._loop.functions.add(name.casefold())
 

@@ -1,4 +1,4 @@
-"""Who is given a page's results, before the page is committed: sinks and subscribers."""
+"""Who is given a batch's results, before the batch is committed: sinks and subscribers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from transom.backends.spark.sinks import Sink
+from transom.backends.spark.types import to_frame
 from transom.errors import SettingError
 from transom.results.presentation import Results
+from transom.runtime.batch_report import BatchReport
 from transom.runtime.executor_state import FarResults, fixed_frame
-from transom.runtime.loop import PageLoop
-from transom.runtime.outputs import fixed_rows
-from transom.runtime.batch_report import PageReport
-from transom.backends.spark.sinks import Sink
 from transom.runtime.file_store import Store
-from transom.backends.spark.types import to_frame
+from transom.runtime.loop import BatchLoop
+from transom.runtime.outputs import fixed_rows
 
 log = logging.getLogger("transom")
 
@@ -27,11 +27,11 @@ Subscriber = Callable[[pa.Table], None]
 class Delivery:
     """The sinks and subscribers of an engine. They belong to a query, and go when it does.
 
-    `retention` is for how long results can be read back: a number of pages if `in_pages`, else microseconds.
+    `retention` is for how long results can be read back: a number of batches if `in_pages`, else microseconds.
     """
 
-    def __init__(self, loop: PageLoop, retention: int | None, in_pages: bool):
-        self.loop, self.retention, self.in_pages = loop, retention, in_pages
+    def __init__(self, loop: BatchLoop, retention: int | None, in_batches: bool):
+        self.loop, self.retention, self.in_batches = loop, retention, in_batches
         self._subscribers: dict[str, list[Subscriber]] = {}
         self._sinks: list[tuple[str | None, Sink]] = []  # of one query, or of all
         loop.listeners.append(self.deliver)
@@ -45,15 +45,17 @@ class Delivery:
         self._sinks.append((query, sink))
 
     def _check_path(self, path: str) -> None:
-        """A directory per page is written exactly once only if nobody else writes pages there."""
+        """A directory per batch is written exactly once only if nobody else writes batches there."""
         if any(other.exactly_once and other.options["path"] == path for _, other in self._sinks):
             raise SettingError(f"another sink writes to {path} already")
         try:
-            has_pages = any(name.startswith("page=") for name in Store(path).list())
+            has_batches = any(name.startswith("batch=") for name in Store(path).list())
         except NotADirectoryError:
             raise SettingError(f"a sink needs a directory, and {path} is a file") from None
-        if has_pages and not self.loop.continues:
-            raise SettingError(f"{path} holds the pages of another run; a checkpoint would continue that run")
+        if has_batches and not self.loop.continues:
+            raise SettingError(
+                f"{path} holds the batches of another run; a checkpoint would continue that run"
+            )
 
     def subscribe(self, query: str, callback: Subscriber) -> Callable[[], None]:
         """Call back with a query's new results; returns a function that ends it."""
@@ -66,16 +68,16 @@ class Delivery:
         self._subscribers.pop(query, None)
         self._sinks = [(owner, sink) for owner, sink in self._sinks if owner != query]
 
-    def deliver(self, report: PageReport) -> None:
-        """Hand out the results of a page, and let go of those that are too old."""
+    def deliver(self, report: BatchReport) -> None:
+        """Hand out the results of a batch, and let go of those that are too old."""
         spark = self.loop.spark
         for query, sink in self._sinks:
             if query is None and report.results:
-                sink.write(_all_rows(report, spark), report.page, spark)
+                sink.write(_all_rows(report, spark), report.batch_id, spark)
             elif query is not None and query in report.results:
-                sink.write(_rows(report, query, spark), report.page, spark)
+                sink.write(_rows(report, query, spark), report.batch_id, spark)
         self.tell(report.results)
-        self._retain(report.page)
+        self._retain(report.batch_id)
 
     def tell(self, results: Results) -> None:
         """Call the subscribers."""
@@ -87,24 +89,24 @@ class Delivery:
                 except Exception:
                     log.exception("a subscriber of %s failed", name)
 
-    def _retain(self, page: int) -> None:
+    def _retain(self, batch_id: int) -> None:
         kept = self.retention
         if kept is None:
             return
-        if self.in_pages:
-            self.loop.drop_results(lambda made, at: made <= page - kept)
+        if self.in_batches:
+            self.loop.drop_results(lambda made, at: made <= batch_id - kept)
         else:
             oldest = self.loop.clock() - kept
             self.loop.drop_results(lambda made, at: at < oldest)
 
 
-def _rows(report: PageReport, query: str, spark: SparkSession) -> DataFrame | pa.Table:
-    """A query's results in a page; those that tasks wrote are read by tasks."""
+def _rows(report: BatchReport, query: str, spark: SparkSession) -> DataFrame | pa.Table:
+    """A query's results in a batch; those that tasks wrote are read by tasks."""
     stored = report.results.stored.get(query)
     return stored.frame(spark) if isinstance(stored, FarResults) else report.results[query]
 
 
-def _all_rows(report: PageReport, spark: SparkSession) -> DataFrame | pa.Table:
+def _all_rows(report: BatchReport, spark: SparkSession) -> DataFrame | pa.Table:
     """The results of all queries in one schema."""
     near = fixed_rows(Results(report.results.batches), report.queries)
     if not report.results.stored:

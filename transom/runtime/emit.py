@@ -1,4 +1,4 @@
-"""The second half of a page on Spark; what fails in one query suspends that query."""
+"""The second half of a batch on Spark; what fails in one query suspends that query."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ from functools import partial
 
 import pyarrow as pa
 
-from transom.errors import PageError
-from transom.results.emit import Effects, PageOutput, Said, second_half
+from transom.backends.spark.scalars import SparkScalars, short_message
+from transom.errors import BatchError
+from transom.kernel.aggregate import Outcome
+from transom.results.emit import BatchOutput, Effects, Said, second_half
 from transom.results.presentation import Lowered, Moment, Results, Stored, finish
 from transom.results.shard_work import FarWork
-from transom.results.stream_progress import PageInput
-from transom.kernel.aggregate import Outcome
+from transom.results.stream_progress import BatchInput
 from transom.runtime.executor_state import Far
 from transom.runtime.ingest import FirstHalf
-from transom.runtime.write_ahead_log import Begun
 from transom.runtime.outputs import Outputs, results_of
 from transom.runtime.registry import Registry
-from transom.backends.spark.scalars import SparkScalars, short_message
 from transom.runtime.suspension import suspend_failed, suspend_failing
+from transom.runtime.write_ahead_log import Begun
 from transom.state.state import State
 
 
 class SecondHalf:
-    """Turns what a page's rows came to into results and the next state."""
+    """Turns what a batch's rows came to into results and the next state."""
 
     def __init__(self, scalars: SparkScalars, outputs: Outputs, far: Far, first_half: FirstHalf):
         self.scalars, self.outputs, self.far, self.first_half = scalars, outputs, far, first_half
 
     def process(
-        self, begun: Begun, state: State, inputs: Sequence[PageInput], registry: Registry, said: Said
-    ) -> PageOutput:
-        """Close the windows that close with a page, and read those that are prodded."""
-        self.outputs.clear_results(begun.page)
-        effects = self.effects(begun, registry, results_of(begun.page))
+        self, begun: Begun, state: State, inputs: Sequence[BatchInput], registry: Registry, said: Said
+    ) -> BatchOutput:
+        """Close the windows that close with a batch, and read those that are prodded."""
+        self.outputs.clear_results(begun.batch_id)
+        effects = self.effects(begun, registry, results_of(begun.batch_id))
         output = second_half(state, inputs, registry.everyone(), said, self.far.shelf(state), effects)
         return replace(output, state=self.far.rolled_up(output.state, registry.living()))
 
     def effects(self, begun: Begun, registry: Registry, directory: str) -> OnSpark:
-        """What is done for a page, its far results written to a directory."""
+        """What is done for a batch, its far results written to a directory."""
         return OnSpark(self, begun, registry, directory)
 
 
 @dataclass
 class OnSpark(Effects):
-    """What a page's second half needs done, by Spark."""
+    """What a batch's second half needs done, by Spark."""
 
     half: SecondHalf
     begun: Begun
@@ -69,7 +69,7 @@ class OnSpark(Effects):
                 if query.query.functions
             }
             if not suspend_failing(registry, tried):
-                raise PageError(f"page {moment.page} failed: {short_message(error)}") from error
+                raise BatchError(f"batch {moment.batch_id} failed: {short_message(error)}") from error
         return self.finish(living, moment)
 
     def read_far(self, works: Sequence[FarWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
@@ -88,8 +88,8 @@ class OnSpark(Effects):
         finally:
             self.half.far.store.delete(directory)
 
-    def fold(self, page: PageInput, rows: pa.Table, state: State) -> Outcome:
-        return self.half.first_half.results(self.begun, page, rows, self.registry, state)
+    def fold(self, batch: BatchInput, rows: pa.Table, state: State) -> Outcome:
+        return self.half.first_half.results(self.begun, batch, rows, self.registry, state)
 
     def _identity(self, name: str) -> str:
         return self.registry[name].identity

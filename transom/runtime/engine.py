@@ -1,4 +1,4 @@
-"""The engine: streams, tables and queries that a program declares, and the life of its page loop."""
+"""The engine: streams, tables and queries that a program declares, and the life of its batch loop."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
+from transom.backends.spark.session import is_local, local_session, ship
+from transom.backends.spark.udf import user_functions
 from transom.durations import parse_duration
 from transom.elements import Drop, Punctuation, Register, Summarize, Summary, Tune
 from transom.errors import SettingError, SQLError, StateError
 from transom.runtime.answers import Answers
+from transom.runtime.batch_report import say
 from transom.runtime.declarations import Declarations
-from transom.runtime.options import sharing_strategy
 from transom.runtime.delivery import Delivery
+from transom.runtime.file_store import Store
 from transom.runtime.handles import QueryHandle
 from transom.runtime.lookups import Lookups
-from transom.runtime.loop import PageLoop
+from transom.runtime.loop import BatchLoop
+from transom.runtime.options import sharing_strategy
 from transom.runtime.preferred_handle import PreferredHandle, refuse_statement
 from transom.runtime.prods import Prodding, clock_of, instant_of, pattern_of
-from transom.runtime.batch_report import say
 from transom.runtime.runner import Runner
-from transom.backends.spark.session import is_local, local_session, ship
 from transom.runtime.sources import FeedSource
-from transom.runtime.file_store import Store
-from transom.backends.spark.udf import user_functions
-from transom.sql.binding.cascades import bind_all
-from transom.sql.syntax.dialect import is_preferred
 from transom.sql.binding.bind_preferred import bind_all_preferred
+from transom.sql.binding.cascades import bind_all
+from transom.sql.clauses.summary import bind_drop, bind_summary, read_statement
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
-from transom.sql.clauses.summary import bind_drop, bind_summary, read_statement
+from transom.sql.syntax.dialect import is_preferred
 
 log = logging.getLogger("transom")
 
@@ -60,7 +60,7 @@ class Engine(Declarations, Answers):
     `spark` is a session to run in (none given: a local one is started), `checkpoint` a directory from
     which an engine continues as if it had never stopped (none given: a temporary one). `clock` tells the
     time in microseconds; tests set it. `retention` is for how long results can be read back: a number
-    of pages or a duration; None keeps them all. `strategy` is how windows are computed: from paired
+    of batches or a duration; None keeps them all. `strategy` is how windows are computed: from paired
     slices, or naively by rescanning the rows of each window. `state` is where slices are kept: on the
     driver, with the executors, or (auto) wherever their number says.
     """
@@ -87,12 +87,12 @@ class Engine(Declarations, Answers):
             if not is_local(self.spark):
                 log.warning("no checkpoint: the executors must be able to read and write %s", store.uri)
         clock = clock or (lambda: time.time_ns() // 1000)
-        self._loop = PageLoop(self.spark, store, clock, max_failures, chosen, strategy == "naive")
+        self._loop = BatchLoop(self.spark, store, clock, max_failures, chosen, strategy == "naive")
         self._loop.followers.append(functools.partial(say, self._loop))
         self._runner = Runner(self._loop, parse_duration(poll) / 1e6)
-        in_pages = isinstance(retention, int)
+        in_batches = isinstance(retention, int)
         kept = parse_duration(retention) if isinstance(retention, str) else retention
-        self._delivery = Delivery(self._loop, kept, in_pages)
+        self._delivery = Delivery(self._loop, kept, in_batches)
         self._prodding = Prodding(self._loop)
         self._lookups = Lookups(self._loop)
         self._journals = []
@@ -107,7 +107,7 @@ class Engine(Declarations, Answers):
     # --- queries ---
 
     def register(self, sql: str, name: str | None = None, *, partial: bool = False) -> QueryHandle:
-        """Register a query; it joins with the next page.
+        """Register a query; it joins with the next batch.
 
         A query that joins a running stream reports from the first window of which it saw everything;
         `partial` asks for earlier windows too, marked as not complete.
@@ -167,7 +167,7 @@ class Engine(Declarations, Answers):
         return _without_errors(bind_all(plain, catalog, loop.scalars, loop.known_queries())), preferred
 
     def execute(self, statement: str) -> None:
-        """Run CREATE SUMMARY or DROP SUMMARY; it takes effect with the next page.
+        """Run CREATE SUMMARY or DROP SUMMARY; it takes effect with the next batch.
 
         A summary that is there already with the same text, perhaps from an earlier run, stays as it is.
         """
@@ -239,7 +239,7 @@ class Engine(Declarations, Answers):
         self._wake()
 
     def start(self) -> None:
-        """Process pages in the background until stopped."""
+        """Process batches in the background until stopped."""
         self._runner.start()
 
     def stop(self) -> None:
@@ -248,7 +248,7 @@ class Engine(Declarations, Answers):
 
     @property
     def running(self) -> bool:
-        """Whether pages are processed in the background."""
+        """Whether batches are processed in the background."""
         return self._runner.running
 
     @property
@@ -261,7 +261,7 @@ class Engine(Declarations, Answers):
         return self._runner.await_termination(timeout)
 
     def step(self) -> int:
-        """Process what was pushed and what waits, page by page, in this thread; how many pages that was."""
+        """Process what was pushed and what waits, batch by batch, in this thread; how many batches that was."""
         return self._runner.step()
 
     def drain(self, close: bool | None = None) -> None:

@@ -1,8 +1,8 @@
 """State that lives with the executors: shards under the checkpoint, and windows closed where they are.
 
-shards/0000000012/         cells that page 12 brought or rolled up, a file for each partition of the groups
+shards/0000000012/         cells that batch 12 brought or rolled up, a file for each partition of the groups
 
-A page's directory is emptied when the page is tried again. What a page no longer needs is deleted after it is
+A batch's directory is emptied when the batch is tried again. What a batch no longer needs is deleted after it is
 committed: until then the state before it may be the one to continue from.
 """
 
@@ -18,12 +18,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from transom.plan.passes.admission import Place, ground
-from transom.results.presentation import Moment, Stored, computed_texts, result_schema
-from transom.results.shard_work import FarWork
+from transom.backends.spark.session import ansi_off
+from transom.backends.spark.types import spark_schema
 from transom.kernel.shards import Shelf
 from transom.plan.compiled import CompiledQuery
+from transom.plan.passes.admission import Place, ground
 from transom.plan.serving import known_slots
+from transom.results.presentation import Moment, Stored, computed_texts, result_schema
+from transom.results.shard_work import FarWork
 from transom.runtime.executor_tasks import (
     Desk,
     FileShards,
@@ -36,10 +38,8 @@ from transom.runtime.executor_tasks import (
     roll_task,
     write_task,
 )
-from transom.runtime.outputs import FIXED, own_rows
-from transom.backends.spark.session import ansi_off
 from transom.runtime.file_store import Store
-from transom.backends.spark.types import spark_schema
+from transom.runtime.outputs import FIXED, own_rows
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.state.shards import ShardRef
@@ -96,42 +96,44 @@ class Far:
         return FAR_GROUPS if self.place is Place.AUTO else None
 
     def shelf(self, state: State) -> Shelf:
-        """Where the page after a state puts its shards."""
+        """Where the batch after a state puts its shards."""
         limit = FAR_ROWS if self.place is Place.AUTO else None
-        return Shelf(self.shards, directory_of(state.page + 1), state.partitions or self.partitions, limit)
+        return Shelf(
+            self.shards, directory_of(state.batch_id + 1), state.partitions or self.partitions, limit
+        )
 
-    def begin(self, page: int) -> None:
-        """Forget what an earlier attempt at a page left."""
-        self.store.delete(directory_of(page))
+    def begin(self, batch_id: int) -> None:
+        """Forget what an earlier attempt at a batch left."""
+        self.store.delete(directory_of(batch_id))
 
     def forget(self, before: State, after: State) -> None:
         """Delete the files that a state had and the next one, which is committed, has not."""
         kept = {ref.name for ref in after.refs}
-        directories = {_page_of(name) for name in kept}
+        directories = {_batch_of(name) for name in kept}
         for ref in before.refs:
-            if ref.name not in kept and _page_of(ref.name) in directories:
+            if ref.name not in kept and _batch_of(ref.name) in directories:
                 for file in ref.files:
                     self.store.delete(file)
-        old = {_page_of(ref.name) for ref in before.refs} | {directory_of(after.page)}
+        old = {_batch_of(ref.name) for ref in before.refs} | {directory_of(after.batch_id)}
         for directory in old - directories:
             self.store.delete(directory)
-        self.tidy(ref for ref in after.refs if _page_of(ref.name) == directory_of(after.page))
+        self.tidy(ref for ref in after.refs if _batch_of(ref.name) == directory_of(after.batch_id))
 
     def sweep(self, state: State) -> None:
         """Delete what nobody refers to: tasks that failed, and a process that died, leave files behind."""
         known = {file for ref in state.refs for file in ref.files}
-        for page in self.store.list("shards"):
-            if int(page) > state.page:  # begun, perhaps by another engine
+        for batch_id in self.store.list("shards"):
+            if int(batch_id) > state.batch_id:  # begun, perhaps by another engine
                 continue
-            files = [f"shards/{page}/{file}" for file in self.store.list(f"shards/{page}")]
+            files = [f"shards/{batch_id}/{file}" for file in self.store.list(f"shards/{batch_id}")]
             strays = [file for file in files if file not in known]
-            for file in [f"shards/{page}"] if len(strays) == len(files) else strays:
+            for file in [f"shards/{batch_id}"] if len(strays) == len(files) else strays:
                 self.store.delete(file)
 
     def tidy(self, refs: Iterable[ShardRef]) -> None:
-        """Delete files beside those of a page's shards: of tasks that were tried again."""
+        """Delete files beside those of a batch's shards: of tasks that were tried again."""
         known = {file for ref in refs for file in ref.files}
-        for directory in {_page_of(file) for file in known}:
+        for directory in {_batch_of(file) for file in known}:
             for file in self.store.list(directory):
                 if f"{directory}/{file}" not in known:
                     self.store.delete(f"{directory}/{file}")
@@ -247,7 +249,7 @@ class Far:
         refs: Sequence[ShardRef],
         most: int,
         floor: int | None,
-        page: int,
+        batch_id: int,
         task: Callable[[Sequence[ShardRef], ShardRef, Sequence[int]], Task],
     ) -> tuple[ShardRef, ...]:
         """Files with the small ones made into one by tasks, without what lies before a floor.
@@ -258,7 +260,7 @@ class Far:
         spans = [span for ref in small for span in ref.held[0]]
         low, high = min(span[0] for span in spans), max(span[1] for span in spans)
         held = {0: ((low if floor is None else max(floor, low), high),)}
-        target = ShardRef(f"{directory_of(page)}/{uuid.uuid4().hex}", (), held)
+        target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), held)
         places = places_of(small)
         parts = sorted(self._run(task(small, target, places), len(places)))
         gone = {ref.name for ref in small}
@@ -274,7 +276,7 @@ class Far:
         kept = {key for home in homes for key in state.selections[home].slots}
         slots = [slot for key, slot in known_slots(queries).items() if key in kept]
         target = ShardRef(
-            f"{directory_of(state.page)}/{uuid.uuid4().hex}",
+            f"{directory_of(state.batch_id)}/{uuid.uuid4().hex}",
             (),
             {home: tuple(sorted(slices)) for home, slices in held.items()},
         )
@@ -339,10 +341,10 @@ def places_of(refs: Iterable[ShardRef]) -> list[int]:
     return sorted({place for ref in refs for place, _, _ in ref.parts})
 
 
-def directory_of(page: int) -> str:
-    return f"shards/{page:010d}"
+def directory_of(batch_id: int) -> str:
+    return f"shards/{batch_id:010d}"
 
 
-def _page_of(file: str) -> str:
-    """The directory of a page's file."""
+def _batch_of(file: str) -> str:
+    """The directory of a batch's file."""
     return file.rpartition("/")[0]

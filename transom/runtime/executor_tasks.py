@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.results.shard_windows import close_shards
-from transom.results.presentation import Lowered, Moment, ResultBatch, presented
-from transom.results.shard_work import FarWork
+from transom.backends.spark.types import plain_table
 from transom.kernel.shards import fetched, rolled
 from transom.plan.compiled import Slot
-from transom.runtime.outputs import QUERY, fixed_rows, own_rows, with_names
-from transom.runtime.file_store import Store
+from transom.results.presentation import Lowered, Moment, ResultBatch, presented
+from transom.results.shard_windows import close_shards
+from transom.results.shard_work import FarWork
 from transom.runtime.batch_tasks import Batches, gathered
-from transom.backends.spark.types import plain_table
+from transom.runtime.file_store import Store
+from transom.runtime.outputs import QUERY, fixed_rows, own_rows, with_names
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.state.shards import ShardRef
@@ -61,7 +61,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Desk:
-    """Where a page's results are written, and under which names queries go there."""
+    """Where a batch's results are written, and under which names queries go there."""
 
     store: Store
     directory: str

@@ -1,4 +1,4 @@
-"""EXPLAIN of a running engine: what a page loop knows, and what waits to take effect with its next page."""
+"""EXPLAIN of a running engine: what a batch loop knows, and what waits to take effect with its next batch."""
 
 from __future__ import annotations
 
@@ -7,33 +7,31 @@ from typing import TYPE_CHECKING
 
 from transom.elements import Drop, Register
 from transom.errors import SettingError, SQLError, near_miss
-from transom.plan.explain import Explained, Explanation, gather, query_text
-from transom.plan.explain import mermaid
-from transom.plan.explain import text
 from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.explain import Explained, Explanation, gather, mermaid, query_text, text
 from transom.runtime.registry import Entry
-from transom.sql.catalog import Catalog
-from transom.sql.binding.cascades import bind_all
-from transom.sql.syntax.dialect import is_preferred
 from transom.sql.binding.bind_preferred import bind_all_preferred
+from transom.sql.binding.cascades import bind_all
+from transom.sql.catalog import Catalog
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
+from transom.sql.syntax.dialect import is_preferred
 
 if TYPE_CHECKING:
-    from transom.runtime.loop import PageLoop
+    from transom.runtime.loop import BatchLoop
 
 
 FORMATS = ("text", "json", "mermaid")
 NEW = "(this query)"  # what a query that nobody registered is called
 
 
-def explain(loop: PageLoop, format: str, verbose: bool) -> str:
+def explain(loop: BatchLoop, format: str, verbose: bool) -> str:
     """How the registered queries are computed."""
     _check(format)
     return _shown(explanation(loop), format, verbose)
 
 
-def explain_query(loop: PageLoop, name: str, format: str, verbose: bool) -> str:
+def explain_query(loop: BatchLoop, name: str, format: str, verbose: bool) -> str:
     """How one query is computed, and with whom it shares what."""
     _check(format)
     plan = explanation(loop)
@@ -51,14 +49,14 @@ def _check(format: str) -> None:
         raise SettingError(f"unknown format {format!r}: {' or '.join(FORMATS)}{near_miss(format, FORMATS)}")
 
 
-def explain_text(loop: PageLoop, sql: str) -> str:
+def explain_text(loop: BatchLoop, sql: str) -> str:
     """How a query that nobody registered would be computed, and with whom it would share what."""
     return query_text(explanation(loop, {NEW: sql}), NEW, verbose=False)
 
 
-def explanation(loop: PageLoop, more: Mapping[str, str] | None = None) -> Explanation:
-    """The plan of the next page, as far as it is known; with more queries, if they were registered now."""
-    with loop.control_lock:  # of one and the same page
+def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Explanation:
+    """The plan of the next batch, as far as it is known; with more queries, if they were registered now."""
+    with loop.control_lock:  # of one and the same batch
         state, registry, texts = loop.state, loop.registry.copy(), {**loop.texts, **(more or {})}
     catalog = loop.catalog()
     registry.bind(catalog, loop.scalars, [Drop(entry.name) for entry in registry if entry.name not in texts])
@@ -98,8 +96,8 @@ def _stream(entry: Entry) -> str:
     return entry.compiled.query.stream
 
 
-def _waiting_preferred(loop: PageLoop, texts: dict[str, str], catalog: Catalog) -> dict[str, Preferred]:
-    """The queries with a preference that join with the next page."""
+def _waiting_preferred(loop: BatchLoop, texts: dict[str, str], catalog: Catalog) -> dict[str, Preferred]:
+    """The queries with a preference that join with the next batch."""
     known = {name: loop.preferred.get(text) for name, text in texts.items()}
     unbound = {name: text for name, text in texts.items() if known[name] is None}
     bound = bind_all_preferred(unbound, catalog, loop.scalars, catalog.summaries) if unbound else {}
@@ -107,12 +105,12 @@ def _waiting_preferred(loop: PageLoop, texts: dict[str, str], catalog: Catalog) 
     return {name: query for name, query in found.items() if isinstance(query, Preferred)}
 
 
-def _waiting(loop: PageLoop, texts: dict[str, str]) -> dict[str, CompiledQuery]:
-    """The queries that join with the next page; most are bound since they were registered."""
+def _waiting(loop: BatchLoop, texts: dict[str, str]) -> dict[str, CompiledQuery]:
+    """The queries that join with the next batch; most are bound since they were registered."""
     bound: dict[str, Query | SQLError] = {}
     unbound = {}
     for name, query in texts.items():
-        known = loop.bound.get(query)  # a page that begins takes it away
+        known = loop.bound.get(query)  # a batch that begins takes it away
         if known is None:
             unbound[name] = query
         else:

@@ -23,8 +23,8 @@ class Store:
     """Files and directories under a local path or a URI; names are relative, with slashes.
 
     >>> store = Store.temporary()
-    >>> store.write("pages/000001.json", b"{}")
-    >>> store.list("pages"), store.read("pages/000001.json")
+    >>> store.write("batches/000001.json", b"{}")
+    >>> store.list("batches"), store.read("batches/000001.json")
     (['000001.json'], b'{}')
     >>> store.delete()
     """

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from transom.elements import ClockKind
 from transom.errors import SettingError, StateError
-from transom.estimates.monitor import Accuracy
 from transom.estimates.feedback import beginner
-from transom.results.presentation import result_schema
+from transom.estimates.monitor import Accuracy
 from transom.plan.compiled import compile_query
+from transom.results.presentation import result_schema
 from transom.runtime.explain import explain_query
 from transom.runtime.lookups import length_of
 from transom.runtime.prods import prod_of
@@ -38,7 +38,7 @@ class QueryHandle:
         return f"<query {self.name}>"
 
     def drop(self) -> None:
-        """Leave with the next page; results made so far can still be read from this handle."""
+        """Leave with the next batch; results made so far can still be read from this handle."""
         with suppress(StateError):  # a query whose stream is gone can't be bound, but it can leave
             self._remember()
         self._engine._drop(self.name)
@@ -50,12 +50,12 @@ class QueryHandle:
 
     def results(self) -> pa.Table:
         """All results so far: window_start, window_end, the group columns, the select items, kind,
-        complete, rows, page, made, latency."""
+        complete, rows, batch, made, latency."""
         self._check_pushed()
         return self._engine._results(self)
 
     def subscribe(self, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
-        """Call back with each page's new results, before the page is committed (so at least once);
+        """Call back with each batch's new results, before the batch is committed (so at least once);
         returns a function that ends the subscription. An exception in it is logged, not raised."""
         self._check_pushed()
         return self._engine._delivery.subscribe(self.name, callback)
@@ -66,7 +66,7 @@ class QueryHandle:
         self._engine._delivery.sink(self.name, format, path, options)
 
     def prod(self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
-        """What is known now of this query's open windows, from the last committed page: early results.
+        """What is known now of this query's open windows, from the last committed batch: early results.
 
         `until` asks for the windows that end by then, `at` for the last of those only, neither for all that
         hold rows; `where` is a pattern on the groups.
@@ -87,7 +87,7 @@ class QueryHandle:
         at: Any = None,
         where: Mapping[str, Any] | None = None,
     ) -> pa.Table:
-        """The answer now, from the last committed page: for the query's own window up to the newest row, or
+        """The answer now, from the last committed batch: for the query's own window up to the newest row, or
         for a shorter one (`range`, or `rows` of a window of rows). For queries without SLIDE.
 
         `at` lets the window end later than the newest row; `where` is a pattern on the groups.
@@ -136,7 +136,7 @@ class QueryHandle:
 
     @property
     def tuned(self) -> float | None:
-        """The aggressiveness that it was tuned to, as far as pages know; None: it goes by its own words."""
+        """The aggressiveness that it was tuned to, as far as batches know; None: it goes by its own words."""
         own = self._engine._loop.state.prodders.get(self.name)
         return None if own is None or own.point is None else round(1 - own.point, 9)
 
@@ -159,7 +159,7 @@ class QueryHandle:
 
     @property
     def since(self) -> int | None:
-        """The page that it joined with; None while it waits for one."""
+        """The batch that it joined with; None while it waits for one."""
         registry = self._engine._loop.registry
         known = not self._has_left and self.name in registry and registry[self.name].text == self.text
         return registry[self.name].since if known else None
@@ -175,7 +175,7 @@ class QueryHandle:
 
     @property
     def suspended(self) -> str | None:
-        """Why the query takes no part in pages any more, or None."""
+        """Why the query takes no part in batches any more, or None."""
         return self._engine._suspended(self.name)
 
 
@@ -206,6 +206,6 @@ class Feed:
     def prod(
         self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None, on: str | None = None
     ) -> None:
-        """Ask for early results behind the rows pushed before it; they come with that page's results."""
+        """Ask for early results behind the rows pushed before it; they come with that batch's results."""
         self._source.control(prod_of(self._engine._stream(self.name), until, at, where, on))
         self._engine._wake()

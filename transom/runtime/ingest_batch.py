@@ -1,4 +1,4 @@
-"""The first half of a page on Spark: project, number, judge the future, run the kernel, set rows apart."""
+"""The first half of a batch on Spark: project, number, judge the future, run the kernel, set rows apart."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, VariantType
 
-from transom.windows.profile import Profile
-from transom.windows.horizon import horizon_limit
-from transom.windows.stream_rules import StreamRules
-from transom.elements import Clock, ClockKind
-from transom.results.advance import clocks_of
-from transom.ondemand.stores import takings
-from transom.plan.planner import SharedPlan, askers
-from transom.kernel.aggregate import Outcome, PagePlan, late_rows, merge, put_away, run
-from transom.kernel.shards import Shelf
-from transom.plan.compiled import CompiledQuery
-from transom.ondemand.needs import Gathering, gatherings
-from transom.plan.layout import Layout
-from transom.backends.spark.files import CORRUPT
 from transom.backends.projection import micros, project
+from transom.backends.spark.broadcast_plan import Shipper
+from transom.backends.spark.files import CORRUPT
 from transom.backends.spark.scalars import collect_small
 from transom.backends.spark.session import ansi_off
-from transom.backends.spark.broadcast_plan import Shipper
-from transom.runtime.sources import HIDDEN, TIME_TEXT
 from transom.backends.spark.tables import Tables
+from transom.elements import Clock, ClockKind
+from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, put_away, run
+from transom.kernel.shards import Shelf
+from transom.ondemand.needs import Gathering, gatherings
+from transom.ondemand.stores import takings
+from transom.plan.compiled import CompiledQuery
+from transom.plan.layout import Layout
+from transom.plan.planner import SharedPlan, askers
+from transom.results.advance import clocks_of
 from transom.runtime.batch_tasks import aggregate_task, late_task
+from transom.runtime.sources import HIDDEN, TIME_TEXT
 from transom.sql.query import Join
 from transom.state.state import State, StreamState
+from transom.windows.horizon import horizon_limit
+from transom.windows.profile import Profile
+from transom.windows.stream_rules import StreamRules
 
 ROW_NUMBER, ROW_ID = "__row_number__", "__row_id__"
 
 
 @dataclass(frozen=True)
-class Page:
-    """A data page: its rows, and what was known when it began."""
+class Batch:
+    """A data batch: its rows, and what was known when it began."""
 
     df: DataFrame
     columns: Mapping[str, pa.DataType]  # of the stream, those that queries can name
@@ -64,8 +64,8 @@ class Page:
         """The queries that read its rows, standing or on demand."""
         return [*self.queries, *self.looking]
 
-    def looked_at_by(self, looking: Sequence[CompiledQuery]) -> Page:
-        """The page with other on-demand queries."""
+    def looked_at_by(self, looking: Sequence[CompiledQuery]) -> Batch:
+        """The batch with other on-demand queries."""
         return replace(self, looking=looking, gatherings=gatherings(looking))
 
     @property
@@ -90,24 +90,24 @@ class _Branch:
     queries: tuple[CompiledQuery, ...]
     joins: tuple[Join, ...]
     df: DataFrame
-    plan: PagePlan
+    plan: BatchPlan
     scalars: Mapping[str, str] = field(default_factory=dict)
 
 
-class PageRun:
-    """One data page on its way through Spark; what it set apart can be read until it is left."""
+class BatchRun:
+    """One data batch on its way through Spark; what it set apart can be read until it is left."""
 
-    def __init__(self, page: Page, tables: Tables, shipper: Shipper):
-        self.page, self.tables, self.shipper = page, tables, shipper
-        self.clocks = clocks_of(page.queries, page.rules, page.gatherings)
-        self.time = self.micros(page.rules.clock)
-        if CORRUPT in page.df.columns:
+    def __init__(self, batch: Batch, tables: Tables, shipper: Shipper):
+        self.batch, self.tables, self.shipper = batch, tables, shipper
+        self.clocks = clocks_of(batch.queries, batch.rules, batch.gatherings)
+        self.time = self.micros(batch.rules.clock)
+        if CORRUPT in batch.df.columns:
             self.time = f"CASE WHEN `{CORRUPT}` IS NULL THEN {self.time} END"
 
         self._cached: DataFrame | None = None
         self._once: dict[tuple[str, tuple[str, ...]], bool] = {}  # by join, and the joins beside it
 
-    def __enter__(self) -> PageRun:
+    def __enter__(self) -> BatchRun:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -116,7 +116,7 @@ class PageRun:
 
     def process(self) -> Processed:
         """Aggregate the rows that are accepted, and find those that are late or rejected."""
-        repeated, df = self._repeating(), self.page.df
+        repeated, df = self._repeating(), self.batch.df
         if any(repeated):
             # The branches must agree on which row is which, so that the rows are read once.
             df = self._cached = df.withColumn(ROW_ID, F.monotonically_increasing_id()).persist()
@@ -126,7 +126,7 @@ class PageRun:
         outcomes = [self._run(branch, branch.plan) for branch in branches]
         if not exact and outcomes[0].ahead:
             limit, outcomes = self._followed(branches, outcomes, limit)
-        outcome = _accounted(outcomes, self.page.shared.layouts)
+        outcome = _accounted(outcomes, self.batch.shared.layouts)
         done = Processed(outcome, limit)
         if outcome.late:
             done.late = self._late(branches, outcomes, limit)
@@ -137,45 +137,45 @@ class PageRun:
     # --- the future ---
 
     def _first_limit(self, df: DataFrame) -> tuple[int | None, bool]:
-        """The limit of this page's times, and whether it is certain.
+        """The limit of this batch's times, and whether it is certain.
 
-        Where the stream was is known after its first page. Then rows within the horizon of that are
-        aggregated at once, and only if some lie beyond it is the whole page's profile consulted.
+        Where the stream was is known after its first batch. Then rows within the horizon of that are
+        aggregated at once, and only if some lie beyond it is the whole batch's profile consulted.
         """
-        rules, high = self.page.rules, self.page.before.clock(self.page.rules.clock).high
-        if self.page.is_judged or rules.horizon is None:
-            return self.page.limit, True
+        rules, high = self.batch.rules, self.batch.before.clock(self.batch.rules.clock).high
+        if self.batch.is_judged or rules.horizon is None:
+            return self.batch.limit, True
         if high is not None and not any(clock.kind is ClockKind.ROWS for clock in self.clocks):
             return self._not_after_now(high + rules.horizon), False
         return self.judged(df)[0], True
 
     def judged(self, df: DataFrame) -> tuple[int | None, Profile]:
-        """The limit of this page's times, for certain, and where its rows lie."""
-        rules, high = self.page.rules, self.page.before.clock(self.page.rules.clock).high
+        """The limit of this batch's times, for certain, and where its rows lie."""
+        rules, high = self.batch.rules, self.batch.before.clock(self.batch.rules.clock).high
         cut = None if high is None or rules.horizon is None else high + rules.horizon
-        plan = PagePlan((), (), {}, {}, "t0", limit=cut, horizon=rules.horizon)
+        plan = BatchPlan((), (), {}, {}, "t0", limit=cut, horizon=rules.horizon)
         profile = self._run(_Branch((), (), df, plan, {"t0": self.time}), plan).profile
         return self._not_after_now(horizon_limit(profile, high, rules.horizon)), profile
 
     def _not_after_now(self, limit: int | None) -> int | None:
-        rules = self.page.rules
+        rules = self.batch.rules
         if not rules.live or rules.horizon is None or limit is None:
             return limit
-        return min(limit, self.page.now + rules.horizon)
+        return min(limit, self.batch.now + rules.horizon)
 
     def _followed(
         self, branches: Sequence[_Branch], outcomes: Sequence[Outcome], limit: int | None
     ) -> tuple[int | None, list[Outcome]]:
         """Rows beyond the horizon that belong to the stream after all are aggregated in addition."""
-        high = self.page.before.clock(self.page.rules.clock).high
-        found = horizon_limit(outcomes[0].profile, high, self.page.rules.horizon)
+        high = self.batch.before.clock(self.batch.rules.clock).high
+        found = horizon_limit(outcomes[0].profile, high, self.batch.rules.horizon)
         further = self._not_after_now(found)
         if further is None or limit is None or further <= limit:
             return limit, list(outcomes)
         both = []
         for branch, outcome in zip(branches, outcomes, strict=True):
             more = self._run(branch, replace(branch.plan, limit=further, floor=limit))
-            merged = merge([outcome, more], self.page.shared.layouts)
+            merged = merge([outcome, more], self.batch.shared.layouts)
             merged.rows, merged.timeless, merged.ahead = outcome.rows, outcome.timeless, more.ahead
             merged.profile = outcome.profile
             both.append(merged)
@@ -186,7 +186,7 @@ class PageRun:
     def micros(self, clock: Clock) -> str:
         if clock.kind is ClockKind.ROWS:
             return f"`{ROW_NUMBER}`"
-        return micros(f"`{clock.attribute}`", self.page.columns[clock.attribute])
+        return micros(f"`{clock.attribute}`", self.batch.columns[clock.attribute])
 
     def accepted(self, limit: int | None) -> str:
         within = "" if limit is None else f" AND ({self.time}) <= {limit}"
@@ -195,7 +195,7 @@ class PageRun:
     def order(self, df: DataFrame) -> list[str]:
         """What rows are sorted by: their time, ties by their other columns."""
         order = [f"({self.time})"]
-        for name in self.page.columns:
+        for name in self.batch.columns:
             kind = df.schema[name].dataType
             order.append(
                 f"to_json(struct(`{name}`))" if isinstance(kind, MapType | VariantType) else f"`{name}`"
@@ -206,7 +206,7 @@ class PageRun:
         """With accepted rows numbered by time, ties by their other columns: partitioning has no say."""
         if not any(clock.kind is ClockKind.ROWS for clock in self.clocks):
             return df
-        base, accepted = self.page.before.totals.accepted, self.accepted(limit)
+        base, accepted = self.batch.before.totals.accepted, self.accepted(limit)
         number = f"row_number() OVER (PARTITION BY {accepted} ORDER BY {', '.join(self.order(df))})"
         with ansi_off(df.sparkSession):
             return df.withColumn(
@@ -216,7 +216,7 @@ class PageRun:
     def _repeating(self) -> dict[tuple[str, ...], list[CompiledQuery]]:
         """The queries by the joins of theirs that repeat rows; first those (perhaps none) that have none."""
         found: dict[tuple[str, ...], list[CompiledQuery]] = {(): []}
-        for query in self.page.everyone:
+        for query in self.batch.everyone:
             joins = query.query.joins
             ids = tuple(join.id for join in joins)
             for join in joins:
@@ -231,10 +231,10 @@ class PageRun:
 
         A comparison that first casts a key (an integer with a text) may find several for one.
         """
-        version = self.page.versions[join.table]
-        known = {f"`{name}`": kind for name, kind in self.page.columns.items()}
+        version = self.batch.versions[join.table]
+        known = {f"`{name}`": kind for name, kind in self.batch.columns.items()}
         for one in joins:
-            columns = self.tables.columns(one.table, self.page.versions[one.table])
+            columns = self.tables.columns(one.table, self.batch.versions[one.table])
             known |= {f"`{one.id}.{name}`": kind for name, kind in columns.items()}
         for key in join.keys:
             own = f"`{join.id}.{key}`"
@@ -253,30 +253,30 @@ class PageRun:
         clocks = {clock: f"t{i}" for i, clock in enumerate(self.clocks)}
         scalars = {name: sql for sql, name in names.items()}
         scalars |= {name: self.micros(clock) for clock, name in clocks.items()}
-        time = clocks[self.page.rules.clock]
+        time = clocks[self.batch.rules.clock]
         scalars[time] = self.time
         if with_id:
             scalars[ROW_ID] = f"`{ROW_ID}`"
         mine = {query.name for query in queries}
-        shared = self.page.shared
+        shared = self.batch.shared
         families, asking = shared.families, shared.askers
-        if len(mine) < len(self.page.everyone):
+        if len(mine) < len(self.batch.everyone):
             families = tuple(family for family in families if family.members[0].queries[0] in mine)
-            asking = askers(self.page.state, [query for query in queries if query.query.demand is None])
-        gathered = [one for one in self.page.gatherings if one.queries[0] in mine]
-        plan = PagePlan(
+            asking = askers(self.batch.state, [query for query in queries if query.query.demand is None])
+        gathered = [one for one in self.batch.gatherings if one.queries[0] in mine]
+        plan = BatchPlan(
             families,
             asking,
             names,
             clocks,
             time,
-            {clock: self.page.before.clock(clock).closed for clock in clocks},
+            {clock: self.batch.before.clock(clock).closed for clock in clocks},
             limit,
-            horizon=self.page.rules.horizon,
+            horizon=self.batch.rules.horizon,
             row_id=ROW_ID if with_id else None,
-            far=self.page.state.far,
-            most_groups=self.page.most_groups,
-            takings=takings(self.page.state, self.page.before, gathered),
+            far=self.batch.state.far,
+            most_groups=self.batch.most_groups,
+            takings=takings(self.batch.state, self.batch.before, gathered),
         )
         joins: dict[str, Join] = {}
         for join in (join for query in queries for join in query.query.joins):
@@ -288,27 +288,28 @@ class PageRun:
 
     def _projected(self, branch: _Branch, df: DataFrame, keep: Sequence[str] = ()) -> DataFrame:
         frames = {
-            join.table: self.tables.frame(join.table, self.page.versions[join.table]) for join in branch.joins
+            join.table: self.tables.frame(join.table, self.batch.versions[join.table])
+            for join in branch.joins
         }
-        return project(df, branch.scalars, branch.joins, frames, keep=keep, now=self.page.now)
+        return project(df, branch.scalars, branch.joins, frames, keep=keep, now=self.batch.now)
 
-    def _run(self, branch: _Branch, plan: PagePlan) -> Outcome:
+    def _run(self, branch: _Branch, plan: BatchPlan) -> Outcome:
         projected = self._projected(branch, branch.df)
-        if self.page.near:
+        if self.batch.near:
             outcome = run(collect_small(projected), plan)
-            return outcome if self.page.shelf is None else put_away(outcome, self.page.shelf)
+            return outcome if self.batch.shelf is None else put_away(outcome, self.batch.shelf)
         packed = projected.mapInArrow(
-            aggregate_task(self.shipper.ship(plan), self.page.shelf), "outcome binary"
+            aggregate_task(self.shipper.ship(plan), self.batch.shelf), "outcome binary"
         ).toArrow()
         outcomes = (pickle.loads(one) for one in packed["outcome"].to_pylist())
-        return merge(outcomes, self.page.shared.layouts)
+        return merge(outcomes, self.batch.shared.layouts)
 
     # --- rows set apart ---
 
     def _late(
         self, branches: Sequence[_Branch], outcomes: Sequence[Outcome], limit: int | None
     ) -> DataFrame | pa.Table:
-        keep = list(self.page.columns)
+        keep = list(self.batch.columns)
         if len(branches) > 1:
             asked, counted = _row_sets(outcomes)
             ids = pa.array(np.setdiff1d(asked, counted)).to_pylist()
@@ -320,15 +321,15 @@ class PageRun:
             with ansi_off(candidates.sparkSession):
                 candidates = candidates.filter(f"({self.time}) < {bound}")
         projected = self._projected(branch, candidates, keep)
-        if self.page.near:
+        if self.batch.near:
             table = collect_small(projected)
             return table.filter(pa.array(late_rows(table, branch.plan))).select(keep)
         schema = candidates.select(*(f"`{name}`" for name in keep)).schema
         return projected.mapInArrow(late_task(self.shipper.ship(branch.plan), keep), schema)
 
-    def _latest_closed(self, plan: PagePlan) -> int | None:
+    def _latest_closed(self, plan: BatchPlan) -> int | None:
         """A time above which no row can be late, if all windows follow the stream's own time."""
-        own = self.page.rules.clock
+        own = self.batch.rules.clock
         return plan.latest_closed(own) if self.clocks == [own] else None
 
     def _rejected(self, df: DataFrame, limit: int | None) -> DataFrame:
@@ -344,7 +345,7 @@ class PageRun:
         )
         with ansi_off(df.sparkSession):
             chosen = df.filter(f"NOT {self.accepted(limit)}")
-            columns = [F.col(f"`{name}`") for name in (*self.page.columns, *hidden)]
+            columns = [F.col(f"`{name}`") for name in (*self.batch.columns, *hidden)]
             return chosen.select(*columns, F.expr(reason).alias("reason"))
 
 

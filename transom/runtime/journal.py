@@ -1,10 +1,10 @@
 """Results in the order in which they were made, for readers who come and go at their own pace.
 
 Each reader holds a cursor, and nothing is kept for it: the newest results are in memory, once for all
-readers, and whoever falls behind reads what pages left under the checkpoint.
+readers, and whoever falls behind reads what batches left under the checkpoint.
 
-    checkpoint    page 1 ... page 812            (results of pages)
-    memory                       page 813, a prod, page 814, ...
+    checkpoint    batch 1 ... batch 812            (results of batches)
+    memory                       batch 813, a prod, batch 814, ...
                                  1         2       3            numbers of entries
 """
 
@@ -23,54 +23,54 @@ import pyarrow as pa
 
 from transom.errors import SettingError
 from transom.results.presentation import ResultBatch, Results
-from transom.runtime.batch_report import PageReport
+from transom.runtime.batch_report import BatchReport
 
 if TYPE_CHECKING:
-    from transom.runtime.loop import PageLoop
+    from transom.runtime.loop import BatchLoop
 
 START, END = "start", "end"  # cursors before and behind all that there is
 MOST = 1 << 30  # rows, for readers who set no limit
 MOST_ENTRIES = 10_000
 MOST_READ = 64  # queries of which it is remembered what was before
 OVERHEAD = 600  # bytes of a query in an entry, beside its values
-DEEP = 64  # pages that are read back for whoever wants to see what was before
-BEFORE_ANY = 1 << 62  # the page that a query joined with which waits for one: it has no results yet
+DEEP = 64  # batches that are read back for whoever wants to see what was before
+BEFORE_ANY = 1 << 62  # the batch that a query joined with which waits for one: it has no results yet
 
 
 @dataclass(frozen=True)
 class Cursor:
-    """How far a reader has come: it has read all of the pages before `page`, and, while `epoch` is that of
+    """How far a reader has come: it has read all of the batches before `batch`, and, while `epoch` is that of
     the journal, all entries up to `number`; and `row` rows of what comes next.
 
     >>> Cursor.parse(str(Cursor(813, "c0ffee", 2, 10)))
-    Cursor(page=813, epoch='c0ffee', number=2, row=10)
+    Cursor(batch=813, epoch='c0ffee', number=2, row=10)
     """
 
-    page: int = 0
+    batch_id: int = 0
     epoch: str = ""
     number: int = 0
     row: int = 0
 
     def __str__(self) -> str:
-        return "-".join(map(str, (self.page, self.epoch, self.number, self.row)))
+        return "-".join(map(str, (self.batch_id, self.epoch, self.number, self.row)))
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
         try:
-            page, epoch, number, row = text.split("-")
-            read = cls(int(page), epoch, int(number), int(row))
+            batch_id, epoch, number, row = text.split("-")
+            read = cls(int(batch_id), epoch, int(number), int(row))
             if not re.fullmatch("[0-9a-f]{0,8}", epoch):
                 raise ValueError
         except ValueError:
             raise SettingError(f"not a cursor: {text!r}; take one that came with results") from None
-        if min(read.page, read.number, read.row) < 0:
+        if min(read.batch_id, read.number, read.row) < 0:
             raise SettingError(f"not a cursor: {text!r}; take one that came with results")
         return read
 
 
 @dataclass(frozen=True)
 class Whose:
-    """A query whose results are read: its name, the page that it joined with, and its columns."""
+    """A query whose results are read: its name, the batch that it joined with, and its columns."""
 
     name: str
     since: int
@@ -88,13 +88,13 @@ class Read:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a page made, or a prod was told."""
+    """What a batch made, or a prod was told."""
 
     number: int
-    page: int  # the last one that was committed by then
+    batch_id: int  # the last one that was committed by then
     made: int  # the one that its results are of; a prod may have been overtaken
     results: Results
-    is_page: bool
+    is_batch: bool
     bytes: int
 
     def of(self, whose: Whose) -> pa.Table | None:
@@ -110,7 +110,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Part:
-    """A query's results in a page or an entry, if it has any there, and the cursors around them."""
+    """A query's results in a batch or an entry, if it has any there, and the cursors around them."""
 
     before: Cursor
     behind: Cursor
@@ -118,13 +118,13 @@ class Part:
 
 
 class Journal:
-    """The newest results of a page loop in memory, at most so many bytes of them; older ones are read back.
+    """The newest results of a batch loop in memory, at most so many bytes of them; older ones are read back.
 
     What prods were told is passed on while it is in memory, and not read back: whoever comes later sees what
     became of it.
     """
 
-    def __init__(self, loop: PageLoop, limit: int):
+    def __init__(self, loop: BatchLoop, limit: int):
         self.loop, self.limit, self.epoch = loop, limit, uuid.uuid4().hex[:8]
         self._lock = threading.Lock()
         self._entries: list[Entry] = []
@@ -132,30 +132,30 @@ class Journal:
         self._listeners: list[Callable[[], None]] = []
         self._read: dict[tuple[str, int, int], tuple[pa.Table, int]] = {}  # what was before, and until where
         with loop.lock:
-            self._through = loop.state.page  # the last page that was committed, and is in no later entry
-            loop.followers.append(self._page)
+            self._through = loop.state.batch_id  # the last batch that was committed, and is in no later entry
+            loop.followers.append(self._batch)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call back behind every page and prod, in the thread that made it; returns how to end it."""
+        """Call back behind every batch and prod, in the thread that made it; returns how to end it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
-    def _page(self, report: PageReport) -> None:
-        self._add(report.page, report.results, is_page=True)
+    def _batch(self, report: BatchReport) -> None:
+        self._add(report.batch_id, report.results, is_batch=True)
 
-    def told(self, results: Results, page: int) -> None:
-        """Note what a prod was told, from the state after a page."""
+    def told(self, results: Results, batch_id: int) -> None:
+        """Note what a prod was told, from the state after a batch."""
         if results:
-            self._add(page, results, is_page=False)
+            self._add(batch_id, results, is_batch=False)
 
-    def _add(self, page: int, results: Results, is_page: bool) -> None:
+    def _add(self, batch_id: int, results: Results, is_batch: bool) -> None:
         kept = compact(results)
-        size = sum(batch.table.nbytes for batch in kept.batches) + OVERHEAD * len(kept)
+        size = sum(part.table.nbytes for part in kept.batches) + OVERHEAD * len(kept)
         with self._lock:
-            self._through = page if is_page else self._through
+            self._through = batch_id if is_batch else self._through
             if results:
                 self._last += 1
-                self._entries.append(Entry(self._last, self._through, page, kept, is_page, size))
+                self._entries.append(Entry(self._last, self._through, batch_id, kept, is_batch, size))
                 self._bytes += size
             while (self._bytes > self.limit or len(self._entries) > MOST_ENTRIES) and len(self._entries) > 1:
                 self._bytes -= self._entries.pop(0).bytes
@@ -183,24 +183,24 @@ class Journal:
             is_held = self._holds(cursor)
             entries = self._behind(cursor) if is_held else list(self._entries)
             first = entries[0].number if entries else self._last + 1
-            pages = (entry.page for entry in entries if entry.is_page)
-            here = Cursor(next(pages, self._through + 1), self.epoch, first - 1)
+            batches = (entry.batch_id for entry in entries if entry.is_batch)
+            here = Cursor(next(batches, self._through + 1), self.epoch, first - 1)
         if is_held:
             return _filled(whose, cursor, self._near(whose, entries), limit)
         if cursor.epoch:  # rows of an entry that is no longer there
-            cursor = Cursor(cursor.page)
-        far = self._far(whose, cursor.page, here.page)
+            cursor = Cursor(cursor.batch_id)
+        far = self._far(whose, cursor.batch_id, here.batch_id)
         return _filled(
-            whose, cursor, chain(far, [Part(here, here)], self._near(whose, entries, cursor.page)), limit
+            whose, cursor, chain(far, [Part(here, here)], self._near(whose, entries, cursor.batch_id)), limit
         )
 
     def recent(self, whose: Whose, limit: int, deep: bool = False) -> pa.Table:
         """The newest results that are in memory, the oldest of them first; if they are few, and it may be
-        `deep`, those of some pages before that too."""
+        `deep`, those of some batches before that too."""
         with self._lock:
             entries = list(self._entries)
             through = self._through
-        first = next((entry.page for entry in entries if entry.is_page), through + 1)
+        first = next((entry.batch_id for entry in entries if entry.is_batch), through + 1)
         found: list[pa.Table] = []
         rows = 0
         for entry in reversed(entries):
@@ -215,12 +215,14 @@ class Journal:
         return newest.slice(max(newest.num_rows - limit, 0))
 
     def _before(self, whose: Whose, until: int, limit: int) -> pa.Table:
-        """The newest results of the pages before one; those that were read once are not read again."""
+        """The newest results of the batches before one; those that were read once are not read again."""
         key = whose.name, whose.since, limit
         with self._lock:
             known, since = self._read.pop(key, (whose.schema.empty_table(), whose.since))
-        pages = [page for page, _ in self.loop.result_pages if since <= page < until][-DEEP:]
-        tables = (self.loop.page_results(whose.name, whose.schema, whose.since, page) for page in pages)
+        batches = [batch_id for batch_id, _ in self.loop.result_batches if since <= batch_id < until][-DEEP:]
+        tables = (
+            self.loop.batch_results(whose.name, whose.schema, whose.since, batch_id) for batch_id in batches
+        )
         table = pa.concat_tables([known, *tables])
         table = table.slice(max(table.num_rows - limit, 0))
         with self._lock:
@@ -239,18 +241,18 @@ class Journal:
         return self._entries[cursor.number - self._entries[0].number + 1 :]
 
     def _near(self, whose: Whose, entries: list[Entry], unread: int = 0) -> Iterator[Part]:
-        """What entries hold; those of pages before `unread` are read already."""
+        """What entries hold; those of batches before `unread` are read already."""
         for entry in entries:
-            behind = Cursor(entry.page + 1, self.epoch, entry.number)
-            before = Cursor(entry.page) if entry.is_page else replace(behind, number=entry.number - 1)
-            yield Part(before, behind, entry.of(whose) if entry.page >= unread else None)
+            behind = Cursor(entry.batch_id + 1, self.epoch, entry.number)
+            before = Cursor(entry.batch_id) if entry.is_batch else replace(behind, number=entry.number - 1)
+            yield Part(before, behind, entry.of(whose) if entry.batch_id >= unread else None)
 
     def _far(self, whose: Whose, since: int, until: int) -> Iterator[Part]:
-        """What some pages left under the checkpoint."""
-        for page, _ in self.loop.result_pages if since < until else ():
-            if max(since, whose.since) <= page < until:
-                table = self.loop.page_results(whose.name, whose.schema, whose.since, page)
-                yield Part(Cursor(page), Cursor(page + 1), table)
+        """What some batches left under the checkpoint."""
+        for batch_id, _ in self.loop.result_batches if since < until else ():
+            if max(since, whose.since) <= batch_id < until:
+                table = self.loop.batch_results(whose.name, whose.schema, whose.since, batch_id)
+                yield Part(Cursor(batch_id), Cursor(batch_id + 1), table)
 
 
 def compact(results: Results) -> Results:

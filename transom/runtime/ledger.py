@@ -9,33 +9,33 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
+from transom.backends.spark.scalars import SparkScalars
+from transom.backends.spark.tables import Tables
 from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
-from transom.results.cascade import derived_rules
 from transom.estimates.feedback import Quality
 from transom.plan.compiled import compile_query
-from transom.runtime.membership import Newcomers
-from transom.runtime.write_ahead_log import Begun
-from transom.runtime.registry import Registry
-from transom.backends.spark.scalars import SparkScalars
-from transom.runtime.sources import ResultSource
+from transom.results.cascade import derived_rules
 from transom.runtime.file_store import Store
+from transom.runtime.membership import Newcomers
+from transom.runtime.registry import Registry
+from transom.runtime.sources import ResultSource
 from transom.runtime.streams import Stream
-from transom.backends.spark.tables import Tables
-from transom.sql.catalog import Catalog, Relation
-from transom.sql.binding.cascades import bind_all, relation_of, sources_of
-from transom.sql.syntax.dialect import is_preferred
+from transom.runtime.write_ahead_log import Begun
 from transom.sql.binding.bind_preferred import bind_preferred
+from transom.sql.binding.cascades import bind_all, relation_of, sources_of
+from transom.sql.binding.promises import summaries_of
+from transom.sql.catalog import Catalog, Relation
+from transom.sql.clauses.summary import bind_summary
 from transom.sql.preferred_query import Preferred
 from transom.sql.promise import Count, leaves
-from transom.sql.binding.promises import summaries_of
 from transom.sql.query import Query
-from transom.sql.clauses.summary import bind_summary
+from transom.sql.syntax.dialect import is_preferred
 
 
 @dataclass
 class Waiting:
-    """Control that no page is bound to yet."""
+    """Control that no batch is bound to yet."""
 
     control: list[Control] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
@@ -45,10 +45,10 @@ class Waiting:
 
 
 class Ledger:
-    """The names that queries can use, the queries, and what was said and no page is bound to yet."""
+    """The names that queries can use, the queries, and what was said and no batch is bound to yet."""
 
     registry: Registry
-    begun: Begun | None  # the page that was begun and not committed
+    begun: Begun | None  # the batch that was begun and not committed
 
     def __init__(self, spark: SparkSession, store: Store, clock: Callable[[], int]):
         self.spark, self.store, self.clock = spark, store, clock
@@ -144,12 +144,12 @@ class Ledger:
             return frozenset(name for name in (*joined, *waiting) if name in self.texts)
 
     def bind(self) -> None:
-        """Bind the queries of a checkpoint, before its first page."""
+        """Bind the queries of a checkpoint, before its first batch."""
         if not self.registry.is_bound:
             self.registry.bind(self.catalog(), self.scalars)
 
     def say(self, control: Iterable[Control]) -> None:
-        """Let control wait for the next page. Never waits for a page itself."""
+        """Let control wait for the next batch. Never waits for a batch itself."""
         with self.control_lock:
             for element in control:
                 self.waiting.control.append(element)
@@ -174,7 +174,7 @@ class Ledger:
         return Stream(name, columns, derived_rules(compile_query(name, query)), ResultSource())
 
     def waiting_queries(self) -> dict[str, Query]:
-        """The queries that join with the next page, as far as they are bound."""
+        """The queries that join with the next batch, as far as they are bound."""
         with self.control_lock:
             joining = [element for element in self.waiting.control if isinstance(element, Register)]
             return {
@@ -204,7 +204,7 @@ class Ledger:
         ]
 
     def newcomers(self, control: Iterable[Control], registry: Registry) -> Newcomers:
-        """What joins with a page: mostly known since it was registered, else bound again."""
+        """What joins with a batch: mostly known since it was registered, else bound again."""
         catalog = self.catalog()
         summaries = {e.text: bind_summary(e.text, catalog) for e in control if isinstance(e, Summarize)}
         joining = [element for element in control if isinstance(element, Register)]

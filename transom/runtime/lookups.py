@@ -1,4 +1,4 @@
-"""Lookups: on-demand queries answered from the last committed page, in the thread of whoever asks."""
+"""Lookups: on-demand queries answered from the last committed batch, in the thread of whoever asks."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.backends.spark.scalars import short_message
 from transom.durations import format_duration, parse_duration
 from transom.elements import Clock, ClockKind, Demand
-from transom.errors import PageError, SettingError, SQLError, StateError
-from transom.ondemand.stores import end_of
+from transom.errors import BatchError, SettingError, SQLError, StateError
 from transom.ondemand.lookup import Answer, Lookup, Where, answered, finished, lookup_schema, pattern_on
-from transom.results.presentation import computed_texts
-from transom.plan.compiled import CompiledQuery, compile_query
 from transom.ondemand.needs import Gathering
-from transom.runtime.loop import PageLoop
+from transom.ondemand.stores import end_of
+from transom.plan.compiled import CompiledQuery, compile_query
+from transom.results.presentation import computed_texts
+from transom.runtime.loop import BatchLoop
 from transom.runtime.prods import instant_of
 from transom.runtime.registry import Entry, Registry
-from transom.backends.spark.scalars import short_message
-from transom.sql.catalog import Catalog
 from transom.sql.binding.cascades import bind_all
-from transom.sql.syntax.dialect import is_preferred
+from transom.sql.catalog import Catalog
 from transom.sql.query import Query
+from transom.sql.syntax.dialect import is_preferred
 from transom.state.state import State
 
 MOST_TEXTS = 256  # of queries that were looked up without being registered, and are remembered
-ATTEMPTS = 8  # of a lookup that pages overtake
+ATTEMPTS = 8  # of a lookup that batches overtake
 _BOUNDED = {"max", "min", "sum", "avg", "count", "count_rows"}
 
 
 @dataclass
 class Lookups:
-    """Answers lookups beside the page loop; it only reads what is committed."""
+    """Answers lookups beside the batch loop; it only reads what is committed."""
 
-    loop: PageLoop
+    loop: BatchLoop
     _texts: OrderedDict[str, tuple[Catalog, CompiledQuery]] = field(default_factory=OrderedDict)
 
     def registered(self, name: str, length: int | None, at: Any, where: Where) -> pa.Table:
@@ -142,7 +142,7 @@ class Lookups:
         try:
             return finished(answer, state, loop.scalars, loop.clock())
         except Exception as error:
-            raise PageError(f"the lookup failed: {short_message(error)}") from error
+            raise BatchError(f"the lookup failed: {short_message(error)}") from error
 
     def _far(self, lookup: Lookup, state: State) -> Answer:
         for key in lookup.stores:
@@ -150,7 +150,7 @@ class Lookups:
         try:
             return self.loop.far_stores.answered(lookup, state)
         except Exception as error:
-            raise PageError(f"the lookup failed: {short_message(error)}") from error
+            raise BatchError(f"the lookup failed: {short_message(error)}") from error
 
     # --- queries that nobody registered ---
 

@@ -1,6 +1,6 @@
-"""The page loop: one page at a time, written ahead, run, committed.
+"""The batch loop: one batch at a time, written ahead, run, committed.
 
-Control that waits is bound to the next page. A page that failed, or whose process died, is run
+Control that waits is bound to the next batch. A batch that failed, or whose process died, is run
 again from what was written ahead and does the same work: its number, its rows, its control and its
 reading of the clock are the same.
 """
@@ -15,41 +15,41 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from transom.overload.bursts import NOTHING, Parted
 from transom.elements import Control, Prod, Punctuation, Register
 from transom.errors import StateError
-from transom.promising.batch_tuples import Arrival
-from transom.ondemand.cache import Desk
 from transom.estimates.feedback import Seen
-from transom.plan.passes.admission import Strategy, settle
-from transom.results.emit import Said
-from transom.plan.planner import Planner
-from transom.results.prodder import due_streams
-from transom.plan.passes.resharing import rehomed
-from transom.results.stream_progress import PageInput
 from transom.kernel.aggregate import Outcome
-from transom.plan.compiled import CompiledQuery
-from transom.runtime.archive import Archive
-from transom.runtime.executor_state import Far
+from transom.ondemand.cache import Desk
 from transom.ondemand.partitioned_stores import FarStores
-from transom.runtime.ingest import FirstHalf
-from transom.runtime.membership import check_types, joined_and_left
-from transom.runtime.ledger import Waiting
-from transom.runtime.write_ahead_log import Begun, PageLog
-from transom.runtime.outputs import Outputs, results_of
+from transom.overload.bursts import NOTHING, Parted
+from transom.plan.compiled import CompiledQuery
+from transom.plan.passes.admission import Strategy, settle
+from transom.plan.passes.resharing import rehomed
+from transom.plan.planner import Planner
+from transom.promising.batch_tuples import Arrival
 from transom.promising.execution import Pace, Promising
-from transom.runtime.registry import Registry
-from transom.runtime.batch_report import PageReport, Watch, tell
+from transom.results.emit import Said
+from transom.results.prodder import due_streams
+from transom.results.stream_progress import BatchInput
+from transom.runtime.archive import Archive
+from transom.runtime.batch_report import BatchReport, Watch, tell
 from transom.runtime.emit import SecondHalf
+from transom.runtime.executor_state import Far
 from transom.runtime.file_store import Store
+from transom.runtime.ingest import FirstHalf
+from transom.runtime.ledger import Waiting
+from transom.runtime.membership import check_types, joined_and_left
+from transom.runtime.outputs import Outputs, results_of
+from transom.runtime.registry import Registry
 from transom.runtime.streams import Carried, Stream, rows_as_prods
+from transom.runtime.write_ahead_log import BatchLog, Begun
 from transom.state.state import State
 
 log = logging.getLogger("transom")
 
 
-class PageLoop(Archive):
-    """Runs pages and owns what they change: the state, the registry, the waiting control."""
+class BatchLoop(Archive):
+    """Runs batches and owns what they change: the state, the registry, the waiting control."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class PageLoop(Archive):
         naive: bool,
     ):
         super().__init__(spark, store, clock)
-        self.log, self.outputs = PageLog(store), Outputs(store)
+        self.log, self.outputs = BatchLog(store), Outputs(store)
         self.planner = Planner(strategy)
         self.far = Far(spark, store, strategy.place)
         self.far_stores = FarStores(self.far)
@@ -73,10 +73,10 @@ class PageLoop(Archive):
         self.second_half = SecondHalf(self.scalars, self.outputs, self.far, self.first_half)
         self.desk = Desk()
         self.lock = threading.RLock()
-        self.idle = threading.Condition(self.lock)  # notified after every page
-        self.sights: dict[str, list[Seen]] = {}  # by identity: what prods were told since the last page
-        self.listeners: list[Callable[[PageReport], None]] = []  # before a page is committed
-        self.followers: list[Callable[[PageReport], None]] = []  # afterwards
+        self.idle = threading.Condition(self.lock)  # notified after every batch
+        self.sights: dict[str, list[Seen]] = {}  # by identity: what prods were told since the last batch
+        self.listeners: list[Callable[[BatchReport], None]] = []  # before a batch is committed
+        self.followers: list[Callable[[BatchReport], None]] = []  # afterwards
         last = self.log.last()
         self.state, extra = last if last else (State(), {})
         self.far.sweep(self.state)
@@ -88,12 +88,12 @@ class PageLoop(Archive):
         self.registry = Registry(extra.get("queries", ()), naive, extra.get("summaries", ()))
         self.heard: dict[str, bool] = extra.get("heard", {})  # by stream: closed since the last data
         self.progress: dict[str, Any] = extra.get("sources", {})
-        self.result_pages = [(p, at) for p, at in extra.get("results", ())]
+        self.result_batches = [(p, at) for p, at in extra.get("results", ())]
         self.state_bytes = 0
-        self.page_thread: threading.Thread | None = None  # who is processing a page
-        self.report: PageReport | None = None
+        self.batch_thread: threading.Thread | None = None  # who is processing a batch
+        self.report: BatchReport | None = None
         self._timed: tuple[Registry, dict[str, CompiledQuery]] | None = None  # polls look at the same queries
-        self.begun = begun = self.log.begun(self.state.page + 1)
+        self.begun = begun = self.log.begun(self.state.batch_id + 1)
         for element in (
             *(Register(e.name, e.text) for e in self.registry),
             *(begun.control if begun else ()),
@@ -102,8 +102,8 @@ class PageLoop(Archive):
 
     @property
     def continues(self) -> bool:
-        """Whether an earlier engine began or committed pages here."""
-        return self.state.page > 0 or self.pending() is not None
+        """Whether an earlier engine began or committed batches here."""
+        return self.state.batch_id > 0 or self.pending() is not None
 
     # --- what is declared ---
 
@@ -125,10 +125,12 @@ class PageLoop(Archive):
             self.registry.bind(self.catalog(), self.scalars, said)
             check_types(self.registry, self.state)
             if begun is not None and begun.stream is not None and begun.stream not in self.streams:
-                raise StateError(f"page {begun.page} was begun for the stream {begun.stream}: declare it")
+                raise StateError(
+                    f"batch {begun.batch_id} was begun for the stream {begun.stream}: declare it"
+                )
 
     def end(self, streams: Iterable[str]) -> None:
-        """Close every window of some streams with the next page."""
+        """Close every window of some streams with the next batch."""
         with self.control_lock:
             self.waiting.ended += streams
 
@@ -143,30 +145,32 @@ class PageLoop(Archive):
             self.end([stream.name])
             stream.idle_closed = True
 
-    # --- running pages ---
+    # --- running batches ---
 
     def pending(self) -> Begun | None:
-        """The page that was begun and not committed, if there is one: it comes before all others."""
+        """The batch that was begun and not committed, if there is one: it comes before all others."""
         return self.begun
 
-    def data_page(
+    def data_batch(
         self, stream: Stream, reference: Mapping[str, Any], df: DataFrame, control: tuple[Control, ...] = ()
     ) -> None:
-        """Run a page that carries rows."""
+        """Run a batch that carries rows."""
         with self.lock:
             begun = self.pending()
             if begun is None:
                 begun = self._begin(stream.name, reference, control)
             elif begun.stream != stream.name or dict(begun.reference) != dict(reference):
-                raise StateError(f"page {begun.page} was begun for {begun.stream} and must be finished first")
+                raise StateError(
+                    f"batch {begun.batch_id} was begun for {begun.stream} and must be finished first"
+                )
             self._run(begun, df)
 
-    def control_page(self) -> bool:
-        """Run a page that brings no rows, if some control waits for one, or one was begun."""
+    def control_batch(self) -> bool:
+        """Run a batch that brings no rows, if some control waits for one, or one was begun."""
         with self.lock:
             begun = self.pending()
             if begun is None and (self.waiting or self._timer_is_due()):
-                # A stream whose rows are aside ends with a page that takes them in.
+                # A stream whose rows are aside ends with a batch that takes them in.
                 waiting = (name for name in self.waiting.ended if self.state.stream(name).aside)
                 begun = self._begin(next(waiting, None), {}, ())
             if begun is None or begun.reference:
@@ -174,11 +178,11 @@ class PageLoop(Archive):
             self._run(begun, None)
             return True
 
-    def lull_page(self, stream: Stream, is_ending: bool = False) -> bool:
-        """Run a page of rows of a stream that are aside, if there are some and nothing else waits.
+    def lull_batch(self, stream: Stream, is_ending: bool = False) -> bool:
+        """Run a batch of rows of a stream that are aside, if there are some and nothing else waits.
 
         It can't tell a query that follows a clock anew how far that has come: unless the stream is ending,
-        the query's first page is one with new rows.
+        the query's first batch is one with new rows.
         """
         with self.lock:
             if self.begun is not None or self.waiting or not self.state.stream(stream.name).aside:
@@ -192,8 +196,8 @@ class PageLoop(Archive):
             self._run(self._begin(stream.name, {}, ()), None)
             return True
 
-    def idle_page(self) -> bool:
-        """Run a page that goes on with what queries' budgets have put off, if there is something and nothing
+    def idle_batch(self) -> bool:
+        """Run a batch that goes on with what queries' budgets have put off, if there is something and nothing
         else waits."""
         with self.lock:
             living = self.registry.preferring()
@@ -210,14 +214,14 @@ class PageLoop(Archive):
         control: tuple[Control, ...],
         resumes: bool = False,
     ) -> Begun:
-        """Bind what waits to the next page, and write it ahead."""
+        """Bind what waits to the next batch, and write it ahead."""
         with self.control_lock:
             in_lull = stream is not None and not reference and stream not in self.waiting.ended
             waiting = Waiting() if in_lull else self.waiting
             declared = None if stream is None else self.streams[stream]
             bound = self.sideline.bind(declared, bool(reference), waiting.ended, self.state)
             begun = Begun(
-                self.state.page + 1,
+                self.state.batch_id + 1,
                 self.clock(),
                 stream,
                 dict(reference),
@@ -229,24 +233,26 @@ class PageLoop(Archive):
                 self.promising.probes(self.registry),
                 resumes,
             )
-            if self.log.begun(begun.page) is not None:
-                raise StateError(f"another engine works on this checkpoint: it has begun page {begun.page}")
+            if self.log.begun(begun.batch_id) is not None:
+                raise StateError(
+                    f"another engine works on this checkpoint: it has begun batch {begun.batch_id}"
+                )
             try:
                 self.log.begin(begun)
             finally:  # what failed after it was written is bound all the same
-                self.begun = self.log.begun(begun.page)
+                self.begun = self.log.begun(begun.batch_id)
                 if self.begun is not None and not in_lull:
                     self.waiting = Waiting(ended=bound.later)
         return begun
 
     def _run(self, begun: Begun, df: DataFrame | None) -> None:
-        if self.page_thread is not None:
-            raise StateError("a page is being processed; a subscriber can't ask for another")
-        self.page_thread = threading.current_thread()
+        if self.batch_thread is not None:
+            raise StateError("a batch is being processed; a subscriber can't ask for another")
+        self.batch_thread = threading.current_thread()
         try:
             self._process(begun, df)
         finally:
-            self.page_thread = None
+            self.batch_thread = None
 
     def _process(self, begun: Begun, df: DataFrame | None) -> None:
         watch = Watch()
@@ -281,13 +287,13 @@ class PageLoop(Archive):
             output = self.promising.process(begun, registry, output, arrivals, now.made)
         self.first_half.count_failures(registry, failed)
         self.outputs.write_results(
-            results_of(begun.page), output.results, lambda name: registry[name].identity
+            results_of(begun.batch_id), output.results, lambda name: registry[name].identity
         )
         queries = {name: registry[name].preferred or registry.query(name) for name in output.results}
         watch.lap("second_half")
         work = {name: own.work - self.state.stream(name).work for name, own in output.state.streams.items()}
-        report = PageReport(
-            begun.page, begun.stream, outcome, output.results, queries, watch.seconds, work, watch.spent
+        report = BatchReport(
+            begun.batch_id, begun.stream, outcome, output.results, queries, watch.seconds, work, watch.spent
         )
         for listener in list(self.listeners):
             listener(report)
@@ -311,8 +317,8 @@ class PageLoop(Archive):
         outcome: Outcome,
         parted: Parted,
         said: list[Carried],
-    ) -> list[PageInput]:
-        """What the page brings to each stream that it concerns."""
+    ) -> list[BatchInput]:
+        """What the batch brings to each stream that it concerns."""
         concerned = dict.fromkeys(
             [
                 *filter(None, [begun.stream]),
@@ -323,7 +329,7 @@ class PageLoop(Archive):
         )
         partial = frozenset(entry.name for entry in registry if entry.partial)
         return [
-            PageInput(
+            BatchInput(
                 self.streams[name].rules,
                 registry.reading(name),
                 outcome if name == begun.stream else Outcome(),
@@ -368,13 +374,15 @@ class PageLoop(Archive):
             stream.source.advance(begun.reference)
             sources[begun.stream] = stream.source.progress()
             stream.last_data, stream.idle_closed = self.clock(), False
-        pages = [*self.result_pages, (begun.page, begun.clock)] if has_results else self.result_pages
+        batches = (
+            [*self.result_batches, (begun.batch_id, begun.clock)] if has_results else self.result_batches
+        )
         self.heard |= {name: stream.idle_closed for name, stream in self.streams.items()}
         extra = {
             "queries": registry.stored(),
             "summaries": registry.stored_summaries(),
             "sources": sources,
-            "results": pages,
+            "results": batches,
             "heard": self.heard,
             "naive": registry.naive,
             "paces": self.sideline.paces,
@@ -382,8 +390,8 @@ class PageLoop(Archive):
         }
         self.state_bytes = self.log.commit(state, extra)
         self.sideline.forget(self.state, state)
-        with self.control_lock:  # whoever prods reads the first two, while pages run
-            self.state, self.registry, self.progress, self.result_pages = state, registry, sources, pages
+        with self.control_lock:  # whoever prods reads the first two, while batches run
+            self.state, self.registry, self.progress, self.result_batches = state, registry, sources, batches
             known = {id(one) for one in seen}
             living = {entry.identity for entry in registry} if self.sights else set()
             self.sights = {

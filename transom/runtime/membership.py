@@ -1,4 +1,4 @@
-"""Queries that come and go with a page: what the registry and the state are then."""
+"""Queries that come and go with a batch: what the registry and the state are then."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from transom.elements import Drop, Forget, Register, Summarize, Summary, Tune
 from transom.errors import StateError
 from transom.ondemand.stores import is_stored, opened
+from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import admit, is_kept, release
 from transom.plan.planner import Planner
 from transom.promising.budget import settled
-from transom.plan.compiled import CompiledQuery
-from transom.runtime.write_ahead_log import Begun
 from transom.runtime.registry import Registry
+from transom.runtime.write_ahead_log import Begun
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.state.state import ProdderState, State
@@ -21,7 +21,7 @@ from transom.state.state import ProdderState, State
 
 @dataclass(frozen=True)
 class Newcomers:
-    """What joins with a page, by its text."""
+    """What joins with a batch, by its text."""
 
     queries: Mapping[str, Query]
     preferred: Mapping[str, Preferred]
@@ -36,7 +36,7 @@ def joined_and_left(
     planner: Planner,
     declared: Collection[str],
 ) -> State:
-    """The state after the page's queries joined and left; the registry is changed.
+    """The state after the batch's queries joined and left; the registry is changed.
 
     `declared` are the streams that are there: all others that queries read are results.
     """
@@ -46,13 +46,13 @@ def joined_and_left(
     for element in begun.control:
         match element:
             case Summarize(_, text):
-                registry.summarize(element, new.summaries[text], begun.page)
+                registry.summarize(element, new.summaries[text], begun.batch_id)
             case Forget(_):
                 registry.forget(element)
             case Register(_, text) if text in new.preferred:
-                registry.prefer(element, new.preferred[text], begun.page)
+                registry.prefer(element, new.preferred[text], begun.batch_id)
             case Register(name, text):
-                joining[name] = registry.add(element, new.queries[text], begun.page)
+                joining[name] = registry.add(element, new.queries[text], begun.batch_id)
             case Drop(name):
                 registry.remove(element)
                 tuned.pop(name, None)

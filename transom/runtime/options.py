@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.overload.bursts import Overload
-from transom.windows.stream_rules import StreamRules
 from transom.durations import parse_duration
 from transom.elements import Clock, ClockKind
 from transom.errors import SettingError, near_miss
-from transom.plan.passes.admission import Place, Strategy
+from transom.overload.bursts import Overload
 from transom.plan.families import Fragments
+from transom.plan.passes.admission import Place, Strategy
+from transom.windows.stream_rules import StreamRules
 
 DEFAULT_HORIZON = "366 days"
 OVERLOADS = ("sideline", "shed")
@@ -72,7 +72,7 @@ def stream_rules(
 
 
 def overload_rule(overload: str | None, budget: Any, share: int) -> Overload | None:
-    """What becomes of rows beyond a page's budget: a number of rows, or a duration."""
+    """What becomes of rows beyond a batch's budget: a number of rows, or a duration."""
     if overload is None:
         if budget is not None:
             raise SettingError(f"a budget needs overload = {' or '.join(map(repr, OVERLOADS))}")
@@ -83,7 +83,7 @@ def overload_rule(overload: str | None, budget: Any, share: int) -> Overload | N
         )
     if budget is None or isinstance(budget, bool):
         raise SettingError(
-            "overload needs a budget: the rows of a page, as in 50_000, or a time, as in '2 s'"
+            "overload needs a budget: the rows of a batch, as in 50_000, or a time, as in '2 s'"
         )
     in_time = not isinstance(budget, int)
     size = parse_duration(budget) if in_time else budget

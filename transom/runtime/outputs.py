@@ -1,4 +1,4 @@
-"""What a page leaves behind: results, late rows and rejected rows, a directory per page each."""
+"""What a batch leaves behind: results, late rows and rejected rows, a directory per batch each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FIXED = pa.schema(
         ("kind", pa.string()),
         ("complete", pa.bool_()),
         ("rows", pa.int64()),
-        ("page", pa.int64()),
+        ("batch", pa.int64()),
         ("made", _INSTANT),
         ("latency", pa.float64()),
         ("keys", pa.string()),
@@ -46,14 +46,14 @@ FIXED = pa.schema(
 
 
 class Outputs:
-    """The outputs under a checkpoint, written once a page and read back whole."""
+    """The outputs under a checkpoint, written once a batch and read back whole."""
 
     def __init__(self, store: Store):
         self.store = store
 
-    def clear_results(self, page: int) -> None:
-        """Forget the results that an earlier attempt at a page left."""
-        self.store.delete(results_of(page))
+    def clear_results(self, batch_id: int) -> None:
+        """Forget the results that an earlier attempt at a batch left."""
+        self.store.delete(results_of(batch_id))
 
     def write_results(self, directory: str, results: Results, identity: Callable[[str], str]) -> None:
         """One file for each schema that occurs, however many queries have it; those stored are there."""
@@ -64,38 +64,43 @@ class Outputs:
             self.store.write_table(f"{directory}/{i:04d}.arrow", pa.concat_tables(tables))
 
     def read_results(
-        self, identity: str, schema: pa.Schema, pages: Sequence[int], since: int | None = None
+        self, identity: str, schema: pa.Schema, batches: Sequence[int], since: int | None = None
     ) -> pa.Table:
-        """All results of a query in some pages, and what prods were told since one, as they were made."""
+        """All results of a query in some batches, and what prods were told since one, as they were made."""
         found = [schema.empty_table()]
         told = {} if since is None else {p: dirs for p, dirs in self.told().items() if p >= since}
-        for page in sorted({*pages, *told}):
-            for directory in [*([results_of(page)] if page in pages else []), *told.get(page, ())]:
+        for batch_id in sorted({*batches, *told}):
+            for directory in [
+                *([results_of(batch_id)] if batch_id in batches else []),
+                *told.get(batch_id, ()),
+            ]:
                 for file in sorted(self.store.list(directory)):
-                    batches = []
-                    with suppress(FileNotFoundError):  # a page that ran meanwhile has let go of it
-                        batches = list(own_rows(self.store, f"{directory}/{file}", identity, schema))
-                    if batches:
-                        found.append(pa.Table.from_batches(batches).cast(schema))
+                    parts = []
+                    with suppress(FileNotFoundError):  # a batch that ran meanwhile has let go of it
+                        parts = list(own_rows(self.store, f"{directory}/{file}", identity, schema))
+                    if parts:
+                        found.append(pa.Table.from_batches(parts).cast(schema))
         return pa.concat_tables(found)
 
     def told(self) -> dict[int, list[str]]:
-        """Where it is kept what prods were told, by the page that was committed last, in order."""
+        """Where it is kept what prods were told, by the batch that was committed last, in order."""
         return {
-            int(page): [f"prods/{page}/{name}" for name in sorted(self.store.list(f"prods/{page}"))]
-            for page in self.store.list("prods")
+            int(batch_id): [
+                f"prods/{batch_id}/{name}" for name in sorted(self.store.list(f"prods/{batch_id}"))
+            ]
+            for batch_id in self.store.list("prods")
         }
 
     def drop_told(self, is_old: Callable[[int, int], bool]) -> None:
-        """Forget what prods were told after old pages, told by the page and by the clock."""
-        for page, directories in self.told().items():
-            old = [one for one in directories if is_old(page, int(one.rpartition("/")[2].split("-")[0]))]
-            for directory in [f"prods/{page:010d}"] if len(old) == len(directories) else old:
+        """Forget what prods were told after old batches, told by the batch and by the clock."""
+        for batch_id, directories in self.told().items():
+            old = [one for one in directories if is_old(batch_id, int(one.rpartition("/")[2].split("-")[0]))]
+            for directory in [f"prods/{batch_id:010d}"] if len(old) == len(directories) else old:
                 self.store.delete(directory)
 
-    def set_apart(self, kind: str, stream: str, page: int, rows: DataFrame | pa.Table | None) -> None:
-        """Write a page's late or rejected rows; a large page's are written by the executors."""
-        directory = f"{kind}/{stream}/{page:010d}"
+    def set_apart(self, kind: str, stream: str, batch_id: int, rows: DataFrame | pa.Table | None) -> None:
+        """Write a batch's late or rejected rows; a large batch's are written by the executors."""
+        directory = f"{kind}/{stream}/{batch_id:010d}"
         self.store.delete(directory)
         if isinstance(rows, DataFrame):
             rows.write.mode("overwrite").parquet(self.store.path(directory))
@@ -103,8 +108,8 @@ class Outputs:
             self.store.write_table(f"{directory}/part.arrow", rows)
 
     def read_apart(self, kind: str, stream: str, committed: int, schema: pa.Schema) -> pa.Table:
-        """All late or rejected rows of a stream up to the last committed page, with the page of each."""
-        schema = schema.append(pa.field("page", pa.int64()))
+        """All late or rejected rows of a stream up to the last committed batch, with the batch of each."""
+        schema = schema.append(pa.field("batch", pa.int64()))
         found = [schema.empty_table()]
         for directory in sorted(self.store.list(f"{kind}/{stream}")):
             if int(directory) > committed:
@@ -127,14 +132,14 @@ class Outputs:
         return pa.concat_tables(tables) if tables else None
 
 
-def told_at(page: int, made: int) -> str:
+def told_at(batch_id: int, made: int) -> str:
     """The directory of what a prod was told; none is used twice, whoever else prods at that moment."""
-    return f"prods/{page:010d}/{made:020d}-{uuid.uuid4().hex}"
+    return f"prods/{batch_id:010d}/{made:020d}-{uuid.uuid4().hex}"
 
 
-def results_of(page: int) -> str:
-    """The directory of a page's results."""
-    return f"results/{page:010d}"
+def results_of(batch_id: int) -> str:
+    """The directory of a batch's results."""
+    return f"results/{batch_id:010d}"
 
 
 def with_names(batch: ResultBatch, identity: Callable[[str], str]) -> pa.Table:
@@ -175,7 +180,7 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | Pr
         start, end, *columns = table.column_names
         columns, system = columns[: -len(SYSTEM)], columns[-len(SYSTEM) :]
         values = [name for name in columns if name not in keys]
-        kind, complete, count, page, made, latency = system
+        kind, complete, count, batch_id, made, latency = system
         is_time = query.clock.kind is ClockKind.TIME
         bounds = {side: table[side].cast(pa.int64()).to_pylist() for side in (start, end)}
         times = table[made].cast(pa.int64()).to_pylist()
@@ -191,7 +196,7 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | Pr
                     "kind": row[kind],
                     "complete": row[complete],
                     "rows": row[count],
-                    "page": row[page],
+                    "batch": row[batch_id],
                     "made": times[i],
                     "latency": row[latency],
                     "keys": as_json({key: row[key] for key in keys}),
@@ -209,7 +214,7 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | Pr
 def _preferred_rows(name: str, query: Preferred, table: pa.Table) -> list[dict[str, Any]]:
     """Results of a query with a preference: of no window, and complete if nothing was passed over."""
     values = [*(item.name for item in query.outputs), *(item.name for item in query.figures)]
-    system = {column: free_name(column, values) for column in ("page", "made", "complete")}
+    system = {column: free_name(column, values) for column in ("batch", "made", "complete")}
     made = table[system["made"]].cast(pa.int64()).to_pylist()
     nothing = dict.fromkeys(
         ("window_start", "window_end", "window_from", "window_to", "rows", "latency"), None
@@ -220,7 +225,7 @@ def _preferred_rows(name: str, query: Preferred, table: pa.Table) -> list[dict[s
             "query": name,
             "kind": "final",
             "complete": row[system["complete"]],
-            "page": row[system["page"]],
+            "batch": row[system["batch"]],
             "made": made[i],
             "keys": "{}",
             "values": as_json({value: row[value] for value in values}),

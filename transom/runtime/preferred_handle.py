@@ -12,9 +12,9 @@ from transom.errors import SettingError, SQLError, StateError
 from transom.estimates.monitor import Accuracy
 from transom.promising.answers import preferred_schema
 from transom.runtime.handles import QueryHandle
-from transom.sql.syntax.dialect import tokens_of
-from transom.sql.preferred_query import Preferred
 from transom.sql.clauses.summary import is_statement
+from transom.sql.preferred_query import Preferred
+from transom.sql.syntax.dialect import tokens_of
 from transom.state.promising import Coverage
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class PreferredHandle(QueryHandle):
         return True
 
     def results(self) -> pa.Table:
-        """All results so far: the select items, rows (behind an aggregate), page, made, whether nothing was
-        left out of the page (complete), the share of its estimated output that it produced, and how many
+        """All results so far: the select items, rows (behind an aggregate), batch, made, whether nothing was
+        left out of the batch (complete), the share of its estimated output that it produced, and how many
         tuples it probably passed over (skipped)."""
         preferred, since = self._bound()
         return self._engine._loop.results(self.name, preferred_schema(preferred), since)
@@ -90,7 +90,7 @@ class PreferredHandle(QueryHandle):
         self._preferred, self._since = self._bound()
 
     def _bound(self) -> tuple[Preferred, int]:
-        """The query and the page it joined with, as far as they are known."""
+        """The query and the batch it joined with, as far as they are known."""
         loop = self._engine._loop
         joined = self.name in loop.registry and loop.registry[self.name].text == self.text
         if joined and not self._has_left:

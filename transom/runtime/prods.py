@@ -1,6 +1,6 @@
-"""Prods from outside: answered at once from the last committed page, in the thread of whoever asks.
+"""Prods from outside: answered at once from the last committed batch, in the thread of whoever asks.
 
-prods/0000000012/<clock>-<id>/   what was told after page 12 was committed, and before the next was
+prods/0000000012/<clock>-<id>/   what was told after batch 12 was committed, and before the next was
 """
 
 from __future__ import annotations
@@ -11,48 +11,48 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.windows.intervals import HIGHEST, LOWEST
 from transom.durations import parse_instant
 from transom.elements import Clock, ClockKind, Kind, Prod
 from transom.errors import SettingError
+from transom.estimates.feedback import estimated
+from transom.plan.compiled import CompiledQuery, plain_value, typed_value
 from transom.results.cascade import in_order, passed_on
 from transom.results.early import Ask, asks_of, sweep
-from transom.estimates.feedback import estimated
 from transom.results.emit import with_early
-from transom.results.prodder import now_of
 from transom.results.presentation import Moment, Results
-from transom.plan.compiled import CompiledQuery, plain_value, typed_value
+from transom.results.prodder import now_of
+from transom.runtime.loop import BatchLoop
 from transom.runtime.options import clock_kind, declared_column
-from transom.runtime.write_ahead_log import Begun
-from transom.runtime.loop import PageLoop
 from transom.runtime.outputs import told_at
 from transom.runtime.registry import Registry
 from transom.runtime.streams import Stream
+from transom.runtime.write_ahead_log import Begun
 from transom.state.state import State
+from transom.windows.intervals import HIGHEST, LOWEST
 
-MOST_SIGHTS = 16  # of a query that are remembered until the next page; between pages they are much alike
+MOST_SIGHTS = 16  # of a query that are remembered until the next batch; between batches they are much alike
 
 
 @dataclass
 class Prodding:
-    """Answers prods beside the page loop; it only reads what is committed."""
+    """Answers prods beside the batch loop; it only reads what is committed."""
 
-    loop: PageLoop
+    loop: BatchLoop
 
     def answer(self, prods: Sequence[Prod]) -> tuple[Results, int]:
-        """What is known of the windows that prods ask for, and after which page; it is kept with the queries'
+        """What is known of the windows that prods ask for, and after which batch; it is kept with the queries'
         results."""
         loop = self.loop
         loop.bind()
         while True:
             with loop.control_lock:
-                state, registry = loop.state, loop.registry.copy()  # whom it suspends, pages find out too
+                state, registry = loop.state, loop.registry.copy()  # whom it suspends, batches find out too
             try:
-                return self._answer(prods, state, registry), state.page
+                return self._answer(prods, state, registry), state.batch_id
             except Exception:
                 if loop.state is state:
                     raise
-                # A page was committed meanwhile, and let go of shards that were to be read: ask that one.
+                # A batch was committed meanwhile, and let go of shards that were to be read: ask that one.
 
     def _answer(self, prods: Sequence[Prod], state: State, registry: Registry) -> Results:
         loop, living = self.loop, registry.living()
@@ -61,9 +61,9 @@ class Prodding:
         if not asks:
             return Results()
         partial = frozenset(entry.name for entry in registry if entry.partial)
-        moment = Moment(state.page, Kind.EARLY, loop.clock())
-        directory = told_at(state.page, moment.made)
-        begun = Begun(state.page, moment.made, tables=dict(loop.versions))
+        moment = Moment(state.batch_id, Kind.EARLY, loop.clock())
+        directory = told_at(state.batch_id, moment.made)
+        begun = Begun(state.batch_id, moment.made, tables=dict(loop.versions))
         effects = loop.second_half.effects(begun, registry, directory)
         try:
             glance = with_early(state, asks, cascade, living, partial, effects, moment)

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.estimates.monitor import Accuracy
-from transom.results.advance import open_windows
 from transom.ondemand.cache import Asked
 from transom.plan.explain import WorkDone, held, keeps_text, kind_of, work_done, work_text
 from transom.plan.explain.promising_text import coverage_text
 from transom.plan.explain.words import counted, queries_text, readable
+from transom.results.advance import open_windows
 from transom.runtime.registry import Registry
 from transom.runtime.summary_status import PreferredProgress, SummaryInfo, queries_of, summary_infos
 from transom.state.promising import Coverage
 from transom.state.state import State, StoreState, Work
 
 if TYPE_CHECKING:
-    from transom.runtime.loop import PageLoop
+    from transom.runtime.loop import BatchLoop
 
 NOTHING = work_done(Work())
 MOST = 3  # held ranges that are shown
@@ -42,7 +42,7 @@ class Sharing:
     families: Mapping[str, int] = field(default_factory=dict)
     slices: int = 0
     work: WorkDone = NOTHING
-    last_page: WorkDone = NOTHING
+    last_batch: WorkDone = NOTHING
 
     @property
     def queries_per_selection(self) -> float:
@@ -63,7 +63,7 @@ class Sharing:
             dict(Counter(self.families) + Counter(other.families)),
             self.slices + other.slices,
             _summed(self.work, other.work),
-            _summed(self.last_page, other.last_page),
+            _summed(self.last_batch, other.last_batch),
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -247,13 +247,13 @@ class PreferringProgress:
 
 @dataclass(frozen=True)
 class Progress:
-    """The engine after its last committed page.
+    """The engine after its last committed batch.
 
-    `spent` is where the seconds of that page went: planning, first_half, second_half and commit.
+    `spent` is where the seconds of that batch went: planning, first_half, second_half and commit.
     """
 
-    page: int
-    page_seconds: float
+    batch_id: int
+    batch_seconds: float
     state_bytes: int  # on the driver
     far_rows: int  # with the executors: cells of slices, and entries of stores
     far_bytes: int
@@ -273,7 +273,7 @@ class Progress:
     def __str__(self) -> str:
         spent = ", ".join(f"{name.replace('_', ' ')} {seconds:.3f}" for name, seconds in self.spent.items())
         first = (
-            f"page {self.page}, {self.page_seconds:.3f} s{f' ({spent})' if spent else ''}, "
+            f"batch {self.batch_id}, {self.batch_seconds:.3f} s{f' ({spent})' if spent else ''}, "
             f"{queries_text(self.queries)} ({len(self.suspended)} suspended), "
             f"state {self.state_bytes:,} bytes"
         )
@@ -305,8 +305,8 @@ class Progress:
         return plain | {"sharing": self.sharing.as_dict()}
 
 
-def progress_of(loop: PageLoop) -> Progress:
-    """How a page loop fares."""
+def progress_of(loop: BatchLoop) -> Progress:
+    """How a batch loop fares."""
     # Each is replaced whole: no need to wait.
     state, registry, report = loop.state, loop.registry, loop.report
     slices = {home: holding.slices for home, holding in held(state).items()}
@@ -333,7 +333,7 @@ def progress_of(loop: PageLoop) -> Progress:
             own.held(clock).pairs,
         )
     return Progress(
-        state.page,
+        state.batch_id,
         report.seconds if report is not None else 0.0,
         loop.state_bytes
         + sum(store.kept.nbytes for store in state.stores.values())
@@ -350,7 +350,7 @@ def progress_of(loop: PageLoop) -> Progress:
     )
 
 
-def _on_demand(loop: PageLoop, state: State, registry: Registry) -> OnDemand:
+def _on_demand(loop: BatchLoop, state: State, registry: Registry) -> OnDemand:
     queries = registry.demanding()
     asked, stores = loop.desk.asked() if queries else {}, {}
     streams = dict.fromkeys(query.query.stream for query in queries)
@@ -375,7 +375,7 @@ def _on_demand(loop: PageLoop, state: State, registry: Registry) -> OnDemand:
 
 
 def _sharing(
-    loop: PageLoop, stream: str, state: State, queries: Iterable[str], slices: Mapping[int, int], last: Work
+    loop: BatchLoop, stream: str, state: State, queries: Iterable[str], slices: Mapping[int, int], last: Work
 ) -> Sharing:
     own = [state.queries[name] for name in queries if name in state.queries]
     sizes = Counter(one.homes[0] for one in own)

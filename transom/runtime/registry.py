@@ -9,25 +9,25 @@ from typing import Any
 from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
 from transom.errors import SQLError, StateError
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.sql.catalog import Catalog, Scalars
-from transom.sql.binding.cascades import bind_all
-from transom.sql.syntax.dialect import is_preferred
 from transom.sql.binding.bind_preferred import bind_all_preferred
+from transom.sql.binding.cascades import bind_all
+from transom.sql.catalog import Catalog, Scalars
+from transom.sql.clauses.summary import bind_summary
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
-from transom.sql.clauses.summary import bind_summary
+from transom.sql.syntax.dialect import is_preferred
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A query as registered. A suspended one says why, and takes no part in pages."""
+    """A query as registered. A suspended one says why, and takes no part in batches."""
 
     name: str
     text: str
     partial: bool = False
-    since: int = 0  # the page it joined with
+    since: int = 0  # the batch it joined with
     suspended: str | None = None
-    failing: int = 0  # pages in a row in which a function of its own failed
+    failing: int = 0  # batches in a row in which a function of its own failed
     compiled: CompiledQuery | None = None
     preferred: Preferred | None = None  # instead, if it says WITH PREFERENCE
     summaries: tuple[str, ...] = ()  # that it was bound to
@@ -48,13 +48,13 @@ class Entry:
 
 
 def identity(name: str, since: int) -> str:
-    """A query's name and the page it joined with: names may be used again, this may not."""
+    """A query's name and the batch it joined with: names may be used again, this may not."""
     return f"{name}@{since}"
 
 
 @dataclass(frozen=True)
 class SummaryEntry:
-    """A summary as created, with the page that it came with."""
+    """A summary as created, with the batch that it came with."""
 
     name: str
     text: str
@@ -130,16 +130,16 @@ class Registry:
             self.entries[name] = replace(self.entries[name], compiled=compile_query(name, query, self.naive))
         self.is_bound = all(entry.is_bound for entry in self)
 
-    def prefer(self, control: Register, preferred: Preferred, page: int) -> None:
+    def prefer(self, control: Register, preferred: Preferred, batch_id: int) -> None:
         """A query with a preference joins."""
         names = tuple(side.summary for side in preferred.sides)
         self.entries[control.name] = Entry(
-            control.name, control.text, since=page, preferred=preferred, summaries=names
+            control.name, control.text, since=batch_id, preferred=preferred, summaries=names
         )
 
-    def summarize(self, control: Summarize, summary: Summary, page: int) -> None:
+    def summarize(self, control: Summarize, summary: Summary, batch_id: int) -> None:
         """A summary is created."""
-        self.created[control.name] = SummaryEntry(control.name, control.text, page, summary)
+        self.created[control.name] = SummaryEntry(control.name, control.text, batch_id, summary)
 
     def forget(self, control: Forget) -> None:
         self.created.pop(control.name, None)
@@ -149,18 +149,18 @@ class Registry:
         return {entry.name: entry.summary for entry in self.created.values() if entry.summary is not None}
 
     def newest(self) -> tuple[dict[str, tuple[Summary, int]], dict[str, tuple[Preferred, int]]]:
-        """Summaries and queries with a preference, each with the page that it came with."""
+        """Summaries and queries with a preference, each with the batch that it came with."""
         summaries = {e.name: (e.summary, e.since) for e in self.created.values() if e.summary is not None}
         return summaries, {name: (query, self[name].since) for name, query in self.preferring().items()}
 
     def preferring(self) -> dict[str, Preferred]:
-        """The queries with a preference that take part in pages, by name."""
+        """The queries with a preference that take part in batches, by name."""
         return {e.name: e.preferred for e in self if e.preferred is not None and e.suspended is None}
 
-    def add(self, control: Register, query: Query, page: int) -> CompiledQuery:
+    def add(self, control: Register, query: Query, batch_id: int) -> CompiledQuery:
         compiled = compile_query(control.name, query, self.naive)
         self.entries[control.name] = Entry(
-            control.name, control.text, control.partial, page, compiled=compiled
+            control.name, control.text, control.partial, batch_id, compiled=compiled
         )
         return compiled
 
@@ -181,32 +181,32 @@ class Registry:
         self.entries[name] = replace(self.entries[name], **changes)
 
     def everyone(self) -> list[CompiledQuery]:
-        """The queries that take part in pages, standing or on demand."""
+        """The queries that take part in batches, standing or on demand."""
         return [e.compiled for e in self if e.compiled is not None and e.suspended is None]
 
     def functions(self) -> dict[str, Collection[str]]:
-        """The user-defined functions of all queries that take part in pages, by their names."""
+        """The user-defined functions of all queries that take part in batches, by their names."""
         own: dict[str, Collection[str]] = {query.name: query.query.functions for query in self.everyone()}
         return own | {name: query.functions for name, query in self.preferring().items()}
 
     def living(self) -> list[CompiledQuery]:
-        """The standing queries that take part in pages."""
+        """The standing queries that take part in batches."""
         return [query for query in self.everyone() if query.query.demand is None]
 
     def demanding(self) -> list[CompiledQuery]:
-        """The on-demand queries that take part in pages."""
+        """The on-demand queries that take part in batches."""
         return [query for query in self.everyone() if query.query.demand is not None]
 
     def compiled(self) -> dict[str, CompiledQuery]:
-        """The standing queries that take part in pages, by name."""
+        """The standing queries that take part in batches, by name."""
         return {query.name: query for query in self.living()}
 
     def reading(self, stream: str) -> list[CompiledQuery]:
-        """The standing queries over a stream that take part in pages."""
+        """The standing queries over a stream that take part in batches."""
         return [query for query in self.living() if query.query.stream == stream]
 
     def looking(self, stream: str) -> list[CompiledQuery]:
-        """The on-demand queries over a stream that take part in pages."""
+        """The on-demand queries over a stream that take part in batches."""
         return [query for query in self.demanding() if query.query.stream == stream]
 
     def copy(self) -> Registry:

@@ -1,6 +1,6 @@
 """A recorded stream, delivered by its timestamps: the thesis's Streamer as a source (sections 4.1 and 6.1).
 
-The recording is put into the order of its delivery once, and kept so under the checkpoint: a page is
+The recording is put into the order of its delivery once, and kept so under the checkpoint: a batch is
 a range of that order, and an engine that continues delivers what was not delivered yet.
 """
 
@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from transom.runtime.streamer import Streamer
+from transom.backends.spark.files import PathSource
+from transom.backends.spark.types import to_arrow, to_frame, to_table
 from transom.durations import parse_duration, parse_instant
 from transom.errors import SettingError, StateError, near_miss
-from transom.runtime.options import declared_column
-from transom.backends.spark.files import PathSource
-from transom.runtime.sources import TIME_TEXT, FileSource, Reference, Source, Taken, visible, with_time
 from transom.runtime.file_store import Store
-from transom.backends.spark.types import to_arrow, to_frame, to_table
+from transom.runtime.options import declared_column
+from transom.runtime.sources import TIME_TEXT, FileSource, Reference, Source, Taken, visible, with_time
+from transom.runtime.streamer import Streamer
 
 ARRIVAL = "_arrival"  # when a row is delivered, in microseconds of the recording's own time
 WRITTEN_WITH = b"transom"  # what a recording's order depends on, in the metadata of its file
@@ -51,7 +51,7 @@ class ReplayOptions(StreamOptions, total=False):
     burst: Any
     seed: int
     start: Any
-    page: Any
+    batch: Any
     format: str | None
     schema: str | None
     options: Mapping[str, Any] | None
@@ -64,7 +64,7 @@ DEFAULTS: dict[str, Any] = {
     "burst": None,
     "seed": 0,
     "start": None,
-    "page": "100 ms",
+    "batch": "100 ms",
     "slack": "default",
     "horizon": "default",
     "idle": None,
@@ -89,13 +89,13 @@ class ReplaySource(Source):
         rows: pa.Table,
         clock: Callable[[], int],
         speed: float,
-        page: int,
+        batch_id: int,
     ):
-        self.spark, self.speed, self.page, self._clock = spark, speed, page, clock
+        self.spark, self.speed, self.batch_id, self._clock = spark, speed, batch_id, clock
         self._schema, self._rows = schema, rows.drop_columns([ARRIVAL])
         self._arrivals = rows[ARRIVAL].to_numpy()
         first = int(self._arrivals[0]) if len(self._arrivals) else 0
-        self._delivered, self._reached = 0, first  # as of the last page
+        self._delivered, self._reached = 0, first  # as of the last batch
         self._begun = first  # where this engine began
         self._since: int | None = None  # the clock at that moment
         self._hurried = False
@@ -103,7 +103,7 @@ class ReplaySource(Source):
     def schema(self) -> StructType:
         return self._schema
 
-    def take(self, page: int) -> Taken | None:
+    def take(self, batch_id: int) -> Taken | None:
         moment = self._due()
         until = int(np.searchsorted(self._arrivals, moment, "right"))
         if until <= self._delivered:
@@ -112,13 +112,13 @@ class ReplaySource(Source):
         return Taken({"replay": [self._delivered, until], "moment": moment, "rows": rows})
 
     def _due(self) -> int:
-        """How far the recording is now: a whole number of pages from where this engine began it."""
+        """How far the recording is now: a whole number of batches from where this engine began it."""
         if self._hurried:
             return int(self._arrivals[-1]) if len(self._arrivals) else 0
         if self._since is None:
             self._since = self._clock()
-        pages = max((self._clock() - self._since) // self.page, 0)
-        return self._begun + int(pages * self.page * self.speed)
+        batches = max((self._clock() - self._since) // self.batch_id, 0)
+        return self._begun + int(batches * self.batch_id * self.speed)
 
     @property
     def finished(self) -> bool:
@@ -195,9 +195,9 @@ def replay_source(
     speed = options["speed"]
     if isinstance(speed, bool) or not isinstance(speed, (int, float)) or not 0 < speed < float("inf"):
         raise SettingError(f"speed is a factor above 0, such as 60 for a minute in a second, not {speed!r}")
-    page = parse_duration(options["page"])
-    if page <= 0:
-        raise SettingError(f"page is a duration longer than nothing, not {options['page']!r}")
+    batch_id = parse_duration(options["batch"])
+    if batch_id <= 0:
+        raise SettingError(f"batch is a duration longer than nothing, not {options['batch_id']!r}")
     streamer = Streamer.of(*(options[key] for key in ("delay", "delays", "burst", "seed")))
     start = None if options["start"] is None else parse_instant(options["start"])
     schema, read = _opened(spark, recording, options)
@@ -213,7 +213,7 @@ def replay_source(
         rows = rows.replace_schema_metadata({WRITTEN_WITH: written_with})
         store.write_table(path, rows)
     own = {key: options[key] for key in StreamOptions.__annotations__}
-    return ReplaySource(spark, schema, rows, clock, float(speed), page), own
+    return ReplaySource(spark, schema, rows, clock, float(speed), batch_id), own
 
 
 def _known(given: ReplayOptions) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def _opened(
             options.get("schema"),
             dict(options["options"] or {}),
         )
-        files = [file for page in path.pending() for file in page]
+        files = [file for batch_id in path.pending() for file in batch_id]
         if not files:
             raise SettingError(f"no files in {recording}: there is nothing to replay")
         frame, schema, form = path.read(files), FileSource(path).schema(), path.timestamp_format
@@ -252,7 +252,7 @@ def _opened(
         times = table[time]
         if not (pa.types.is_timestamp(times.type) or pa.types.is_date(times.type)):
             raise SettingError(f"the column {time} is {times.type}: a recording is delivered by its times")
-        if TIME_TEXT in table.column_names:  # pages are parsed like those of any other source
+        if TIME_TEXT in table.column_names:  # batches are parsed like those of any other source
             table = table.set_column(table.column_names.index(time), time, table[TIME_TEXT])
         return table.select(schema.names).append_column(
             ARRIVAL, times.cast(pa.timestamp("us")).cast(pa.int64())

@@ -1,6 +1,6 @@
 """The runs of on-demand queries' stores and of summaries as files beside the snapshots: each is written once.
 
-A page writes one file with all the runs that it made. It is deleted when none of them is in use any more.
+A batch writes one file with all the runs that it made. It is deleted when none of them is in use any more.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
+from transom.ondemand.structures.runs import Run
 from transom.runtime.file_store import Store
 from transom.state.promising import TupleRun
 from transom.state.state import State
-from transom.ondemand.structures.runs import Run
 
 DIRECTORY = "runs"
 
@@ -29,11 +29,11 @@ class RunFiles:
         self._files: set[str] | None = None  # that are there, once that is known
 
     def write(self, state: State) -> None:
-        """Write the runs that no page before has written."""
+        """Write the runs that no batch before has written."""
         new = [run for run in _runs(state) if run not in self._places]
         if not new:
             return
-        name = f"{state.page:010d}.arrow"
+        name = f"{state.batch_id:010d}.arrow"
         packed = [run.packed() for run in new]
         self.store.write_table(f"{DIRECTORY}/{name}", pa.table({"run": pa.array(packed, pa.large_binary())}))
         self._places.update((run, (name, i)) for i, run in enumerate(new))

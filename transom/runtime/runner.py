@@ -1,4 +1,4 @@
-"""The life of a page loop: stepped by its program, run in the background, or drained to the end."""
+"""The life of a batch loop: stepped by its program, run in the background, or drained to the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from transom.errors import StateError
-from transom.runtime.loop import PageLoop
+from transom.runtime.loop import BatchLoop
 from transom.runtime.sources import SparkSource
 from transom.runtime.streams import Stream
 
@@ -20,20 +20,20 @@ log = logging.getLogger("transom")
 
 
 class Runner:
-    """Drives a page loop. Sources of its own are asked for pages; Spark's streams call back with theirs."""
+    """Drives a batch loop. Sources of its own are asked for batches; Spark's streams call back with theirs."""
 
-    def __init__(self, loop: PageLoop, poll_seconds: float):
+    def __init__(self, loop: BatchLoop, poll_seconds: float):
         self.loop, self.poll_seconds = loop, poll_seconds
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._stopped = threading.Event()
         self._awake = threading.Event()
         self._error: BaseException | None = None
-        self._page_error: BaseException | None = None  # of a page that Spark brought
+        self._batch_error: BaseException | None = None  # of a batch that Spark brought
         self._spark: dict[str, StreamingQuery] = {}
         self._turn = 0
         self._draining = False
-        self._arriving: set[str] = set()  # Spark's streams with a page that waits for its turn, or has it
+        self._arriving: set[str] = set()  # Spark's streams with a batch that waits for its turn, or has it
 
     @property
     def running(self) -> bool:
@@ -51,7 +51,7 @@ class Runner:
         self.loop.open()
         self._stopping.clear()
         self._stopped.clear()
-        self._error = self._page_error = None
+        self._error = self._batch_error = None
         self._start_spark(available_now=False)
         self._thread = threading.Thread(target=self._pump, name="transom", daemon=True)
         self._thread.start()
@@ -60,7 +60,7 @@ class Runner:
         try:
             while not self._stopping.is_set():
                 self._awake.clear()
-                if not self.page() and not self._idle_page():
+                if not self.batch() and not self._idle_batch():
                     self._raise_spark_error()
                     self._awake.wait(self.poll_seconds)
         except BaseException as error:
@@ -72,14 +72,14 @@ class Runner:
             self._stopped.set()
 
     def wake(self) -> None:
-        """Look for pages now instead of at the next poll."""
+        """Look for batches now instead of at the next poll."""
         self._awake.set()
 
     def stop(self) -> None:
         self._stopping.set()
         self.wake()
-        if self.loop.page_thread is threading.current_thread():
-            # Called by a subscriber: the page must end first, and with it the wait for it.
+        if self.loop.batch_thread is threading.current_thread():
+            # Called by a subscriber: the batch must end first, and with it the wait for it.
             threading.Thread(target=self.stop, name="transom stop", daemon=True).start()
             return
         thread, self._thread = self._thread, None
@@ -104,10 +104,10 @@ class Runner:
         if self.running:
             raise StateError("the engine is running: it steps by itself")
         self.loop.open()
-        pages = 0
-        while self.page():
-            pages += 1
-        return pages or int(self.loop.idle_page())
+        batches = 0
+        while self.batch():
+            batches += 1
+        return batches or int(self.loop.idle_batch())
 
     def drain(self, close: bool | None) -> None:
         was_running = self.running
@@ -119,13 +119,13 @@ class Runner:
                 raise self._error
         self.loop.open()
         self._stopping.clear()
-        self._page_error, self._draining = None, True
+        self._batch_error, self._draining = None, True
         try:
             for stream in self.loop.streams.values():
                 stream.source.hurry()
             if not was_running:
                 self._start_spark(available_now=True)
-            while self.page() or any(query.isActive for query in self._spark.values()):
+            while self.batch() or any(query.isActive for query in self._spark.values()):
                 self._raise_spark_error()
                 if self._spark:
                     time.sleep(0.01)
@@ -133,15 +133,15 @@ class Runner:
             self.loop.end(
                 [s.name for s in self.loop.streams.values() if (s.source.finite if close is None else close)]
             )
-            self.loop.control_page()
+            self.loop.control_batch()
         finally:
             self._draining = False
             self.stop()
 
-    # --- pages ---
+    # --- batches ---
 
-    def page(self) -> bool:
-        """Run one page, if there is one to run."""
+    def batch(self) -> bool:
+        """Run one batch, if there is one to run."""
         loop = self.loop
         with loop.lock:
             begun = loop.pending()
@@ -149,29 +149,29 @@ class Runner:
                 stream = loop.streams[begun.stream]
                 if isinstance(stream.source, SparkSource):
                     return False
-                loop.data_page(stream, begun.reference, self._frame(stream, begun.reference))
+                loop.data_batch(stream, begun.reference, self._frame(stream, begun.reference))
                 return True
-            if begun is None and self._source_page():
+            if begun is None and self._source_batch():
                 return True
             loop.close_idle()
-            return loop.control_page()
+            return loop.control_batch()
 
-    def _idle_page(self) -> bool:
-        """Go on with what budgets have put off, unless a page is on its way."""
-        return not self._arriving and self.loop.idle_page()
+    def _idle_batch(self) -> bool:
+        """Go on with what budgets have put off, unless a batch is on its way."""
+        return not self._arriving and self.loop.idle_batch()
 
-    def _source_page(self) -> bool:
-        """A page of the next stream that has one, of new rows or of rows set aside; streams take turns."""
+    def _source_batch(self) -> bool:
+        """A batch of the next stream that has one, of new rows or of rows set aside; streams take turns."""
         streams = list(self.loop.streams.values())
         for _ in streams:
             stream = streams[self._turn % len(streams)]
             self._turn += 1
-            taken = stream.source.take(self.loop.state.page + 1)
+            taken = stream.source.take(self.loop.state.batch_id + 1)
             if taken is not None:
                 frame = self._frame(stream, taken.reference)
-                self.loop.data_page(stream, taken.reference, frame, tuple(taken.control))
+                self.loop.data_batch(stream, taken.reference, frame, tuple(taken.control))
                 return True
-            if not self._arriving and self.loop.lull_page(stream, self._draining):
+            if not self._arriving and self.loop.lull_batch(stream, self._draining):
                 return True
         return False
 
@@ -197,17 +197,17 @@ class Runner:
                 return
             try:
                 self._arriving.add(stream.name)  # so that no lull comes before it
-                self._spark_page(stream, {"spark": batch}, stream.timed(rebound(df, self.loop.spark)))
+                self._spark_batch(stream, {"spark": batch}, stream.timed(rebound(df, self.loop.spark)))
             except BaseException as error:
-                self._page_error = error
+                self._batch_error = error
                 raise
             finally:
                 self._arriving.discard(stream.name)
 
         return handle
 
-    def _spark_page(self, stream: Stream, reference: Mapping[str, Any], frame: DataFrame) -> None:
-        """Run a page that Spark brought, after the one begun before the last stop, if there is one."""
+    def _spark_batch(self, stream: Stream, reference: Mapping[str, Any], frame: DataFrame) -> None:
+        """Run a batch that Spark brought, after the one begun before the last stop, if there is one."""
         loop = self.loop
         with loop.lock:
             mine = (stream.name, reference)
@@ -216,13 +216,13 @@ class Runner:
                     raise StateError("the engine is stopping")
                 self.wake()
                 loop.idle.wait(0.1)
-            loop.data_page(stream, reference, frame)
+            loop.data_batch(stream, reference, frame)
 
     def _raise_spark_error(self) -> None:
         for query in self._spark.values():
             error = query.exception()
             if error is not None:
-                raise self._page_error or error
+                raise self._batch_error or error
 
 
 def rebound(df: DataFrame, spark: SparkSession) -> DataFrame:

@@ -1,7 +1,7 @@
-"""Where pages come from: a program that pushes, files of a path, a batch DataFrame, a Spark stream.
+"""Where batches come from: a program that pushes, files of a path, a batch DataFrame, a Spark stream.
 
-All but the last are driven by the engine itself, which asks for the next page when it has time for
-one. A page is known by a reference that can be written ahead: reading it again gives the same rows.
+All but the last are driven by the engine itself, which asks for the next batch when it has time for
+one. A batch is known by a reference that can be written ahead: reading it again gives the same rows.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from transom.backends.spark.files import CORRUPT, PathSource
+from transom.backends.spark.session import ansi_off
+from transom.backends.spark.types import to_arrow, to_frame
 from transom.durations import parse_instant
 from transom.elements import Prod, Punctuation
 from transom.errors import SettingError
-from transom.backends.spark.files import CORRUPT, PathSource
-from transom.backends.spark.session import ansi_off
 from transom.runtime.file_store import Store
-from transom.backends.spark.types import to_arrow, to_frame
 
 TIME_TEXT = "_time_text"  # what stood in a time column of text, before it became a time
 HIDDEN = (CORRUPT, TIME_TEXT)
@@ -34,7 +34,7 @@ Reference = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Taken:
-    """A page to run: where its rows are, and what takes effect at its end."""
+    """A batch to run: where its rows are, and what takes effect at its end."""
 
     reference: Reference
     control: Sequence[Punctuation | Prod] = ()
@@ -51,12 +51,12 @@ class Source(ABC):
         """The columns of its rows."""
 
     @abstractmethod
-    def take(self, page: int) -> Taken | None:
-        """The next page, or None when there is nothing now."""
+    def take(self, batch_id: int) -> Taken | None:
+        """The next batch, or None when there is nothing now."""
 
     @abstractmethod
     def frame(self, reference: Reference) -> DataFrame:
-        """The rows of a page."""
+        """The rows of a batch."""
 
     @property
     def finished(self) -> bool:
@@ -71,10 +71,10 @@ class Source(ABC):
         """Called when the stream is drained: what is yet to come by the clock comes now."""
 
     def advance(self, reference: Reference) -> None:
-        """Called when a page is about to be committed: `progress` is to include it."""
+        """Called when a batch is about to be committed: `progress` is to include it."""
 
     def release(self, reference: Reference) -> None:
-        """Called after a page was committed: it will never be asked for again."""
+        """Called after a batch was committed: it will never be asked for again."""
 
     def progress(self) -> Any:
         """What must be remembered over a restart, as JSON."""
@@ -85,7 +85,7 @@ class Source(ABC):
 
 
 class BatchSource(Source):
-    """A batch DataFrame: a finite stream of one page."""
+    """A batch DataFrame: a finite stream of one batch."""
 
     def __init__(self, df: DataFrame):
         self.df, self._done = df, False
@@ -93,7 +93,7 @@ class BatchSource(Source):
     def schema(self) -> StructType:
         return self.df.schema
 
-    def take(self, page: int) -> Taken | None:
+    def take(self, batch_id: int) -> Taken | None:
         return None if self._done else Taken({"batch": "all"})
 
     def frame(self, reference: Reference) -> DataFrame:
@@ -114,7 +114,7 @@ class BatchSource(Source):
 
 
 class FileSource(Source):
-    """Files of a path, in (modification time, name) order, some a page; new ones are found as they come."""
+    """Files of a path, in (modification time, name) order, some a batch; new ones are found as they come."""
 
     def __init__(self, path: PathSource):
         self.path, self.time_format = path, path.timestamp_format
@@ -126,7 +126,7 @@ class FileSource(Source):
         fields = self.path.schema.fields
         return StructType([*fields, StructField(CORRUPT, StringType())] if self.path.is_text else [*fields])
 
-    def take(self, page: int) -> Taken | None:
+    def take(self, batch_id: int) -> Taken | None:
         if not self._found:
             self._found.extend(self.path.pending(self._done))
         return Taken({"files": list(self._found.popleft())}) if self._found else None
@@ -145,9 +145,9 @@ class FileSource(Source):
 
 
 class FeedSource(Source):
-    """Rows that a program pushes; a page is what was pushed up to a control element, or up to now.
+    """Rows that a program pushes; a batch is what was pushed up to a control element, or up to now.
 
-    Rows are written under the checkpoint when their page begins; what was pushed and not yet taken is
+    Rows are written under the checkpoint when their batch begins; what was pushed and not yet taken is
     the program's to push again after a crash.
     """
 
@@ -155,7 +155,7 @@ class FeedSource(Source):
         self.spark, self.store, self.name, self._schema = spark, store, name, schema
         self._arrow = pa.schema(list(to_arrow(schema).items()))
         self._queue: deque[pa.Table | Punctuation | Prod] = deque()
-        self._taken = 0  # how many of the queue the page at hand holds
+        self._taken = 0  # how many of the queue the batch at hand holds
         self._lock = threading.Lock()
 
     def schema(self) -> StructType:
@@ -205,7 +205,7 @@ class FeedSource(Source):
             )
         return dict(zip(self._arrow.names, values, strict=True))
 
-    def take(self, page: int) -> Taken | None:
+    def take(self, batch_id: int) -> Taken | None:
         tables: list[pa.Table] = []
         control: list[Punctuation | Prod] = []
         with self._lock:
@@ -219,7 +219,7 @@ class FeedSource(Source):
             self._taken = len(tables) + len(control)
         if not tables and not control:
             return None
-        path = f"feeds/{self.name}/{page:010d}.arrow"
+        path = f"feeds/{self.name}/{batch_id:010d}.arrow"
         table = pa.concat_tables(tables) if tables else self._arrow.empty_table()
         self.store.write_table(path, table)
         return Taken({"feed": path, "rows": table.num_rows}, control)
@@ -228,7 +228,7 @@ class FeedSource(Source):
         return to_frame(self.spark, self.store.read_table(reference["feed"])).to(self._schema)
 
     def advance(self, reference: Reference) -> None:
-        """Only now does the queue lose the page: one that could not even be written ahead is taken again."""
+        """Only now does the queue lose the batch: one that could not even be written ahead is taken again."""
         with self._lock:
             for _ in range(self._taken):
                 self._queue.popleft()
@@ -239,7 +239,7 @@ class FeedSource(Source):
 
 
 class SparkSource(Source):
-    """A streaming DataFrame: Spark decides when its pages come, through `foreachBatch`."""
+    """A streaming DataFrame: Spark decides when its batches come, through `foreachBatch`."""
 
     finite = False
 
@@ -250,11 +250,11 @@ class SparkSource(Source):
     def schema(self) -> StructType:
         return self.df.schema
 
-    def take(self, page: int) -> Taken | None:
+    def take(self, batch_id: int) -> Taken | None:
         return None
 
     def frame(self, reference: Reference) -> DataFrame:
-        raise SettingError("a Spark stream brings its own pages")
+        raise SettingError("a Spark stream brings its own batches")
 
     def advance(self, reference: Reference) -> None:
         self.batch = reference["spark"]
@@ -267,12 +267,12 @@ class SparkSource(Source):
 
 
 class ResultSource(Source):
-    """The results of a query, which come with its own pages."""
+    """The results of a query, which come with its own batches."""
 
     def schema(self) -> StructType:
         return StructType([])
 
-    def take(self, page: int) -> Taken | None:
+    def take(self, batch_id: int) -> Taken | None:
         return None
 
     def frame(self, reference: Reference) -> DataFrame:

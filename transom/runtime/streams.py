@@ -12,13 +12,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from transom.windows.stream_rules import StreamRules
-from transom.elements import Clock, Prod, Punctuation
-from transom.plan.compiled import plain_value
 from transom.backends.projection import micros
 from transom.backends.spark.session import ansi_off
-from transom.runtime.sources import Source, with_time
 from transom.backends.spark.types import to_table
+from transom.elements import Clock, Prod, Punctuation
+from transom.plan.compiled import plain_value
+from transom.runtime.sources import Source, with_time
+from transom.windows.stream_rules import StreamRules
 
 Carried = Punctuation | Prod
 
@@ -71,7 +71,7 @@ def stream_info(stream: Stream, clock: int) -> StreamInfo:
 
 
 def carried_control(stream: Stream, df: DataFrame) -> tuple[list[Carried], DataFrame]:
-    """The punctuations and prods that a page's rows are, and its other rows."""
+    """The punctuations and prods that a batch's rows are, and its other rows."""
     found: list[Carried] = []
     for kind, marker in stream.markers.items():
         marked, df = _split(stream, marker, df, timed=kind is Punctuation)
@@ -107,7 +107,7 @@ def _split(
 
 
 def rows_as_prods(stream: Stream, df: DataFrame) -> list[Prod]:
-    """The prods that a page's rows become, of a stream of prods."""
+    """The prods that a batch's rows become, of a stream of prods."""
     rule = stream.prods
     assert rule is not None
     columns = [F.col(f"`{name}`").alias(f"is {alias}") for alias, name in rule.where.items()]

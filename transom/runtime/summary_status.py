@@ -11,7 +11,7 @@ from transom.sql.promise import counts
 from transom.state.promising import Preferring
 
 if TYPE_CHECKING:
-    from transom.runtime.loop import PageLoop
+    from transom.runtime.loop import BatchLoop
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class PreferredProgress:
     regions: int
 
 
-def summaries_of(loop: PageLoop) -> dict[str, SummaryInfo]:
-    """How the summaries of a page loop fare."""
+def summaries_of(loop: BatchLoop) -> dict[str, SummaryInfo]:
+    """How the summaries of a batch loop fare."""
     return summary_infos(loop.state.preferring, loop.registry)
 
 
@@ -86,7 +86,7 @@ def summary_infos(state: Preferring, registry: Registry) -> dict[str, SummaryInf
 
 
 def queries_of(state: Preferring, registry: Registry) -> Mapping[str, PreferredProgress]:
-    """How the queries with a preference fare that take part in pages."""
+    """How the queries with a preference fare that take part in batches."""
     found = {}
     for name in registry.preferring():
         if (own := state.queries.get(name)) is not None:

@@ -1,18 +1,18 @@
-"""One query must never hurt another's page: a query whose own functions fail is suspended."""
+"""One query must never hurt another's batch: a query whose own functions fail is suspended."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
 
-from transom.runtime.registry import Registry
 from transom.backends.spark.scalars import short_message
+from transom.runtime.registry import Registry
 
 log = logging.getLogger("transom")
 
 
 def suspend(registry: Registry, name: str, reason: str) -> None:
-    """Let a query take no part in pages any more, and say why."""
+    """Let a query take no part in batches any more, and say why."""
     registry.update(name, suspended=reason, failing=0)
     log.warning("query %s is suspended: %s", name, reason)
 

@@ -1,9 +1,9 @@
-"""The checkpoint's log: what a page is bound to is written before it runs, its state commits it.
+"""The checkpoint's log: what a batch is bound to is written before it runs, its state commits it.
 
-log/0000000012.json        what page 12 reads, and the control that takes effect in it
-state/0000000012.arrow     the state after page 12: writing it commits the page
-runs/0000000012.arrow      what page 12 brought to the stores of on-demand queries, or merged there
-results/0000000012/        the page's results; late/, rejected/, aside/ likewise, all overwritten on replay
+log/0000000012.json        what batch 12 reads, and the control that takes effect in it
+state/0000000012.arrow     the state after batch 12: writing it commits the batch
+runs/0000000012.arrow      what batch 12 brought to the stores of on-demand queries, or merged there
+results/0000000012/        the batch's results; late/, rejected/, aside/ likewise, all overwritten on replay
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from transom.elements import Control, Drop, Forget, Prod, Punctuation, Register, Summarize, Tune
 from transom.errors import StateError
-from transom.runtime.run_files import RunFiles
 from transom.runtime.file_store import Store
+from transom.runtime.run_files import RunFiles
 from transom.state import snapshot
 from transom.state.state import State
 
@@ -28,11 +28,11 @@ KEPT = 3  # states; the last one counts, the others are for whoever has to look 
 
 @dataclass(frozen=True)
 class Begun:
-    """A page as it is written ahead."""
+    """A batch as it is written ahead."""
 
-    page: int
-    clock: int  # the page's reading of the clock: current_timestamp of its queries
-    stream: str | None = None  # whose rows it carries; none for a control page
+    batch_id: int
+    clock: int  # the batch's reading of the clock: current_timestamp of its queries
+    stream: str | None = None  # whose rows it carries; none for a control batch
     reference: Mapping[str, Any] = field(default_factory=dict)
     control: tuple[Control, ...] = ()
     ended: tuple[str, ...] = ()  # streams whose open windows close
@@ -43,19 +43,19 @@ class Begun:
     resumes: bool = False  # whether it goes on with what budgets have put off
 
 
-class PageLog:
-    """Begun and committed pages under a checkpoint."""
+class BatchLog:
+    """Begun and committed batches under a checkpoint."""
 
     def __init__(self, store: Store):
         self.store, self.runs = store, RunFiles(store)
 
-    def begin(self, page: Begun) -> None:
-        stored = vars(page) | {"control": [_control_out(element) for element in page.control]}
-        self.store.write(f"log/{page.page:010d}.json", json.dumps(stored).encode())
+    def begin(self, batch: Begun) -> None:
+        stored = vars(batch) | {"control": [_control_out(element) for element in batch.control]}
+        self.store.write(f"log/{batch.batch_id:010d}.json", json.dumps(stored).encode())
 
-    def begun(self, page: int) -> Begun | None:
-        """A page that was begun, perhaps by a process that did not live to commit it."""
-        path = f"log/{page:010d}.json"
+    def begun(self, batch_id: int) -> Begun | None:
+        """A batch that was begun, perhaps by a process that did not live to commit it."""
+        path = f"log/{batch_id:010d}.json"
         if not self.store.exists(path):
             return None
         with _readable(path):
@@ -65,12 +65,12 @@ class PageLog:
             return Begun(**stored | {"control": control} | lists)
 
     def commit(self, state: State, extra: Mapping[str, Any]) -> int:
-        """Commit a page; the size of its snapshot in bytes, which is the state without the runs of stores."""
+        """Commit a batch; the size of its snapshot in bytes, which is the state without the runs of stores."""
         self.runs.write(state)
         packed = snapshot.dumps(state, extra, self.runs)
-        self.store.write(f"state/{state.page:010d}.arrow", packed)
+        self.store.write(f"state/{state.batch_id:010d}.arrow", packed)
         self.runs.tidy(state)
-        old = state.page - KEPT
+        old = state.batch_id - KEPT
         if old >= 0:
             self.store.delete(f"state/{old:010d}.arrow")
             self.store.delete(f"log/{old:010d}.json")
@@ -78,11 +78,11 @@ class PageLog:
 
     def last(self) -> tuple[State, dict[str, Any]] | None:
         """The last committed state."""
-        pages = sorted(name for name in self.store.list("state") if name.endswith(".arrow"))
-        if not pages:
+        batches = sorted(name for name in self.store.list("state") if name.endswith(".arrow"))
+        if not batches:
             return None
-        with _readable(f"state/{pages[-1]}"):
-            state, extra = snapshot.loads(self.store.read(f"state/{pages[-1]}"), self.runs)
+        with _readable(f"state/{batches[-1]}"):
+            state, extra = snapshot.loads(self.store.read(f"state/{batches[-1]}"), self.runs)
         self.runs.tidy(state)
         return state, extra
 

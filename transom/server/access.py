@@ -15,8 +15,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transom.server.error_responses import failure
-from transom.server.route_helpers import path_segments
 from transom.server.login import LOGIN, Login
+from transom.server.route_helpers import path_segments
 from transom.server.settings import ServerSettings, is_loopback
 
 SAFE = ("GET", "HEAD", "OPTIONS")

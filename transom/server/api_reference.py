@@ -36,7 +36,7 @@ a {{ color: light-dark(#1f5fbf, #8ab4ff); }}
 """
 
 
-def reference_page(description: Described) -> str:
+def api_reference(description: Described) -> str:
     """The page."""
     info = description["info"]
     body = "\n".join(_routes(description)) + "\n<h2>Schemas</h2>\n" + "\n".join(_schemas(description))

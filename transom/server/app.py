@@ -17,12 +17,12 @@ from starlette.routing import compile_path
 import transom
 from transom.server import engine_routes as api
 from transom.server import query_routes as queries
+from transom.server.access import Guard
+from transom.server.api_reference import api_reference
 from transom.server.error_responses import RESPONSES, add_errors
 from transom.server.event_stream import Broadcast, Reader, Threads
-from transom.server.access import Guard
-from transom.server.route_helpers import Kept, Kit
 from transom.server.metrics import Requests, registry
-from transom.server.api_reference import reference_page
+from transom.server.route_helpers import Kept, Kit
 from transom.server.service import Service
 from transom.server.settings import ServerSettings
 
@@ -87,7 +87,7 @@ def _add_metrics(
 
 
 def _add_rest(app: FastAPI) -> None:
-    """What is asked of the API and is not there; the page would answer otherwise, in words of its own."""
+    """What is asked of the API and is not there; the dashboard would answer otherwise, in words of its own."""
 
     @app.api_route("/api/{path:path}", methods=list(METHODS), include_in_schema=False)
     async def rest(request: Request) -> None:
@@ -107,5 +107,5 @@ def _add_reference(app: FastAPI) -> None:
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
         if not made:
-            made.append(reference_page(app.openapi()))
+            made.append(api_reference(app.openapi()))
         return HTMLResponse(made[0])

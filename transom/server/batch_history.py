@@ -1,4 +1,4 @@
-"""What is remembered of an engine's pages for those who look: rates, page times, results by query."""
+"""What is remembered of an engine's batches for those who look: rates, batch times, results by query."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from transom.runtime.batch_report import BatchReport
     from transom.runtime.engine import Engine
-    from transom.runtime.batch_report import PageReport
 
 LATELY = 10.0  # seconds that a rate is of
 STEP = 5.0  # seconds of a point of the rates that are drawn
 POINTS = 60
-BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds of a page
+BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds of a batch
 
 
 @dataclass
-class PageTimes:
-    """How long pages took: how many there were, their seconds in all, and how many took no longer than."""
+class BatchTimes:
+    """How long batches took: how many there were, their seconds in all, and how many took no longer than."""
 
     count: int = 0
     seconds: float = 0.0
     within: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
 
     def add(self, seconds: float) -> None:
-        """One more page."""
+        """One more batch."""
         self.count += 1
         self.seconds += seconds
         self.within = [n + (seconds <= most) for n, most in zip(self.within, BUCKETS, strict=True)]
 
 
 class Watching:
-    """Follows an engine. What it notes of a page costs next to nothing."""
+    """Follows an engine. What it notes of a batch costs next to nothing."""
 
     def __init__(self, engine: Engine):
         self.started = time.monotonic()
-        self.pages = PageTimes()
+        self.batches = BatchTimes()
         self.results: Counter[str] = Counter()  # rows by query
         self.last: dict[str, int] = {}  # by query: when the last ones were made, in microseconds
         self._rows: dict[str, deque[tuple[float, int]]] = {}  # by stream: rows with when they came
         self._lock = threading.Lock()
-        self._end = engine.follow(self._page)
+        self._end = engine.follow(self._batch)
 
     def stop(self) -> None:
         self._end()
 
-    def _page(self, report: PageReport) -> None:
+    def _batch(self, report: BatchReport) -> None:
         now, made = time.monotonic(), time.time_ns() // 1000
         with self._lock:
-            self.pages.add(report.seconds)
+            self.batches.add(report.seconds)
             if report.stream is not None and report.outcome.rows:
                 came = self._rows.setdefault(report.stream, deque())
                 came.append((now, report.outcome.rows))

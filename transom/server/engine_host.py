@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import transom
-from transom.server.query_description import sql_type
-from transom.server.previews import Previews, is_preview
-from transom.server.status import Limits, NotFound, QueryStatus, Status, StreamStatus
-from transom.server.batch_history import PageTimes, Watching
 from transom.durations import format_duration
 from transom.errors import SettingError, near_miss
+from transom.server.batch_history import BatchTimes, Watching
+from transom.server.previews import Previews, is_preview
+from transom.server.query_description import sql_type
+from transom.server.status import Limits, NotFound, QueryStatus, Status, StreamStatus
 
 if TYPE_CHECKING:
     from transom.runtime.engine import Engine
@@ -44,13 +44,13 @@ class Hosted(ABC):
     # --- life ---
 
     def start(self) -> None:
-        """Let the engine process pages; drop previews that an earlier run left behind."""
+        """Let the engine process batches; drop previews that an earlier run left behind."""
         self.previews.clear()
         self.engine.start()
         self._state = "running"
 
     def stop(self) -> None:
-        """End previews, and stop the engine after the page at hand."""
+        """End previews, and stop the engine after the batch at hand."""
         self.previews.clear()
         self.engine.stop()
         self._state = "stopped"
@@ -75,8 +75,8 @@ class Hosted(ABC):
             self.failure,
             transom.__version__,
             self.watching.uptime,
-            progress.page,
-            progress.page_seconds,
+            progress.batch_id,
+            progress.batch_seconds,
             dict(progress.spent),
             sum(not is_preview(name) for name in self.engine.queries()),
             len(progress.suspended),
@@ -98,12 +98,12 @@ class Hosted(ABC):
             return known[1]
 
     @property
-    def page_times(self) -> PageTimes:
-        """How long pages took, since the service started."""
-        return self.watching.pages
+    def batch_times(self) -> BatchTimes:
+        """How long batches took, since the service started."""
+        return self.watching.batches
 
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back, in the engine's thread, after every page and prod; returns how to end it."""
+        """Call back, in the engine's thread, after every batch and prod; returns how to end it."""
         return self.journal.listen(callback)
 
     @abstractmethod
@@ -167,7 +167,7 @@ class Hosted(ABC):
         )
 
     def late(self, stream: str, limit: int | None = None) -> pa.Table:
-        """The newest rows that came too late, with the reason and the page, the newest last."""
+        """The newest rows that came too late, with the reason and the batch, the newest last."""
         self._check_stream(stream)
         return self._newest(self.engine.late(stream), limit)
 

@@ -11,7 +11,6 @@ from fastapi.responses import JSONResponse
 from transom.cli.result_text import PlanFormat
 from transom.server.error_responses import RESPONSES
 from transom.server.formats import RowsFormat, answer
-from transom.server.route_helpers import Form, Kept, Kit, QueryName, StreamName, SummaryName, rows_answers
 from transom.server.models import (
     CheckedQuery,
     Health,
@@ -30,6 +29,7 @@ from transom.server.models import (
     SummaryStatus,
     SummaryText,
 )
+from transom.server.route_helpers import Form, Kept, Kit, QueryName, StreamName, SummaryName, rows_answers
 from transom.sql.clauses.summary import parse_summary
 
 health = APIRouter(tags=["health"])
@@ -66,7 +66,7 @@ def _health(kit: Kit, well: tuple[str, ...]) -> JSONResponse:
 
 @router.get("/status", tags=["service"])
 async def status(kit: Kept) -> ServiceStatus:
-    """The service as a whole: its page, its state, its rows."""
+    """The service as a whole: its dashboard, its state, its rows."""
     return ServiceStatus.model_validate(await kit.threads.quick(kit.service.status))
 
 
@@ -88,7 +88,7 @@ async def stream(kit: Kept, stream: StreamName) -> StreamInfo:
 
 @router.get("/streams/{stream}/late", tags=["streams"], responses=rows_answers("Late rows"))
 async def late(kit: Kept, stream: StreamName, form: Form, limit: Limit = 1_000) -> Response:
-    """The newest rows that came too late, each with the reason and the page; the newest last."""
+    """The newest rows that came too late, each with the reason and the batch; the newest last."""
     most = min(limit, kit.settings.limits.rows)
     return await kit.rows(await kit.threads.slow(lambda: kit.service.late(stream, most)), form)
 
@@ -118,7 +118,7 @@ async def plan(kit: Kit, name: str | None, form: PlanFormat, verbose: bool) -> R
 
 @router.post("/register", tags=["queries"], status_code=201)
 async def register_all(kit: Kept, asked: NewQueries) -> Queries:
-    """Register many queries at once, all or none; they join with the next page."""
+    """Register many queries at once, all or none; they join with the next batch."""
     made = await kit.threads.slow(lambda: kit.service.register_all(asked.queries, asked.partial))
     return Queries(queries=[QueryInfo.model_validate(each) for each in made], total=len(made))
 
@@ -179,7 +179,7 @@ async def summaries(kit: Kept) -> Summaries:
 
 @router.post("/summaries", tags=["summaries"], status_code=201)
 async def summarize(kit: Kept, asked: SummaryText) -> Named:
-    """Run CREATE SUMMARY; it takes effect with the next page."""
+    """Run CREATE SUMMARY; it takes effect with the next batch."""
 
     def created() -> str:
         kit.service.summarize(asked.sql)

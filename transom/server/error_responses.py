@@ -11,9 +11,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from transom.errors import BatchError, SettingError, SQLError, StateError, TransomError
 from transom.server.models import Failure
 from transom.server.status import NotFound, TooMany
-from transom.errors import PageError, SettingError, SQLError, StateError, TransomError
 
 log = logging.getLogger("transom")
 
@@ -29,7 +29,7 @@ BY_STATUS = {401: "unauthorized", 403: "forbidden", 404: "not_found", 413: "limi
 MEANINGS = {
     400: "The SQL is wrong at a place that the answer names, or a value can't be meant",
     401: "A token is needed",
-    403: "The request came by a name, or from a page, that is not the server's own",
+    403: "The request came by a name, or from a website, that is not the server's own",
     404: "There is nothing of that name",
     409: "It can't be done as things are",
     413: "The request is too large",
@@ -55,7 +55,7 @@ def of_error(error: TransomError) -> JSONResponse:
     found = next(((status, kind) for known, status, kind in KINDS if isinstance(error, known)), None)
     if found is None:
         log.error("a request failed: %s", error)
-        return failure(503 if isinstance(error, PageError) else 500, "internal", FAILED)
+        return failure(503 if isinstance(error, BatchError) else 500, "internal", FAILED)
     status, kind = found
     if isinstance(error, SQLError):
         place = {name: getattr(error, name) for name in ("line", "column", "start", "end", "text")}

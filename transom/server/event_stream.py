@@ -33,7 +33,7 @@ Key = tuple[str, str, str | None, int, Form]  # name, text, cursor, limit
 HEARTBEAT_EVERY = 15.0  # seconds
 CHUNK = 1_000  # rows of an event
 SMALL = 2_000  # values that are written without a thread of their own
-KEPT = 16 << 20  # bytes of chunks that are kept until the next page
+KEPT = 16 << 20  # bytes of chunks that are kept until the next batch
 
 
 class Threads:
@@ -53,7 +53,7 @@ class Threads:
 
 
 class Broadcast:
-    """Wakes all who wait for results, once for each page or prod; made and awaited in one event loop."""
+    """Wakes all who wait for results, once for each batch or prod; made and awaited in one event loop."""
 
     def __init__(self, service: Service):
         self._loop = asyncio.get_running_loop()
@@ -98,7 +98,7 @@ class Written:
 
 
 class Reader:
-    """Reads and writes results for many: whoever asks for the same between two pages shares the answer."""
+    """Reads and writes results for many: whoever asks for the same between two batches shares the answer."""
 
     def __init__(self, service: Service, broadcast: Broadcast, threads: Threads):
         self.service, self.broadcast, self.threads = service, broadcast, threads

@@ -17,11 +17,11 @@ from fastapi import FastAPI
 from starlette.responses import HTMLResponse, JSONResponse
 from starlette.types import Receive, Scope, Send
 
+from transom.errors import SettingError
 from transom.server.app import make_app
 from transom.server.error_responses import failure
 from transom.server.service import Service
 from transom.server.settings import ServerSettings
-from transom.errors import SettingError
 
 if TYPE_CHECKING:
     from transom.runtime.engine import Engine
@@ -143,7 +143,7 @@ def show(http: HttpServer, engine: Engine, settings: ServerSettings, start: bool
     """Serve an engine, which is started unless its program steps it."""
     service = Service(engine, settings.limits)
     app = make_app(service, settings)
-    if settings.page:
+    if settings.dashboard:
         from transom.dashboard import mount
 
         mount(app, service)

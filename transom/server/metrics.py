@@ -16,10 +16,10 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector, CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from transom.estimates.monitor import Accuracy, Score
+from transom.server.batch_history import BUCKETS
 from transom.server.service import Service
 from transom.server.status import QueryStatus, StreamStatus
-from transom.server.batch_history import BUCKETS
-from transom.estimates.monitor import Accuracy, Score
 
 if TYPE_CHECKING:
     from transom.runtime.progress import Progress
@@ -49,7 +49,7 @@ class Requests:
 def route_of(scope: Scope) -> str:
     """The route that a request took, with its names left out, so that there are few."""
     if (path := getattr(scope.get("route"), "path_format", None)) is None:
-        return "page" if scope.get("root_path") or scope["path"].startswith("/_nicegui") else "other"
+        return "dashboard" if scope.get("root_path") or scope["path"].startswith("/_nicegui") else "other"
     return path if path.startswith("/") else "other"
 
 
@@ -66,7 +66,7 @@ class ServiceCollector(Collector):
         service, queries = self.service, self.service.queries()
         status, progress = service.status(), service.progress()
         yield from _whole(status, progress)
-        yield _page_times(service)
+        yield _batch_times(service)
         yield from _streams(service.streams())
         yield from _queries(queries[: self.most])
         yield from _accuracy(progress.early, {query.name for query in queries[: self.most]})
@@ -109,9 +109,9 @@ def _whole(status: Any, progress: Progress) -> Iterator[Metric]:
         {state: float(status.state == state) for state in STATES},
     )
     yield _gauge("transom_uptime_seconds", "Seconds since the service was started.", status.uptime)
-    yield _gauge("transom_page", "The number of the last page.", status.page)
-    yield _gauge("transom_last_page_seconds", "How long the last page took.", status.page_seconds)
-    yield _by("transom_last_page_spent_seconds", "Where those seconds went.", "part", status.spent)
+    yield _gauge("transom_batch", "The number of the last batch.", status.batch_id)
+    yield _gauge("transom_last_batch_seconds", "How long the last batch took.", status.batch_seconds)
+    yield _by("transom_last_batch_spent_seconds", "Where those seconds went.", "part", status.spent)
     yield _by(
         "transom_state_bytes",
         "What is kept, by where.",
@@ -120,7 +120,7 @@ def _whole(status: Any, progress: Progress) -> Iterator[Metric]:
     )
     yield _gauge("transom_queries", "Registered queries.", status.queries)
     yield _gauge(
-        "transom_suspended_queries", "Queries that take no part in pages any more.", status.suspended
+        "transom_suspended_queries", "Queries that take no part in batches any more.", status.suspended
     )
     yield _gauge("transom_subscribers", "Readers that follow results.", status.subscribers)
     yield _gauge("transom_saved_ratio", "Aggregations without sharing for each made.", status.saved)
@@ -131,9 +131,9 @@ def _whole(status: Any, progress: Progress) -> Iterator[Metric]:
     yield done
 
 
-def _page_times(service: Service) -> Metric:
-    times = service.page_times
-    family = HistogramMetricFamily("transom_page_seconds", "How long pages took.")
+def _batch_times(service: Service) -> Metric:
+    times = service.batch_times
+    family = HistogramMetricFamily("transom_batch_seconds", "How long batches took.")
     within = [(repr(most), count) for most, count in zip(BUCKETS, times.within, strict=True)]
     family.add_metric((), [*within, ("+Inf", times.count)], times.seconds)
     return family
@@ -163,7 +163,7 @@ def _queries(queries: list[QueryStatus]) -> Iterator[Metric]:
     yield results
     yield _by(
         "transom_query_suspended",
-        "1 for a query that takes no part in pages any more.",
+        "1 for a query that takes no part in batches any more.",
         "query",
         {query.name: float(query.suspended is not None) for query in queries},
     )

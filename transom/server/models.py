@@ -190,8 +190,8 @@ class ServiceStatus(Told):
     failure: str | None = Field(description="why it failed")
     version: str
     uptime: float = Field(description="seconds")
-    page: int = Field(description="the number of the last page")
-    page_seconds: float = Field(description="how long it took")
+    batch_id: int = Field(description="the number of the last batch")
+    batch_seconds: float = Field(description="how long it took")
     spent: dict[str, float] = Field(description="where those seconds went")
     queries: int
     suspended: int
@@ -258,10 +258,10 @@ class QueryInfo(Told):
     emits_early: bool = Field(description="whether it says EMIT EARLY: it has estimates, and can be tuned")
     aggressiveness: Measured = Field(description="at which it tells its windows")
     tuned: bool = Field(description="whether that was set, and is not of the query's own words")
-    suspended: str | None = Field(description="why it takes no part in pages any more")
-    waits: bool = Field(description="to join with the next page")
+    suspended: str | None = Field(description="why it takes no part in batches any more")
+    waits: bool = Field(description="to join with the next batch")
     partial: bool
-    since: int | None = Field(description="the page that it joined with")
+    since: int | None = Field(description="the batch that it joined with")
     results: int = Field(description="rows, since the service started")
     last: int | None = Field(description="when the last ones were made: microseconds since 1970")
 

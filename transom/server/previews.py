@@ -8,13 +8,13 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from transom.server.status import NotFound, TooMany
 from transom.errors import TransomError
+from transom.server.status import NotFound, TooMany
 from transom.sql.syntax.dialect import is_preferred
 
 if TYPE_CHECKING:
+    from transom.runtime.batch_report import BatchReport
     from transom.runtime.engine import Engine
-    from transom.runtime.batch_report import PageReport
 
 PREFIX = "preview."
 LOOKED_AT = 120.0  # seconds that a preview lives when nobody asks for it
@@ -32,7 +32,7 @@ class Previews:
         self.engine, self.most, self.left = engine, most, left
         self._asked: dict[str, float] = {}  # by name: when somebody last asked
         self._lock = threading.Lock()
-        engine.follow(self._page)
+        engine.follow(self._batch)
 
     def begin(self, sql: str) -> str:
         """Register a query that also reports windows of which it sees a part only."""
@@ -71,7 +71,7 @@ class Previews:
         for name in [name for name in self.engine.queries() if is_preview(name)]:
             self._drop(name)
 
-    def _page(self, report: PageReport) -> None:
+    def _batch(self, report: BatchReport) -> None:
         if self._asked:
             self._tidy()
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from transom.server.status import Column
 from transom.durations import format_duration
 from transom.elements import ClockKind, Emit
+from transom.ondemand.lookup import lookup_schema
 from transom.plan.explain.early import emit_text
 from transom.plan.explain.spelling import window_text
-from transom.ondemand.lookup import lookup_schema
 from transom.promising.answers import preferred_schema
 from transom.results.presentation import ESTIMATES, result_schema
+from transom.server.status import Column
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError
-from transom.sql.syntax.dialect import tokens_of
 from transom.sql.functions import MATCHING, UNBOUNDED
+from transom.sql.syntax.dialect import tokens_of
 
 TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
 

@@ -11,7 +11,6 @@ from transom.server.engine_routes import PLAN, plan
 from transom.server.error_responses import RESPONSES
 from transom.server.event_stream import CHUNK, EVENT, EventStream
 from transom.server.formats import MEDIA, RowsFormat
-from transom.server.route_helpers import Form, Kept, QueryName, rows_answers
 from transom.server.models import (
     AccuracyInfo,
     CoverageInfo,
@@ -23,6 +22,7 @@ from transom.server.models import (
     Results,
     Tuning,
 )
+from transom.server.route_helpers import Form, Kept, QueryName, rows_answers
 
 router = APIRouter(prefix="/api/queries", tags=["queries"], responses=RESPONSES)
 
@@ -53,15 +53,15 @@ async def queries(
             for each in kit.service.queries()
             if wanted in each.name.casefold() or wanted in each.sql.casefold()
         ]
-        page = match[offset : offset + limit]
-        return Queries(queries=[QueryInfo.model_validate(each) for each in page], total=len(match))
+        shown = match[offset : offset + limit]
+        return Queries(queries=[QueryInfo.model_validate(each) for each in shown], total=len(match))
 
     return await kit.threads.quick(found)
 
 
 @router.post("", status_code=201)
 async def register(kit: Kept, asked: NewQuery) -> QueryInfo:
-    """Register a query; it joins with the next page. An error points at the place in the text."""
+    """Register a query; it joins with the next batch. An error points at the place in the text."""
     made = await kit.threads.slow(lambda: kit.service.register(asked.sql, asked.name, asked.partial))
     return QueryInfo.model_validate(made)
 
@@ -74,7 +74,7 @@ async def query(kit: Kept, name: QueryName) -> QueryInfo:
 
 @router.delete("/{name}", status_code=204)
 async def drop(kit: Kept, name: QueryName) -> None:
-    """Drop a query; it leaves with the next page."""
+    """Drop a query; it leaves with the next batch."""
     await kit.threads.slow(lambda: kit.service.drop(name))
 
 
@@ -128,7 +128,7 @@ async def tail(
 
 @router.post("/{name}/prod", responses=rows_answers("Early results"))
 async def prod(kit: Kept, name: QueryName, asked: ProdQuery, form: Form) -> Response:
-    """What is known now of a query's open windows: early results, from the last committed page."""
+    """What is known now of a query's open windows: early results, from the last committed batch."""
     told = await kit.threads.slow(lambda: kit.service.prod(name, asked.until, asked.at, asked.where))
     return await kit.rows(told, form, await kit.columns(name))
 

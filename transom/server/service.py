@@ -1,4 +1,4 @@
-"""A running engine as a service: what its API, its page and its metrics are made of, without HTTP.
+"""A running engine as a service: what its API, its dashboard and its metrics are made of, without HTTP.
 
 Every method may be called from any thread. Some wait for Spark (check, register, prod, lookup, late, rejected
 or results that are no longer in memory): whoever serves many calls them in threads of their own.
@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from transom.server.query_description import ON_DEMAND, STANDING, Described, described
+from transom.errors import SettingError, StateError, near_miss
+from transom.estimates.monitor import Accuracy
+from transom.plan.explain.early import emit_text
 from transom.server.engine_host import Hosted
 from transom.server.previews import is_preview
+from transom.server.query_description import ON_DEMAND, STANDING, Described, described
 from transom.server.query_policy import refuse_costly
 from transom.server.status import (
     Checked,
@@ -26,9 +29,6 @@ from transom.server.status import (
     Trend,
 )
 from transom.server.trends import trend
-from transom.errors import SettingError, StateError, near_miss
-from transom.estimates.monitor import Accuracy
-from transom.plan.explain.early import emit_text
 from transom.sql.syntax.canonical import quote
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Service(Hosted):
         if known is None:
             try:
                 bound = handle.bound
-            except StateError:  # the page that it joins with has begun, and is not committed yet
+            except StateError:  # the batch that it joins with has begun, and is not committed yet
                 bound = self.engine.check(handle.text)
             known = self._known[key] = described(bound)
         return known
@@ -123,7 +123,7 @@ class Service(Hosted):
         return Checked(known.kind, known.streams, known.window, known.columns, known.early, plan)
 
     def register(self, sql: str, name: str | None = None, partial: bool = False) -> QueryStatus:
-        """Register a query; it joins with the next page."""
+        """Register a query; it joins with the next batch."""
         self._check_text(sql)
         if name is not None:
             check_name(name)
@@ -153,7 +153,7 @@ class Service(Hosted):
         refuse_costly(sql)
 
     def drop(self, name: str) -> None:
-        """Let a query leave with the next page."""
+        """Let a query leave with the next batch."""
         if is_preview(name):
             raise SettingError(f"{name} is a preview: end it instead")
         self._handle(name).drop()

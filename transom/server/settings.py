@@ -10,8 +10,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from transom.server.status import Limits
 from transom.errors import SettingError
+from transom.server.status import Limits
 
 TOKEN = "TRANSOM_TOKEN"  # the environment's name for it
 SHORTEST = 16  # characters of a token
@@ -30,7 +30,7 @@ class ServerSettings:
     port: int = 8710  # 0: any that is free
     token: str | None = field(default=None, repr=False)
     hosts: tuple[str, ...] = ()
-    page: bool = True
+    dashboard: bool = True
     metrics_queries: int = 10_000
     limits: Limits = field(default_factory=Limits)
 

@@ -95,7 +95,7 @@ UNITS = _words(
     seconds s sec secs millisecond milliseconds microsecond microseconds nanosecond nanoseconds"""
 )
 
-# What no expression may call: it would read something else than its columns, or stop a page.
+# What no expression may call: it would read something else than its columns, or stop a batch.
 REACHING_OUT = _words(
     """reflect try_reflect java_method identifier input_file_name input_file_block_start
     input_file_block_length read_files read_kafka read_kinesis range explode posexplode inline stack

@@ -41,8 +41,8 @@ class TupleRun:
 class SummaryState:
     """A summary: what its cells come to, and the tuples in them, on the driver or in files by partition.
 
-    It came with page `since`. `came` counts the tuples so far, `late` those that were older than all that is
-    kept. The structure is looked at again with page `review`, if it is the engine's to choose.
+    It came with batch `since`. `came` counts the tuples so far, `late` those that were older than all that is
+    kept. The structure is looked at again with batch `review`, if it is the engine's to choose.
     """
 
     representation: Representation
@@ -101,7 +101,7 @@ class Coverage:
 class PreferredState:
     """A query with a preference: the regions that wait until there is time, and what came of those before.
 
-    It came with page `since`. Regions are `pending` by the side that their arriving tuples are of. Of those
+    It came with batch `since`. Regions are `pending` by the side that their arriving tuples are of. Of those
     that were given up, because tuples have left the window, there were `missed` probes and an expected output
     of `lost`. An aggregate keeps what it `selected` while that is in its window.
     """

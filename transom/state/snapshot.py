@@ -15,13 +15,12 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from transom.windows.arrivals import Arrivals
-from transom.windows.intervals import IntervalSet
-from transom.overload.bursts import Chunk
-from transom.windows.closed import Closed
 from transom.elements import Clock, ClockKind, Summary
 from transom.errors import StateError
 from transom.estimates.learned import Learned
+from transom.ondemand.structures.runs import Run
+from transom.ondemand.structures.tiers import Kept
+from transom.overload.bursts import Chunk
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation
 from transom.state.promising import Coverage, PreferredState, Preferring, SummaryState, TupleRun
@@ -37,8 +36,9 @@ from transom.state.state import (
     Totals,
     Work,
 )
-from transom.ondemand.structures.tiers import Kept
-from transom.ondemand.structures.runs import Run
+from transom.windows.arrivals import Arrivals
+from transom.windows.closed import Closed
+from transom.windows.intervals import IntervalSet
 
 VERSION = 5
 
@@ -87,7 +87,7 @@ def dumps(state: State, extra: Mapping[str, Any], shelf: RunShelf | None = None)
     inside = Inside()
     kept = inside if shelf is None else shelf
     meta = {
-        "page": state.page,
+        "batch": state.batch_id,
         "streams": {name: _stream_out(stream) for name, stream in state.streams.items()},
         "queries": {
             name: [q.homes, None if q.unseen is None else q.unseen.pairs, q.forced]
@@ -141,7 +141,7 @@ def loads(packed: bytes, shelf: RunShelf | None = None) -> tuple[State, dict[str
     stores = {name: _store_in(stored, kept) for name, stored in meta["stores"].items()}
     counts = meta["partitions"], meta["numbered"]
     found = State(
-        meta["page"], streams, queries, selections, tables, shards, *counts, prodders, learned, stores
+        meta["batch"], streams, queries, selections, tables, shards, *counts, prodders, learned, stores
     )
     return replace(found, preferring=_preferring_in(meta["preferring"], parts, kept)), meta["extra"]
 

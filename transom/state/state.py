@@ -1,4 +1,4 @@
-"""All that an engine remembers between two pages. Values are never changed in place."""
+"""All that an engine remembers between two batches. Values are never changed in place."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from transom.windows.arrivals import Arrivals
-from transom.windows.intervals import LOWEST, IntervalSet
-from transom.overload.bursts import Chunk, held_by
-from transom.windows.closed import Closed
 from transom.elements import Clock, ClockKind
 from transom.estimates.learned import Learned
+from transom.ondemand.structures.tiers import Kept
+from transom.overload.bursts import Chunk, held_by
 from transom.state.promising import Preferring
 from transom.state.shards import ShardRef
-from transom.ondemand.structures.tiers import Kept
+from transom.windows.arrivals import Arrivals
+from transom.windows.closed import Closed
+from transom.windows.intervals import LOWEST, IntervalSet
 
 # How finely it is remembered where in time rows were accepted, to tell a joining query what it missed.
 MOST_OCCUPIED = 4096
@@ -105,7 +105,7 @@ class QueryState:
     """Where a query's slices are, and what it can't answer for.
 
     It adds to the first of its `homes` (numbers of selections) and reads all of them. Windows that meet
-    `unseen` held rows before the query joined; None until the first page tells. Windows with an id below
+    `unseen` held rows before the query joined; None until the first batch tells. Windows with an id below
     `forced` were closed because the stream ended or fell idle.
     """
 
@@ -145,7 +145,7 @@ class SelectionState:
     slots: tuple[str, ...]
     floor: int = LOWEST
     far: bool = False
-    apart: int = 0  # the page up to which it is in no signature family: one did not pay
+    apart: int = 0  # the batch up to which it is in no signature family: one did not pay
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class StoreState:
     """A store of on-demand queries: what it keeps, and how many tuples it was ever given.
 
     Tuples before `floor` may have been let go. Rows within `unseen` came before the store was opened; None
-    until the first page tells. A `far` one has too many groups for the driver: its runs are in files.
+    until the first batch tells. A `far` one has too many groups for the driver: its runs are in files.
     """
 
     kept: Kept = field(default_factory=Kept)
@@ -172,13 +172,13 @@ class StoreState:
 
 @dataclass(frozen=True)
 class State:
-    """The state after a page. Sheets hold the slices of selections, sorted by selection, group and time.
+    """The state after a batch. Sheets hold the slices of selections, sorted by selection, group and time.
 
     Shards hold those of far selections, their groups dealt out to so many `partitions`. `numbered` is the
     highest number that a selection ever had: a file may outlive the selections that it is about.
     """
 
-    page: int = 0
+    batch_id: int = 0
     streams: Mapping[str, StreamState] = field(default_factory=dict)
     queries: Mapping[str, QueryState] = field(default_factory=dict)
     selections: Mapping[int, SelectionState] = field(default_factory=dict)
@@ -206,7 +206,7 @@ class State:
         return self.streams.get(name, StreamState())
 
     def missed(self, clock: Clock) -> IntervalSet | None:
-        """Where rows lie that a query has missed which joins now; None if the next page must tell."""
+        """Where rows lie that a query has missed which joins now; None if the next batch must tell."""
         stream = self.stream(clock.stream)
         if clock.kind is ClockKind.ROWS:
             return IntervalSet.of((0, stream.totals.accepted))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from transom.windows.intervals import IntervalSet
 
 MOST_PIECES = 512
-MOST_OF_PAGE = 16  # stretches in which a page's rows lie, for this purpose
+MOST_OF_BATCH = 16  # stretches in which a batch's rows lie, for this purpose
 UNKNOWN = -1
 END = 2**63 - 1
 
@@ -34,7 +34,7 @@ class Arrivals:
 
     def with_rows(self, occupied: IntervalSet, clock: int, since: int | None = None) -> Arrivals:
         """This after rows came at some times; what lies before `since` is not asked for any more."""
-        few = occupied.coarsened(MOST_OF_PAGE)
+        few = occupied.coarsened(MOST_OF_BATCH)
         old = [piece for piece in self.pieces if since is None or piece[1] > since]
         if few:
             near = [(start, stop) for start, stop, _ in old if stop > few.pairs[0][0]]

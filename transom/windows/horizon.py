@@ -1,4 +1,4 @@
-"""The future: which rows of a page are too far ahead of the stream to be believed."""
+"""The future: which rows of a batch are too far ahead of the stream to be believed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from transom.windows.profile import Profile
 
 
 def horizon_limit(profile: Profile, high: int | None, horizon: int | None) -> int | None:
-    """The greatest time of a page that is accepted, or None when there is no limit.
+    """The greatest time of a batch that is accepted, or None when there is no limit.
 
     The stream reaches upward from where it was (`high`), from row to row, over gaps of at most the
-    horizon; what lies beyond a larger gap is rejected. If more than half of the page lies beyond,
-    the stream jumped (a weekend), and is followed from the page's median. On a first page there is
-    nothing to be ahead of but the page itself: the median again.
+    horizon; what lies beyond a larger gap is rejected. If more than half of the batch lies beyond,
+    the stream jumped (a weekend), and is followed from the batch's median. On a first batch there is
+    nothing to be ahead of but the batch itself: the median again.
 
             high         horizon
       -------|-- . .. . ---------|                  . . . .. .      most are beyond: followed

@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 from transom.elements import WindowSpec
+from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 
 Times = NDArray[np.int64]
 

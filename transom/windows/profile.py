@@ -1,4 +1,4 @@
-"""Where in time the rows of a page lie: runs of times without large gaps, and how many rows each has."""
+"""Where in time the rows of a batch lie: runs of times without large gaps, and how many rows each has."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The Slice Manager: where the slices of many windows lie, made on the fly for the times at hand.
 
 A slice ends wherever one of its windows begins or ends. The paper keeps a queue of the next edge of
-each window and never composes a common period; here a page asks for all edges between its first and
+each window and never composes a common period; here a batch asks for all edges between its first and
 its last time at once, and finds the slice of each tuple by binary search among them.
 Paper: On-the-Fly Sharing, sections 3.1 (paned, paired), 3.2 (shared slices) and 3.3 (Slice Manager).
 """
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.columns.grouping import distinct
-from transom.windows.intervals import IntervalSet
 from transom.elements import WindowSpec
+from transom.windows.intervals import IntervalSet
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from transom.overload.bursts import Overload
 from transom.elements import Clock, ClockKind
+from transom.overload.bursts import Overload
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class StreamRules:
 
     `slack` None means that no watermark follows from the data, only from punctuations; `slacks` gives
     windowing attributes a slack of their own. `idle` is the time without data after which windows close.
-    `overload` says what becomes of rows beyond a page's budget.
+    `overload` says what becomes of rows beyond a batch's budget.
     """
 
     clock: Clock

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from transom.errors import SettingError
 from transom.backends.spark.files import CORRUPT, PathSource, format_of
 from transom.backends.spark.types import to_arrow, to_table
+from transom.errors import SettingError
 
 
 def write(path: Path, text: str, at: int = 1000) -> Path:
@@ -64,7 +64,7 @@ def test_files_come_by_modification_time_and_then_by_name(spark: SparkSession, t
     source = PathSource(spark, str(tmp_path))
     assert names(source.pending()) == [["b.json"], ["d.json"], ["c.json"], ["a.json"]]
     assert names(source.pending(source.pending()[1])) == [["b.json"], ["c.json"], ["a.json"]]
-    source.files_per_page = 3
+    source.files_per_batch = 3
     assert names(source.pending()) == [["b.json", "d.json", "c.json"], ["a.json"]]
 
 
@@ -89,7 +89,7 @@ def test_a_glob_and_a_single_file_are_paths(
         ("empty", {}, "no files in .*empty"),
         ("empty", {"format": "json"}, "no files in .*empty"),
         ("bad", {}, "no columns found in .*bad: are its files json"),
-        ("good", {"files_per_page": 0}, "files_per_page is at least 1"),
+        ("good", {"files_per_batch": 0}, "files_per_batch is at least 1"),
         ("good", {"schema": "x itn"}, "not a schema"),
     ],
 )
@@ -163,7 +163,7 @@ def test_csv_columns_are_found_by_name_in_each_file(spark: SparkSession, tmp_pat
     write(tmp_path / "a.csv", "site,price\n1,1.5\nbad,2.5\n", 1000)
     write(tmp_path / "b.csv", "extra,PRICE\nx,3.5\n", 2000)
     write(tmp_path / "c.csv", "price,site\n4.5,4\n", 3000)
-    source = PathSource(spark, str(tmp_path), schema="site int, price double", files_per_page=3)
+    source = PathSource(spark, str(tmp_path), schema="site int, price double", files_per_batch=3)
     found = sorted(rows(source.read(source.pending()[0])), key=lambda row: row["price"])
     assert found == [
         {"site": 1, "price": 1.5, CORRUPT: None},
@@ -197,7 +197,7 @@ def test_a_row_is_corrupt_whichever_columns_are_read(
 def test_parquet_files_that_lack_a_column_give_nulls(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1], "y": ["one"]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": [2]}), tmp_path / "b.parquet")
-    source = PathSource(spark, str(tmp_path), files_per_page=2)
+    source = PathSource(spark, str(tmp_path), files_per_batch=2)
     assert source.format == "parquet"
     found = sorted(rows(source.read(source.pending()[0])), key=lambda row: row["x"])
     assert found == [{"x": 1, "y": "one"}, {"x": 2, "y": None}]

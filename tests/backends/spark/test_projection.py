@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from transom.errors import SettingError
 from transom.backends.projection import at, micros, project
 from transom.backends.spark.types import to_frame, to_table
+from transom.errors import SettingError
 from transom.sql.query import Join
 
 INSTANT = pa.timestamp("us", tz="UTC")
@@ -27,7 +27,7 @@ AGAIN = Join("sites#99999999", "sites", "`price` = `sites#99999999.id`", ("id",)
 
 
 @pytest.fixture(scope="module")
-def page(spark: SparkSession) -> DataFrame:
+def batch(spark: SparkSession) -> DataFrame:
     return to_frame(
         spark,
         pa.table(
@@ -59,8 +59,8 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def test_scalars_are_named_and_raw_columns_kept(page: DataFrame) -> None:
-    found = project(page, {"s0": "`price` * 2", "s1": "10 / `price`"}, keep=("price", "site"))
+def test_scalars_are_named_and_raw_columns_kept(batch: DataFrame) -> None:
+    found = project(batch, {"s0": "`price` * 2", "s1": "10 / `price`"}, keep=("price", "site"))
     assert found.columns == ["price", "site", "s0", "s1"]
     assert rows(found) == [
         (0.0, 2, 0.0, None),
@@ -71,10 +71,10 @@ def test_scalars_are_named_and_raw_columns_kept(page: DataFrame) -> None:
 
 
 def test_a_joined_table_drops_no_row_and_says_what_matched(
-    page: DataFrame, tables: dict[str, DataFrame]
+    batch: DataFrame, tables: dict[str, DataFrame]
 ) -> None:
     found = project(
-        page,
+        batch,
         {"name": "`sites#1a2b3c4d.name`", "matched": "`sites#1a2b3c4d`"},
         (SITES,),
         tables,
@@ -88,9 +88,9 @@ def test_a_joined_table_drops_no_row_and_says_what_matched(
     ]
 
 
-def test_a_table_may_join_through_another_and_twice(page: DataFrame, tables: dict[str, DataFrame]) -> None:
+def test_a_table_may_join_through_another_and_twice(batch: DataFrame, tables: dict[str, DataFrame]) -> None:
     found = project(
-        page,
+        batch,
         {
             "tax": "`regions#5e6f7a8b.tax`",
             "taxed": "`regions#5e6f7a8b`",
@@ -110,9 +110,9 @@ def test_a_table_may_join_through_another_and_twice(page: DataFrame, tables: dic
 
 
 def test_the_projection_keeps_no_columns_it_was_not_asked_for(
-    page: DataFrame, tables: dict[str, DataFrame]
+    batch: DataFrame, tables: dict[str, DataFrame]
 ) -> None:
-    assert project(page, {"one": "1"}, (SITES,), tables).columns == ["one"]
+    assert project(batch, {"one": "1"}, (SITES,), tables).columns == ["one"]
 
 
 NOW = 1_700_000_000_123_456
@@ -130,8 +130,8 @@ CLOCKS = [
 
 
 @pytest.mark.parametrize("text, value", CLOCKS, ids=[text for text, _ in CLOCKS])
-def test_what_time_it_is_is_the_pages(page: DataFrame, text: str, value: Any) -> None:
-    assert rows(project(page, {"x": text}, now=NOW))[0] == (value,)
+def test_what_time_it_is_is_the_batches(batch: DataFrame, text: str, value: Any) -> None:
+    assert rows(project(batch, {"x": text}, now=NOW))[0] == (value,)
 
 
 def test_a_column_that_is_called_like_a_clock_is_left_alone() -> None:
@@ -141,7 +141,7 @@ def test_a_column_that_is_called_like_a_clock_is_left_alone() -> None:
     )
 
 
-def test_without_a_page_clock_the_text_is_unchanged() -> None:
+def test_without_a_batch_clock_the_text_is_unchanged() -> None:
     assert at("now()", None) == "now()"
 
 
@@ -160,10 +160,12 @@ TIMES: list[tuple[str, pa.DataType, int]] = [
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
-def test_times_become_microseconds_whatever_the_zone(spark: SparkSession, page: DataFrame, zone: str) -> None:
+def test_times_become_microseconds_whatever_the_zone(
+    spark: SparkSession, batch: DataFrame, zone: str
+) -> None:
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        found = to_table(project(page.limit(1), {str(i): micros(*time[:2]) for i, time in enumerate(TIMES)}))
+        found = to_table(project(batch.limit(1), {str(i): micros(*time[:2]) for i, time in enumerate(TIMES)}))
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert set(found.schema.types) == {pa.int64()}

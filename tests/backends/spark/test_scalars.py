@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from transom.errors import SQLError
 from transom.backends.spark.scalars import SparkScalars, collect_small
 from transom.backends.spark.session import ANSI
 from transom.backends.spark.types import to_frame
+from transom.errors import SQLError
 from transom.sql.binding.expression_types import shape
 
 INSTANT = pa.timestamp("us", tz="UTC")

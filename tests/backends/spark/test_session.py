@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from transom.errors import SettingError
 from transom.backends.spark import session as sessions
 from transom.backends.spark.session import ANSI, ansi_off, check_java, java_version, ship
+from transom.errors import SettingError
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_expressions_keep_the_mode_they_were_analysed_with(spark: SparkSession) 
             "CAST(id AS INT) % 0 AS rest",
         )
     assert spark.conf.get(ANSI) == "true"
-    rows = lenient.repartition(2).orderBy("wrapped").collect()  # through a shuffle, as pages go
+    rows = lenient.repartition(2).orderBy("wrapped").collect()  # through a shuffle, as batches go
     assert [row.wrapped for row in rows] == [-(2**63), -(2**63) + 1, 2**63 - 1]
     assert [row.divided for row in rows] == [1.0, 0.5, None]
     for name in ("cast", "element", "time", "date", "rest"):

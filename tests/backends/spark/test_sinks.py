@@ -1,4 +1,4 @@
-"""Sinks: a page's files exactly once, other writers appended."""
+"""Sinks: a batch's files exactly once, other writers appended."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from transom.errors import SettingError
 from transom.backends.spark.sinks import Sink
 from transom.backends.spark.types import to_frame, to_table
+from transom.errors import SettingError
 
 TABLE = pa.table(
     {
@@ -25,7 +25,7 @@ TABLE = pa.table(
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "json", "csv"])
-def test_a_replayed_page_replaces_its_files(spark: SparkSession, tmp_path: Path, format: str) -> None:
+def test_a_replayed_batch_replaces_its_files(spark: SparkSession, tmp_path: Path, format: str) -> None:
     sink = Sink(format.upper(), {"path": f"{tmp_path}/out"})
     assert sink.exactly_once
     sink.write(TABLE, 1, spark)
@@ -33,8 +33,8 @@ def test_a_replayed_page_replaces_its_files(spark: SparkSession, tmp_path: Path,
     sink.write(TABLE, 2, spark)
     back = spark.read.format(format).schema(to_frame(spark, TABLE).schema).load(f"{tmp_path}/out")
     assert back.count() == 4
-    assert {row.page for row in spark.read.format(format).load(f"{tmp_path}/out").collect()} == {1, 2}
-    one = spark.read.format(format).schema(back.schema).load(f"{tmp_path}/out/page=1")
+    assert {row.batch_id for row in spark.read.format(format).load(f"{tmp_path}/out").collect()} == {1, 2}
+    one = spark.read.format(format).schema(back.schema).load(f"{tmp_path}/out/batch=1")
     assert to_table(one.select(TABLE.column_names)).sort_by("n").equals(TABLE)
 
 
@@ -47,7 +47,7 @@ def test_options_reach_the_writer(spark: SparkSession, tmp_path: Path) -> None:
     Sink("csv", {"path": str(tmp_path), "header": "true", "sep": ";"}).write(
         TABLE.select(["n", "fee"]), 1, spark
     )
-    assert spark.read.text(f"{tmp_path}/page=1").collect()[0].value == "n;fee"
+    assert spark.read.text(f"{tmp_path}/batch=1").collect()[0].value == "n;fee"
 
 
 def test_other_writers_append(spark: SparkSession) -> None:

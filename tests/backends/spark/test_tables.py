@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from transom.errors import SettingError, StateError
 from transom.backends.spark.tables import Tables
 from transom.backends.spark.types import to_frame, to_table
+from transom.errors import SettingError, StateError
 
 SITES = pa.table({"id": pa.array([1, 2], pa.int32()), "fee": [Decimal("1.50"), None]})
 

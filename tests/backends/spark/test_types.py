@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from transom.errors import SettingError
 from transom.backends.spark.types import arrow_type, plain, schema_of, to_arrow, to_frame, to_spark, to_table
+from transom.errors import SettingError
 
 INSTANT = pa.timestamp("us", tz="UTC")
 PAIRS = [

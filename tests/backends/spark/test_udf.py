@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DoubleType
 
-from transom.errors import SettingError
 from transom.backends.spark.udf import failures, register_udf, user_functions
+from transom.errors import SettingError
 
 
 def test_a_call_that_fails_is_null_and_counted(spark: SparkSession) -> None:

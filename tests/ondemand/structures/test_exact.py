@@ -1,4 +1,4 @@
-"""Exact structures against reading all tuples: every recipe, many types, pages in and out of order."""
+"""Exact structures against reading all tuples: every recipe, many types, batches in and out of order."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from tests.ondemand.structures.tuples import Tuples, found_by_key, random_tuples
 from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Moments, Sum
 from transom.aggregates.sketches import Distinct, Quantiles
+from transom.ondemand.structures.block_tree import Tree
 from transom.ondemand.structures.exact import PrefixSums, Raw, exact
-from transom.ondemand.structures.tiers import Kept
 from transom.ondemand.structures.runs import Batch, Recipe, Run
 from transom.ondemand.structures.staircase import Staircase
-from transom.ondemand.structures.block_tree import Tree
+from transom.ondemand.structures.tiers import Kept
 
 FLOAT, INT, LONG, TEXT = pa.float64(), pa.int32(), pa.int64(), pa.string()
 MONEY = pa.decimal128(12, 2)
@@ -85,10 +85,10 @@ def _near(mine: tuple[Any, ...], plain: tuple[Any, ...]) -> bool:
     )
 
 
-def kept(recipe: Recipe, pages: list[Batch]) -> tuple[Run, ...]:
+def kept(recipe: Recipe, batches: list[Batch]) -> tuple[Run, ...]:
     known = Kept()
-    for page in pages:
-        known = known.taken(recipe, recipe.run(page), -(10**9))
+    for batch_id in batches:
+        known = known.taken(recipe, recipe.run(batch_id), -(10**9))
     return known.runs
 
 
@@ -101,11 +101,11 @@ def test_any_window_is_answered_as_by_reading_all_tuples(name: str, jitter: int,
     rng = np.random.default_rng(seed)
     count = 60 if isinstance(accumulator, SKETCHES) else 400
     tuples = random_tuples(rng, count, type, grouped, jitter)
-    pages = tuples.pages(rng, 12)
+    batches = tuples.batches(rng, 12)
     for recipe in recipes(accumulator):
         names = [f"s{i}" for i in range(len(accumulator.types()))]
-        several = kept(recipe, pages)
-        single = recipe.merged([recipe.run(page) for page in pages[::-1]], -(10**9))
+        several = kept(recipe, batches)
+        single = recipe.merged([recipe.run(batch_id) for batch_id in batches[::-1]], -(10**9))
         for since in [-2000, 5000, *rng.choice(tuples.times, 6).tolist()]:
             plain = tuples.answers(accumulator, since)
             for runs in (several, (single,), (Run.unpacked(single.packed()),)):
@@ -131,7 +131,7 @@ def test_a_huge_neighbour_leaves_small_sums_alone() -> None:
     times = np.arange(100)
     tuples = Tuples(times, (), pa.array([1e300] * 60 + [7.0] * 40))
     recipe = exact(Sum(FLOAT))
-    found = recipe.lookup([recipe.run(tuples.page(times))], 61)
+    found = recipe.lookup([recipe.run(tuples.batch(times))], 61)
     assert found.columns["s0"].to_pylist() == [7.0 * 39]
 
 

@@ -11,9 +11,9 @@ import pytest
 from tests.ondemand.structures.tuples import Tuples, found_by_key, random_tuples
 from transom.aggregates.accumulators import Extreme
 from transom.ondemand.structures.exact import Raw
-from transom.ondemand.structures.tiers import Kept
 from transom.ondemand.structures.ordered_groups import OrderedAnswers
 from transom.ondemand.structures.runs import Batch, Run
+from transom.ondemand.structures.tiers import Kept
 
 TYPES: dict[str, pa.DataType] = {
     "doubles": pa.float64(),
@@ -42,20 +42,20 @@ def first(tuples: Tuples, rows: int) -> Tuples:
 @pytest.mark.parametrize("function", ["max", "min"])
 @pytest.mark.parametrize("grouped", ["", "some", "many"], ids=lambda what: what or "none")
 @pytest.mark.parametrize("jitter", [0, 60], ids=["in order", "out of order"])
-def test_pages_and_lookups_in_turns(kind: pa.DataType, function: str, grouped: str, jitter: int) -> None:
+def test_batches_and_lookups_in_turns(kind: pa.DataType, function: str, grouped: str, jitter: int) -> None:
     seed = 5
     print("seed", seed)
     rng = np.random.default_rng(seed)
     accumulator = Extreme(kind, function)
     recipe, kept, answers = Raw(accumulator), Kept(), OrderedAnswers(accumulator, [30, 100, 100, 250])
     tuples, rows = random_tuples(rng, 150, kind, grouped, jitter), 0
-    for page in tuples.pages(rng, 8):
-        rows += len(page.times)
-        if not len(page.times):
+    for batch in tuples.batches(rng, 8):
+        rows += len(batch.times)
+        if not len(batch.times):
             continue
         seen = first(tuples, rows)
         now = int(seen.times.max())
-        run = recipe.run(page)
+        run = recipe.run(batch)
         answers.insert(run)
         kept = kept.taken(recipe, run, now - 250)
         for size in (30, 250, int(rng.integers(1, 251))):

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.ondemand.structures.tuples import Tuples, found_by_key, random_tuples
 from transom.aggregates.accumulators import Count, CountRows, Extreme, Sum
+from transom.ondemand.structures.build_runs import raw
 from transom.ondemand.structures.exact import Raw, exact
 from transom.ondemand.structures.runs import Batch, Recipe, Run, bisected
 from transom.ondemand.structures.timegram import TimeGram
-from transom.ondemand.structures.build_runs import raw
 
 FLOAT, LONG, MONEY, TEXT = pa.float64(), pa.int64(), pa.decimal128(12, 2), pa.string()
 ALWAYS = -(10**12)
@@ -42,7 +42,7 @@ def drawn(name: str, grouped: str) -> tuple[Recipe, Tuples, list[Batch], np.rand
     recipe, type = RECIPES[name]
     rng = np.random.default_rng(len(name) * 10 + len(grouped))
     tuples = random_tuples(rng, 300, type, grouped, jitter=40)
-    return recipe, tuples, tuples.pages(rng, 9), rng
+    return recipe, tuples, tuples.batches(rng, 9), rng
 
 
 def answers(recipe: Recipe, runs: list[Run], since: int) -> dict[Any, Any]:
@@ -81,9 +81,9 @@ def assert_sound(run: Run) -> None:
 @pytest.mark.parametrize("grouped", GROUPED)
 @pytest.mark.parametrize("name", RECIPES)
 def test_split_and_merged_is_the_whole_in_any_order(name: str, grouped: str) -> None:
-    recipe, tuples, pages, rng = drawn(name, grouped)
-    runs = [recipe.run(page) for page in pages]
-    whole = recipe.run(tuples.page(np.arange(300)))
+    recipe, tuples, batches, rng = drawn(name, grouped)
+    runs = [recipe.run(batch_id) for batch_id in batches]
+    whole = recipe.run(tuples.batch(np.arange(300)))
     halves = recipe.merged([recipe.merged(runs[4:], ALWAYS), recipe.merged(runs[:4], ALWAYS)], ALWAYS)
     shuffled = recipe.merged([runs[i] for i in rng.permutation(9)], ALWAYS)
     for run in (*runs, whole, halves, shuffled):
@@ -99,8 +99,8 @@ def test_split_and_merged_is_the_whole_in_any_order(name: str, grouped: str) -> 
 @pytest.mark.parametrize("grouped", GROUPED)
 @pytest.mark.parametrize("name", RECIPES)
 def test_packed_and_unpacked_is_the_same(name: str, grouped: str) -> None:
-    recipe, _, pages, _ = drawn(name, grouped)
-    for run in [recipe.run(page) for page in pages]:
+    recipe, _, batches, _ = drawn(name, grouped)
+    for run in [recipe.run(batch_id) for batch_id in batches]:
         again = Run.unpacked(run.packed())
         assert_sound(again)
         assert contents(again) == contents(run)
@@ -112,8 +112,8 @@ def test_packed_and_unpacked_is_the_same(name: str, grouped: str) -> None:
 @pytest.mark.parametrize("grouped", GROUPED)
 @pytest.mark.parametrize("name", RECIPES)
 def test_what_is_below_the_floor_is_gone_and_nothing_else(name: str, grouped: str) -> None:
-    recipe, tuples, pages, _ = drawn(name, grouped)
-    runs = [recipe.run(page) for page in pages]
+    recipe, tuples, batches, _ = drawn(name, grouped)
+    runs = [recipe.run(batch_id) for batch_id in batches]
     whole = recipe.merged(runs, ALWAYS)
     for floor in [*np.quantile(tuples.times, [0.2, 0.5, 0.99]).astype(int).tolist(), 10**6]:
         cut = recipe.merged(runs, floor)
@@ -129,10 +129,10 @@ def test_what_is_below_the_floor_is_gone_and_nothing_else(name: str, grouped: st
 @pytest.mark.parametrize("grouped", GROUPED)
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_group_is_dealt_to_one_partition_wherever_it_was_made(name: str, grouped: str) -> None:
-    recipe, _, pages, _ = drawn(name, grouped)
+    recipe, _, batches, _ = drawn(name, grouped)
     shares: dict[int, list[Run]] = {}
-    for page in pages:
-        for place, part in recipe.run(page).dealt(5):
+    for batch_id in batches:
+        for place, part in recipe.run(batch_id).dealt(5):
             assert_sound(part)
             shares.setdefault(place, []).append(part)
     found: dict[Any, Any] = {}
@@ -141,7 +141,9 @@ def test_a_group_is_dealt_to_one_partition_wherever_it_was_made(name: str, group
         assert not mine.keys() & found.keys()
         found |= mine
     assert found
-    assert found == answers(recipe, [recipe.merged([recipe.run(page) for page in pages], ALWAYS)], -600)
+    assert found == answers(
+        recipe, [recipe.merged([recipe.run(batch_id) for batch_id in batches], ALWAYS)], -600
+    )
     assert grouped != "many" or len(shares) == 5
 
 
@@ -160,7 +162,7 @@ def test_times_that_are_close_take_half_the_room() -> None:
         assert [run.starts(since).tolist() for since in (0, 10**15 + 1, run.high + 1)] == [[0], [1], [2]]
 
 
-def test_a_page_without_tuples_is_an_empty_run() -> None:
+def test_a_batch_without_tuples_is_an_empty_run() -> None:
     for recipe, type in RECIPES.values():
         none = np.zeros(0, np.int64)
         empty = recipe.run(
@@ -174,8 +176,8 @@ def test_a_page_without_tuples_is_an_empty_run() -> None:
 @pytest.mark.parametrize("grouped", GROUPED)
 @pytest.mark.parametrize("name", RECIPES)
 def test_empty_runs_merge_with_others_and_with_themselves(name: str, grouped: str) -> None:
-    recipe, _, pages, _ = drawn(name, grouped)
-    runs = [recipe.run(page) for page in pages]
+    recipe, _, batches, _ = drawn(name, grouped)
+    runs = [recipe.run(batch_id) for batch_id in batches]
     gone = recipe.merged(runs, 10**6)
     assert_sound(gone)
     assert gone.groups == 0
@@ -187,8 +189,8 @@ def test_empty_runs_merge_with_others_and_with_themselves(name: str, grouped: st
         )
         assert answers(recipe, [empty, *runs], -600) == answers(recipe, runs, -600)
     if RECIPES[name][1] is not None:
-        nulls = [Batch(p.times, p.codes, p.keys, pa.nulls(len(p.times), RECIPES[name][1])) for p in pages]
-        assert recipe.merged([recipe.run(page) for page in nulls], ALWAYS).entries == 0
+        nulls = [Batch(p.times, p.codes, p.keys, pa.nulls(len(p.times), RECIPES[name][1])) for p in batches]
+        assert recipe.merged([recipe.run(batch_id) for batch_id in nulls], ALWAYS).entries == 0
 
 
 @given(st.lists(st.lists(st.integers(0, 20), min_size=1), max_size=6), st.integers(-1, 22))

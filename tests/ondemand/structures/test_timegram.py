@@ -13,8 +13,8 @@ import pytest
 
 from tests.ondemand.structures.tuples import Tuples
 from transom.aggregates.functions import FUNCTIONS
-from transom.ondemand.structures.tiers import Kept
 from transom.ondemand.structures.runs import Batch, Run
+from transom.ondemand.structures.tiers import Kept
 from transom.ondemand.structures.timegram import TimeGram
 
 FLOAT, LONG, MONEY = pa.float64(), pa.int64(), pa.decimal128(12, 2)
@@ -63,7 +63,7 @@ GRIDS: dict[str, dict[str, Any]] = {
 
 @cache
 def drawn(name: str, groups: int) -> tuple[Tuples, list[Batch], list[int]]:
-    """A stream in pages that overlap, and where windows begin."""
+    """A stream in batches that overlap, and where windows begin."""
     rng = np.random.default_rng(sum(map(ord, name)))
     type, draw = STREAMS[name]
     times = np.sort(rng.integers(0, 20_000, ROWS)) + rng.integers(-500, 500, ROWS)
@@ -73,7 +73,7 @@ def drawn(name: str, groups: int) -> tuple[Tuples, list[Batch], list[int]]:
         values = pa.array(draw(rng, times)).cast(type, safe=False)
     values = pa.array(values.to_pylist(), type, mask=rng.random(ROWS) < 0.02)
     tuples = Tuples(times, (pa.array(rng.integers(0, groups, ROWS)),), values)
-    return tuples, tuples.pages(rng, 12), [-1000, *rng.integers(-500, 20_500, LOOKUPS - 1).tolist()]
+    return tuples, tuples.batches(rng, 12), [-1000, *rng.integers(-500, 20_500, LOOKUPS - 1).tolist()]
 
 
 @cache
@@ -116,10 +116,10 @@ def _up_to(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.isnan(high) | (low <= high)
 
 
-def kept(recipe: TimeGram, pages: list[Batch]) -> tuple[Run, ...]:
+def kept(recipe: TimeGram, batches: list[Batch]) -> tuple[Run, ...]:
     known = Kept()
-    for page in pages:
-        known = known.taken(recipe, recipe.run(page), -(10**9))
+    for batch_id in batches:
+        known = known.taken(recipe, recipe.run(batch_id), -(10**9))
     return known.runs
 
 
@@ -144,12 +144,16 @@ def assert_contained(recipe: TimeGram, runs: tuple[Run, ...], name: str, groups:
 @pytest.mark.parametrize("stream", STREAMS)
 def test_every_interval_contains_the_exact_answer(stream: str) -> None:
     type, _ = STREAMS[stream]
-    _, pages, sinces = drawn(stream, GROUPS)
+    _, batches, sinces = drawn(stream, GROUPS)
     answered = 0
     for options in GRIDS.values():
         recipe = TimeGram(type, **options)
-        runs = kept(recipe, pages)
-        whole = (Run.unpacked(recipe.merged([recipe.run(page) for page in pages[::-1]], -(10**9)).packed()),)
+        runs = kept(recipe, batches)
+        whole = (
+            Run.unpacked(
+                recipe.merged([recipe.run(batch_id) for batch_id in batches[::-1]], -(10**9)).packed()
+            ),
+        )
         for i, since in enumerate(sinces):
             answered += assert_contained(recipe, whole if i % 3 else runs, stream, GROUPS, since)
     # Over all streams more than ten million answers, of more than two million lookups of a group.
@@ -159,12 +163,12 @@ def test_every_interval_contains_the_exact_answer(stream: str) -> None:
 @pytest.mark.parametrize("stream", STREAMS)
 def test_it_does_for_thousands_of_tuples_a_group_while_old_ones_go(stream: str) -> None:
     type, _ = STREAMS[stream]
-    _, pages, _ = drawn(stream, 3)
+    _, batches, _ = drawn(stream, 3)
     for options in GRIDS.values():
         recipe, known = TimeGram(type, **options), Kept()
-        for page in pages:
-            high = int(page.times.max(initial=0))
-            known = known.taken(recipe, recipe.run(page), high - 9000)
+        for batch in batches:
+            high = int(batch.times.max(initial=0))
+            known = known.taken(recipe, recipe.run(batch), high - 9000)
         for since in (high - 9000, high - 8999, high - 4321, high - 100, high):
             assert_contained(recipe, known.runs, stream, 3, since)
 
@@ -222,11 +226,11 @@ def test_an_outlier_costs_one_bucket_and_no_precision() -> None:
 def test_buckets_follow_values_that_drift() -> None:
     rng = np.random.default_rng(5)
     recipe, kept_ = TimeGram(FLOAT, buckets=64), Kept()
-    for page in range(100):
-        times = np.arange(page * 1000, page * 1000 + 1000)
-        values = pa.array(page * 50 + rng.uniform(0, 10, 1000))
-        batch = Batch(times, np.zeros(1000, np.int64), (), values)
-        kept_ = kept_.taken(recipe, recipe.run(batch), page * 1000 - 5000)
+    for batch_id in range(100):
+        times = np.arange(batch_id * 1000, batch_id * 1000 + 1000)
+        values = pa.array(batch_id * 50 + rng.uniform(0, 10, 1000))
+        part = Batch(times, np.zeros(1000, np.int64), (), values)
+        kept_ = kept_.taken(recipe, recipe.run(part), batch_id * 1000 - 5000)
     found = recipe.lookup(kept_.runs, 99_000).columns
     assert found["max_high"][0].as_py() - found["max_low"][0].as_py() < 10
     assert 99 * 50 <= found["avg_low"][0].as_py() <= found["avg_high"][0].as_py() <= 99 * 50 + 10
@@ -239,7 +243,7 @@ def test_within_a_part_of_the_answer(within: float, type: pa.DataType) -> None:
     values = (10 ** rng.uniform(0, 9, 20_000)).astype(np.int64)
     tuples = Tuples(np.arange(20_000), (pa.array(rng.integers(0, 300, 20_000)),), pa.array(values).cast(type))
     recipe = TimeGram(type, within=within)
-    runs = kept(recipe, tuples.pages(rng, 30))
+    runs = kept(recipe, tuples.batches(rng, 30))
     for since in (0, 7000, 19_000, 19_990):
         found = recipe.lookup(runs, since).columns
         for answer in ("count", "sum", "avg", "min", "max"):
@@ -277,10 +281,10 @@ def test_slices_take_no_more_room_at_ten_times_the_rate() -> None:
     sizes = []
     for rate in (1_000, 10_000):
         recipe, known = TimeGram(FLOAT, buckets=32, slice=1_000_000), Kept()
-        for page in range(40):
-            times = page * 500_000 + np.sort(rng.integers(0, 500_000, rate // 2))
-            batch = Batch(times, np.zeros(rate // 2, np.int64), (), pa.array(rng.uniform(0, 100, rate // 2)))
-            known = known.taken(recipe, recipe.run(batch), 0)
+        for batch_id in range(40):
+            times = batch_id * 500_000 + np.sort(rng.integers(0, 500_000, rate // 2))
+            part = Batch(times, np.zeros(rate // 2, np.int64), (), pa.array(rng.uniform(0, 100, rate // 2)))
+            known = known.taken(recipe, recipe.run(part), 0)
         sizes.append(known.nbytes)
     assert sizes[1] < 1.2 * sizes[0]
 

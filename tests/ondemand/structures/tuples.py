@@ -1,4 +1,4 @@
-"""Random pages of tuples, and plain answers for them."""
+"""Random batches of tuples, and plain answers for them."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Tuples:
     keys: tuple[pa.Array, ...]
     values: pa.Array | None
 
-    def page(self, rows: np.ndarray) -> Batch:
-        """Some of them as a page."""
+    def batch(self, rows: np.ndarray) -> Batch:
+        """Some of them as a batch."""
         at = pa.array(rows)
         keys = [key.take(at) for key in self.keys]
         groups = group(keys, len(rows))
@@ -63,10 +63,10 @@ class Tuples:
         values = None if self.values is None else self.values.take(at)
         return Batch(self.times[rows], groups.codes, tuple(key.take(firsts) for key in keys), values)
 
-    def pages(self, rng: np.random.Generator, count: int) -> list[Batch]:
-        """All of them, in pages cut at random."""
+    def batches(self, rng: np.random.Generator, count: int) -> list[Batch]:
+        """All of them, in batches cut at random."""
         cuts = np.sort(rng.integers(0, len(self.times) + 1, count - 1))
-        return [self.page(rows) for rows in np.split(np.arange(len(self.times)), cuts)]
+        return [self.batch(rows) for rows in np.split(np.arange(len(self.times)), cuts)]
 
     def answers(self, accumulator: Accumulator, since: int) -> dict[tuple[Any, ...], tuple[Any, ...]]:
         """The states of the groups that have a value in the window, by reading all tuples."""

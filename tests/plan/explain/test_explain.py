@@ -11,15 +11,14 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.bids import RULES, SEQ, TIME, admitted, compiled
-from transom.windows.intervals import IntervalSet
-from transom.windows.stream_rules import StreamRules
-from transom.plan.explain import Explained, Explanation, gather, query_text
-from transom.plan.explain import text
-from transom.plan.passes.admission import Strategy
 from transom.plan.compiled import CompiledQuery
+from transom.plan.explain import Explained, Explanation, gather, query_text, text
 from transom.plan.families import Fragments
+from transom.plan.passes.admission import Strategy
 from transom.state.shards import ShardRef
 from transom.state.state import ClockState, State, StreamState, Work
+from transom.windows.intervals import IntervalSet
+from transom.windows.stream_rules import StreamRules
 
 NOON = 1_357_041_600_000_000
 MINUTE = 60_000_000
@@ -42,7 +41,7 @@ def plan(*queries: CompiledQuery, state: State | None = None, **more: Any) -> Ex
 def running(*queries: CompiledQuery, work: Work | None = None) -> State:
     """A state of queries that joined, with the stream at noon."""
     streams = {"bids": StreamState({TIME: ClockState(high=NOON)}, work=work or Work())}
-    return replace(admitted(*queries), page=7, streams=streams)
+    return replace(admitted(*queries), batch_id=7, streams=streams)
 
 
 def sheet_of(state: State, home: int, slices: Mapping[int, int]) -> State:
@@ -151,11 +150,11 @@ def test_queries_that_wait_are_shown_as_if_they_had_joined() -> None:
     first = over_price("first", 10)
     state = running(first)
     shown = text(plan(first, over_price("second", 10), state=state))
-    assert "query second: range 4 minutes, slide 1 minute (joins with the next page)" in shown
+    assert "query second: range 4 minutes, slide 1 minute (joins with the next batch)" in shown
     assert "query first: range 4 minutes, slide 1 minute\n" in shown
     assert "slices shared by 2 queries:" in shown
     alone = text(plan(first)).splitlines()
-    assert alone[1] == "  all of them join with the next page" and "(joins" not in "".join(alone)
+    assert alone[1] == "  all of them join with the next batch" and "(joins" not in "".join(alone)
 
 
 def test_a_name_that_is_used_again_shows_the_query_that_comes() -> None:
@@ -175,7 +174,7 @@ def test_queries_that_leave_are_gone() -> None:
 def test_suspended_queries_say_why() -> None:
     known = Explained({"bids": RULES}, State(), {}, suspended={"bad": ("bids", "its function failed")})
     assert "  suspended: bad: its function failed" in text(gather(known)).splitlines()
-    assert query_text(gather(known), "bad") == "query bad takes no part in pages: its function failed"
+    assert query_text(gather(known), "bad") == "query bad takes no part in batches: its function failed"
 
 
 def test_joins_and_paired_slices_are_shown_as_people_write_them() -> None:
@@ -283,7 +282,7 @@ def test_one_query_shows_with_whom_it_shares_what() -> None:
         ),
     ]
     expected = """\
-        query mine over bids (joins with the next page)
+        query mine over bids (joins with the next batch)
           window range 4 minutes, slide 1 minute on ts
           where price > 10.0 AND kind = 'a'
           group by site
@@ -299,7 +298,7 @@ def test_one_query_shows_with_whom_it_shares_what() -> None:
     found = plan(*queries)
     assert query_text(found, "mine") == dedent(expected)
     assert "shared with nobody" in query_text(found, "cousin")
-    assert query_text(found, "nobody") == "query nobody takes no part in pages"
+    assert query_text(found, "nobody") == "query nobody takes no part in batches"
 
 
 def test_a_query_that_missed_rows_says_so_and_one_that_moved_shows_both_homes() -> None:

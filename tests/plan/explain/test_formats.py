@@ -6,10 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from tests.plan.explain.test_explain import over_price, plan, running
 from tests.plan.bids import compiled
-from transom.plan.explain import Explanation
-from transom.plan.explain import mermaid
+from tests.plan.explain.test_explain import over_price, plan, running
+from transom.plan.explain import Explanation, mermaid
 from transom.plan.explain.mermaid import FAMILIES, SELECTIONS, label
 from transom.state.state import Work
 
@@ -42,7 +41,7 @@ def test_json_carries_everything() -> None:
     found = json.loads(plan(*queries, state=running(*queries, work=Work(10, 10, 100, 100))).json())
     (stream,) = found["streams"]
     (family,) = stream["families"]
-    assert (found["page"], found["strategy"], stream["name"], stream["queries"]) == (
+    assert (found["batch"], found["strategy"], stream["name"], stream["queries"]) == (
         7,
         "shared_paired",
         "bids",

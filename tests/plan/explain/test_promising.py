@@ -12,11 +12,8 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.explain.test_formats import keys_of
-from transom.windows.stream_rules import StreamRules
 from transom.elements import Clock, ClockKind, Preference, Summary
-from transom.plan.explain import Explained, Explanation, gather, query_text
-from transom.plan.explain import mermaid
-from transom.plan.explain import text
+from transom.plan.explain import Explained, Explanation, gather, mermaid, query_text, text
 from transom.plan.explain.spelling import promise_text
 from transom.promising.regions import DTYPES, Regions
 from transom.promising.representation import Representation
@@ -25,6 +22,7 @@ from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
 from transom.sql.query import Comparison, Scalar
 from transom.state.promising import Coverage, PreferredState, Preferring, SummaryState
 from transom.state.state import State
+from transom.windows.stream_rules import StreamRules
 
 REFERENCE = Path(__file__).parents[3] / "docs/reference/explain.md"
 SECOND = 1_000_000
@@ -90,13 +88,13 @@ def test_a_promise_is_spelled_with_the_parentheses_that_it_needs(written: str, p
     assert promise_text(promise, streams=True) == written
 
 
-def test_before_the_first_page_everything_waits() -> None:
+def test_before_the_first_batch_everything_waits() -> None:
     shown = text(explained())
     assert "stream store1: 2 queries with a preference, time ts" in shown
     assert "promising tuples: 2 summaries, for 2 queries with a preference" in shown
-    assert "summary one of item of store1: auto (made with the next page)" in shown
+    assert "summary one of item of store1: auto (made with the next batch)" in shown
     assert (
-        "query pairs: join of store1 (summary one) and store2 (summary two) (joins with the next page)"
+        "query pairs: join of store1 (summary one) and store2 (summary two) (joins with the next batch)"
         in shown
     )
     assert shown.count("holds nothing yet") == 2 and "probes made" not in shown
@@ -109,7 +107,7 @@ def test_a_query_tells_where_its_budget_goes_and_what_came_of_it() -> None:
           pairs for which 0.price > 1.price
           preference desc SUMMARY.Estimate.Count(store1.item) * SUMMARY.Estimate.Count(store2.item), \
 fading by 0.8 with each granularity
-          window 1 minute; budget 2,000 probes a page
+          window 1 minute; budget 2,000 probes a batch
           10 probes made, 8 tuples produced, about 3 passed over: 72.7%
           2 regions with 190 probes wait until there is time"""
     shown = query_text(explained(running()), "pairs", verbose=True).replace("`", "")
@@ -122,7 +120,7 @@ fading by 0.8 with each granularity
 def test_aggregates_under_a_time_tell_so() -> None:
     shown = query_text(explained(running()), "mean")
     assert "query mean: aggregates of store1 (summary one)" in shown
-    assert "all that is kept; budget 200 milliseconds a page" in shown and "summary two" not in shown
+    assert "all that is kept; budget 200 milliseconds a batch" in shown and "summary two" not in shown
 
 
 def test_a_query_in_the_place_of_one_that_leaves_has_done_nothing_yet() -> None:

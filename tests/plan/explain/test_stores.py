@@ -12,13 +12,11 @@ from textwrap import dedent
 import pyarrow as pa
 import pytest
 
-from tests.results.pure_batches import Pure
-from tests.plan.explain.test_formats import NODE, keys_of
 from tests.plan.bids import RULES, compiled
+from tests.plan.explain.test_formats import NODE, keys_of
+from tests.results.pure_batches import Pure
 from transom.elements import ClockKind, Demand
-from transom.plan.explain import Explained, Explanation, gather, query_text
-from transom.plan.explain import mermaid
-from transom.plan.explain import text
+from transom.plan.explain import Explained, Explanation, gather, mermaid, query_text, text
 from transom.plan.explain.records import StorePlan
 from transom.plan.explain.stores import structure_text
 from transom.plan.passes.admission import Place, Strategy
@@ -46,9 +44,9 @@ def explained(pure: Pure, again: Collection[str] = ()) -> Explanation:
 
 
 def running(texts: Mapping[str, str]) -> Pure:
-    """An engine after a page of twenty tuples, half of them of group a."""
+    """An engine after a batch of twenty tuples, half of them of group a."""
     pure = Pure(texts, COLUMNS)
-    pure.page([(i, float(i % 7), "ab"[i % 2]) for i in range(20)])
+    pure.batch([(i, float(i % 7), "ab"[i % 2]) for i in range(20)])
     return pure
 
 
@@ -81,11 +79,11 @@ count(*) by prefix sums of store 4; having count(*) > 1
     assert re.sub(r"\d+ bytes", "_ bytes", text(explained(running(SHARED)))) == dedent(expected)
 
 
-def test_before_the_first_page_the_stores_are_told_and_hold_nothing() -> None:
+def test_before_the_first_batch_the_stores_are_told_and_hold_nothing() -> None:
     lines = text(explained(Pure(SHARED, COLUMNS), SHARED.keys())).splitlines()
-    assert lines[1] == "  all of them join with the next page"
+    assert lines[1] == "  all of them join with the next batch"
     assert sum(line.strip() == "holds nothing yet" for line in lines) == 4
-    assert "(joins with the next page)" not in "\n".join(lines)
+    assert "(joins with the next batch)" not in "\n".join(lines)
 
 
 def test_one_that_joins_those_that_run_says_that_it_waits() -> None:
@@ -95,7 +93,7 @@ def test_one_that_joins_those_that_run_says_that_it_waits() -> None:
     lines = [line.strip() for line in text(gather(known)).splitlines()]
     assert "query top: the last 10 of t, exact: max(v) by staircase of store 2" in lines
     assert query_text(gather(known), "low").startswith(
-        "query low over bids, on demand (joins with the next page)"
+        "query low over bids, on demand (joins with the next batch)"
     )
 
 
@@ -172,13 +170,13 @@ def test_a_query_tells_with_whom_it_shares_which_stores() -> None:
 def test_a_store_that_was_opened_late_says_since_when_it_is_complete() -> None:
     pure = running({"top": SHARED["top"]})
     pure.register({"low": "SELECT min(v) FROM s [RANGE 100] WHERE k = 'a'"})
-    pure.page([(i, 1.0, "a") for i in range(20, 32)])
+    pure.batch([(i, 1.0, "a") for i in range(20, 32)])
     plan = explained(pure)
     late = stores(plan)["min staircase of `v`"]
     assert (late.complete_since, late.complete_since_text, late.waits) == (20, "20", False)
     assert "complete since 20" in query_text(plan, "low")
     assert stores(plan)["max staircase of `v`"].complete_since_text != "20"
-    pure.page([(300, 1.0, "a")])  # what it has missed is long gone
+    pure.batch([(300, 1.0, "a")])  # what it has missed is long gone
     assert query_text(explained(pure), "low").count("complete since") == 0
 
 

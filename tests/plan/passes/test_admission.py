@@ -7,15 +7,15 @@ from typing import Any
 import pyarrow as pa
 
 from tests.plan.bids import SCALARS, SEQ, compiled
-from transom.windows.intervals import IntervalSet
-from transom.windows.stream_rules import StreamRules
-from transom.results.inprocess import advance
+from transom.kernel.aggregate import BatchPlan, run
+from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import Strategy, admit, is_kept, release, settle
 from transom.plan.planner import Planner
-from transom.results.stream_progress import PageInput
-from transom.kernel.aggregate import PagePlan, run
-from transom.plan.compiled import CompiledQuery
+from transom.results.inprocess import advance
+from transom.results.stream_progress import BatchInput
 from transom.state.state import State
+from transom.windows.intervals import IntervalSet
+from transom.windows.stream_rules import StreamRules
 
 TEN, TWENTY = "[RANGE 10 SLIDE 10 WATTR seq]", "[RANGE 20 SLIDE 10 WATTR seq]"
 
@@ -42,8 +42,8 @@ class Members:
             del self.living[query.name]
         self.state = release(self.state, [query.name for query in queries], self.living)
 
-    def page(self, *rows: tuple[int, int | None, float | None], **more: Any) -> dict[str, list[Any]]:
-        """Page some rows; what each query reports, as (window end, its first item)."""
+    def batch(self, *rows: tuple[int, int | None, float | None], **more: Any) -> dict[str, list[Any]]:
+        """Batch some rows; what each query reports, as (window end, its first item)."""
         queries = list(self.living.values())
         plan = Planner(self.strategy).plan(self.state, queries)
         table = pa.table(
@@ -55,8 +55,8 @@ class Members:
         )
         columns = {"`seq`": "seq", "`site`": "site", "`price`": "price"}
         closed = {SEQ: self.state.stream("bids").clock(SEQ).closed}
-        outcome = run(table, PagePlan(plan.families, plan.askers, columns, {SEQ: "seq"}, "seq", closed))
-        done = advance(self.state, [PageInput(StreamRules(SEQ, None), queries, outcome, **more)], SCALARS)
+        outcome = run(table, BatchPlan(plan.families, plan.askers, columns, {SEQ: "seq"}, "seq", closed))
+        done = advance(self.state, [BatchInput(StreamRules(SEQ, None), queries, outcome, **more)], SCALARS)
         self.state = done.state
         return {
             name: sorted(zip(found["window_end"].to_pylist(), found.column(2).to_pylist(), strict=True))
@@ -113,10 +113,10 @@ def test_unshared_and_naive_queries_have_a_selection_each() -> None:
 
 def test_selections_of_the_same_types_lie_on_one_sheet() -> None:
     members = Members(TOTAL, asking("sum(price)", "WHERE price > 5"), asking("sum(seq)"))
-    members.page((1, 1, 9.0))
+    members.batch((1, 1, 9.0))
     assert sorted(sheet.num_rows for sheet in members.state.sheets.values()) == [1, 1], "one keeps two sums"
     members = Members(TOTAL, asking("sum(price)", "WHERE price > 5"))
-    members.page((1, 1, 9.0))
+    members.batch((1, 1, 9.0))
     assert [sheet.num_rows for sheet in members.state.sheets.values()] == [2]
 
 
@@ -125,13 +125,13 @@ def test_selections_of_the_same_types_lie_on_one_sheet() -> None:
 
 def test_an_aggregate_that_joins_moves_the_slices_and_leaves_the_others_as_they_are() -> None:
     members = Members(TOTAL)
-    members.page((1, 1, 2.0), (12, 1, 3.0))
+    members.batch((1, 1, 2.0), (12, 1, 3.0))
     members.join(LEAST)
     assert members.kept == [("", ["sum price", "min price"])]
     (sheet,) = members.state.sheets.values()
     assert sheet["s0_0"].to_pylist() == [2.0, 3.0]
     assert sheet["s1_0"].to_pylist() == [None, None]
-    assert members.page((13, 1, 1.0), (25, 1, 7.0), ended=True) == {
+    assert members.batch((13, 1, 1.0), (25, 1, 7.0), ended=True) == {
         TOTAL.name: [(10, 2.0), (20, 4.0), (30, 7.0)],
         LEAST.name: [(40, 7.0)],
     }
@@ -139,10 +139,10 @@ def test_an_aggregate_that_joins_moves_the_slices_and_leaves_the_others_as_they_
 
 def test_an_aggregate_that_leaves_is_forgotten_and_the_others_stay() -> None:
     members = Members(TOTAL, LEAST, COUNT)
-    members.page((1, 1, 2.0), (12, 1, 3.0))
+    members.batch((1, 1, 2.0), (12, 1, 3.0))
     members.leave(LEAST)
     assert members.kept == [("", ["sum price", "countrows *"])]
-    assert members.page((13, 1, 1.0), ended=True) == {
+    assert members.batch((13, 1, 1.0), ended=True) == {
         TOTAL.name: [(10, 2.0), (20, 4.0)],
         COUNT.name: [(10, 1), (20, 2)],
     }
@@ -157,12 +157,12 @@ def test_an_aggregate_that_another_query_wants_stays() -> None:
 def test_a_selection_that_is_moved_to_a_sheet_with_others_is_kept_in_order() -> None:
     above = asking("sum(price), min(price)", "WHERE price > 5")
     members = Members(TOTAL, above)
-    members.page((1, 1, 2.0), (12, 1, 9.0))
+    members.batch((1, 1, 2.0), (12, 1, 9.0))
     members.join(asking("min(price)", bracket=TWENTY))
     (sheet,) = members.state.sheets.values()
     assert sheet["selection"].to_pylist() == [1, 1, 2]
     assert sheet["slice"].to_pylist() == [0, 10, 10]
-    assert members.page(ended=True)[above.name] == [(20, 9.0)]
+    assert members.batch(ended=True)[above.name] == [(20, 9.0)]
 
 
 # --- leaving ---------------------------------------------------------------------------------
@@ -171,12 +171,12 @@ def test_a_selection_that_is_moved_to_a_sheet_with_others_is_kept_in_order() -> 
 def test_the_last_one_to_leave_takes_the_slices_along() -> None:
     other = asking("sum(price)", "WHERE price > 5")
     members = Members(TOTAL, COUNT, other)
-    members.page((1, 1, 9.0), (12, 1, 9.0))
+    members.batch((1, 1, 9.0), (12, 1, 9.0))
     members.leave(TOTAL)
     assert (len(members.state.selections), members.slices) == (2, 4)
     members.leave(COUNT)
     assert (len(members.state.selections), members.slices) == (1, 2)
-    assert members.page(ended=True) == {other.name: [(10, 9.0), (20, 9.0)]}
+    assert members.batch(ended=True) == {other.name: [(10, 9.0), (20, 9.0)]}
     members.leave(other)
     assert (members.state.selections, members.state.sheets, members.state.queries) == ({}, {}, {})
 
@@ -195,7 +195,7 @@ def test_releasing_who_is_not_there_changes_nothing() -> None:
 
 def test_settling_lets_suspended_queries_go() -> None:
     members = Members(TOTAL, LEAST)
-    members.page((1, 1, 2.0))
+    members.batch((1, 1, 2.0))
     state = settle(members.state, {TOTAL.name: TOTAL})
     assert list(state.queries) == [TOTAL.name]
     assert [own.slots for own in state.selections.values()] == [(TOTAL.slots[0].key,)]
@@ -220,16 +220,16 @@ def test_who_joins_before_any_row_has_missed_nothing() -> None:
 
 def test_what_slices_answer_has_not_been_missed() -> None:
     members = Members(TOTAL)
-    members.page((1, 1, 2.0), (12, 1, 3.0))
+    members.batch((1, 1, 2.0), (12, 1, 3.0))
     twice = asking("sum(price)", bracket=TWENTY)
     members.join(twice)
     assert members.state.queries[twice.name].unseen == IntervalSet()
-    assert members.page(ended=True)[twice.name] == [(10, 2.0), (20, 5.0), (30, 3.0)]
+    assert members.batch(ended=True)[twice.name] == [(10, 2.0), (20, 5.0), (30, 3.0)]
 
 
 def test_who_wants_windows_seen_in_part_keeps_slices_of_its_own() -> None:
     members = Members(TOTAL)
-    members.page((1, 1, 2.0))
+    members.batch((1, 1, 2.0))
     twice = asking("sum(price)", bracket=TWENTY)
     members.join(twice, partial=True)
     assert len(members.state.selections) == 2
@@ -238,7 +238,7 @@ def test_who_wants_windows_seen_in_part_keeps_slices_of_its_own() -> None:
 
 def test_the_state_before_is_not_changed() -> None:
     members = Members(TOTAL)
-    members.page((1, 1, 2.0))
+    members.batch((1, 1, 2.0))
     before = members.state
     sheets = {name: table.to_pylist() for name, table in before.sheets.items()}
     members.join(LEAST)

@@ -11,9 +11,9 @@ from reproduce.promising.baselines import Stream, SymmetricHashJoin, selected, s
 
 
 def stream(*tuples: tuple[int, int, int]) -> Stream:
-    """Pages, times and keys; all in one bucket."""
-    page, time, key = np.array(tuples, np.int64).reshape(-1, 3).T
-    return Stream(page, time, key.astype(np.uint64), np.zeros(len(page), np.int64))
+    """Batches, times and keys; all in one bucket."""
+    batch_id, time, key = np.array(tuples, np.int64).reshape(-1, 3).T
+    return Stream(batch_id, time, key.astype(np.uint64), np.zeros(len(batch_id), np.int64))
 
 
 @given(st.lists(st.integers(0, 20), max_size=20), st.integers(0, 200))
@@ -30,16 +30,16 @@ def test_a_tuple_scans_from_the_oldest_one_in_the_window_until_its_share_is_used
     arriving = stream((1, 31, 5), (1, 32, 5))
     join = SymmetricHashJoin((arriving, kept), window=25)
     assert join.needs == {0: 0, 1: 6}
-    found = join.run(lambda page: 4)
+    found = join.run(lambda batch_id: 4)
     assert list(zip(found.left.tolist(), found.right.tolist(), strict=True)) == [(0, 1), (1, 1)]
-    assert found.probes == {0: 0, 1: 4} and found.cost == 4 and found.page.tolist() == [1, 1]
+    assert found.probes == {0: 0, 1: 4} and found.cost == 4 and found.batch_id.tolist() == [1, 1]
 
 
 def test_tuples_out_of_order_are_scanned_as_they_arrived() -> None:
     kept = stream((0, 30, 5), (0, 0, 5), (0, 40, 5))
     join = SymmetricHashJoin((stream((1, 41, 5)), kept), window=15)
     assert join.needs[1] == 3
-    assert join.run(lambda page: 2).right.tolist() == [0]
+    assert join.run(lambda batch_id: 2).right.tolist() == [0]
     assert join.run().right.tolist() == [0, 2]
 
 
@@ -56,7 +56,7 @@ def test_a_hundred_thousand_tuples_are_joined_in_no_time() -> None:
         key = random.integers(0, 5_000, 50_000).astype(np.uint64)
         sides.append(Stream(2 * (times // 10_000) + side, times, key, (key % 64).astype(np.int64)))
     join = SymmetricHashJoin((sides[0], sides[1]), 100_000)
-    assert len(join.run(lambda page: join.needs.get(page, 0) // 10)) < len(join.run())
+    assert len(join.run(lambda batch_id: join.needs.get(batch_id, 0) // 10)) < len(join.run())
 
 
 def test_queries_take_turns_with_every_tuple() -> None:

@@ -1,4 +1,4 @@
-"""Preferred joins, page by page, against nested loops and symmetric hash join."""
+"""Preferred joins, batch by batch, against nested loops and symmetric hash join."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transom.elements import Preference, Summary
 from reproduce.promising.baselines import Pairs, Stream, SymmetricHashJoin, exact_join
 from reproduce.promising.batch_join import Simulation, product_of_counts, stream_of
+from transom.elements import Preference, Summary
 from transom.promising.representation import Representation, arrived
 
 STRUCTURES = ("none", "time", "cells", "adjusting")
@@ -29,7 +29,7 @@ class Case:
 
     @property
     def last(self) -> int:
-        return max(int(stream.page.max(initial=0)) for stream in self.streams)
+        return max(int(stream.batch_id.max(initial=0)) for stream in self.streams)
 
 
 def nested_loops(one: Stream, two: Stream, window: int | None) -> Counter[tuple[int, int]]:
@@ -47,7 +47,7 @@ def pairs(found: Pairs) -> Counter[tuple[int, int]]:
 
 @st.composite
 def cases(draw: st.DrawFn, depth: int = 9) -> Case:
-    """Streams with times in any order in any pages; with nine granularities all of it is kept."""
+    """Streams with times in any order in any batches; with nine granularities all of it is kept."""
     size = draw(st.integers(0, 40))
     numbers = st.integers(0, draw(st.sampled_from((30, 300, 3000))))
     times = np.array(draw(st.lists(numbers, min_size=size, max_size=size)), np.int64)
@@ -56,8 +56,8 @@ def cases(draw: st.DrawFn, depth: int = 9) -> Case:
     values = np.array(draw(st.lists(st.integers(0, 6), min_size=size, max_size=size)), np.int64)
     side = np.array(draw(st.lists(st.integers(0, 1), min_size=size, max_size=size)), np.int64)
     lengths = draw(st.integers(1, 10))
-    page = 2 * (np.arange(size) // lengths) + side
-    streams = tuple(stream_of(times[side == s], values[side == s], page[side == s], 4) for s in (0, 1))
+    batch = 2 * (np.arange(size) // lengths) + side
+    streams = tuple(stream_of(times[side == s], values[side == s], batch[side == s], 4) for s in (0, 1))
     shapes = tuple(
         Summary(
             name,
@@ -88,7 +88,7 @@ def test_with_no_budget_the_output_is_the_exact_answer(case: Case) -> None:
 @settings(max_examples=50)
 @given(st.integers(1, 9).flatmap(cases), st.integers(0, 60))
 def test_with_a_budget_no_pair_is_wrong_or_found_twice_and_no_probe_too_many(case: Case, budget: int) -> None:
-    found = case.simulation.run(lambda page: budget)
+    found = case.simulation.run(lambda batch_id: budget)
     exact = nested_loops(*case.streams, case.window)
     assert pairs(found) <= exact
     assert all(probes <= budget for probes in found.probes.values())
@@ -108,8 +108,8 @@ def test_of_tuples_that_are_let_go_only_their_pairs_are_missing(case: Case) -> N
 def age(case: Case, side: int, pair: tuple[int, int]) -> int:
     """How far the tuple of a side was below the floor when the later of a pair had come."""
     stream, shape = case.streams[side], case.simulation.shapes[side]
-    page = max(int(case.streams[s].page[pair[s]]) for s in (0, 1))
-    high = int(stream.time[stream.page <= page].max())
+    batch_id = max(int(case.streams[s].batch_id[pair[s]]) for s in (0, 1))
+    high = int(stream.time[stream.batch_id <= batch_id].max())
     nothing = arrived(shape, np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
     floor = Representation.new(shape).inserted(nothing, high).floor
     assert floor is not None
@@ -118,9 +118,9 @@ def age(case: Case, side: int, pair: tuple[int, int]) -> int:
 
 @settings(max_examples=25)
 @given(cases(), st.integers(80, 400))
-def test_idle_pages_in_which_nothing_leaves_the_window_complete_the_answer(case: Case, budget: int) -> None:
+def test_idle_batches_in_which_nothing_leaves_the_window_complete_the_answer(case: Case, budget: int) -> None:
     idle = range(case.last + 1, case.last + 1600 // budget + 2)  # 40 x 40 probes are more than enough
-    found = case.simulation.run(lambda page: budget, idle)
+    found = case.simulation.run(lambda batch_id: budget, idle)
     assert pairs(found) <= nested_loops(*case.streams, case.window)
     if case.window is None or case.window >= 3000:
         assert pairs(found) == nested_loops(*case.streams, case.window)
@@ -136,7 +136,7 @@ def test_symmetric_hash_join_with_no_budget_is_the_exact_answer(case: Case) -> N
 @given(cases(), st.integers(0, 60))
 def test_symmetric_hash_join_keeps_to_its_budget(case: Case, budget: int) -> None:
     join = SymmetricHashJoin(case.streams, case.window)
-    found = join.run(lambda page: budget)
+    found = join.run(lambda batch_id: budget)
     assert pairs(found) <= nested_loops(*case.streams, case.window)
-    for page, need in join.needs.items():
-        assert found.probes[page] <= min(budget, need)
+    for batch_id, need in join.needs.items():
+        assert found.probes[batch_id] <= min(budget, need)

@@ -1,4 +1,4 @@
-"""Plans on their way to tasks: what stays the same from page to page is sent and unpacked once."""
+"""Plans on their way to tasks: what stays the same from batch to batch is sent and unpacked once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.broadcast import Broadcast
 from pyspark.sql import SparkSession
 
-from transom.kernel.aggregate import PagePlan
+from transom.kernel.aggregate import BatchPlan
 
 LARGE = 256  # selections from which on a plan is worth a broadcast
 _KEPT = 4
@@ -34,12 +34,12 @@ class Parcel:
 
 
 class Shipped:
-    """A page plan as a task receives it."""
+    """A batch plan as a task receives it."""
 
-    def __init__(self, plan: PagePlan, parcel: Parcel | None):
+    def __init__(self, plan: BatchPlan, parcel: Parcel | None):
         self._plan, self._parcel = plan, parcel
 
-    def plan(self) -> PagePlan:
+    def plan(self) -> BatchPlan:
         if self._parcel is None:
             return self._plan
         families, askers = self._parcel.content()
@@ -47,13 +47,13 @@ class Shipped:
 
 
 class Shipper:
-    """Packs plans; families and askers that were sent for the page before are not sent again."""
+    """Packs plans; families and askers that were sent for the batch before are not sent again."""
 
     def __init__(self, spark: SparkSession):
         self.spark = spark
         self._sent: OrderedDict[tuple[int, int], tuple[tuple[Any, ...], Parcel]] = OrderedDict()
 
-    def ship(self, plan: PagePlan) -> Shipped:
+    def ship(self, plan: BatchPlan) -> Shipped:
         content = plan.families, plan.askers
         if sum(len(family) for family in plan.families) + len(plan.askers) < LARGE:
             return Shipped(plan, None)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pyspark
 
-from transom.errors import StateError
 from transom.backends.spark.session import check_java
+from transom.errors import StateError
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.1

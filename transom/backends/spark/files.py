@@ -1,4 +1,4 @@
-"""Files of a path as pages: listed through Hadoop's file systems, rows that can't be parsed marked."""
+"""Files of a path as batches: listed through Hadoop's file systems, rows that can't be parsed marked."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from transom.errors import SettingError
 from transom.backends.projection import quoted
 from transom.backends.spark.types import schema_of
+from transom.errors import SettingError
 
 CORRUPT = "_corrupt_record"  # what Spark's readers call a row that they could not parse
 FORMATS = {
@@ -48,11 +48,11 @@ class PathSource:
         format: str | None = None,
         schema: str | StructType | None = None,
         options: Mapping[str, str] | None = None,
-        files_per_page: int = 1,
+        files_per_batch: int = 1,
     ):
-        if files_per_page < 1:
-            raise SettingError(f"files_per_page is at least 1, not {files_per_page}")
-        self.spark, self.path, self.files_per_page = spark, path, files_per_page
+        if files_per_batch < 1:
+            raise SettingError(f"files_per_batch is at least 1, not {files_per_batch}")
+        self.spark, self.path, self.files_per_batch = spark, path, files_per_batch
         files = list_files(spark, path)
         if not files and (format is None or schema is None):
             raise SettingError(f"no files in {path}: give their format and schema to wait for the first")
@@ -62,10 +62,10 @@ class PathSource:
         self.schema = self._given(schema) if schema is not None else self._inferred(names)
 
     def pending(self, done: Iterable[str] = ()) -> list[list[str]]:
-        """The files that are not done, oldest first (then by name), in groups of a page each."""
+        """The files that are not done, oldest first (then by name), in groups of a batch each."""
         seen = set(done)
         new = [file.path for file in sorted(list_files(self.spark, self.path)) if file.path not in seen]
-        return [new[i : i + self.files_per_page] for i in range(0, len(new), self.files_per_page)]
+        return [new[i : i + self.files_per_batch] for i in range(0, len(new), self.files_per_batch)]
 
     def read(self, files: Sequence[str]) -> DataFrame:
         """The rows of some files; a row that can't be parsed has its text in `_corrupt_record`."""

@@ -12,9 +12,9 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from transom.errors import SettingError, SQLError
 from transom.backends.spark.session import ansi_off
 from transom.backends.spark.types import arrow_type, spark_schema, to_frame, to_table
+from transom.errors import SettingError, SQLError
 from transom.sql.syntax.expression_guard import reaches_out
 
 Columns = tuple[tuple[str, pa.DataType], ...]

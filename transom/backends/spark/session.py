@@ -81,7 +81,7 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         # A query's text is taken as it is: nothing of the environment goes into it.
         "spark.sql.variable.substitute": "false",
-        # Pages are small: planning a query again at each shuffle costs more than it saves.
+        # Batches are small: planning a query again at each shuffle costs more than it saves.
         "spark.sql.adaptive.enabled": "false",
     }
     if master.startswith("local"):

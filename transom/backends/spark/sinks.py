@@ -1,4 +1,4 @@
-"""Where results go: a directory per page in a file format, or any other writer that Spark has."""
+"""Where results go: a directory per batch in a file format, or any other writer that Spark has."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from transom.errors import SettingError, near_miss
 from transom.backends.spark.types import to_frame
+from transom.errors import SettingError, near_miss
 
 FILE_FORMATS = frozenset({"parquet", "json", "csv", "orc", "avro", "text", "xml"})
 
@@ -20,7 +20,7 @@ FILE_FORMATS = frozenset({"parquet", "json", "csv", "orc", "avro", "text", "xml"
 class Sink:
     """An output in one format: a file format, `console`, or another of Spark's writers.
 
-    A page's files are a directory of their own, overwritten when the page is replayed: exactly once.
+    A batch's files are a directory of their own, overwritten when the batch is replayed: exactly once.
     Other writers append: at least once.
     """
 
@@ -34,7 +34,7 @@ class Sink:
 
     @property
     def exactly_once(self) -> bool:
-        """Whether a replayed page leaves no trace."""
+        """Whether a replayed batch leaves no trace."""
         return self.format in FILE_FORMATS
 
     def check(self, spark: SparkSession) -> None:
@@ -49,17 +49,17 @@ class Sink:
             guess = near_miss(self.format, FILE_FORMATS)
             raise SettingError(f"Spark has no writer for {self.format}{guess}") from None
 
-    def write(self, data: DataFrame | pa.Table, page: int, spark: SparkSession) -> None:
-        """Write a page's rows; an Arrow table without rows writes nothing.
+    def write(self, data: DataFrame | pa.Table, batch_id: int, spark: SparkSession) -> None:
+        """Write a batch's rows; an Arrow table without rows writes nothing.
 
-        In files the page is told by the directory's name, from which Spark and Arrow make a column.
+        In files the batch is told by the directory's name, from which Spark and Arrow make a column.
         """
         if isinstance(data, pa.Table):
             if data.num_rows == 0:
                 return
             data = to_frame(spark, data)
         if self.exactly_once:
-            data = data.drop("page")
+            data = data.drop("batch")
         if self.format == "console":
             data.show(int(self.options.get("numRows", 20)), truncate=self.options.get("truncate") == "true")
             return
@@ -67,6 +67,6 @@ class Sink:
         writer = data.write.format(self.format).options(**options)
         path = self.options.get("path")
         if self.exactly_once:
-            writer.mode("overwrite").save(f"{str(path).rstrip('/')}/page={page}")
+            writer.mode("overwrite").save(f"{str(path).rstrip('/')}/batch={batch_id}")
         else:
             writer.mode("append").save(path)

@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from transom.errors import SettingError, StateError
-from transom.backends.spark.files import CORRUPT, PathSource
 from transom.backends.projection import quoted
-from transom.runtime.file_store import Store
+from transom.backends.spark.files import CORRUPT, PathSource
 from transom.backends.spark.types import to_arrow, to_frame, to_table
+from transom.errors import SettingError, StateError
+from transom.runtime.file_store import Store
 
 TableSource: TypeAlias = DataFrame | pa.Table | str | Sequence[Mapping[str, Any]]
 FEW_ROWS = 10_000  # up to here a table's rows are part of the plan that joins them
@@ -67,7 +67,7 @@ class Tables:
         return self._frames[name, version]
 
     def _near(self, frame: DataFrame) -> DataFrame:
-        """A small table's rows by value, so that the pages that join it do not read its files again."""
+        """A small table's rows by value, so that the batches that join it do not read its files again."""
         rows = to_table(frame.limit(FEW_ROWS + 1))
         if rows.num_rows > FEW_ROWS:
             return frame
@@ -107,7 +107,7 @@ class Tables:
             return to_frame(self._spark, source)
         if isinstance(source, str):
             files = PathSource(self._spark, source, format, schema, options)
-            return _parsed(files.read([file for page in files.pending() for file in page]), source)
+            return _parsed(files.read([file for batch_id in files.pending() for file in batch_id]), source)
         rows = [dict(row) for row in source]
         if not rows:
             raise SettingError("a table of no rows has no columns: give a pyarrow.Table with a schema")

@@ -1,4 +1,4 @@
-"""Python functions in queries: a call that fails gives null and is counted, and disturbs no page."""
+"""Python functions in queries: a call that fails gives null and is counted, and disturbs no batch."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def _rows(times: Numbers, starts: Numbers, stops: Numbers, firsts: Numbers) -> t
     bounds = np.r_[0, np.r_[ends[firsts[1:] - 1], ends[-1:]]] if len(firsts) else np.zeros(1, np.int64)
     whole = len(starts) > 0 and starts[0] == 0 and ends[-1] == len(times) and (starts[1:] == stops[:-1]).all()
     rows = None if whole else expanded(starts, stops)[0]
-    # Pieces of one group follow each other in time, unless pages overlap.
+    # Pieces of one group follow each other in time, unless batches overlap.
     follows = times[starts[1:]] >= times[stops[:-1] - 1]
     follows[firsts[1:] - 1] = True
     if follows.all():

@@ -11,10 +11,10 @@ import pyarrow as pa
 from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Sum
 from transom.aggregates.numeric import added_up
 from transom.aggregates.sketches import Distinct, Quantiles
+from transom.ondemand.structures.block_tree import Tree
 from transom.ondemand.structures.run_search import joined, running_totals, stretches, view
 from transom.ondemand.structures.runs import Found, Numbers, Recipe, Run
 from transom.ondemand.structures.staircase import Staircase
-from transom.ondemand.structures.block_tree import Tree
 from transom.ondemand.structures.values import Values
 
 SKETCHED = 128  # entries a block: a sketch of fewer takes as much room as they do

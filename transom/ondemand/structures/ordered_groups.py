@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import Extreme
 from transom.aggregates.numeric import numeric_form
-from transom.ondemand.structures.ordered_sharing import Counters, OrderedSharing, Windows
 from transom.columns.nan_order import ranked
+from transom.ondemand.structures.build_runs import aligned
+from transom.ondemand.structures.ordered_sharing import Counters, OrderedSharing, Windows
 from transom.ondemand.structures.runs import Found, Numbers, Run
 from transom.ondemand.structures.staircase import Staircase
-from transom.ondemand.structures.build_runs import aligned
 
 Steps = tuple[list[int], list[Any]]
 

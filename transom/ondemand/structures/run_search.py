@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Accumulator, States
 from transom.aggregates.numeric import expanded, numeric_form
-from transom.ondemand.structures.runs import Found, Numbers, Run
 from transom.ondemand.structures.build_runs import aligned, aligned_undivided
+from transom.ondemand.structures.runs import Found, Numbers, Run
 
 
 @dataclass(frozen=True)

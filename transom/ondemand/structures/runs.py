@@ -20,7 +20,7 @@ Ticks = NDArray[np.uint32] | NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Batch:
-    """Tuples of a page on their way into a structure, in any order.
+    """Tuples of a batch on their way into a structure, in any order.
 
     `codes` are the groups of the tuples (all 0 without GROUP BY) and `keys` the groups' columns, one row a
     group; `values` is the attribute, None where only times matter.

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Extreme
 from transom.aggregates.numeric import numeric_form
+from transom.ondemand.structures.build_runs import aligned, raw, thinned, without_nulls, woven
 from transom.ondemand.structures.run_search import combined, view
 from transom.ondemand.structures.runs import Batch, Found, Numbers, Recipe, Run
-from transom.ondemand.structures.build_runs import aligned, raw, thinned, without_nulls, woven
 
 
 @dataclass(frozen=True)

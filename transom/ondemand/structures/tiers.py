@@ -12,7 +12,7 @@ SMALL = 1 << 9  # runs up to here are all alike
 
 @dataclass(frozen=True)
 class Kept:
-    """The runs of a structure, each made of whole pages; a value that shares runs with those before it.
+    """The runs of a structure, each made of whole batches; a value that shares runs with those before it.
 
     When there are FANOUT runs of about a size they become one. So of n tuples there are at most
     O(log n) runs, and a tuple is written O(log n) times, with FANOUT as the base. Runs may overlap in time:

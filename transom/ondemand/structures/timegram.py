@@ -17,11 +17,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.ondemand.structures.buckets import FINEST, Bounded, Geometric, coarsest, dyadic, floors
 from transom.columns.grouping import group
 from transom.ondemand.structures.bounds import Bounds, Filed
-from transom.ondemand.structures.run_search import Part, joined, running_totals, view
-from transom.ondemand.structures.runs import Batch, Found, Numbers, Recipe, Run
+from transom.ondemand.structures.buckets import FINEST, Bounded, Geometric, coarsest, dyadic, floors
 from transom.ondemand.structures.build_runs import (
     Aligned,
     aligned,
@@ -30,6 +28,8 @@ from transom.ondemand.structures.build_runs import (
     without_nulls,
     woven,
 )
+from transom.ondemand.structures.run_search import Part, joined, running_totals, view
+from transom.ondemand.structures.runs import Batch, Found, Numbers, Recipe, Run
 
 BUCKETS = 64
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from transom.aggregates.accumulators import Accumulator, CountRows
-from transom.ondemand.structures.runs import Batch, Recipe, Run
 from transom.ondemand.structures.build_runs import aligned, raw, without_nulls, woven
+from transom.ondemand.structures.runs import Batch, Recipe, Run
 
 
 @dataclass(frozen=True)

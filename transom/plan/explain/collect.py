@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 
 from transom.columns.grouping import group
-from transom.windows.slices import cuts
-from transom.overload.bursts import Overload
-from transom.windows.stream_rules import StreamRules
 from transom.durations import format_instant
 from transom.elements import Clock, ClockKind, Summary
 from transom.estimates.monitor import Accuracy
-from transom.results.cascade import derived_rules, in_order
+from transom.kernel.rollups import kinships
+from transom.ondemand.needs import gatherings
 from transom.ondemand.stores import opened
+from transom.overload.bursts import Overload
+from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.explain.early import emit_text
+from transom.plan.explain.promising import preferred_plans, summary_plans
 from transom.plan.explain.records import (
     Explanation,
     FamilyPlan,
@@ -37,7 +38,6 @@ from transom.plan.explain.records import (
     Window,
     WorkDone,
 )
-from transom.plan.explain.promising import preferred_plans, summary_plans
 from transom.plan.explain.spelling import (
     call_text,
     having_text,
@@ -48,17 +48,17 @@ from transom.plan.explain.spelling import (
     window_text,
 )
 from transom.plan.explain.stores import gathering_plans
+from transom.plan.families import Family, Selection
 from transom.plan.passes.admission import Strategy, admit, release
 from transom.plan.planner import Planner
-from transom.kernel.rollups import kinships
-from transom.plan.compiled import CompiledQuery, Slot
-from transom.ondemand.needs import gatherings
-from transom.plan.families import Family, Selection
-from transom.plan.serving import source
 from transom.plan.predicate_text import predicate_text
+from transom.plan.serving import source
+from transom.results.cascade import derived_rules, in_order
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import And, Comparison, Member, Not, Or, Predicate
 from transom.state.state import State, StreamState, Work
+from transom.windows.slices import cuts
+from transom.windows.stream_rules import StreamRules
 
 HOUR = 3_600_000_000
 NEXT = 5  # edges that are shown
@@ -115,8 +115,8 @@ class Explained:
 
 
 def gather(known: Explained) -> Explanation:
-    """Plan the queries as the next page will, and describe the plan."""
-    planner = Planner(known.strategy)  # one of its own: the engine's may be planning a page
+    """Plan the queries as the next batch will, and describe the plan."""
+    planner = Planner(known.strategy)  # one of its own: the engine's may be planning a batch
     holding = held(known.joined)
     streams = []
     inner = {query.name: query for query, _ in in_order(list(known.queries.values()), known.rules)}
@@ -134,7 +134,7 @@ def gather(known: Explained) -> Explanation:
         sum(ref.bytes for ref in state.shards),
     )
     return Explanation(
-        state.page,
+        state.batch_id,
         _slices(known),
         known.strategy.fragments.value,
         known.strategy.place.value,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from transom.plan.explain.promising_text import summary_title
 from transom.plan.explain.records import (
     Explanation,
     FamilyPlan,
@@ -12,7 +13,6 @@ from transom.plan.explain.records import (
     StorePlan,
     StreamPlan,
 )
-from transom.plan.explain.promising_text import summary_title
 from transom.plan.explain.stores_text import gathering_title
 from transom.plan.explain.text import family_title, work_text
 from transom.plan.explain.words import counted, named, queries_text, readable

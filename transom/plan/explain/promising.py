@@ -86,7 +86,7 @@ def summary_plans(
     queries: Mapping[str, Query],
     state: Preferring,
 ) -> Iterator[SummaryPlan]:
-    """Summaries as they are, or will be with the next page."""
+    """Summaries as they are, or will be with the next batch."""
     for name, asked in summaries.items():
         own = state.summaries.get(name)
         shape = asked if own is None else own.representation.shape

@@ -34,7 +34,7 @@ def summary_title(summary: SummaryPlan) -> str:
 
 
 def _summary(summary: SummaryPlan, limits: Limits) -> Iterator[str]:
-    waits = " (made with the next page)" if summary.waits and limits.waiting else ""
+    waits = " (made with the next batch)" if summary.waits and limits.waiting else ""
     yield f"summary {summary_title(summary)}{waits}"
     cells = f"{counted(summary.buckets, 'bucket')} of values, " if summary.buckets > 1 else ""
     if summary.structure != "none":
@@ -64,7 +64,7 @@ def _holding(summary: SummaryPlan) -> str:
 
 def preferred_text(query: PreferredPlan, limits: Limits) -> Iterator[str]:
     """A query with a preference: what it asks for, where its budget goes, and what came of it."""
-    waits = " (joins with the next page)" if query.waits and limits.waiting else ""
+    waits = " (joins with the next batch)" if query.waits and limits.waiting else ""
     streams = " and ".join(f"{side.stream} (summary {side.summary})" for side in query.sides)
     yield f"query {query.name}: {query.kind} of {streams}{waits}"
     for side in query.sides:
@@ -77,7 +77,7 @@ def preferred_text(query: PreferredPlan, limits: Limits) -> Iterator[str]:
     fade = f", fading by {query.fade:g} with each granularity" if query.fade != 1 else ""
     yield f"  preference {query.order} {limits.short(query.promise)}{fade}"
     window = "all that is kept" if query.window is None else f"window {query.window}"
-    budget = "no budget: everything is probed" if query.budget is None else f"budget {query.budget} a page"
+    budget = "no budget: everything is probed" if query.budget is None else f"budget {query.budget} a batch"
     yield f"  {window}; {budget}"
     if not query.waits:
         yield f"  {coverage_text(query.probes, query.produced, query.skipped, query.share)}"

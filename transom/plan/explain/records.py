@@ -41,10 +41,10 @@ class Window:
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """A query of a selection: one that `waits` joins with the next page.
+    """A query of a selection: one that `waits` joins with the next batch.
 
     `reads` are further selections that it left and that still hold some of its windows' slices. Windows that
-    meet `unseen` held tuples before it joined: it does not answer for them; None: the next page tells.
+    meet `unseen` held tuples before it joined: it does not answer for them; None: the next batch tells.
     """
 
     name: str
@@ -143,7 +143,7 @@ class StorePlan:
     `entries` and `bytes` are what it holds now, in so many `runs` (far: files), and `tuples` what it was ever
     given. It has `groups` of entries at least: groups of the query, of a timegram's buckets; far they are not
     counted. Windows from `complete_since` on are answered from all their rows; None: from any time on, or,
-    if it `waits`, the next page tells. `kept_since` is the time before which entries may have been let go.
+    if it `waits`, the next batch tells. `kept_since` is the time before which entries may have been let go.
     """
 
     id: int
@@ -254,7 +254,7 @@ class StreamPlan:
     joins: tuple[Joined, ...]
     work: WorkDone
     families: tuple[FamilyPlan, ...]
-    overload: str | None = None  # what becomes of rows beyond a page's budget
+    overload: str | None = None  # what becomes of rows beyond a batch's budget
     aside: str | None = None  # how many are aside, since when, and what is held for them
     results_of: str | None = None  # the query whose results it is made of
     on_demand: int = 0  # queries that are looked up; `queries` are the others
@@ -275,9 +275,9 @@ class StreamPlan:
 
 @dataclass(frozen=True)
 class Explanation:
-    """How the queries of an engine are computed, after its last page."""
+    """How the queries of an engine are computed, after its last batch."""
 
-    page: int
+    batch_id: int
     strategy: str
     fragments: str
     state: str

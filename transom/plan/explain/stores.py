@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from transom.windows.intervals import LOWEST
 from transom.elements import ClockKind, Demand
-from transom.plan.explain.records import Answered, GatheringPlan, Looked, LookupPlan, StorePlan
-from transom.plan.explain.spelling import call_text, having_text, instant, length
-from transom.plan.compiled import CompiledQuery
 from transom.ondemand.needs import Gathering, Glance, Needs, Want, gatherings, needs_of
-from transom.plan.predicate_text import predicate_text
-from transom.state.state import State, StoreState
+from transom.ondemand.structures.block_tree import Tree
 from transom.ondemand.structures.exact import PrefixSums, Raw
 from transom.ondemand.structures.runs import Recipe
 from transom.ondemand.structures.staircase import Staircase
 from transom.ondemand.structures.timegram import TimeGram
-from transom.ondemand.structures.block_tree import Tree
+from transom.plan.compiled import CompiledQuery
+from transom.plan.explain.records import Answered, GatheringPlan, Looked, LookupPlan, StorePlan
+from transom.plan.explain.spelling import call_text, having_text, instant, length
+from transom.plan.predicate_text import predicate_text
+from transom.state.state import State, StoreState
+from transom.windows.intervals import LOWEST
 
 NEWEST = "the newest row"  # what the store of the groups is read for
 _KINDS: dict[type[Recipe], str] = {Staircase: "staircase", TimeGram: "timegram"}
@@ -165,7 +165,7 @@ def keeps_text(gathering: Gathering, want: Want) -> str:
 
 
 def _complete_since(store: StoreState) -> int | None:
-    """From when on all accepted tuples are there; None: all that ever were are, or the next page tells."""
+    """From when on all accepted tuples are there; None: all that ever were are, or the next batch tells."""
     missed = max((stop for _, stop in store.unseen or ()), default=LOWEST)
     since = max(missed, store.floor)
     return None if since == LOWEST else since

@@ -47,7 +47,7 @@ def _gathering(gathering: GatheringPlan, limits: Limits) -> Iterator[str]:
 
 
 def _query(query: LookupPlan, limits: Limits) -> Iterator[str]:
-    waits = " (joins with the next page)" if query.waits and limits.waiting else ""
+    waits = " (joins with the next batch)" if query.waits and limits.waiting else ""
     having = "" if query.having is None else f"; having {limits.short(query.having)}"
     answers = "; ".join(map(_answer, query.answers)) or "groups"
     yield f"query {query.name}: {query.window}, {query.structure}: {limits.short(answers)}{having}{waits}"
@@ -89,7 +89,7 @@ def _groups(store: StorePlan) -> str:
 
 def _complete(store: StorePlan) -> str:
     if store.complete_since is None:
-        return "the next page tells what it has missed" if store.waits else "complete"
+        return "the next batch tells what it has missed" if store.waits else "complete"
     is_late = store.kept_since is None or store.complete_since > store.kept_since
     return f"complete since {store.complete_since_text}" if is_late else "complete"
 
@@ -101,7 +101,7 @@ def lookup_text(
     stream: StreamPlan, gathering: GatheringPlan, query: LookupPlan, limits: Limits
 ) -> Iterator[str]:
     """How one on-demand query is answered, from which stores, and with whom it shares them."""
-    waits = " (joins with the next page)" if query.waits else ""
+    waits = " (joins with the next batch)" if query.waits else ""
     yield f"query {query.name} over {stream.name}, on demand{waits}"
     yield from indented(_one(gathering, query, limits))
 

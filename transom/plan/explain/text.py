@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from transom.plan.explain.promising_text import preferred_text, summaries_text
 from transom.plan.explain.records import (
     Explanation,
     FamilyPlan,
@@ -16,7 +17,6 @@ from transom.plan.explain.records import (
     StreamPlan,
     WorkDone,
 )
-from transom.plan.explain.promising_text import preferred_text, summaries_text
 from transom.plan.explain.stores_text import lookup_text, stores_text
 from transom.plan.explain.words import (
     ALL,
@@ -76,7 +76,7 @@ def _stream(stream: StreamPlan, limits: Limits) -> Iterator[str]:
     selections = sum(len(family.selections) for family in stream.families)
     yield _title(stream, selections)
     if stream.plans and all(query.waits for query in stream.plans):
-        yield "  all of them join with the next page"
+        yield "  all of them join with the next batch"
         limits = replace(limits, waiting=False)
     idle = "" if stream.idle is None else f", idle after {stream.idle}"
     if stream.results_of is None:
@@ -173,7 +173,7 @@ def _selection(selection: SelectionPlan, limits: Limits) -> Iterator[str]:
 
 
 def _query(query: QueryPlan, mark: bool) -> Iterator[str]:
-    waits = " (joins with the next page)" if query.waits and mark else ""
+    waits = " (joins with the next batch)" if query.waits and mark else ""
     having = "" if query.having is None else f"; having {query.having}"
     yield f"query {query.name}: {query.window.text}{having}{waits}"
     if query.reads:
@@ -245,16 +245,16 @@ def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
     led = plan.find_preferred(name)
     if led is not None:
         shown = plan.only(name)
-        waits = " (joins with the next page)" if led.waits else ""
+        waits = " (joins with the next batch)" if led.waits else ""
         own = [*preferred_text(led, replace(limits, waiting=False))]
         below = list(summaries_text(shown.summaries, (), limits))[1:]
         return readable("\n".join([own[0] + waits, *own[1:], *below]))
     found = plan.find(name)
     if found is None:
         why = [stream.suspended[name] for stream in plan.streams if name in stream.suspended]
-        return f"query {name} takes no part in pages{f': {why[0]}' if why else ''}"
+        return f"query {name} takes no part in batches{f': {why[0]}' if why else ''}"
     stream, family, selection, query = found
-    waits = " (joins with the next page)" if query.waits else ""
+    waits = " (joins with the next batch)" if query.waits else ""
     lines = [f"query {name} over {stream.name}{waits}", *indented(_one(family, selection, query, limits))]
     return readable("\n".join(lines))
 

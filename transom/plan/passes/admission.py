@@ -19,8 +19,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.gc_pause import uncollected
-from transom.windows.intervals import LOWEST, IntervalSet
-from transom.windows.slices import filed_anew
 from transom.kernel.sheets import combine, rows_of, without
 from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.families import Fragments, Selection
@@ -28,6 +26,8 @@ from transom.plan.layout import Layout, reshaped
 from transom.plan.serving import is_served, kept, known_slots, source, sources
 from transom.state.shards import ShardRef
 from transom.state.state import QueryState, SelectionState, State
+from transom.windows.intervals import LOWEST, IntervalSet
+from transom.windows.slices import filed_anew
 
 Numbers = NDArray[np.int64]
 
@@ -176,7 +176,7 @@ Known = dict[int, tuple[tuple[CompiledQuery, ...], tuple[str, ...], Selection]]
 def selections(state: State, queries: Iterable[CompiledQuery], known: Known | None = None) -> list[Selection]:
     """The selections that some queries add to, as the kernel computes them; all their members are given.
 
-    `known` are those of a page before: where nothing changed, they are used again.
+    `known` are those of a batch before: where nothing changed, they are used again.
     """
     members: dict[int, list[CompiledQuery]] = {}
     for query in queries:

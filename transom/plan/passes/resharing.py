@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from transom.windows.intervals import LOWEST
-from transom.plan.passes.admission import Strategy, slices_held
 from transom.kernel.sheets import rows_of
 from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.cost import is_better, shared, unshared
 from transom.plan.layout import Layout
+from transom.plan.passes.admission import Strategy, slices_held
 from transom.plan.serving import kept
 from transom.state.state import SelectionState, State
+from transom.windows.intervals import LOWEST
 
 
 def rehomed(state: State, queries: Sequence[CompiledQuery], strategy: Strategy) -> State:

@@ -9,10 +9,10 @@ from typing import Any, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from transom.sql.syntax.canonical import bare
 from transom.sql.binding.constants import literal
-from transom.sql.syntax.dialect import Parsed
 from transom.sql.functions import AGGREGATES
+from transom.sql.syntax.canonical import bare
+from transom.sql.syntax.dialect import Parsed
 
 DEFAULT_RSD = 0.05
 DEFAULT_ACCURACY = 10_000

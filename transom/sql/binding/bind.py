@@ -14,20 +14,20 @@ from sqlglot import exp
 from transom.elements import Demand, Emit
 from transom.errors import SQLError
 from transom.sql.binding.aggregate_calls import Draft, result_type
-from transom.sql.syntax.canonical import bare
-from transom.sql.catalog import Catalog, Scalars
-from transom.sql.clauses.using import DemandClause
-from transom.sql.syntax.dialect import EndClause, parse, parse_end
-from transom.sql.clauses.emit import EmitClause
-from transom.sql.clauses.joins import join
+from transom.sql.binding.expression_types import Steps, Typed, Typer, TypeTable, run_steps
 from transom.sql.binding.on_demand import check_clause, check_structure, refuse_preference
 from transom.sql.binding.predicates import both, lower
-from transom.sql.clauses.preference import OverloadClause
 from transom.sql.binding.promises import bound_overload
-from transom.sql.query import Call, Item, Key, Overloaded, Predicate, Query, Scalar
-from transom.sql.clauses.select import WINDOW_STRUCT, Selection
 from transom.sql.binding.templates import Cut, Template, cut
-from transom.sql.binding.expression_types import Steps, Typed, Typer, TypeTable, run_steps
+from transom.sql.catalog import Catalog, Scalars
+from transom.sql.clauses.emit import EmitClause
+from transom.sql.clauses.joins import join
+from transom.sql.clauses.preference import OverloadClause
+from transom.sql.clauses.select import WINDOW_STRUCT, Selection
+from transom.sql.clauses.using import DemandClause
+from transom.sql.query import Call, Item, Key, Overloaded, Predicate, Query, Scalar
+from transom.sql.syntax.canonical import bare
+from transom.sql.syntax.dialect import EndClause, parse, parse_end
 
 MAX_ALIKE = 8  # templates of one text without its constants; more would hardly be used again
 MAX_TEMPLATES = 1_000

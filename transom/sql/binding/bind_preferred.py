@@ -11,19 +11,19 @@ from sqlglot import exp
 from transom.durations import format_duration
 from transom.elements import Summary
 from transom.errors import SQLError
-from transom.sql.syntax.canonical import Printer, bare, quote
-from transom.sql.catalog import Catalog, Relation, Scalars
-from transom.sql.syntax.dialect import Parsed, parse
-from transom.sql.binding.preferred_aggregates import bound_figure, is_aggregate
-from transom.sql.clauses.joins import conjuncts
+from transom.sql.binding.expression_types import Steps, Typed, Typer, TypeTable, run_steps
 from transom.sql.binding.guides import Equality, Led, lead
 from transom.sql.binding.predicates import both, lower
+from transom.sql.binding.preferred_aggregates import bound_figure, is_aggregate
+from transom.sql.binding.promises import bound_promise, leaves_of, stream_column
+from transom.sql.binding.scope import Column, Scope
+from transom.sql.catalog import Catalog, Relation, Scalars
+from transom.sql.clauses.joins import conjuncts
 from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.preferred_query import Figure, Output, Preferred, Side
-from transom.sql.binding.promises import bound_promise, leaves_of, stream_column
 from transom.sql.query import Scalar
-from transom.sql.binding.scope import Column, Scope
-from transom.sql.binding.expression_types import Steps, Typed, Typer, TypeTable, run_steps
+from transom.sql.syntax.canonical import Printer, bare, quote
+from transom.sql.syntax.dialect import Parsed, parse
 
 
 def bind_preferred(

@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from transom.errors import SQLError
 from transom.sql.catalog import Scalars
-from transom.sql.syntax.dialect import Parsed
 from transom.sql.query import Scalar
+from transom.sql.syntax.dialect import Parsed
 
 Result = TypeVar("Result")
 Steps = Generator[None, None, Result]

@@ -10,11 +10,11 @@ from typing import NoReturn
 from sqlglot import exp
 
 from transom.elements import Summary
-from transom.sql.syntax.canonical import bare
-from transom.sql.syntax.dialect import Parsed
-from transom.sql.clauses.preference import COUNT, Leaf, PreferenceClause
 from transom.sql.binding.promises import leaves_of, no_summary, stream_column, summaries_of
 from transom.sql.binding.scope import Column, Scope
+from transom.sql.clauses.preference import COUNT, Leaf, PreferenceClause
+from transom.sql.syntax.canonical import bare
+from transom.sql.syntax.dialect import Parsed
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from sqlglot import exp
 from transom.elements import Demand
 from transom.errors import SQLError
 from transom.sql.binding.aggregate_calls import is_number
-from transom.sql.clauses.using import DemandClause
-from transom.sql.syntax.dialect import Parsed
 from transom.sql.clauses.emit import EmitClause
 from transom.sql.clauses.preference import PreferenceClause
-from transom.sql.query import Call
 from transom.sql.clauses.select import Selection
+from transom.sql.clauses.using import DemandClause
+from transom.sql.query import Call
+from transom.sql.syntax.dialect import Parsed
 
 _ANSWERS = {
     "ordered_sharing": ("max", "min"),

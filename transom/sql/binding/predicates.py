@@ -7,9 +7,9 @@ from typing import Callable, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from transom.sql.syntax.canonical import bare
 from transom.sql.binding.constants import comparable, literal
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Scalar, Truth
+from transom.sql.syntax.canonical import bare
 
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",

@@ -9,10 +9,10 @@ from sqlglot import exp
 
 from transom.errors import near_miss
 from transom.sql.binding.aggregate_calls import is_number, read_call, result_type
-from transom.sql.syntax.dialect import Parsed
 from transom.sql.functions import AGGREGATES
 from transom.sql.preferred_query import Figure
 from transom.sql.query import Scalar
+from transom.sql.syntax.dialect import Parsed
 
 FIGURES = ("count", "sum", "avg", "min", "max", "median")
 _MEDIANS = ("approx_percentile", "percentile_approx")

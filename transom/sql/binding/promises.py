@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 
 from transom.elements import Summary
 from transom.sql.binding.aggregate_calls import is_number
-from transom.sql.syntax.canonical import quote
-from transom.sql.syntax.dialect import Parsed
+from transom.sql.binding.scope import Column as Found
+from transom.sql.binding.scope import Scope
 from transom.sql.clauses.preference import Leaf, OverloadClause, Written
 from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
 from transom.sql.query import Overloaded
-from transom.sql.binding.scope import Column as Found
-from transom.sql.binding.scope import Scope
+from transom.sql.syntax.canonical import quote
+from transom.sql.syntax.dialect import Parsed
 
 _PLAIN = re.compile(r"[^\W\d]\w*")
 

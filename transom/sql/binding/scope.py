@@ -11,8 +11,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from transom.errors import SQLError, near_miss
-from transom.sql.syntax.canonical import quote
 from transom.sql.catalog import Catalog, Relation
+from transom.sql.syntax.canonical import quote
 from transom.sql.syntax.dialect import Parsed, span
 
 _WITHOUT_PARENTHESES = {"current_timestamp", "current_date"}

@@ -9,9 +9,9 @@ from typing import Iterator, NoReturn
 import pyarrow as pa
 from sqlglot import exp
 
-from transom.sql.syntax.canonical import Printer, bare, quote
-from transom.sql.query import Join, Predicate, Scalar, Truth
 from transom.sql.binding.scope import Column, Scope, Source
+from transom.sql.query import Join, Predicate, Scalar, Truth
+from transom.sql.syntax.canonical import Printer, bare, quote
 
 
 @dataclass

@@ -14,8 +14,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.elements import Preference
 from transom.errors import near_miss
-from transom.sql.syntax.clause_reader import EARLIER, Clause, Piece, is_after_from, word_of
 from transom.sql.promise import Number
+from transom.sql.syntax.clause_reader import EARLIER, Clause, Piece, is_after_from, word_of
 
 ORDERS = ("desc", "asc", "weighted")
 COUNT = "SUMMARY.Estimate.Count"

@@ -10,12 +10,12 @@ from sqlglot import exp
 
 from transom.errors import near_miss
 from transom.sql.binding.aggregate_calls import Draft, read_call
-from transom.sql.syntax.canonical import Printer, bare, quote
-from transom.sql.catalog import Catalog
-from transom.sql.syntax.dialect import Parsed
-from transom.sql.functions import AGGREGATES
 from transom.sql.binding.scope import Scope
+from transom.sql.catalog import Catalog
 from transom.sql.clauses.window import Windowing, check_place, is_window, windowing
+from transom.sql.functions import AGGREGATES
+from transom.sql.syntax.canonical import Printer, bare, quote
+from transom.sql.syntax.dialect import Parsed
 
 WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
 _WINDOW_PARTS = {"start": "`window_start`", "end": "`window_end`"}

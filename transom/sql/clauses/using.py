@@ -13,7 +13,16 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.elements import ClockKind, Demand
 from transom.errors import near_miss
-from transom.sql.syntax.clause_reader import EARLIER, ENDS, SIGNS, Clause, Piece, is_after_from, length_of, word_of
+from transom.sql.syntax.clause_reader import (
+    EARLIER,
+    ENDS,
+    SIGNS,
+    Clause,
+    Piece,
+    is_after_from,
+    length_of,
+    word_of,
+)
 
 DEFAULT_BUCKETS = 64
 MAX_BUCKETS = 65_536

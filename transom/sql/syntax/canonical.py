@@ -14,8 +14,8 @@ from typing import Callable
 from sqlglot import exp
 
 from transom.errors import near_miss
-from transom.sql.syntax.dialect import Parsed
 from transom.sql.functions import AGGREGATES, ALLOWED, OTHER_AGGREGATES, TAKES_UNIT, UNITS
+from transom.sql.syntax.dialect import Parsed
 
 Leaf = Callable[[exp.Expr], str | None]
 

@@ -19,8 +19,6 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError, near_miss
-from transom.sql.syntax.clause_reader import Piece
-from transom.sql.clauses.using import DemandClause, opens_demand, read_demand
 from transom.sql.clauses.emit import EmitClause, opens_emit, read_emit
 from transom.sql.clauses.preference import (
     OverloadClause,
@@ -31,6 +29,8 @@ from transom.sql.clauses.preference import (
     read_overload,
     read_preference,
 )
+from transom.sql.clauses.using import DemandClause, opens_demand, read_demand
+from transom.sql.syntax.clause_reader import Piece
 
 
 class _Located(ParseError):
