@@ -50,12 +50,12 @@ bench-short: java $(BENCH)/.ready ## a small run of the same, and its tests
 bench-plots: $(BENCH)/.ready ## plots of the last run of bench, into docs/benchmarks
 	@$(BENCH)/bin/python -m benchmarks.plot $(ARGS)
 
-reproduce: $(BENCH)/.ready ## the papers' experiments (ARGS="--data DIR --seeds 10"); into reproduced/
-	@for paper in $(PAPERS); do $(BENCH)/bin/transom reproduce $$paper $(ARGS) || exit; done
+reproduce: $(BENCH)/.ready ## the papers' experiments, written to reproduced/ (ARGS="--data DIR --seeds 10")
+	@for paper in $(PAPERS); do $(BENCH)/bin/python -m reproduce $$paper $(ARGS) || exit; done
 
-reproduce-short: $(BENCH)/.ready ## a small run of the same
+reproduce-short: $(BENCH)/.ready ## the papers' experiments on short streams
 	@for paper in $(PAPERS); do \
-		$(BENCH)/bin/transom reproduce $$paper --short --out $(BENCH)/reproduced $(ARGS) || exit; \
+		$(BENCH)/bin/python -m reproduce $$paper --short --out $(BENCH)/reproduced $(ARGS) || exit; \
 	done
 
 check: $(READY) ## lint, format, types and the import contract

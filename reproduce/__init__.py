@@ -1,1 +1,1 @@
-"""The experiments of the prodding thesis (chapter 4, figure 6.3), and what goes beyond it, on the engine."""
+"""The experiments of the papers that Transom implements; they use the package but are not part of it."""

@@ -1,7 +1,8 @@
-"""Whose experiments there are: `transom reproduce PAPER`."""
+"""The papers whose experiments can be reproduced, and the function that runs each."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 
 from reproduce.prodding.experiments import run_prodding
@@ -9,17 +10,25 @@ from reproduce.promising.experiments import run_promising
 from reproduce.report import Options
 from reproduce.shared_aggregates.ordered_sharing import run_ordered_sharing
 from reproduce.shared_aggregates.timegram import run_timegram
-from transom.cli.result_text import Paper
 
 
-def run(paper: Paper, directory: Path, short: bool, seeds: int, data: Path | None) -> None:
-    """Run a paper's experiments."""
+class Paper(StrEnum):
+    """A paper, by the name that the command line takes."""
+
+    PRODDING = "prodding"
+    TIMEGRAM = "timegram"
+    ORDERED_SHARING = "ordered-sharing"
+    PROMISING = "promising"
+
+
+def run_paper(paper: Paper, directory: Path, options: Options) -> None:
+    """Run the experiments of a paper and write their tables to a directory."""
     match paper:
         case Paper.PRODDING:
-            run_prodding(directory, short, seeds, data)
+            run_prodding(directory, options.with_one_seed_if_short())
         case Paper.TIMEGRAM:
-            run_timegram(directory, Options(seeds, short))
+            run_timegram(directory, options)
         case Paper.ORDERED_SHARING:
-            run_ordered_sharing(directory, Options(seeds, short))
+            run_ordered_sharing(directory, options)
         case Paper.PROMISING:
-            run_promising(directory, Options(1 if short else seeds, short, data))
+            run_promising(directory, options.with_one_seed_if_short())

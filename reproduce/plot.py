@@ -1,4 +1,4 @@
-"""Plots of the experiments' tables; running is separate from plotting, and only this needs matplotlib."""
+"""Plots of the experiments' tables; only plotting needs matplotlib."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, str]
+NO_PLOTS = "no plots: install matplotlib, or run `make reproduce`, which installs it"
 COLORS = {"avg": "#1f77b4", "max": "#2ca02c", "sum": "#d62728", "count": "#9467bd"}
 TITLES = {
     "figure_4_6": "Uniform values (figure 4.6)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,19 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Options:
-    """How the experiments are run."""
+    """The settings of a run."""
 
     seeds: int = 3
     short: bool = False
-    data: Path | None = None  # where the recorded streams are, if they are at hand
+    data: Path | None = None  # the directory of recorded streams
 
     def seconds(self, full: int) -> int:
         """The length of a stream that is `full` seconds long in the thesis."""
         return full // 10 if self.short else full
+
+    def with_one_seed_if_short(self) -> Options:
+        """These settings; a short run generates one stream of each kind."""
+        return replace(self, seeds=1) if self.short else self
 
 
 @dataclass(frozen=True)

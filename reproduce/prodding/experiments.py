@@ -1,4 +1,4 @@
-"""All experiments, one after the other: `transom reproduce prodding`."""
+"""All experiments of the prodding thesis: `python -m reproduce prodding`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from time import monotonic
 
 from rich.console import Console
 
-from reproduce.plot import can_draw, draw_all
+from reproduce.plot import NO_PLOTS, can_draw, draw_all
 from reproduce.prodding import aggressiveness, bursts, delays, departures, overhead
 from reproduce.prodding import closed_loop as loop
 from reproduce.prodding import sideline_strategies as sidelining
@@ -25,15 +25,14 @@ EXPERIMENTS: Mapping[str, Callable[[Options], Report]] = {
 }
 
 
-def run_prodding(directory: Path, short: bool, seeds: int, data: Path | None) -> None:
-    """The command: tables, plots if they can be drawn, and the comparison on stdout."""
+def run_prodding(directory: Path, options: Options) -> None:
+    """Write tables and, if matplotlib is installed, plots; print the comparison."""
     console = Console(stderr=True)
-    options = Options(1 if short else seeds, short, data)
     report = reproduce(options, directory, lambda line: console.print(line, style="dim", highlight=False))
     if can_draw():
         draw_all(directory, [name for name, rows in report.tables.items() if rows])
     else:
-        console.print("no plots: they need matplotlib, which `make reproduce` brings", highlight=False)
+        console.print(NO_PLOTS, highlight=False)
     print(markdown(report.lines), end="", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Promising tuples beside simple joins, selections and aggregates: `transom reproduce promising`."""
+"""Promising tuples beside simple joins, selections and aggregates: `python -m reproduce promising`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from reproduce.plot import can_draw
+from reproduce.plot import NO_PLOTS, can_draw
 from reproduce.promising import costs, joins, selection
 from reproduce.promising.bars import BUDGET, bars
 from reproduce.promising.data import Stores, all_stores, generated
@@ -24,7 +24,7 @@ Rows = list[dict[str, Any]]
 
 
 def run_promising(directory: Path, options: Options) -> list[Bar]:
-    """The command: tables as they come, plots if they can be drawn, and the bars on stdout."""
+    """Write tables and, if matplotlib is installed, plots; print the bars."""
     console = Console(stderr=True)
     found: Tables = {}
     started = monotonic()
@@ -40,7 +40,7 @@ def run_promising(directory: Path, options: Options) -> list[Bar]:
     if can_draw():
         draw_figures(directory)
     else:
-        console.print("no plots: they need matplotlib, which `make reproduce` brings", highlight=False)
+        console.print(NO_PLOTS, highlight=False)
     print(markdown(measured), end="", flush=True)
     return measured
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from reproduce.plot import can_draw, draw_responses
+from reproduce.plot import NO_PLOTS, can_draw, draw_responses
 from reproduce.report import Options, Row, write_tables
 from reproduce.shared_aggregates.responses import DATA, LARGEST, Workload, measured
 
@@ -68,7 +68,7 @@ class Experiment:
 
 
 def run(experiment: Experiment, directory: Path, options: Options) -> list[Bar]:
-    """The command: tables as they come, plots if they can be drawn, and the bars on stdout."""
+    """Write tables and, if matplotlib is installed, plots; print the bars."""
     console = Console(stderr=True)
     tables: Tables = {}
     started = monotonic()
@@ -83,7 +83,7 @@ def run(experiment: Experiment, directory: Path, options: Options) -> list[Bar]:
         for name, (column, title) in experiment.figures.items():
             draw_responses(directory / f"{experiment.name}_{name}.csv", column, title)
     else:
-        console.print("no plots: they need matplotlib, which `make reproduce` brings", highlight=False)
+        console.print(NO_PLOTS, highlight=False)
     print(markdown(bars), end="", flush=True)
     return bars
 

@@ -1,4 +1,4 @@
-"""OrderedSharing beside naive and exact lookups: `transom reproduce ordered-sharing` (section 6.5)."""
+"""OrderedSharing beside naive and exact lookups: `python -m reproduce ordered-sharing` (section 6.5)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SYSTEMS = ("naive", "ordered_sharing", "exact")
 
 
 def run_ordered_sharing(directory: Path, options: Options) -> list[Bar]:
-    """The command."""
+    """Run the experiment; write tables and plots, print the bars."""
     return sharing.run(EXPERIMENT, directory, options)
 
 

@@ -1,4 +1,4 @@
-"""TimeGram beside naive and exact lookups: `transom reproduce timegram` (section 5)."""
+"""TimeGram beside naive and exact lookups: `python -m reproduce timegram` (section 5)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STREAMS: Mapping[str, Callable[[random.Random, int], float]] = {
 
 
 def run_timegram(directory: Path, options: Options) -> list[Bar]:
-    """The command."""
+    """Run the experiment; write tables and plots, print the bars."""
     return sharing.run(EXPERIMENT, directory, options)
 
 

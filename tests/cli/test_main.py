@@ -31,7 +31,7 @@ def test_version() -> None:
     assert (done.exit_code, done.stdout) == (OK, f"transom {transom.__version__}\n")
 
 
-@pytest.mark.parametrize("command", ["query", "run", "replay", "explain", "demo", "reproduce"])
+@pytest.mark.parametrize("command", ["query", "run", "replay", "explain", "demo"])
 def test_every_command_has_help(command: str) -> None:
     done = CliRunner().invoke(app, [command, "--help"])
     assert done.exit_code == OK

@@ -1,5 +1,5 @@
-"""The command line: `transom query`, `run`, `serve`, `replay`, `explain`, `demo` and `reproduce`; and what
-asks a running server.
+"""The command line: `transom query`, `run`, `serve`, `replay`, `explain`, `demo`, and the commands for a
+running server.
 
 Only results go to stdout; progress, warnings and the summary go to stderr.
 """
@@ -18,7 +18,7 @@ import typer
 import transom
 from transom.cli import remote_commands as remote_cli
 from transom.cli.options import HELP, Master, PipelineFile, on_master
-from transom.cli.result_text import Format, Paper, PlanFormat
+from transom.cli.result_text import Format, PlanFormat
 from transom.cli.serve_command import serve
 from transom.errors import SettingError, SQLError, TransomError
 
@@ -301,26 +301,6 @@ def replay(
     replaying.replay(
         name or replaying.stream_name(path), path, queries, options, form, full, master, summaries or []
     )
-
-
-@app.command()
-@guarded
-def reproduce(
-    what: Annotated[Paper, typer.Argument(help="which paper's experiments")],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="where CSV files, plots and the comparison go")
-    ] = Path("reproduced"),
-    short: Annotated[bool, typer.Option("--short", help="shorter streams, to see that it runs")] = False,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="streams of each kind")] = 3,
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", metavar="DIR", help="where recorded streams are, if you have them"),
-    ] = None,
-) -> None:
-    """Run a paper's experiments, without Spark, and put its findings beside ours."""
-    from reproduce.papers import run
-
-    run(what, out, short, seeds, data)
 
 
 @app.command()

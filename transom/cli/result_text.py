@@ -36,15 +36,6 @@ class PlanFormat(StrEnum):
     MERMAID = "mermaid"
 
 
-class Paper(StrEnum):
-    """Whose experiments can be reproduced."""
-
-    PRODDING = "prodding"
-    TIMEGRAM = "timegram"
-    ORDERED_SHARING = "ordered-sharing"
-    PROMISING = "promising"
-
-
 def without_system_columns(results: pa.Table) -> pa.Table:
     """Results without the last columns, which are about the result itself."""
     return results.select(range(results.num_columns - SYSTEM_COLUMNS))
