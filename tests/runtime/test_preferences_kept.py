@@ -122,8 +122,8 @@ def test_a_budget_of_time_becomes_probes_when_a_batch_begins(
     query = engine.register(f"{JOIN.format('desc')} BUDGET '200 ms'", "timed")
     sold = sell(engine, feeds, seed, 2)
     assert pairs(query) == joined(sold[1], sold[2]), "small batches are within it"
-    begun = engine._loop.log.begun(engine.progress().batch_id)
-    assert begun is not None and begun.probes["timed"] >= 1024
+    intent = engine._loop.log.intent(engine.progress().batch_id)
+    assert intent is not None and intent.probes["timed"] >= 1024
     engine.stop()
 
 

@@ -139,8 +139,8 @@ def test_a_batch_that_failed_has_the_same_rows_again(
         broken.setattr(engine._loop.second_half, "process", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             engine.step()
-    begun = engine._loop.pending()
-    assert begun is not None and begun.reference["replay"] == [1, 3]
+    intent = engine._loop.pending()
+    assert intent is not None and intent.reference["replay"] == [1, 3]
     engine.stop()
     clock.advance(minutes=60)
     engine, recording, query = replayed(spark, tmp_path, clock)

@@ -42,7 +42,7 @@ from transom.overload.preferred_rows import BUCKET, RANK, clauses_of, preferred
 from transom.runtime.file_store import Store
 from transom.runtime.ingest_batch import Batch, BatchRun
 from transom.runtime.streams import Stream
-from transom.runtime.write_ahead_log import Begun
+from transom.runtime.write_ahead_log import BatchIntent
 from transom.state.state import State, StreamState
 
 log = logging.getLogger("transom")
@@ -128,18 +128,18 @@ class Sideline:
 
     # --- while it runs ---
 
-    def part(self, begun: Begun, stream: Stream, batch: Batch) -> Parting:
+    def part(self, intent: BatchIntent, stream: Stream, batch: Batch) -> Parting:
         """A batch with the chunks that it takes in and without the rows that it sets aside or sheds.
 
         A batch that brings nothing new consists of such chunks alone, which were judged when they came.
         """
-        taken = self._taken(begun, batch.before)
-        if not begun.reference:
+        taken = self._taken(intent, batch.before)
+        if not intent.reference:
             return Parting(replace(batch, is_judged=True, near=False), Parted(released=taken))
-        if begun.budget is None and not taken:
+        if intent.budget is None and not taken:
             return Parting(batch)
         with ExitStack() as resources:
-            parting = self._kept(begun, stream, batch, rows_of(taken), resources)
+            parting = self._kept(intent, stream, batch, rows_of(taken), resources)
             if taken:
                 both = parting.batch.df.unionByName(self._read(taken, stream), allowMissingColumns=True)
                 parting.batch = replace(parting.batch, df=both, near=False)
@@ -147,24 +147,26 @@ class Sideline:
             parting.resources = resources.pop_all()
             return parting
 
-    def rows(self, begun: Begun, stream: Stream, state: State) -> DataFrame:
+    def rows(self, intent: BatchIntent, stream: Stream, state: State) -> DataFrame:
         """The rows of a batch that brings nothing new."""
-        return self._read(self._taken(begun, state.stream(stream.name)), stream)
+        return self._read(self._taken(intent, state.stream(stream.name)), stream)
 
-    def _taken(self, begun: Begun, known: StreamState) -> tuple[Chunk, ...]:
-        return tuple(chunk for chunk in known.aside if chunk.name in begun.aside)
+    def _taken(self, intent: BatchIntent, known: StreamState) -> tuple[Chunk, ...]:
+        return tuple(chunk for chunk in known.aside if chunk.name in intent.aside)
 
     def _read(self, chunks: tuple[Chunk, ...], stream: Stream) -> DataFrame:
         paths = [self.store.path(chunk.name) for chunk in chunks]
         return self.spark.read.parquet(*paths).toDF(*stream.columns)
 
-    def _kept(self, begun: Begun, stream: Stream, batch: Batch, taken: int, resources: ExitStack) -> Parting:
+    def _kept(
+        self, intent: BatchIntent, stream: Stream, batch: Batch, taken: int, resources: ExitStack
+    ) -> Parting:
         """The rows of a batch that fit its budget, judged by all that came: what is ahead of the stream is
         not to depend on what is set aside."""
         run = BatchRun(batch, self.tables, self.shipper)
         limit, profile = run.judged(batch.df)
         batch = replace(batch, limit=limit, is_judged=True)
-        if begun.budget is None or profile.count + taken <= begun.budget:
+        if intent.budget is None or profile.count + taken <= intent.budget:
             return Parting(batch)
         cut = _Cut(batch, run, limit)
         df = batch.df.persist()
@@ -172,31 +174,31 @@ class Sideline:
         top = profile.runs[-1][1]
         start, width = grid(profile.runs[0][0], top if limit is None else min(limit, top))
         counts, others = cut.histogram(df, start, width)
-        choice = choose(start, width, counts, begun.budget, begun.budget - taken - others)
+        choice = choose(start, width, counts, intent.budget, intent.budget - taken - others)
         if not choice.affected:
             return Parting(batch)
         ranked = cut.ranked(df, choice).persist()
         resources.callback(ranked.unpersist)
-        chunks = self._write(begun, stream, cut, ranked, choice)
+        chunks = self._write(intent, stream, cut, ranked, choice)
         kept = cut.kept(df, ranked, choice)
         is_shed = stream.rules.overload is not None and stream.rules.overload.shed
         parted = Parted(shed=chunks) if is_shed else Parted(aside=chunks)
         return Parting(replace(batch, df=kept, near=False), parted)
 
     def _write(
-        self, begun: Begun, stream: Stream, cut: _Cut, ranked: DataFrame, choice: Choice
+        self, intent: BatchIntent, stream: Stream, cut: _Cut, ranked: DataFrame, choice: Choice
     ) -> tuple[Chunk, ...]:
         """The chunks of the rows beyond the budget, written unless they are shed."""
         aside = cut.aside(ranked, choice)
-        directory = f"aside/{stream.name}/{begun.batch_id:010d}"
-        chunks = cut.chunks(aside, directory, begun.clock)
+        directory = f"aside/{stream.name}/{intent.batch_id:010d}"
+        chunks = cut.chunks(aside, directory, intent.clock)
         if stream.rules.overload is not None and stream.rules.overload.shed:
-            log.warning("batch %d of %s: %d rows were shed", begun.batch_id, stream.name, rows_of(chunks))
+            log.warning("batch %d of %s: %d rows were shed", intent.batch_id, stream.name, rows_of(chunks))
             return chunks
         columns = [F.col(f"`{name}`").alias(f"c{i}") for i, name in enumerate(cut.batch.columns)]
         plain = aside.select(*columns, F.col(CHUNK).alias("chunk"))
         plain.write.mode("overwrite").partitionBy("chunk").parquet(self.store.path(directory))
-        log.info("batch %d of %s: %d rows were set aside", begun.batch_id, stream.name, rows_of(chunks))
+        log.info("batch %d of %s: %d rows were set aside", intent.batch_id, stream.name, rows_of(chunks))
         return chunks
 
     # --- when it is committed ---

@@ -46,7 +46,7 @@ from transom.runtime.executor_state import Far
 from transom.runtime.ingest_batch import BatchRun
 from transom.runtime.registry import Registry
 from transom.runtime.suspension import suspend
-from transom.runtime.write_ahead_log import Begun
+from transom.runtime.write_ahead_log import BatchIntent
 from transom.sql.preferred_query import Preferred
 from transom.state.promising import PreferredState, Preferring, SummaryState, TupleRun
 
@@ -142,7 +142,7 @@ class Promising:
     # --- rows become tuples ---
 
     def arrive(
-        self, run: BatchRun, limit: int | None, begun: Begun, registry: Registry
+        self, run: BatchRun, limit: int | None, intent: BatchIntent, registry: Registry
     ) -> dict[str, Arrival]:
         """What a batch's accepted rows come to for each summary of their stream."""
         arrivals: dict[str, Arrival] = {}
@@ -155,11 +155,11 @@ class Promising:
             want = wanted(shape, registry.preferring())
             frame = tuple_frame(run, limit, shape, want)
             if self._is_near(run):
-                is_small = begun.reference.get("rows", FEW_ROWS + 1) <= FEW_ROWS
+                is_small = intent.reference.get("rows", FEW_ROWS + 1) <= FEW_ROWS
                 table = collect_small(frame) if is_small else to_table(frame)
-                arrival = _near(table, known, want, begun.batch_id)
+                arrival = _near(table, known, want, intent.batch_id)
             else:
-                arrival = self.tuples.arrive(frame, known, want, begun.batch_id)
+                arrival = self.tuples.arrive(frame, known, want, intent.batch_id)
             if arrival is not None:
                 arrivals[name] = arrival
         self._inserting = time.perf_counter() - started if arrivals else 0.0
@@ -181,7 +181,7 @@ class Promising:
 
     def process(
         self,
-        begun: Begun,
+        intent: BatchIntent,
         registry: Registry,
         output: BatchOutput,
         arrivals: Mapping[str, Arrival],
@@ -194,21 +194,21 @@ class Promising:
             for name, own in before.summaries.items()
         }
         started = time.perf_counter()
-        budgets = {name: _budget(begun, name, query) for name, query in living.items()}
-        planning = Planning(Preferring(summaries, before.queries), arrivals, begun.batch_id)
+        budgets = {name: _budget(intent, name, query) for name, query in living.items()}
+        planning = Planning(Preferring(summaries, before.queries), arrivals, intent.batch_id)
         plans = {
             name: planning.planned(name, query, budgets[name])
             for name, query in living.items()
-            if begun.resumes or any(side.summary in arrivals for side in query.sides)
+            if intent.resumes or any(side.summary in arrivals for side in query.sides)
         }
         made = self._made(plans, planning, budgets)
-        found = self._answered(made, planning, registry, Moment(begun.batch_id, made=at))
+        found = self._answered(made, planning, registry, Moment(intent.batch_id, made=at))
         charge = sum(one.charge for one in made.values())
         self.pace.note(charge, time.perf_counter() - started, self._inserting if arrivals else 0.0)
         kept = {name: tidied(own, kept_since(name, summaries, living)) for name, own in summaries.items()}
         known = Preferring(kept, found.queries)
-        known = reviewed(known, registry.summaries(), Review(begun.batch_id, arrivals, living, budgets))
-        after = replace(output.state, preferring=self.tuples.rolled_up(known, begun.batch_id))
+        known = reviewed(known, registry.summaries(), Review(intent.batch_id, arrivals, living, budgets))
+        after = replace(output.state, preferring=self.tuples.rolled_up(known, intent.batch_id))
         results = Results([*output.results.batches, *found.batches], output.results.stored)
         return replace(output, state=after, results=results)
 
@@ -292,10 +292,10 @@ class Near:
         return self._read[key]
 
 
-def _budget(begun: Begun, name: str, query: Preferred) -> int | None:
+def _budget(intent: BatchIntent, name: str, query: Preferred) -> int | None:
     """What a query may probe in a batch; one that joins with it has no pace yet."""
     timed = FIRST_PROBES if query.preference.time is not None else None
-    return begun.probes.get(name, query.preference.probes or timed)
+    return intent.probes.get(name, query.preference.probes or timed)
 
 
 def _near(table: pa.Table, known: SummaryState, want: Wanted, batch_id: int) -> Arrival | None:

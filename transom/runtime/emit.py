@@ -21,7 +21,7 @@ from transom.runtime.ingest import FirstHalf
 from transom.runtime.outputs import Outputs, results_of
 from transom.runtime.registry import Registry
 from transom.runtime.suspension import suspend_failed, suspend_failing
-from transom.runtime.write_ahead_log import Begun
+from transom.runtime.write_ahead_log import BatchIntent
 from transom.state.state import State
 
 
@@ -32,17 +32,17 @@ class SecondHalf:
         self.scalars, self.outputs, self.far, self.first_half = scalars, outputs, far, first_half
 
     def process(
-        self, begun: Begun, state: State, inputs: Sequence[BatchInput], registry: Registry, said: Said
+        self, intent: BatchIntent, state: State, inputs: Sequence[BatchInput], registry: Registry, said: Said
     ) -> BatchOutput:
         """Close the windows that close with a batch, and read those that are prodded."""
-        self.outputs.clear_results(begun.batch_id)
-        effects = self.effects(begun, registry, results_of(begun.batch_id))
+        self.outputs.clear_results(intent.batch_id)
+        effects = self.effects(intent, registry, results_of(intent.batch_id))
         output = second_half(state, inputs, registry.everyone(), said, self.far.shelf(state), effects)
         return replace(output, state=self.far.rolled_up(output.state, registry.living()))
 
-    def effects(self, begun: Begun, registry: Registry, directory: str) -> OnSpark:
+    def effects(self, intent: BatchIntent, registry: Registry, directory: str) -> OnSpark:
         """What is done for a batch, its far results written to a directory."""
-        return OnSpark(self, begun, registry, directory)
+        return OnSpark(self, intent, registry, directory)
 
 
 @dataclass
@@ -50,7 +50,7 @@ class OnSpark(Effects):
     """What a batch's second half needs done, by Spark."""
 
     half: SecondHalf
-    begun: Begun
+    intent: BatchIntent
     registry: Registry
     directory: str
     _written: set[str] = field(default_factory=set)
@@ -89,7 +89,7 @@ class OnSpark(Effects):
             self.half.far.store.delete(directory)
 
     def fold(self, batch: BatchInput, rows: pa.Table, state: State) -> Outcome:
-        return self.half.first_half.results(self.begun, batch, rows, self.registry, state)
+        return self.half.first_half.results(self.intent, batch, rows, self.registry, state)
 
     def _identity(self, name: str) -> str:
         return self.registry[name].identity

@@ -66,8 +66,8 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
     prefer = {name: text for name, text in new.items() if is_preferred(text)}
     waiting = _waiting(loop, {name: text for name, text in new.items() if name not in prefer})
     preferring = _waiting_preferred(loop, prefer, catalog)
-    begun = loop.begun
-    control = [*(begun.control if begun else ()), *loop.waiting.control]
+    intent = loop.intent
+    control = [*(intent.control if intent else ()), *loop.waiting.control]
     partial = {said.name for said in control if isinstance(said, Register) and said.partial}
     return gather(
         Explained(

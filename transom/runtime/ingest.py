@@ -37,7 +37,7 @@ from transom.runtime.registry import Registry
 from transom.runtime.sources import ResultSource
 from transom.runtime.streams import Carried, Stream, believable, carried_control
 from transom.runtime.suspension import suspend, suspend_failing
-from transom.runtime.write_ahead_log import Begun
+from transom.runtime.write_ahead_log import BatchIntent
 from transom.sql.binding.cascades import relation_of
 from transom.state.state import State
 
@@ -77,29 +77,29 @@ class FirstHalf:
         self.sideline = Sideline(spark, store, tables, self.shipper)
 
     def process(
-        self, begun: Begun, stream: Stream, df: DataFrame | None, registry: Registry, state: State
+        self, intent: BatchIntent, stream: Stream, df: DataFrame | None, registry: Registry, state: State
     ) -> FirstDone:
         """What came of a batch's rows. Without own ones, it consists of such that were put off before."""
         carried: list[Carried] = []
         if df is None:
-            df = self.sideline.rows(begun, stream, state)
+            df = self.sideline.rows(intent, stream, state)
         else:
             carried, df = carried_control(stream, df)
-        parting = self.sideline.part(begun, stream, self._batch(begun, stream, df, registry, state))
+        parting = self.sideline.part(intent, stream, self._batch(intent, stream, df, registry, state))
         batch = parting.batch
         with parting.resources:
             while True:
-                self.far.begin(begun.batch_id)
+                self.far.begin(intent.batch_id)
                 try:
-                    outcome, arrivals = self._run(begun, batch, registry)
+                    outcome, arrivals = self._run(intent, batch, registry)
                     break
                 except Exception as error:
                     if not self._suspend_culprits(batch, registry):
                         reason = short_message(error)
                         raise BatchError(
-                            f"batch {begun.batch_id} of {stream.name} failed: {reason}"
+                            f"batch {intent.batch_id} of {stream.name} failed: {reason}"
                         ) from error
-                    again = self._batch(begun, stream, batch.df, registry, state)
+                    again = self._batch(intent, stream, batch.df, registry, state)
                     batch = replace(again, near=batch.near, limit=batch.limit, is_judged=batch.is_judged)
         tuples = (arrival.far for arrival in arrivals.values() if arrival.far is not None)
         self.far.tidy([*outcome.refs, *(ref for _, ref, _ in outcome.run_refs), *tuples])
@@ -113,14 +113,14 @@ class FirstHalf:
         return FirstDone(kept, outcome, parting.parted, arrivals)
 
     def results(
-        self, begun: Begun, given: BatchInput, rows: pa.Table, registry: Registry, state: State
+        self, intent: BatchIntent, given: BatchInput, rows: pa.Table, registry: Registry, state: State
     ) -> Outcome:
         """What comes of the rows of a stream of results, for the queries that read it."""
         inner = given.rules.clock.stream
         columns = dict(relation_of(inner, registry.query(inner)).columns)
         stream = Stream(inner, columns, given.rules, ResultSource())
         frame = to_frame(self.spark, rows)
-        own = replace(begun, stream=inner, reference={"rows": 0})  # however many: they are on the driver
+        own = replace(intent, stream=inner, reference={"rows": 0})  # however many: they are on the driver
         while True:
             batch_id = self._batch(own, stream, frame, registry, state)
             planned = replace(batch_id, shelf=None, most_groups=None)  # what it comes to stays on the driver
@@ -130,9 +130,11 @@ class FirstHalf:
             except Exception as error:
                 if not self._suspend_culprits(planned, registry):
                     reason = short_message(error)
-                    raise BatchError(f"batch {begun.batch_id} over {inner} failed: {reason}") from error
+                    raise BatchError(f"batch {intent.batch_id} over {inner} failed: {reason}") from error
 
-    def _batch(self, begun: Begun, stream: Stream, df: DataFrame, registry: Registry, state: State) -> Batch:
+    def _batch(
+        self, intent: BatchIntent, stream: Stream, df: DataFrame, registry: Registry, state: State
+    ) -> Batch:
         queries, looking = registry.reading(stream.name), registry.looking(stream.name)
         state = settle(state, registry.compiled())
         return Batch(
@@ -142,22 +144,24 @@ class FirstHalf:
             queries,
             state,
             self.planner.plan(state, queries),
-            begun.clock,
-            begun.tables,
-            near=begun.reference.get("rows", NEAR_ROWS + 1) <= NEAR_ROWS,
+            intent.clock,
+            intent.tables,
+            near=intent.reference.get("rows", NEAR_ROWS + 1) <= NEAR_ROWS,
             shelf=self.far.shelf(state),
             most_groups=self.far.most_groups,
             looking=looking,
             gatherings=self.planner.gatherings(stream.name, looking),
         )
 
-    def _run(self, begun: Begun, batch: Batch, registry: Registry) -> tuple[Outcome, dict[str, Arrival]]:
+    def _run(
+        self, intent: BatchIntent, batch: Batch, registry: Registry
+    ) -> tuple[Outcome, dict[str, Arrival]]:
         stream = batch.rules.clock.stream
         with BatchRun(batch, self.tables, self.shipper) as run:
             done = run.process()
-            self.outputs.set_apart("late", stream, begun.batch_id, with_reason(done.late, batch))
-            self.outputs.set_apart("rejected", stream, begun.batch_id, done.rejected)
-            return done.outcome, self.promising.arrive(run, done.limit, begun, registry)
+            self.outputs.set_apart("late", stream, intent.batch_id, with_reason(done.late, batch))
+            self.outputs.set_apart("rejected", stream, intent.batch_id, done.rejected)
+            return done.outcome, self.promising.arrive(run, done.limit, intent, registry)
 
     def _suspend_culprits(self, batch: Batch, registry: Registry) -> bool:
         """Find the queries whose own functions make a batch fail, and suspend them."""

@@ -21,7 +21,7 @@ from transom.runtime.membership import Newcomers
 from transom.runtime.registry import Registry
 from transom.runtime.sources import ResultSource
 from transom.runtime.streams import Stream
-from transom.runtime.write_ahead_log import Begun
+from transom.runtime.write_ahead_log import BatchIntent
 from transom.sql.binding.bind_preferred import bind_preferred
 from transom.sql.binding.cascades import bind_all, relation_of, sources_of
 from transom.sql.binding.promises import summaries_of
@@ -48,7 +48,7 @@ class Ledger:
     """The names that queries can use, the queries, and what was said and no batch is bound to yet."""
 
     registry: Registry
-    begun: Begun | None  # the batch that was begun and not committed
+    intent: BatchIntent | None  # what was written ahead for a batch that is not committed
 
     def __init__(self, spark: SparkSession, store: Store, clock: Callable[[], int]):
         self.spark, self.store, self.clock = spark, store, clock
@@ -97,8 +97,8 @@ class Ledger:
             with suppress(SQLError):  # of a stream that is gone: it can't be read, but it can be dropped
                 known[entry.name] = entry.summary or bind_summary(entry.text, catalog)
         with self.control_lock:
-            begun = self.begun.control if self.begun is not None else ()
-            for element in (*begun, *self.waiting.control):
+            bound = self.intent.control if self.intent is not None else ()
+            for element in (*bound, *self.waiting.control):
                 if isinstance(element, Summarize):
                     known[element.name] = bind_summary(element.text, catalog)
                 elif isinstance(element, Forget):
@@ -108,8 +108,8 @@ class Ledger:
     def summary_names(self) -> list[str]:
         """All summaries, also those of streams that are gone, as they will be when control took effect."""
         known = dict.fromkeys(self.registry.created)
-        begun = self.begun.control if self.begun is not None else ()
-        for element in (*begun, *self.waiting.control):
+        bound = self.intent.control if self.intent is not None else ()
+        for element in (*bound, *self.waiting.control):
             if isinstance(element, Summarize):
                 known[element.name] = None
             elif isinstance(element, Forget):

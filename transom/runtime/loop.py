@@ -42,7 +42,7 @@ from transom.runtime.membership import check_types, joined_and_left
 from transom.runtime.outputs import Outputs, results_of
 from transom.runtime.registry import Registry
 from transom.runtime.streams import Carried, Stream, rows_as_prods
-from transom.runtime.write_ahead_log import BatchLog, Begun
+from transom.runtime.write_ahead_log import BatchIntent, BatchLog
 from transom.state.state import State
 
 log = logging.getLogger("transom")
@@ -93,10 +93,10 @@ class BatchLoop(Archive):
         self.batch_thread: threading.Thread | None = None  # who is processing a batch
         self.report: BatchReport | None = None
         self._timed: tuple[Registry, dict[str, CompiledQuery]] | None = None  # polls look at the same queries
-        self.begun = begun = self.log.begun(self.state.batch_id + 1)
+        self.intent = intent = self.log.intent(self.state.batch_id + 1)
         for element in (
             *(Register(e.name, e.text) for e in self.registry),
-            *(begun.control if begun else ()),
+            *(intent.control if intent else ()),
         ):
             self.note(element)
 
@@ -120,13 +120,13 @@ class BatchLoop(Archive):
     def open(self) -> None:
         """Check that every stream that the checkpoint's queries read is declared, and bind them."""
         with self.lock:
-            begun = self.pending()
-            said = (*(begun.control if begun else ()), *self.waiting.control)
+            intent = self.pending()
+            said = (*(intent.control if intent else ()), *self.waiting.control)
             self.registry.bind(self.catalog(), self.scalars, said)
             check_types(self.registry, self.state)
-            if begun is not None and begun.stream is not None and begun.stream not in self.streams:
+            if intent is not None and intent.stream is not None and intent.stream not in self.streams:
                 raise StateError(
-                    f"batch {begun.batch_id} was begun for the stream {begun.stream}: declare it"
+                    f"batch {intent.batch_id} was begun for the stream {intent.stream}: declare it"
                 )
 
     def end(self, streams: Iterable[str]) -> None:
@@ -147,35 +147,35 @@ class BatchLoop(Archive):
 
     # --- running batches ---
 
-    def pending(self) -> Begun | None:
+    def pending(self) -> BatchIntent | None:
         """The batch that was begun and not committed, if there is one: it comes before all others."""
-        return self.begun
+        return self.intent
 
     def data_batch(
         self, stream: Stream, reference: Mapping[str, Any], df: DataFrame, control: tuple[Control, ...] = ()
     ) -> None:
         """Run a batch that carries rows."""
         with self.lock:
-            begun = self.pending()
-            if begun is None:
-                begun = self._begin(stream.name, reference, control)
-            elif begun.stream != stream.name or dict(begun.reference) != dict(reference):
+            intent = self.pending()
+            if intent is None:
+                intent = self._begin(stream.name, reference, control)
+            elif intent.stream != stream.name or dict(intent.reference) != dict(reference):
                 raise StateError(
-                    f"batch {begun.batch_id} was begun for {begun.stream} and must be finished first"
+                    f"batch {intent.batch_id} was begun for {intent.stream} and must be finished first"
                 )
-            self._run(begun, df)
+            self._run(intent, df)
 
     def control_batch(self) -> bool:
         """Run a batch that brings no rows, if some control waits for one, or one was begun."""
         with self.lock:
-            begun = self.pending()
-            if begun is None and (self.waiting or self._timer_is_due()):
+            intent = self.pending()
+            if intent is None and (self.waiting or self._timer_is_due()):
                 # A stream whose rows are aside ends with a batch that takes them in.
                 waiting = (name for name in self.waiting.ended if self.state.stream(name).aside)
-                begun = self._begin(next(waiting, None), {}, ())
-            if begun is None or begun.reference:
+                intent = self._begin(next(waiting, None), {}, ())
+            if intent is None or intent.reference:
                 return False
-            self._run(begun, None)
+            self._run(intent, None)
             return True
 
     def lull_batch(self, stream: Stream, is_ending: bool = False) -> bool:
@@ -185,7 +185,7 @@ class BatchLoop(Archive):
         the query's first batch is one with new rows.
         """
         with self.lock:
-            if self.begun is not None or self.waiting or not self.state.stream(stream.name).aside:
+            if self.intent is not None or self.waiting or not self.state.stream(stream.name).aside:
                 return False
             reading = (self.state.queries.get(query.name) for query in self.registry.reading(stream.name))
             kept = self.planner.gatherings(stream.name, self.registry.looking(stream.name))
@@ -202,7 +202,7 @@ class BatchLoop(Archive):
         with self.lock:
             living = self.registry.preferring()
             waits = any(own.waits for name, own in self.state.preferring.queries.items() if name in living)
-            if self.begun is not None or self.waiting or not waits:
+            if self.intent is not None or self.waiting or not waits:
                 return False
             self._run(self._begin(None, {}, (), resumes=True), None)
             return True
@@ -213,14 +213,14 @@ class BatchLoop(Archive):
         reference: Mapping[str, Any],
         control: tuple[Control, ...],
         resumes: bool = False,
-    ) -> Begun:
+    ) -> BatchIntent:
         """Bind what waits to the next batch, and write it ahead."""
         with self.control_lock:
             in_lull = stream is not None and not reference and stream not in self.waiting.ended
             waiting = Waiting() if in_lull else self.waiting
             declared = None if stream is None else self.streams[stream]
             bound = self.sideline.bind(declared, bool(reference), waiting.ended, self.state)
-            begun = Begun(
+            intent = BatchIntent(
                 self.state.batch_id + 1,
                 self.clock(),
                 stream,
@@ -233,75 +233,75 @@ class BatchLoop(Archive):
                 self.promising.probes(self.registry),
                 resumes,
             )
-            if self.log.begun(begun.batch_id) is not None:
+            if self.log.intent(intent.batch_id) is not None:
                 raise StateError(
-                    f"another engine works on this checkpoint: it has begun batch {begun.batch_id}"
+                    f"another engine works on this checkpoint: it has begun batch {intent.batch_id}"
                 )
             try:
-                self.log.begin(begun)
+                self.log.begin(intent)
             finally:  # what failed after it was written is bound all the same
-                self.begun = self.log.begun(begun.batch_id)
-                if self.begun is not None and not in_lull:
+                self.intent = self.log.intent(intent.batch_id)
+                if self.intent is not None and not in_lull:
                     self.waiting = Waiting(ended=bound.later)
-        return begun
+        return intent
 
-    def _run(self, begun: Begun, df: DataFrame | None) -> None:
+    def _run(self, intent: BatchIntent, df: DataFrame | None) -> None:
         if self.batch_thread is not None:
             raise StateError("a batch is being processed; a subscriber can't ask for another")
         self.batch_thread = threading.current_thread()
         try:
-            self._process(begun, df)
+            self._process(intent, df)
         finally:
             self.batch_thread = None
 
-    def _process(self, begun: Begun, df: DataFrame | None) -> None:
+    def _process(self, intent: BatchIntent, df: DataFrame | None) -> None:
         watch = Watch()
         registry = self.registry.copy()
-        registry.bind(self.catalog(), self.scalars, begun.control)
-        new = self.newcomers(begun.control, registry)
-        state = joined_and_left(begun, registry, new, self.state, self.planner, self.streams)
-        if begun.stream is not None:
+        registry.bind(self.catalog(), self.scalars, intent.control)
+        new = self.newcomers(intent.control, registry)
+        state = joined_and_left(intent, registry, new, self.state, self.planner, self.streams)
+        if intent.stream is not None:
             state = settle(state, registry.compiled())
-            state = rehomed(state, registry.reading(begun.stream), self.planner.strategy)
+            state = rehomed(state, registry.reading(intent.stream), self.planner.strategy)
         watch.lap("planning")
         failed = self.first_half.failures(registry)
         outcome, parted = Outcome(), NOTHING
         arrivals: Mapping[str, Arrival] = {}
-        said = [element for element in begun.control if isinstance(element, Punctuation | Prod)]
-        if begun.stream is not None and (df is not None or begun.aside):
-            stream = self.streams[begun.stream]
+        said = [element for element in intent.control if isinstance(element, Punctuation | Prod)]
+        if intent.stream is not None and (df is not None or intent.aside):
+            stream = self.streams[intent.stream]
             if stream.prods is not None and df is not None:
                 said += rows_as_prods(stream, df)
             else:
-                done = self.first_half.process(begun, stream, df, registry, state)
+                done = self.first_half.process(intent, stream, df, registry, state)
                 outcome, parted, arrivals = done.outcome, done.parted, done.arrivals
                 said += done.carried
         watch.lap("first_half")
         state = settle(state, registry.compiled())
-        inputs = self._inputs(begun, registry, state, outcome, parted, said)
-        now = self._said(begun, said, registry)
-        output = self.second_half.process(begun, state, inputs, registry, now)
+        inputs = self._inputs(intent, registry, state, outcome, parted, said)
+        now = self._said(intent, said, registry)
+        output = self.second_half.process(intent, state, inputs, registry, now)
         kept = self.planner.gathered(registry.demanding())
         output = replace(output, state=self.far_stores.rolled_up(output.state, kept))
-        if arrivals or begun.resumes:
-            output = self.promising.process(begun, registry, output, arrivals, now.made)
+        if arrivals or intent.resumes:
+            output = self.promising.process(intent, registry, output, arrivals, now.made)
         self.first_half.count_failures(registry, failed)
         self.outputs.write_results(
-            results_of(begun.batch_id), output.results, lambda name: registry[name].identity
+            results_of(intent.batch_id), output.results, lambda name: registry[name].identity
         )
         queries = {name: registry[name].preferred or registry.query(name) for name in output.results}
         watch.lap("second_half")
         work = {name: own.work - self.state.stream(name).work for name, own in output.state.streams.items()}
         report = BatchReport(
-            begun.batch_id, begun.stream, outcome, output.results, queries, watch.seconds, work, watch.spent
+            intent.batch_id, intent.stream, outcome, output.results, queries, watch.seconds, work, watch.spent
         )
         for listener in list(self.listeners):
             listener(report)
         watch.lap("delivery")
-        if begun.stream is not None:
-            self.sideline.note(self.streams[begun.stream], outcome.rows, watch.spent["first_half"])
+        if intent.stream is not None:
+            self.sideline.note(self.streams[intent.stream], outcome.rows, watch.spent["first_half"])
         before = self.state
-        self._commit(begun, registry, output.state, bool(output.results), now.sights)
+        self._commit(intent, registry, output.state, bool(output.results), now.sights)
         self.desk.committed(output.state, outcome.runs, kept)
         self.far.forget(before, output.state)  # whoever is reading it asks again
         watch.lap("commit")
@@ -311,7 +311,7 @@ class BatchLoop(Archive):
 
     def _inputs(
         self,
-        begun: Begun,
+        intent: BatchIntent,
         registry: Registry,
         state: State,
         outcome: Outcome,
@@ -321,10 +321,10 @@ class BatchLoop(Archive):
         """What the batch brings to each stream that it concerns."""
         concerned = dict.fromkeys(
             [
-                *filter(None, [begun.stream]),
+                *filter(None, [intent.stream]),
                 *(element.clock.stream for element in said),
-                *begun.ended,
-                *(self.due(state, registry.compiled(), begun.clock) if state.prodders else ()),
+                *intent.ended,
+                *(self.due(state, registry.compiled(), intent.clock) if state.prodders else ()),
             ]
         )
         partial = frozenset(entry.name for entry in registry if entry.partial)
@@ -332,12 +332,12 @@ class BatchLoop(Archive):
             BatchInput(
                 self.streams[name].rules,
                 registry.reading(name),
-                outcome if name == begun.stream else Outcome(),
+                outcome if name == intent.stream else Outcome(),
                 [e for e in said if isinstance(e, Punctuation) and e.clock.stream == name],
-                name in begun.ended,
+                name in intent.ended,
                 partial,
-                begun.clock,
-                parted=parted if name == begun.stream else NOTHING,
+                intent.clock,
+                parted=parted if name == intent.stream else NOTHING,
                 gatherings=self.planner.gatherings(name, registry.looking(name)),
             )
             for name in concerned
@@ -351,12 +351,12 @@ class BatchLoop(Archive):
             self._timed = self.registry, self.registry.compiled()
         return bool(self.due(self.state, self._timed[1], self.clock()))
 
-    def _said(self, begun: Begun, said: Sequence[Carried], registry: Registry) -> Said:
+    def _said(self, intent: BatchIntent, said: Sequence[Carried], registry: Registry) -> Said:
         prods = [element for element in said if isinstance(element, Prod)]
         with self.control_lock:  # of queries that are still the same
             named = {entry.identity for entry in registry} if self.sights else set()
             sights = [one for whose, own in self.sights.items() if whose in named for one in own]
-        return Said(prods, begun.clock, self.clock(), self.qualities, sights, self.streams)
+        return Said(prods, intent.clock, self.clock(), self.qualities, sights, self.streams)
 
     def due(self, state: State, queries: Mapping[str, CompiledQuery], clock: int) -> list[str]:
         """The streams whose open windows are to be reported by the clock, whether rows come or not."""
@@ -366,16 +366,16 @@ class BatchLoop(Archive):
         return due_streams(state, queries, rules, clock)
 
     def _commit(
-        self, begun: Begun, registry: Registry, state: State, has_results: bool, seen: Sequence[Seen]
+        self, intent: BatchIntent, registry: Registry, state: State, has_results: bool, seen: Sequence[Seen]
     ) -> None:
         sources = dict(self.progress)
-        if begun.stream is not None and begun.reference:
-            stream = self.streams[begun.stream]
-            stream.source.advance(begun.reference)
-            sources[begun.stream] = stream.source.progress()
+        if intent.stream is not None and intent.reference:
+            stream = self.streams[intent.stream]
+            stream.source.advance(intent.reference)
+            sources[intent.stream] = stream.source.progress()
             stream.last_data, stream.idle_closed = self.clock(), False
         batches = (
-            [*self.result_batches, (begun.batch_id, begun.clock)] if has_results else self.result_batches
+            [*self.result_batches, (intent.batch_id, intent.clock)] if has_results else self.result_batches
         )
         self.heard |= {name: stream.idle_closed for name, stream in self.streams.items()}
         extra = {
@@ -399,6 +399,6 @@ class BatchLoop(Archive):
                 for whose, own in self.sights.items()
                 if whose in living and (left := [one for one in own if id(one) not in known])
             }
-        self.begun = None
-        if begun.stream is not None and begun.reference:
-            self.streams[begun.stream].source.release(begun.reference)
+        self.intent = None
+        if intent.stream is not None and intent.reference:
+            self.streams[intent.stream].source.release(intent.reference)

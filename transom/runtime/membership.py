@@ -13,7 +13,7 @@ from transom.plan.passes.admission import admit, is_kept, release
 from transom.plan.planner import Planner
 from transom.promising.budget import settled
 from transom.runtime.registry import Registry
-from transom.runtime.write_ahead_log import Begun
+from transom.runtime.write_ahead_log import BatchIntent
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.state.state import ProdderState, State
@@ -29,7 +29,7 @@ class Newcomers:
 
 
 def joined_and_left(
-    begun: Begun,
+    intent: BatchIntent,
     registry: Registry,
     new: Newcomers,
     state: State,
@@ -43,16 +43,16 @@ def joined_and_left(
     joining: dict[str, CompiledQuery] = {}
     leaving: dict[str, None] = {}
     tuned: dict[str, float | None] = {}
-    for element in begun.control:
+    for element in intent.control:
         match element:
             case Summarize(_, text):
-                registry.summarize(element, new.summaries[text], begun.batch_id)
+                registry.summarize(element, new.summaries[text], intent.batch_id)
             case Forget(_):
                 registry.forget(element)
             case Register(_, text) if text in new.preferred:
-                registry.prefer(element, new.preferred[text], begun.batch_id)
+                registry.prefer(element, new.preferred[text], intent.batch_id)
             case Register(name, text):
-                joining[name] = registry.add(element, new.queries[text], begun.batch_id)
+                joining[name] = registry.add(element, new.queries[text], intent.batch_id)
             case Drop(name):
                 registry.remove(element)
                 tuned.pop(name, None)

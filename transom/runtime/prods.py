@@ -26,7 +26,7 @@ from transom.runtime.options import clock_kind, declared_column
 from transom.runtime.outputs import told_at
 from transom.runtime.registry import Registry
 from transom.runtime.streams import Stream
-from transom.runtime.write_ahead_log import Begun
+from transom.runtime.write_ahead_log import BatchIntent
 from transom.state.state import State
 from transom.windows.intervals import HIGHEST, LOWEST
 
@@ -63,8 +63,8 @@ class Prodding:
         partial = frozenset(entry.name for entry in registry if entry.partial)
         moment = Moment(state.batch_id, Kind.EARLY, loop.clock())
         directory = told_at(state.batch_id, moment.made)
-        begun = Begun(state.batch_id, moment.made, tables=dict(loop.versions))
-        effects = loop.second_half.effects(begun, registry, directory)
+        intent = BatchIntent(state.batch_id, moment.made, tables=dict(loop.versions))
+        effects = loop.second_half.effects(intent, registry, directory)
         try:
             glance = with_early(state, asks, cascade, living, partial, effects, moment)
             swept = sweep(glance, asks, living, partial)

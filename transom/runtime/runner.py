@@ -144,14 +144,14 @@ class Runner:
         """Run one batch, if there is one to run."""
         loop = self.loop
         with loop.lock:
-            begun = loop.pending()
-            if begun is not None and begun.stream is not None and begun.reference:
-                stream = loop.streams[begun.stream]
+            intent = loop.pending()
+            if intent is not None and intent.stream is not None and intent.reference:
+                stream = loop.streams[intent.stream]
                 if isinstance(stream.source, SparkSource):
                     return False
-                loop.data_batch(stream, begun.reference, self._frame(stream, begun.reference))
+                loop.data_batch(stream, intent.reference, self._frame(stream, intent.reference))
                 return True
-            if begun is None and self._source_batch():
+            if intent is None and self._source_batch():
                 return True
             loop.close_idle()
             return loop.control_batch()
@@ -211,7 +211,7 @@ class Runner:
         loop = self.loop
         with loop.lock:
             mine = (stream.name, reference)
-            while (begun := loop.pending()) is not None and (begun.stream, begun.reference) != mine:
+            while (intent := loop.pending()) is not None and (intent.stream, intent.reference) != mine:
                 if self._stopping.is_set():
                     raise StateError("the engine is stopping")
                 self.wake()

@@ -27,8 +27,8 @@ KEPT = 3  # states; the last one counts, the others are for whoever has to look 
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A batch as it is written ahead."""
+class BatchIntent:
+    """What a batch is bound to before it runs: its rows, its control and its reading of the clock."""
 
     batch_id: int
     clock: int  # the batch's reading of the clock: current_timestamp of its queries
@@ -44,17 +44,17 @@ class Begun:
 
 
 class BatchLog:
-    """Begun and committed batches under a checkpoint."""
+    """The intents and the committed states of batches under a checkpoint."""
 
     def __init__(self, store: Store):
         self.store, self.runs = store, RunFiles(store)
 
-    def begin(self, batch: Begun) -> None:
-        stored = vars(batch) | {"control": [_control_out(element) for element in batch.control]}
-        self.store.write(f"log/{batch.batch_id:010d}.json", json.dumps(stored).encode())
+    def begin(self, intent: BatchIntent) -> None:
+        stored = vars(intent) | {"control": [_control_out(element) for element in intent.control]}
+        self.store.write(f"log/{intent.batch_id:010d}.json", json.dumps(stored).encode())
 
-    def begun(self, batch_id: int) -> Begun | None:
-        """A batch that was begun, perhaps by a process that did not live to commit it."""
+    def intent(self, batch_id: int) -> BatchIntent | None:
+        """What was written ahead for a batch, perhaps by a process that died before it committed."""
         path = f"log/{batch_id:010d}.json"
         if not self.store.exists(path):
             return None
@@ -62,7 +62,7 @@ class BatchLog:
             stored = json.loads(self.store.read(path))
             control = tuple(_control_in(element) for element in stored["control"])
             lists = {name: tuple(stored[name]) for name in ("ended", "aside")}
-            return Begun(**stored | {"control": control} | lists)
+            return BatchIntent(**stored | {"control": control} | lists)
 
     def commit(self, state: State, extra: Mapping[str, Any]) -> int:
         """Commit a batch; the size of its snapshot in bytes, which is the state without the runs of stores."""
