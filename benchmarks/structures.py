@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Moments, Sum
-from transom.ondemand.structures.exact import Raw, exact
-from transom.ondemand.structures.runs import Batch, Recipe
-from transom.ondemand.structures.tiers import Kept
+from transom.ondemand.structures.exact_structure import exact_structure
+from transom.ondemand.structures.runs import Structure, TupleBatch
+from transom.ondemand.structures.tiers import RunTiers
 from transom.ondemand.structures.timegram import TimeGram
+from transom.ondemand.structures.values import RawTuples
 
 FLOAT, LONG = pa.float64(), pa.int64()
 LOOKUPS = 50
@@ -33,7 +34,7 @@ class Stream:
     rate: int = 1000
     seed: int = 11
 
-    def batches(self, size: int, type: pa.DataType | None) -> Iterator[Batch]:
+    def batches(self, size: int, type: pa.DataType | None) -> Iterator[TupleBatch]:
         rng = np.random.default_rng(self.seed)
         keys = (pa.array([f"group {i}" for i in range(self.groups)]),) if self.groups > 1 else ()
         size = min(size, self.rows)
@@ -41,10 +42,10 @@ class Stream:
             times = np.arange(start, start + size) * (SECOND // self.rate)
             codes = rng.integers(0, self.groups, size)
             values = pa.array(rng.normal(100, 15, size))
-            yield Batch(times, codes, keys, None if type is None else values.cast(type, safe=False))
+            yield TupleBatch(times, codes, keys, None if type is None else values.cast(type, safe=False))
 
 
-def structures() -> dict[str, tuple[Recipe, pa.DataType | None]]:
+def structures() -> dict[str, tuple[Structure, pa.DataType | None]]:
     """By name, what is measured and the type of its values."""
     aggregates: dict[str, tuple[Accumulator, pa.DataType | None]] = {
         "count(*)": (CountRows(), None),
@@ -54,10 +55,11 @@ def structures() -> dict[str, tuple[Recipe, pa.DataType | None]]:
         "max": (Extreme(FLOAT, "max"), FLOAT),
         "moments": (Moments(), FLOAT),
     }
-    found: dict[str, tuple[Recipe, pa.DataType | None]] = {
-        f"{name}, exact": (exact(accumulator), type) for name, (accumulator, type) in aggregates.items()
+    found: dict[str, tuple[Structure, pa.DataType | None]] = {
+        f"{name}, exact": (exact_structure(accumulator), type)
+        for name, (accumulator, type) in aggregates.items()
     }
-    found["sum of doubles, naive"] = (Raw(Sum(FLOAT)), FLOAT)
+    found["sum of doubles, naive"] = (RawTuples(Sum(FLOAT)), FLOAT)
     found["timegram(64)"] = (TimeGram(FLOAT), FLOAT)
     found["timegram(64 BETWEEN 0 AND 200)"] = (TimeGram(FLOAT, between=(0, 200)), FLOAT)
     found["WITHIN 5%"] = (TimeGram(FLOAT, within=0.05), FLOAT)
@@ -65,23 +67,23 @@ def structures() -> dict[str, tuple[Recipe, pa.DataType | None]]:
     return found
 
 
-def measured(recipe: Recipe, batches: list[Batch], rows: int) -> str:
+def measured(structure: Structure, batches: list[TupleBatch], rows: int) -> str:
     """One line of the table."""
-    kept, began = Kept(), time.perf_counter()
+    kept, began = RunTiers(), time.perf_counter()
     for batch in batches:
-        kept = kept.taken(recipe, recipe.run(batch), -1)
-    taking = time.perf_counter() - began
+        kept = kept.taken(structure, structure.run(batch), -1)
+    store_input = time.perf_counter() - began
     high = max(run.high for run in kept.runs)
     sinces = np.random.default_rng(5).integers(0, high, LOOKUPS).tolist()
     began = time.perf_counter()
-    recipe.lookup(kept.runs, 0)  # it derives what runs don't have yet
+    structure.lookup(kept.runs, 0)  # it derives what runs don't have yet
     first = time.perf_counter() - began
     began = time.perf_counter()
     for since in sinces:
-        list(recipe.lookup(kept.runs, since).columns.values())
+        list(structure.lookup(kept.runs, since).columns.values())
     looking = (time.perf_counter() - began) / LOOKUPS
     figures = (
-        rows / taking / 1e6,
+        rows / store_input / 1e6,
         first * 1e6,
         looking * 1e6,
         kept.nbytes / rows,
@@ -99,12 +101,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     heads = ("batch", "groups", "M rows/s", "first, us", "lookup, us", "bytes/row", "runs", "entries")
     print(f"{'':32} " + " ".join(f"{head:>10}" for head in heads))
-    for name, (recipe, type) in structures().items():
+    for name, (structure, type) in structures().items():
         for groups, size in ((1, 10_000), (1, 100_000), (10_000, 100_000)):
             if asked.only in name:
                 batches = list(Stream(asked.rows, groups).batches(size, type))
                 print(
-                    f"{name:32} {size:10d} {groups:10d} {measured(recipe, batches, asked.rows)}", flush=True
+                    f"{name:32} {size:10d} {groups:10d} {measured(structure, batches, asked.rows)}",
+                    flush=True,
                 )
 
 

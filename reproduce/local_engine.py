@@ -11,10 +11,10 @@ from transom.durations import format_duration, parse_duration
 from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.errors import SettingError, SQLError
 from transom.kernel.aggregate import Outcome
-from transom.ondemand.cache import Desk
-from transom.ondemand.lookup import Lookup, answered, finished, lookup_schema, pattern_on
-from transom.ondemand.needs import gatherings
-from transom.ondemand.stores import end_of, opened
+from transom.ondemand.cache import LookupCache
+from transom.ondemand.lookup import Lookup, group_pattern, look_up, lookup_result, lookup_schema
+from transom.ondemand.store_specs import store_sets
+from transom.ondemand.stores import lookup_end, open_stores
 from transom.oracle import PythonScalars
 from transom.overload.bursts import NOTHING, Overload, Parted
 from transom.plan.compiled import CompiledQuery, compile_query
@@ -94,10 +94,10 @@ class LocalEngine:
         compiled = list(self._compiled(queries, catalog))
         self.queries = [query for query in compiled if query.query.demand is None]
         self.looking = {query.name: query for query in compiled if query.query.demand is not None}
-        self.gatherings = gatherings(list(self.looking.values()))
+        self.store_sets = store_sets(list(self.looking.values()))
         living = {query.name: query for query in self.queries}
         state = admit(State(), self.queries, living, self.planner.strategy, [])
-        self.state, self.desk = opened(state, self.gatherings), Desk()
+        self.state, self.lookup_cache = open_stores(state, self.store_sets), LookupCache()
         self._results: dict[str, list[pa.Table]] = {name: [] for name in queries}
 
     def _compiled(self, texts: Mapping[str, str], catalog: Catalog) -> Iterator[CompiledQuery]:
@@ -125,7 +125,7 @@ class LocalEngine:
         outcome = Outcome()
         if rows is not None and rows.num_rows:
             outcome = folded(
-                rows, self.queries, self.rules, self.state, self.planner, self.scalars, self.gatherings
+                rows, self.queries, self.rules, self.state, self.planner, self.scalars, self.store_sets
             )
         given = BatchInput(
             self.rules,
@@ -135,13 +135,13 @@ class LocalEngine:
             ended,
             clock=clock,
             parted=parted,
-            gatherings=self.gatherings,
+            store_sets=self.store_sets,
         )
         output = advance(self.state, [given], self.scalars, clock=clock, prods=prods)
         for name, table in output.results.items():
             self._results[name].append(table)
         self.state = output.state
-        self.desk.committed(self.state, outcome.runs, self.gatherings)
+        self.lookup_cache.committed(self.state, outcome.runs, self.store_sets)
         return output
 
     def lookup(
@@ -149,7 +149,7 @@ class LocalEngine:
     ) -> pa.Table:
         """What an on-demand query is answered now, for its own window or one of a shorter length."""
         query = self.looking[name]
-        end = end_of(query.clock, self.state.stream(self.time.stream))
+        end = lookup_end(query.clock, self.state.stream(self.time.stream))
         if end is None:
             return lookup_schema(query.query).empty_table()
         whole = query.query.window.range
@@ -157,9 +157,9 @@ class LocalEngine:
         if not 0 < reach <= whole:
             most = format_duration(whole)
             raise SettingError(f"{name} has a window of {most}: it can't be looked up for {length}")
-        asked = Lookup.over(query, reach, end, pattern_on(query, where))
-        answer = answered(asked, self.desk.reader(asked, self.state))
-        return finished(answer, self.state, self.scalars)
+        asked = Lookup.over(query, reach, end, group_pattern(query, where))
+        answer = look_up(asked, self.lookup_cache.reader(asked, self.state))
+        return lookup_result(answer, self.state, self.scalars)
 
     def results(self, name: str) -> pa.Table:
         """All results of a query so far, in the order in which they were made."""

@@ -75,7 +75,7 @@ def test_a_lookup_reaches_up_to_the_query_s_own_window():
     [("the last 10 minutes of ts", "time"), ("the last 3 rows", "rows"), ("the last 1,000 of n", "number")],
 )
 def test_the_unit_of_a_lookup_is_told_by_the_plan(window, unit):
-    plan = {"streams": [{"gatherings": [{"queries": [{"name": "q", "window": window, "range": 3}]}]}]}
+    plan = {"streams": [{"store_sets": [{"queries": [{"name": "q", "window": window, "range": 3}]}]}]}
     assert reach_of(json.dumps(plan), "q") == Reach(3, unit)
     assert reach_of(json.dumps(plan), "other") is None
 
@@ -107,7 +107,7 @@ def planned(*selections: dict) -> dict:
         "selections": list(selections),
     }
     work = {"partials": 10, "finals": 5, "unshared_partials": 40, "unshared_finals": 5}
-    shape = {"name": "bids", "queries": family["queries"], "on_demand": 0, "project": [], "gatherings": []}
+    shape = {"name": "bids", "queries": family["queries"], "on_demand": 0, "project": [], "store_sets": []}
     return shape | {"families": [family], "work": work}
 
 

@@ -12,8 +12,8 @@ from transom import oracle
 from transom.elements import Clock, ClockKind
 from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, put_away, run
 from transom.kernel.shards import Shelf
-from transom.ondemand.needs import Gathering
-from transom.ondemand.stores import opened, takings
+from transom.ondemand.store_specs import StoreSet
+from transom.ondemand.stores import open_stores, store_inputs
 from transom.overload.bursts import Parted
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.passes.admission import Strategy, admit, release
@@ -113,7 +113,7 @@ class PureEngine:
             batch.ended,
             self.partial,
             parted=parted,
-            gatherings=self.gatherings,
+            store_sets=self.store_sets,
         )
         output = advance(self.state, [given], SCALARS, self.shelf, prods=batch.prods)
         self.shards.keep(output.state.refs)
@@ -143,10 +143,10 @@ class PureEngine:
         return {name: query for name, query in self.living.items() if query.query.demand is None}
 
     @property
-    def gatherings(self) -> tuple[Gathering, ...]:
+    def store_sets(self) -> tuple[StoreSet, ...]:
         """What the others need kept."""
         looking = [query for query in self.living.values() if query.query.demand is not None]
-        return self.planner.gatherings("s", looking)
+        return self.planner.store_sets("s", looking)
 
     @property
     def partial(self) -> frozenset[str]:
@@ -167,7 +167,7 @@ class PureEngine:
         )
         self.state = admit(self.state, joining, self.standing, strategy, self.partial)
         self.state = rehomed(self.state, list(self.standing.values()), strategy)
-        self.state = opened(self.state, self.gatherings, strategy.place)
+        self.state = open_stores(self.state, self.store_sets, strategy.place)
 
     def _limit(self, table: pa.Table) -> int | None:
         high = self.state.stream("s").clock(TIME).high
@@ -181,7 +181,7 @@ class PureEngine:
         stream, table = self.state.stream("s"), table_of(batch.rows)
         sqls = dict.fromkeys(scalar.sql for query in self.living.values() for scalar in query.query.scalars())
         names = {sql: f"c{i}" for i, sql in enumerate(sqls)}
-        followed = clocks_of(queries, self.rules, self.gatherings)
+        followed = clocks_of(queries, self.rules, self.store_sets)
         clocks = {clock: f"t{i}" for i, clock in enumerate(followed)}
         projected = SCALARS.project(table, {name: sql for sql, name in names.items()}) if names else None
         columns = (
@@ -201,7 +201,7 @@ class PureEngine:
             horizon=self.case.horizon,
             far=self.state.far,
             most_groups=self.far_rows,
-            takings=takings(self.state, stream, self.gatherings),
+            store_inputs=store_inputs(self.state, stream, self.store_sets),
         )
         rows = pa.table(columns)
         tasks = (run(rows.take(share), plan) for share in shares(rows.num_rows, batch.splits))

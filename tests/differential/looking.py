@@ -26,11 +26,11 @@ from tests.differential.comparing import alike, oracle_answer, same_as_oracle
 from tests.differential.engine import SCALARS, PureEngine, Row, bound, presented
 from transom.kernel.aggregate import Outcome
 from transom.kernel.store_runs import fetched_runs
-from transom.ondemand.cache import Desk
-from transom.ondemand.lookup import Answer, Lookup, answered, finished
-from transom.ondemand.needs import Glance
-from transom.ondemand.stores import end_of
-from transom.ondemand.structures.runs import Found
+from transom.ondemand.cache import LookupCache
+from transom.ondemand.lookup import Answer, Lookup, look_up, lookup_result
+from transom.ondemand.store_specs import StoreRead
+from transom.ondemand.stores import lookup_end
+from transom.ondemand.structures.runs import GroupAnswers
 from transom.sql import Query
 
 BOUNDED = ["count(*)", "count(price)", "sum(price)", "sum(qty)", "avg(price)", "avg(qty)", "min(price)",
@@ -87,11 +87,11 @@ def looked_up(rng: Random) -> Case:
 class LookingEngine(PureEngine):
     """The engine without Spark, with lookups in what it has kept, near or far."""
 
-    desk: Desk
+    lookup_cache: LookupCache
 
     def __init__(self, *args: Any):
         super().__init__(*args)
-        self.desk = Desk()
+        self.lookup_cache = LookupCache()
         self.brought = Outcome()
 
     def _outcome(self, *args: Any) -> Outcome:
@@ -100,32 +100,32 @@ class LookingEngine(PureEngine):
 
     def batch(self, batch: Any) -> None:
         super().batch(batch)
-        self.desk.committed(self.state, self.brought.runs, self.gatherings)
+        self.lookup_cache.committed(self.state, self.brought.runs, self.store_sets)
 
     def restart(self) -> None:
         super().restart()
-        self.desk = Desk()
+        self.lookup_cache = LookupCache()
 
     def lookup(self, key: str, length: int) -> list[Row]:
         """What a query is answered now."""
         asked = self.compiled[key]
-        end = end_of(asked.clock, self.state.stream("s"))
+        end = lookup_end(asked.clock, self.state.stream("s"))
         if end is None:
             return []
         lookup = Lookup(asked, end - length, end)
-        return presented(finished(self._answered(lookup), self.state, SCALARS))
+        return presented(lookup_result(self._answered(lookup), self.state, SCALARS))
 
     def _answered(self, lookup: Lookup) -> Answer:
         if not any(self.state.stores[key].far for key in lookup.stores):
-            return answered(lookup, self.desk.reader(lookup, self.state))
+            return look_up(lookup, self.lookup_cache.reader(lookup, self.state))
         found = []
         for place in range(self.shelf.partitions):
 
-            def read(key: str, glance: Glance, since: int, place: int = place) -> Found:
+            def read(key: str, store_read: StoreRead, since: int, place: int = place) -> GroupAnswers:
                 runs = fetched_runs(self.shards, self.state.stores[key].refs, place)
-                return glance.recipe.lookup(runs, since)
+                return store_read.structure.lookup(runs, since)
 
-            found.append(answered(lookup, read).table)
+            found.append(look_up(lookup, read).table)
         return Answer(lookup, pa.concat_tables(found).combine_chunks())
 
 
@@ -189,19 +189,21 @@ def same_answer(query: Query, rows: list[Row], expected: Any) -> None:
             same_item(query, item.name, row, theirs[group][item.name])
 
 
-def same_item(query: Query, name: str, row: Row, exact: Any) -> None:
+def same_item(query: Query, name: str, row: Row, exact_structure: Any) -> None:
     if f"{name}_low" not in row:
-        assert alike(row[name], exact), f"{query.text}\n{name}: {row[name]!r}, expected {exact!r}"
+        assert alike(row[name], exact_structure), (
+            f"{query.text}\n{name}: {row[name]!r}, expected {exact_structure!r}"
+        )
         return
     low, high = row[f"{name}_low"], row[f"{name}_high"]
-    text = f"{query.text}\n{name}: [{low!r}, {high!r}], expected {exact!r}"
-    if exact is None:
+    text = f"{query.text}\n{name}: [{low!r}, {high!r}], expected {exact_structure!r}"
+    if exact_structure is None:
         return
-    if isinstance(exact, float) and math.isnan(exact):
+    if isinstance(exact_structure, float) and math.isnan(exact_structure):
         assert math.isnan(high), text  # NaN is above every number
         return
     assert low is not None and high is not None, text
-    assert low <= exact and (math.isnan(high) or exact <= high), text
+    assert low <= exact_structure and (math.isnan(high) or exact_structure <= high), text
 
 
 def plain(value: Any) -> Any:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.results.pure_batches import Pure
-from transom.ondemand.needs import gatherings
+from transom.ondemand.store_specs import store_sets
 
 # Aggregate Sharing, section 3.2.4: <timestamp, attribute A>.
 STREAM = [(1, 3), (2, -10), (3, -9), (4, 5), (5, 2), (6, 7), (7, -3)]
@@ -33,9 +33,9 @@ def test_the_papers_example_in_intervals_and_exactly() -> None:
         engine.batch([row])
     inside = {f"q{i}": engine.lookup(f"q{i}")[0] for i in range(1, 7)}
     assert [inside[name]["x"] for name in ("q4", "q5", "q6")] == [5 + 2 + 7 - 3, 7, 2.0]
-    for bounded, exact in (("q1", "q4"), ("q2", "q5"), ("q3", "q6")):
+    for bounded, exact_structure in (("q1", "q4"), ("q2", "q5"), ("q3", "q6")):
         found = inside[bounded]
-        assert found["x_low"] <= inside[exact]["x"] <= found["x_high"]
+        assert found["x_low"] <= inside[exact_structure]["x"] <= found["x_high"]
         assert found["x_low"] <= found["x"] <= found["x_high"]
     # Every bucket has seen one value that is still there, but for those of 2 (and 3), and of 7.
     assert (inside["q2"]["x_low"], inside["q2"]["x_high"]) == (7, 7)
@@ -51,8 +51,8 @@ def test_queries_that_differ_in_their_windows_share_their_stores() -> None:
         "s by t | max staircase of times",
         "s by t | values of `a`",
     ]
-    (gathering,) = gatherings(engine._looking("s"))
-    assert gathering.range == 49
+    (store_set,) = store_sets(engine._looking("s"))
+    assert store_set.range == 49
     engine.batch(STREAM)
     assert engine.state.stores["s by t | values of `a`"].kept.entries == len(STREAM)
 
@@ -87,7 +87,7 @@ def test_ordered_sharing_hits_until_the_answer_leaves_the_window() -> None:
     key = "s by t | values of `a`"
 
     def asked() -> tuple[int, int]:
-        return engine.desk.asked()[key].lookups, engine.desk.asked()[key].hits
+        return engine.lookup_cache.asked()[key].lookups, engine.lookup_cache.asked()[key].hits
 
     assert engine.lookup("q1")[0]["x"] == 10 and asked() == (1, 0)
     assert engine.lookup("q2")[0]["x"] == 10 and asked() == (2, 1), "validated with the larger window"

@@ -10,10 +10,10 @@ import pyarrow as pa
 from transom import oracle
 from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.kernel.aggregate import Outcome
-from transom.ondemand.cache import Desk
-from transom.ondemand.lookup import Lookup, answered, finished
-from transom.ondemand.needs import gatherings
-from transom.ondemand.stores import end_of, opened
+from transom.ondemand.cache import LookupCache
+from transom.ondemand.lookup import Lookup, look_up, lookup_result
+from transom.ondemand.store_specs import store_sets
+from transom.ondemand.stores import lookup_end, open_stores
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.passes.admission import Strategy, admit, release
 from transom.plan.planner import Planner
@@ -46,7 +46,7 @@ class Pure:
         self.planner, self.state = Planner(strategy or Strategy()), State()
         self.living: dict[str, CompiledQuery] = {}
         self.results: list[tuple[str, Row]] = []
-        self.now, self.desk = 0, Desk()
+        self.now, self.lookup_cache = 0, LookupCache()
         self.register(texts)
 
     def register(self, texts: Mapping[str, str], partial: Sequence[str] = ()) -> None:
@@ -60,13 +60,13 @@ class Pure:
         results = {query.query.stream for query in joining} - {"s"}
         strategy, standing = self.planner.strategy, [query for query in joining if query.query.demand is None]
         self.state = admit(self.state, standing, self._standing(), strategy, partial, results)
-        self.state = opened(self.state, gatherings(self._looking()), strategy.place, results)
+        self.state = open_stores(self.state, store_sets(self._looking()), strategy.place, results)
 
     def drop(self, *names: str) -> None:
         for name in names:
             del self.living[name]
         self.state = release(self.state, names, self._standing())
-        self.state = opened(self.state, gatherings(self._looking()), self.planner.strategy.place)
+        self.state = open_stores(self.state, store_sets(self._looking()), self.planner.strategy.place)
 
     def _standing(self) -> dict[str, CompiledQuery]:
         return {name: query for name, query in self.living.items() if query.query.demand is None}
@@ -87,7 +87,7 @@ class Pure:
         """Run a batch; what it tells, as (query, row)."""
         self.now = self.now if now is None else now
         queries = [query for query in self._standing().values() if query.query.stream == "s"]
-        kept = gatherings(self._looking("s"))
+        kept = store_sets(self._looking("s"))
         outcome = Outcome()
         if rows:
             columns = zip(*rows, strict=True)
@@ -99,16 +99,16 @@ class Pure:
             )
             outcome = folded(table, queries, self.rules, self.state, self.planner, SCALARS, kept)
         said = [] if until is None else [Punctuation(self.clock, until, where=tuple((where or {}).items()))]
-        given = BatchInput(self.rules, queries, outcome, said, ended, clock=self.now, gatherings=kept)
+        given = BatchInput(self.rules, queries, outcome, said, ended, clock=self.now, store_sets=kept)
         living = list(self.living.values())
         done = advance(
             self.state, [given], SCALARS, clock=self.now, prods=prods, living=living, planner=self.planner
         )
         self.state = done.state
-        self.desk.committed(self.state, outcome.runs, gatherings(self._looking()))
+        self.lookup_cache.committed(self.state, outcome.runs, store_sets(self._looking()))
         if self.restart:
             self.state, _ = snapshot.loads(snapshot.dumps(self.state, {}))
-            self.desk = Desk()
+            self.lookup_cache = LookupCache()
         told = [(name, row) for name, table in done.results.items() for row in table.to_pylist()]
         self.results += told
         return told
@@ -116,13 +116,13 @@ class Pure:
     def lookup(self, name: str, length: int | None = None, at: int | None = None, **where: Any) -> list[Row]:
         """What a query is answered now, for its own window or a shorter one."""
         query = self.living[name]
-        end = at or end_of(query.clock, self.state.stream(query.query.stream))
+        end = at or lookup_end(query.clock, self.state.stream(query.query.stream))
         if end is None:
             return []
         pattern = tuple((query.key_columns[column], (value,)) for column, value in where.items())
         asked = Lookup.over(query, length or query.query.window.range, end, pattern, at is not None)
-        answer = answered(asked, self.desk.reader(asked, self.state))
-        return finished(answer, self.state, SCALARS).to_pylist()
+        answer = look_up(asked, self.lookup_cache.reader(asked, self.state))
+        return lookup_result(answer, self.state, SCALARS).to_pylist()
 
     def prod(self, until: int | None = None, exactly: bool = False, **where: Any) -> Prod:
         return Prod(self.clock, until, exactly, tuple(where.items()))

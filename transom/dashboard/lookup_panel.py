@@ -68,8 +68,8 @@ def _grains(unit: str) -> tuple[int, ...]:
 def reach_of(plan: str, name: str) -> Reach | None:
     """How far a query reaches, from its plan as JSON."""
     for stream in json.loads(plan)["streams"]:
-        for gathering in stream["gatherings"]:
-            for query in gathering["queries"]:
+        for store_set in stream["store_sets"]:
+            for query in store_set["queries"]:
                 if query["name"] == name:
                     words = str(query["window"])
                     unit = "rows" if "row" in words.split(" of ")[0] else "time"

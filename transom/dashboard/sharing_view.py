@@ -28,7 +28,7 @@ def sharers(plan: str, name: str) -> list[str] | None:
     """The other queries that share a query's slices, or its stores; None if the plan does not have it."""
     for stream in json.loads(plan)["streams"]:
         groups = [selection for family in stream["families"] for selection in family["selections"]]
-        for group in (*groups, *stream["gatherings"]):
+        for group in (*groups, *stream["store_sets"]):
             names = [query["name"] for query in group["queries"]]
             if name in names:
                 return [other for other in names if other != name]
@@ -169,14 +169,14 @@ def _stream(stream: Plan, words: Sequence[str]) -> tuple[str, int]:
     for at, (family, count) in enumerate(wanted[:FAMILIES]):
         hits += count
         parts.append(_family(family, words, at < (1 if stream["queries"] > MANY else OPEN) or bool(words)))
-    gatherings = [
+    store_sets = [
         (one, len(_matching(one["queries"], words)))
-        for one in stream["gatherings"]
+        for one in stream["store_sets"]
         if not words or _matching(one["queries"], words)
     ]
-    for gathering, count in gatherings:
+    for store_set, count in store_sets:
         hits += count
-        parts.append(_gathering(gathering, words))
+        parts.append(_store_set(store_set, words))
     if not parts:
         return "", 0
     more = len(wanted) - FAMILIES
@@ -281,8 +281,8 @@ def _window(query: Plan) -> str:
     return str(window["text"] if isinstance(window, dict) else window)
 
 
-def _gathering(gathering: Plan, words: Sequence[str]) -> str:
-    stores = gathering["stores"]
+def _store_set(store_set: Plan, words: Sequence[str]) -> str:
+    stores = store_set["stores"]
     held = sum(store["bytes"] for store in stores)
     rows = "".join(
         f'<tr><td class="name">{e(store["kind"])}</td><td>{e(readable(store["keeps"]))}</td>'
@@ -290,13 +290,13 @@ def _gathering(gathering: Plan, words: Sequence[str]) -> str:
         f"<td>{e(store['place'])}</td></tr>"
         for store in stores
     )
-    where = e(readable(gathering["where"] or "every row"))
+    where = e(readable(store_set["where"] or "every row"))
     return (
-        f'<details class="fam" data-key="gathering {gathering["id"]}" open data-testid="gathering"><summary>'
-        f'<b>On demand {gathering["id"]}</b><span class="cond">{where}</span>'
-        f'<span class="muted small" style="margin-left:auto">the last {e(gathering["longest"])} · '
+        f'<details class="fam" data-key="store set {store_set["id"]}" open data-testid="store-set"><summary>'
+        f'<b>On demand {store_set["id"]}</b><span class="cond">{where}</span>'
+        f'<span class="muted small" style="margin-left:auto">the last {e(store_set["longest"])} · '
         f"{counted(len(stores), 'store')} · {size(held)}</span></summary>"
-        f'<div class="in">{_chips(gathering["queries"], words)}<table class="t" style="margin-top:8px">'
+        f'<div class="in">{_chips(store_set["queries"], words)}<table class="t" style="margin-top:8px">'
         "<thead><tr>"
         '<th scope="col">Store</th><th scope="col">Keeps</th><th scope="col" class="num">Entries</th>'
         '<th scope="col" class="num">Bytes</th><th scope="col">Place</th></tr></thead><tbody>'

@@ -21,7 +21,7 @@ from transom.kernel.rollups import kinships, rolled_up
 from transom.kernel.rows import Rows
 from transom.kernel.shards import Shard, Shelf, gathered, rolled
 from transom.kernel.sheets import combine
-from transom.kernel.store_runs import Brought, Taking, in_time, put_run, take
+from transom.kernel.store_runs import StoreInput, StoreRun, in_time, put_run, take
 from transom.kernel.tuples import Cells, Tuples, matching
 from transom.plan.axis import Axis
 from transom.plan.families import Family
@@ -75,7 +75,7 @@ class BatchPlan:
     row_id: str | None = None  # a column that tells rows apart, when a batch is read in several branches
     far: frozenset[int] = frozenset()  # selections whose cells are not folded but put away as shards
     most_groups: int | None = None  # families with more groups than this are put away in any case
-    takings: tuple[Taking, ...] = ()  # the stores of on-demand queries
+    store_inputs: tuple[StoreInput, ...] = ()  # the stores of on-demand queries
 
     def is_far(self, family: Family, groups: int) -> bool:
         """Whether a family's cells are put away."""
@@ -108,7 +108,9 @@ class BatchPlan:
             for window, forced in asker.windows
             if forced is not None and asker.clock == clock
         ]
-        stops += [taking.floor for taking in self.takings if taking.gathering.clock == clock]
+        stops += [
+            store_input.floor for store_input in self.store_inputs if store_input.store_set.clock == clock
+        ]
         return min(max(stops), HIGHEST) if stops else None
 
 
@@ -131,8 +133,8 @@ class Outcome:
     profile: Profile = field(default_factory=Profile)  # of the stream's time, all rows that have one
     clocks: dict[Clock, Profile] = field(default_factory=dict)  # of accepted rows
     flags: pa.Table | None = None  # row_id, asked, counted: only when the plan names a row_id
-    runs: list[Brought] = field(default_factory=list)  # for stores of on-demand queries
-    far_runs: list[Brought] = field(default_factory=list)  # until they are put away
+    runs: list[StoreRun] = field(default_factory=list)  # for stores of on-demand queries
+    far_runs: list[StoreRun] = field(default_factory=list)  # until they are put away
     run_refs: list[tuple[str, ShardRef, int]] = field(default_factory=list)  # put away: store, file, tuples
 
 
@@ -152,10 +154,10 @@ def run(table: pa.Table, plan: BatchPlan) -> Outcome:
         numbers, valid = rows.numbers(name)
         outcome.clocks[clock] = Profile.of(numbers[valid & accepted])
     asked = _aggregate(rows, plan, accepted, outcome)
-    for taking in plan.takings:
-        runs, matched = take(rows, taking, plan.clocks[taking.gathering.clock], accepted)
+    for store_input in plan.store_inputs:
+        runs, matched = take(rows, store_input, plan.clocks[store_input.store_set.clock], accepted)
         groups = runs[0].run.groups if runs else 0
-        is_far = taking.far or (plan.most_groups is not None and groups > plan.most_groups)
+        is_far = store_input.far or (plan.most_groups is not None and groups > plan.most_groups)
         (outcome.far_runs if is_far else outcome.runs).extend(runs)
         asked |= matched
     counted = asked & ~_late(rows, plan, accepted)
@@ -266,8 +268,10 @@ def _late(rows: Rows, plan: BatchPlan, accepted: Mask) -> Mask:
 def _judged(rows: Rows, plan: BatchPlan) -> Mask:
     size = rows.table.num_rows
     asked, counted = np.zeros(size, bool), np.zeros(size, bool)
-    for taking in plan.takings:
-        matched, timely = in_time(rows, taking, plan.clocks[taking.gathering.clock], np.ones(size, bool))
+    for store_input in plan.store_inputs:
+        matched, timely = in_time(
+            rows, store_input, plan.clocks[store_input.store_set.clock], np.ones(size, bool)
+        )
         asked, counted = asked | matched, counted | timely
     passed: dict[tuple[Clock, WindowSpec], Mask] = {}
     for asker in plan.askers:

@@ -12,23 +12,23 @@ import pyarrow as pa
 from transom.kernel.rows import Rows
 from transom.kernel.shards import ShardStore, Shelf
 from transom.kernel.tuples import Mask, Numbers
-from transom.ondemand.needs import Gathering, Want
-from transom.ondemand.structures.runs import Batch, Run
+from transom.ondemand.store_specs import StoreSet, StoreSpec
+from transom.ondemand.structures.runs import Run, TupleBatch
 from transom.state.shards import ShardRef
 from transom.windows.intervals import HIGHEST, LOWEST
 
 
 @dataclass(frozen=True)
-class Taking:
+class StoreInput:
     """Stores that a batch adds to; tuples before `floor` are too old for the longest of their windows."""
 
-    gathering: Gathering
+    store_set: StoreSet
     floor: int = LOWEST
     far: bool = False  # its groups are too many for the driver
 
 
 @dataclass(frozen=True)
-class Brought:
+class StoreRun:
     """A run of so many tuples on its way to a store."""
 
     store: str
@@ -36,14 +36,14 @@ class Brought:
     tuples: int
 
 
-def take(rows: Rows, taking: Taking, clock: str, accepted: Mask) -> tuple[list[Brought], Mask]:
+def take(rows: Rows, store_input: StoreInput, clock: str, accepted: Mask) -> tuple[list[StoreRun], Mask]:
     """Summarize the rows that stores ask for: a run for each, that of the groups first; and which they were.
 
     `clock` is the column of the stores' clock.
     """
-    matched, counted = in_time(rows, taking, clock, accepted)
+    matched, counted = in_time(rows, store_input, clock, accepted)
     at = np.flatnonzero(counted)
-    found = list(_runs(rows, taking.gathering, at, rows.numbers(clock)[0])) if len(at) else []
+    found = list(_runs(rows, store_input.store_set, at, rows.numbers(clock)[0])) if len(at) else []
     return found, matched
 
 
@@ -51,7 +51,7 @@ def put_run(shelf: Shelf, run: Run) -> ShardRef:
     """Put a run away by partition of its groups, with the stretch of time that it spans."""
     found = ShardRef(f"{shelf.directory}/{uuid.uuid4().hex}", (), {0: ((run.base, run.high + 1),)})
     parts = []
-    for place, part in run.dealt(shelf.partitions):
+    for place, part in run.by_partition(shelf.partitions):
         packed = pa.table({"run": pa.array([part.packed()], pa.large_binary())})
         parts.append((place, part.entries, shelf.store.put(found.file(place), packed)))
     return replace(found, parts=tuple(parts))
@@ -63,34 +63,34 @@ def fetched_runs(store: ShardStore, refs: Iterable[ShardRef], partition: int) ->
     return [Run.unpacked(store.get(ref.file(partition))["run"][0].as_py()) for ref in mine]
 
 
-def in_time(rows: Rows, taking: Taking, clock: str, accepted: Mask) -> tuple[Mask, Mask]:
+def in_time(rows: Rows, store_input: StoreInput, clock: str, accepted: Mask) -> tuple[Mask, Mask]:
     """Which rows are asked for, and which of them are not too old."""
     numbers, valid = rows.numbers(clock)
     usable = accepted & valid & (numbers > LOWEST) & (numbers < HIGHEST)
-    matched = usable & rows.all_true(taking.gathering.conjuncts)
-    return matched, matched & (numbers >= taking.floor)
+    matched = usable & rows.all_true(store_input.store_set.conjuncts)
+    return matched, matched & (numbers >= store_input.floor)
 
 
-def _runs(rows: Rows, gathering: Gathering, at: Numbers, numbers: Numbers) -> Iterator[Brought]:
+def _runs(rows: Rows, store_set: StoreSet, at: Numbers, numbers: Numbers) -> Iterator[StoreRun]:
     at = rows.every if len(at) == len(numbers) else at
-    groups, keys = rows.grouped(gathering.keys, at, None if at is rows.every else gathering.selection)
+    groups, keys = rows.grouped(store_set.keys, at, None if at is rows.every else store_set.selection)
     codes = np.zeros(len(at), np.int64) if groups is None else groups.codes
     times = numbers if at is rows.every else numbers[at]
-    for name, want in gathering.stores.items():
-        chosen = None if want.shown is None else rows.truth(want.shown)[at]
+    for name, spec in store_set.stores.items():
+        chosen = None if spec.shown is None else rows.truth(spec.shown)[at]
         own = slice(None) if chosen is None else chosen
-        values = _values(rows, want, at, times)
+        values = _values(rows, spec, at, times)
         if values is not None and chosen is not None:
             values = values.filter(pa.array(chosen))
-        batch = Batch(times[own], codes[own], tuple(keys), values)
-        if len(batch.times) and (run := want.recipe.run(batch)).entries:
-            yield Brought(name, run, len(batch.times))
+        batch = TupleBatch(times[own], codes[own], tuple(keys), values)
+        if len(batch.times) and (run := spec.structure.run(batch)).entries:
+            yield StoreRun(name, run, len(batch.times))
 
 
-def _values(rows: Rows, want: Want, at: Numbers, times: Numbers) -> pa.Array | None:
-    if want.timed:
+def _values(rows: Rows, spec: StoreSpec, at: Numbers, times: Numbers) -> pa.Array | None:
+    if spec.keeps_times:
         return pa.array(times)
-    if want.attribute is None:
+    if spec.attribute is None:
         return None
-    column = rows.column(want.attribute)
+    column = rows.column(spec.attribute)
     return column if at is rows.every else column.take(pa.array(at))

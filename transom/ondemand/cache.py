@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from transom.aggregates.accumulators import Extreme
-from transom.kernel.store_runs import Brought
-from transom.ondemand.lookup import Lookup, Read
-from transom.ondemand.needs import Gathering, Glance
-from transom.ondemand.structures.exact import Raw
-from transom.ondemand.structures.ordered_groups import OrderedAnswers
-from transom.ondemand.structures.runs import Found
+from transom.kernel.store_runs import StoreRun
+from transom.ondemand.lookup import Lookup, StoreReader
+from transom.ondemand.store_specs import StoreRead, StoreSet
+from transom.ondemand.structures.grouped_ordered_sharing import GroupedOrderedSharing
+from transom.ondemand.structures.runs import GroupAnswers
+from transom.ondemand.structures.values import RawTuples
 from transom.state.state import State, StoreState
 
 MOST_PENDING = 64  # batches that wait for somebody to ask
 
 
 @dataclass(frozen=True)
-class Asked:
+class StoreUsage:
     """How often a store was read, and how often that took no scan of its tuples."""
 
     lookups: int = 0
     hits: int = 0
 
-    def __add__(self, other: Asked) -> Asked:
-        return Asked(self.lookups + other.lookups, self.hits + other.hits)
+    def __add__(self, other: StoreUsage) -> StoreUsage:
+        return StoreUsage(self.lookups + other.lookups, self.hits + other.hits)
 
 
 @dataclass
@@ -37,16 +37,16 @@ class _Shared:
     What batches bring waits until somebody asks: nobody else pays for it, and no batch waits for a lookup.
     """
 
-    answers: OrderedAnswers
+    answers: GroupedOrderedSharing
     lengths: frozenset[int]
     batch_id: int
     tuples: int
-    pending: deque[tuple[int, list[Brought]]] = field(default_factory=deque)
+    pending: deque[tuple[int, list[StoreRun]]] = field(default_factory=deque)
     lock: Lock = field(default_factory=Lock)
 
     @classmethod
     def over(cls, accumulator: Extreme, lengths: frozenset[int], store: StoreState, batch_id: int) -> _Shared:
-        answers = OrderedAnswers(accumulator, lengths)
+        answers = GroupedOrderedSharing(accumulator, lengths)
         for run in store.kept.runs:
             answers.insert(run)
         return cls(answers, lengths, batch_id, store.tuples)
@@ -72,33 +72,33 @@ class _Shared:
 
 
 @dataclass
-class Desk:
+class LookupCache:
     """Answers beside the batches, in the threads of whoever asks.
 
     What OrderedSharing has found is no state: it is told what each committed batch brings, and begins anew
     where it has missed something.
     """
 
-    _asked: dict[str, Asked] = field(default_factory=dict)
+    _asked: dict[str, StoreUsage] = field(default_factory=dict)
     _lengths: dict[str, frozenset[int]] = field(default_factory=dict)  # of registered windows, by store
     _shared: dict[str, dict[Extreme, _Shared]] = field(default_factory=dict)  # by store
     _lock: Lock = field(default_factory=Lock)  # of these; held for moments only
 
-    def asked(self) -> dict[str, Asked]:
+    def asked(self) -> dict[str, StoreUsage]:
         """By store, how often it was read."""
         with self._lock:
             return dict(self._asked)
 
     def committed(
-        self, after: State, runs: Iterable[Brought] = (), gatherings: Sequence[Gathering] = ()
+        self, after: State, runs: Iterable[StoreRun] = (), store_sets: Sequence[StoreSet] = ()
     ) -> None:
         """A batch is committed that brought these runs to stores; `gatherings` are all there are."""
-        brought: dict[str, list[Brought]] = {}
+        brought: dict[str, list[StoreRun]] = {}
         for one in runs:
             brought.setdefault(one.store, []).append(one)
         with self._lock:
             self._asked = {key: own for key, own in self._asked.items() if key in after.stores}
-            self._lengths = {key: own for one in gatherings for key, own in one.lengths.items()}
+            self._lengths = {key: own for one in store_sets for key, own in one.lengths.items()}
             near = {key for key, store in after.stores.items() if not store.far}
             self._shared = {key: own for key, own in self._shared.items() if key in near}
             for key, own in self._shared.items():
@@ -107,27 +107,34 @@ class Desk:
                     if len(shared.pending) > MOST_PENDING:  # nobody asks: whoever does will begin anew
                         del own[accumulator]
 
-    def reader(self, lookup: Lookup, state: State) -> Read:
+    def reader(self, lookup: Lookup, state: State) -> StoreReader:
         """How a lookup reads the stores of a state."""
 
-        def read(key: str, glance: Glance, since: int) -> Found:
-            recipe, found = glance.recipe, None
-            is_hit, is_shared = not isinstance(recipe, Raw), lookup.needs.is_shared and not lookup.later
-            if is_shared and isinstance(recipe, Raw) and isinstance(recipe.accumulator, Extreme):
-                found, is_hit = self._recalled(key, recipe.accumulator, state, lookup)
+        def read(key: str, store_read: StoreRead, since: int) -> GroupAnswers:
+            structure, found = store_read.structure, None
+            is_hit, uses_ordered_sharing = (
+                not isinstance(structure, RawTuples),
+                lookup.query_stores.uses_ordered_sharing and not lookup.later,
+            )
+            if (
+                uses_ordered_sharing
+                and isinstance(structure, RawTuples)
+                and isinstance(structure.accumulator, Extreme)
+            ):
+                found, is_hit = self._recalled(key, structure.accumulator, state, lookup)
             self.note(key, is_hit)
-            return recipe.lookup(state.stores[key].kept.runs, since) if found is None else found
+            return structure.lookup(state.stores[key].kept.runs, since) if found is None else found
 
         return read
 
     def note(self, key: str, is_hit: bool) -> None:
         """A store was read."""
         with self._lock:
-            self._asked[key] = self._asked.get(key, Asked()) + Asked(1, int(is_hit))
+            self._asked[key] = self._asked.get(key, StoreUsage()) + StoreUsage(1, int(is_hit))
 
     def _recalled(
         self, key: str, accumulator: Extreme, state: State, lookup: Lookup
-    ) -> tuple[Found | None, bool]:
+    ) -> tuple[GroupAnswers | None, bool]:
         """What OrderedSharing answers, and whether it had not to recalculate anything for that.
 
         Nothing, if others have asked for a later batch already: its tuples are in.
@@ -151,7 +158,7 @@ class Desk:
         return found
 
 
-def _answer(shared: _Shared, store: StoreState, lookup: Lookup) -> tuple[Found, bool]:
+def _answer(shared: _Shared, store: StoreState, lookup: Lookup) -> tuple[GroupAnswers, bool]:
     before = shared.answers.counters.recalculations
     found = shared.answers.lookup(store.kept.runs, lookup.start, lookup.end - 1)
     return found, shared.answers.counters.recalculations == before

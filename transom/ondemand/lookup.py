@@ -17,8 +17,8 @@ from transom.aggregates.functions import FUNCTIONS
 from transom.columns.grouping import group
 from transom.errors import SettingError, near_miss
 from transom.ondemand.midpoint import middle
-from transom.ondemand.needs import Glance, Needs, needs_of, store_key
-from transom.ondemand.structures.runs import Found
+from transom.ondemand.store_specs import QueryStores, StoreRead, store_key, stores_read_by
+from transom.ondemand.structures.runs import GroupAnswers
 from transom.plan.compiled import CompiledQuery, typed_value
 from transom.results.presentation import Lowered, Moment, Results, finish, result_schema
 from transom.sql.catalog import Scalars
@@ -28,8 +28,8 @@ from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import LOWEST, IntervalSet
 
 Numbers = NDArray[np.int64]
-Read = Callable[[str, Glance, int], Found]  # a store's name, how to read it, and since when
-Pattern = tuple[tuple[int, tuple[Any, ...]], ...]  # by place of a group column, the values it may have
+StoreReader = Callable[[str, StoreRead, int], GroupAnswers]  # a store's name, how to read it, and since when
+GroupPattern = tuple[tuple[int, tuple[Any, ...]], ...]  # by place of a group column, the values it may have
 Where = Mapping[str, Any] | None
 _UNTOLD = ("kind", "rows", "latency")  # of results that are reported, not looked up
 _SIDES = ("low", "high")
@@ -45,7 +45,7 @@ class Lookup:
     query: CompiledQuery
     start: int
     end: int
-    where: Pattern = ()
+    where: GroupPattern = ()
     later: bool = False
 
     @classmethod
@@ -54,15 +54,15 @@ class Lookup:
         return cls(query, max(LOWEST, end - length), end, *rest)
 
     @cached_property
-    def needs(self) -> Needs:
-        return needs_of(self.query)
+    def query_stores(self) -> QueryStores:
+        return stores_read_by(self.query)
 
     @cached_property
-    def stores(self) -> dict[str, Glance]:
+    def stores(self) -> dict[str, StoreRead]:
         """The stores that it reads, by their names."""
-        needs = self.needs
-        glances = (Glance(needs.newest, needs.newest.recipe), *needs.glances)
-        return {store_key(self.query.selection, one.want): one for one in glances}
+        query_stores = self.query_stores
+        reads = (StoreRead(query_stores.newest, query_stores.newest.structure), *query_stores.reads)
+        return {store_key(self.query.selection, one.spec): one for one in reads}
 
     def is_complete(self, state: State) -> bool:
         """Whether the stores have seen everything of the window."""
@@ -90,18 +90,18 @@ class Answer:
         return Lowered([self.lookup.query], which, self.table, [IntervalSet()], [True], [Arrivals()])
 
 
-def answered(lookup: Lookup, read: Read) -> Answer:
+def look_up(lookup: Lookup, read: StoreReader) -> Answer:
     """Look a query up in its stores."""
-    needs, bound, selection = lookup.needs, lookup.query.query, lookup.query.selection
-    newest = Glance(needs.newest, needs.newest.recipe)
-    base = read(store_key(selection, newest.want), newest, lookup.start)
+    query_stores, bound, selection = lookup.query_stores, lookup.query.query, lookup.query.selection
+    newest = StoreRead(query_stores.newest, query_stores.newest.structure)
+    base = read(store_key(selection, newest.spec), newest, lookup.start)
     chosen = _matching(lookup, base) if base.count else np.zeros(0, np.int64)
     if not len(chosen):
         return Answer(lookup, answer_schema(bound).empty_table())
-    found = [read(store_key(selection, one.want), one, lookup.start) for one in needs.glances]
-    places = [places_of(base, one)[chosen] for one in found]
+    found = [read(store_key(selection, one.spec), one, lookup.start) for one in query_stores.reads]
+    places = [group_positions(base, one)[chosen] for one in found]
     columns = {f"k{i}": key.take(pa.array(chosen)) for i, key in enumerate(base.keys)}
-    if needs.has_bounds:
+    if query_stores.has_bounds:
         for i, (call, one, at) in enumerate(zip(bound.calls, found, places, strict=True)):
             low, high = _bounds(call, one, at)
             columns[f"a{i}"] = middle(low, high, call.type)
@@ -136,7 +136,7 @@ def bound_type(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_integer(kind) else pa.float64()
 
 
-def _matching(lookup: Lookup, base: Found) -> Numbers:
+def _matching(lookup: Lookup, base: GroupAnswers) -> Numbers:
     """The groups that a pattern asks for, in order."""
     chosen = np.ones(base.count, bool)
     for place, values in lookup.where:
@@ -160,7 +160,7 @@ def _matching(lookup: Lookup, base: Found) -> Numbers:
     return found[order.to_numpy()]
 
 
-def pattern_on(query: CompiledQuery, where: Where) -> Pattern:
+def group_pattern(query: CompiledQuery, where: Where) -> GroupPattern:
     """A pattern on groups: for columns of a query's results or of its stream, a value or a list of them."""
     if where is not None and not isinstance(where, Mapping):
         raise SettingError(f"where is a mapping from columns to values, not {where!r}")
@@ -183,11 +183,11 @@ def pattern_on(query: CompiledQuery, where: Where) -> Pattern:
     return tuple(found)
 
 
-def places_of(base: Found, other: Found) -> Numbers:
+def group_positions(base: GroupAnswers, other: GroupAnswers) -> Numbers:
     """Where each group of one finding is in another; -1 where it is not.
 
-    >>> one, other = Found((pa.array(["a", "b"]),), 2, {}), Found((pa.array(["b"]),), 1, {})
-    >>> places_of(one, other).tolist()
+    >>> one, other = GroupAnswers((pa.array(["a", "b"]),), 2, {}), GroupAnswers((pa.array(["b"]),), 1, {})
+    >>> group_positions(one, other).tolist()
     [-1, 0]
     """
     if not base.keys or not other.count:
@@ -199,14 +199,14 @@ def places_of(base: Found, other: Found) -> Numbers:
     return places[codes[: base.count]]
 
 
-def _taken(found: Found, name: str, kind: pa.DataType, places: Numbers) -> pa.Array:
+def _taken(found: GroupAnswers, name: str, kind: pa.DataType, places: Numbers) -> pa.Array:
     """A column that was found, for groups at some places; null where there is none."""
     if not found.count:
         return pa.nulls(len(places), kind)
     return found.columns[name].take(pa.array(places, mask=places < 0)).cast(kind)
 
 
-def _states(accumulator: Accumulator, found: Found, places: Numbers) -> States:
+def _states(accumulator: Accumulator, found: GroupAnswers, places: Numbers) -> States:
     """A slot's states for each group; the identity where it has none."""
     states = []
     for i, (nothing, kind) in enumerate(zip(accumulator.identity(), accumulator.types(), strict=True)):
@@ -215,7 +215,7 @@ def _states(accumulator: Accumulator, found: Found, places: Numbers) -> States:
     return states
 
 
-def _bounds(call: Call, found: Found, places: Numbers) -> tuple[pa.Array, pa.Array]:
+def _bounds(call: Call, found: GroupAnswers, places: Numbers) -> tuple[pa.Array, pa.Array]:
     """The interval of an aggregate for each group: null where it has no values, but for a count."""
     name, kind = call.function.removesuffix("_rows"), bound_type(call.type)
     low, high = (_taken(found, f"{name}_{side}", kind, places) for side in _SIDES)
@@ -247,7 +247,7 @@ def _bound_fields(query: Query) -> list[pa.Field]:
     return found
 
 
-def finished(answer: Answer, state: State, scalars: Scalars, made: int = 0) -> pa.Table:
+def lookup_result(answer: Answer, state: State, scalars: Scalars, made: int = 0) -> pa.Table:
     """The result of a lookup: its SELECT list applied, and whether all of its window was seen."""
     results = finish([answer.lowered], Moment(state.batch_id, made=made), scalars)
     return _shown(answer, results, answer.lookup.is_complete(state))
@@ -262,7 +262,7 @@ def _shown(answer: Answer, results: Results, is_complete: bool) -> pa.Table:
     columns = {name: found[name] for name in schema.names if name in found.column_names}
     taken = {item.name for item in query.query.items}
     columns[free_name("complete", taken)] = pa.repeat(pa.scalar(is_complete), found.num_rows)
-    for item in query.query.items if answer.lookup.needs.has_bounds else ():
+    for item in query.query.items if answer.lookup.query_stores.has_bounds else ():
         for side in () if item.is_key else _SIDES:
             columns[free_name(f"{item.name}_{side}", taken)] = answer.table[f"{item.sql.strip('`')}_{side}"]
     return pa.table([columns[name] for name in schema.names], schema=schema)

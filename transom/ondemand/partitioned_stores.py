@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from transom.backends.spark.types import plain_table
 from transom.kernel.store_runs import fetched_runs
-from transom.ondemand.lookup import Answer, Lookup, answer_schema, answered
-from transom.ondemand.needs import Gathering, Glance
-from transom.ondemand.structures.runs import Found, Recipe
+from transom.ondemand.lookup import Answer, Lookup, answer_schema, look_up
+from transom.ondemand.store_specs import StoreRead, StoreSet
+from transom.ondemand.structures.runs import GroupAnswers, Structure
 from transom.runtime.batch_tasks import Batches
 from transom.runtime.executor_state import Far, frame_of, places_of
 from transom.runtime.executor_tasks import FileShards, Task, numbers_in, packed_value
@@ -41,18 +41,18 @@ class FarStores:
         found = plain_table(frame_of(self.far.spark, len(places), task, schema).toArrow())
         return Answer(lookup, found.cast(schema).combine_chunks())
 
-    def rolled_up(self, state: State, gatherings: Sequence[Gathering]) -> State:
+    def rolled_up(self, state: State, store_sets: Sequence[StoreSet]) -> State:
         """The state with many small files of a store made into few, without what is too old."""
         stores = dict(state.stores)
-        for gathering in gatherings:
-            for key, want in gathering.stores.items():
+        for store_set in store_sets:
+            for key, spec in store_set.stores.items():
                 if len(stores[key].refs) > MOST_REFS:
-                    stores[key] = self._merged(stores[key], want.recipe, state.batch_id)
+                    stores[key] = self._merged(stores[key], spec.structure, state.batch_id)
         return replace(state, stores=stores) if stores != state.stores else state
 
-    def _merged(self, store: StoreState, recipe: Recipe, batch_id: int) -> StoreState:
+    def _merged(self, store: StoreState, structure: Structure, batch_id: int) -> StoreState:
         def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
-            return merge_task(refs, recipe, store.floor, target, self.far.shards, places)
+            return merge_task(refs, structure, store.floor, target, self.far.shards, places)
 
         return replace(store, refs=self.far.merged(store.refs, MOST_REFS, store.floor, batch_id, task))
 
@@ -66,17 +66,17 @@ def lookup_task(
         for number in numbers_in(batches):
             place = places[number]
 
-            def read(key: str, glance: Glance, since: int) -> Found:
-                return glance.recipe.lookup(fetched_runs(shards, refs[key], place), since)  # noqa: B023
+            def read(key: str, store_read: StoreRead, since: int) -> GroupAnswers:
+                return store_read.structure.lookup(fetched_runs(shards, refs[key], place), since)  # noqa: B023
 
-            yield from answered(lookup, read).table.combine_chunks().to_batches()
+            yield from look_up(lookup, read).table.combine_chunks().to_batches()
 
     return task
 
 
 def merge_task(
     refs: Sequence[ShardRef],
-    recipe: Recipe,
+    structure: Structure,
     floor: int,
     target: ShardRef,
     shards: FileShards,
@@ -87,7 +87,7 @@ def merge_task(
     def task(batches: Batches) -> Batches:
         for number in numbers_in(batches):
             place = places[number]
-            run = recipe.merged(fetched_runs(shards, refs, place), floor)
+            run = structure.merged(fetched_runs(shards, refs, place), floor)
             if run.entries:
                 table = pa.table({"run": pa.array([run.packed()], pa.large_binary())})
                 part = place, run.entries, shards.put(target.file(place), table)

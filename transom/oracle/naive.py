@@ -165,7 +165,7 @@ class Oracle:
                 for prod in batch.prods
                 if prod.clock.stream == standing.query.stream and name in (prod.queries or [name])
             ]
-            self.outcome.early[name] += self.glance(standing, number, prods) if prods else []
+            self.outcome.early[name] += self.store_read(standing, number, prods) if prods else []
         queries = {name: standing.query for name, standing in self.standing.items()}
         self.outcome.lookups += [
             self.look(number, name, length) for name, length in who_is_asked(batch.lookups, queries)
@@ -258,7 +258,7 @@ class Oracle:
                 standing.ended = max(cell.window[1], standing.ended or cell.window[1])
         return self.tell(standing, list(done.values()), batch_id)
 
-    def glance(self, standing: Standing, batch_id: int, prods: Sequence[Prod]) -> list[Row]:
+    def store_read(self, standing: Standing, batch_id: int, prods: Sequence[Prod]) -> list[Row]:
         """What is known of the open windows that prods ask for."""
         query = standing.query
         closings = self.streams[query.stream].closings(query.clock)

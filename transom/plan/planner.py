@@ -11,7 +11,7 @@ from typing import Any
 
 from transom.gc_pause import uncollected
 from transom.kernel.aggregate import Asker
-from transom.ondemand.needs import Gathering, gatherings
+from transom.ondemand.store_specs import StoreSet, store_sets
 from transom.plan.compiled import CompiledQuery
 from transom.plan.families import Family, Selection, families
 from transom.plan.layout import Layout
@@ -43,7 +43,7 @@ class Planner:
 
     strategy: Strategy = field(default_factory=Strategy)
     _streams: dict[str, _Planned] = field(default_factory=dict)
-    _gathered: dict[str, tuple[list[CompiledQuery], tuple[Gathering, ...]]] = field(default_factory=dict)
+    _gathered: dict[str, tuple[list[CompiledQuery], tuple[StoreSet, ...]]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def families(self, stream: str) -> list[Family]:
@@ -51,20 +51,20 @@ class Planner:
         known = self._streams.get(stream)
         return [] if known is None else list(known.families.values())
 
-    def gatherings(self, stream: str, queries: Sequence[CompiledQuery]) -> tuple[Gathering, ...]:
+    def store_sets(self, stream: str, queries: Sequence[CompiledQuery]) -> tuple[StoreSet, ...]:
         """What the on-demand queries of a stream need kept; found anew when one comes or goes."""
         with self._lock:
             known = self._gathered.get(stream)
             if known is None or not _same(queries, known[0]):
-                known = self._gathered[stream] = list(queries), gatherings(queries)
+                known = self._gathered[stream] = list(queries), store_sets(queries)
             return known[1]
 
-    def gathered(self, queries: Sequence[CompiledQuery]) -> list[Gathering]:
+    def gathered(self, queries: Sequence[CompiledQuery]) -> list[StoreSet]:
         """The same of on-demand queries of all streams."""
         streams: dict[str, list[CompiledQuery]] = {}
         for query in queries:
             streams.setdefault(query.query.stream, []).append(query)
-        return [one for stream, own in streams.items() for one in self.gatherings(stream, own)]
+        return [one for stream, own in streams.items() for one in self.store_sets(stream, own)]
 
     def plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
         """The plan for the queries of one stream."""

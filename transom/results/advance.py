@@ -13,8 +13,8 @@ from transom.elements import Clock
 from transom.gc_pause import uncollected
 from transom.kernel.shards import Shelf, spilled
 from transom.kernel.sheets import combine, without
-from transom.ondemand.needs import Gathering
-from transom.ondemand.stores import filled
+from transom.ondemand.store_specs import StoreSet
+from transom.ondemand.stores import fill_stores
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.passes.admission import ground, slices_held
@@ -100,11 +100,11 @@ def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamS
 
 
 def clocks_of(
-    queries: Iterable[CompiledQuery], rules: StreamRules, gatherings: Iterable[Gathering] = ()
+    queries: Iterable[CompiledQuery], rules: StreamRules, store_sets: Iterable[StoreSet] = ()
 ) -> list[Clock]:
     """The clocks that a stream's batch must carry: its own and those that its queries' windows follow."""
     once = {id(query.clock): query.clock for query in queries}
-    return list(dict.fromkeys([rules.clock, *once.values(), *(one.clock for one in gatherings)]))
+    return list(dict.fromkeys([rules.clock, *once.values(), *(one.clock for one in store_sets)]))
 
 
 class _Work(Reading):
@@ -132,10 +132,10 @@ class _Work(Reading):
     def advance(self, batch: BatchInput) -> Iterator[Lowered]:
         name = batch.rules.clock.stream
         before = self.before.stream(name)
-        clocks = clocks_of(batch.queries, batch.rules, batch.gatherings)
+        clocks = clocks_of(batch.queries, batch.rules, batch.store_sets)
         after = self.streams[name] = advance_stream(before, batch, clocks)
-        if batch.gatherings:
-            self.stores = filled(self.stores, batch, batch.gatherings, after, self.shelf)
+        if batch.store_sets:
+            self.stores = fill_stores(self.stores, batch, batch.store_sets, after, self.shelf)
         readers, layouts = self.take_in(batch)
         for home in batch.outcome.unpaid & self.selections.keys():
             until = self.before.batch_id + BATCHES_APART

@@ -17,7 +17,7 @@ from transom.elements import Kind, Prod
 from transom.estimates.feedback import Lesson, Quality, Seen, learn, with_sights
 from transom.kernel.aggregate import Outcome
 from transom.kernel.shards import Shelf
-from transom.ondemand.needs import gatherings
+from transom.ondemand.store_specs import store_sets
 from transom.plan.compiled import CompiledQuery
 from transom.results.advance import boundary, conclude, with_rows
 from transom.results.cascade import derived_batch, derived_rules, in_order, passed_on, rows_of
@@ -109,8 +109,10 @@ class _SecondHalf:
         partial = frozenset[str]().union(*(batch.partial for batch in batches))
         moment = Moment(state.batch_id, Kind.EARLY, self.said.made)
         asks = [*telling.told, *telling.silent]
-        glance = with_early(state, asks, cascade, self.living, partial, self.effects, moment)
-        told, silent = (sweep(glance, own, self.living, partial) for own in (telling.told, telling.silent))
+        store_read = with_early(state, asks, cascade, self.living, partial, self.effects, moment)
+        told, silent = (
+            sweep(store_read, own, self.living, partial) for own in (telling.told, telling.silent)
+        )
         stored, _ = self.effects.read_far(told.far, moment)
         self._keep(stored)
         final = Results([part for results in self.final for part in results.batches])
@@ -147,7 +149,7 @@ class _SecondHalf:
         """The finals of one query become rows of those that read them."""
         standing = [outer for outer in outers if outer.query.demand is None]
         own = derived_batch(inner, standing, batch, self.before, state)
-        own = replace(own, gatherings=gatherings([one for one in outers if one.query.demand is not None]))
+        own = replace(own, store_sets=store_sets([one for one in outers if one.query.demand is not None]))
         found = [results[inner.name] for results in self.final if inner.name in results]
         if inner.name in self.stored:
             found.append(self.stored[inner.name].read())

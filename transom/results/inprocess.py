@@ -11,8 +11,8 @@ from transom.elements import ClockKind, Prod
 from transom.errors import SettingError
 from transom.kernel.aggregate import BatchPlan, Outcome, merge, run
 from transom.kernel.shards import Shelf, fetched
-from transom.ondemand.needs import Gathering, scalars_of
-from transom.ondemand.stores import takings
+from transom.ondemand.store_specs import StoreSet, scalars_of
+from transom.ondemand.stores import store_inputs
 from transom.plan.compiled import CompiledQuery
 from transom.plan.planner import Planner
 from transom.results.advance import clocks_of
@@ -53,13 +53,13 @@ def folded(
     state: State,
     planner: Planner,
     scalars: Scalars,
-    gatherings: Sequence[Gathering] = (),
+    store_sets: Sequence[StoreSet] = (),
 ) -> Outcome:
     """The first half of a batch: what rows come to, for the queries of their stream."""
     shared = planner.plan(state, queries)
-    wanted = (*(scalar for query in queries for scalar in query.query.scalars()), *scalars_of(gatherings))
+    wanted = (*(scalar for query in queries for scalar in query.query.scalars()), *scalars_of(store_sets))
     names = {sql: f"c{i}" for i, sql in enumerate(dict.fromkeys(scalar.sql for scalar in wanted))}
-    clocks = {clock: f"t{i}" for i, clock in enumerate(clocks_of(queries, rules, gatherings))}
+    clocks = {clock: f"t{i}" for i, clock in enumerate(clocks_of(queries, rules, store_sets))}
     if any(clock.kind is ClockKind.ROWS for clock in clocks) or any(q.query.joins for q in queries):
         raise SettingError("joins and ROWS windows need the whole engine")
     columns = {}
@@ -76,7 +76,7 @@ def folded(
         clocks,
         clocks[rules.clock],
         closed,
-        takings=takings(state, stream, gatherings),
+        store_inputs=store_inputs(state, stream, store_sets),
     )
     return merge([run(pa.table(columns), plan)], shared.layouts)
 
@@ -106,7 +106,7 @@ class InProcess(Effects):
         return {name: one.read() for name, one in self.read_far(works, moment)[0].items()}
 
     def fold(self, batch: BatchInput, rows: pa.Table, state: State) -> Outcome:
-        return folded(rows, batch.queries, batch.rules, state, self.planner, self.scalars, batch.gatherings)
+        return folded(rows, batch.queries, batch.rules, state, self.planner, self.scalars, batch.store_sets)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from transom.elements import Clock, ClockKind, Punctuation
 from transom.kernel.aggregate import Outcome
-from transom.ondemand.needs import Gathering
+from transom.ondemand.store_specs import StoreSet
 from transom.overload.bursts import (
     NOTHING,
     Parted,
@@ -54,7 +54,7 @@ class BatchInput:
     clock: int = 0  # the engine's, when the rows arrived
     origin: Origin | None = None  # of a stream of results
     parted: Parted = NOTHING  # rows set aside, taken in again, or shed
-    gatherings: Sequence[Gathering] = ()  # of the on-demand queries that read the stream
+    store_sets: Sequence[StoreSet] = ()  # of the on-demand queries that read the stream
 
     @property
     def new_rows(self) -> int:

@@ -150,7 +150,7 @@ class FirstHalf:
             shelf=self.far.shelf(state),
             most_groups=self.far.most_groups,
             looking=looking,
-            gatherings=self.planner.gatherings(stream.name, looking),
+            store_sets=self.planner.store_sets(stream.name, looking),
         )
 
     def _run(

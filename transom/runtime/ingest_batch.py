@@ -22,8 +22,8 @@ from transom.backends.spark.tables import Tables
 from transom.elements import Clock, ClockKind
 from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, put_away, run
 from transom.kernel.shards import Shelf
-from transom.ondemand.needs import Gathering, gatherings
-from transom.ondemand.stores import takings
+from transom.ondemand.store_specs import StoreSet, store_sets
+from transom.ondemand.stores import store_inputs
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.planner import SharedPlan, askers
@@ -57,7 +57,7 @@ class Batch:
     limit: int | None = None  # of its times, if that is known
     is_judged: bool = False  # whether it is
     looking: Sequence[CompiledQuery] = ()  # on-demand queries
-    gatherings: Sequence[Gathering] = ()  # what they need kept
+    store_sets: Sequence[StoreSet] = ()  # what they need kept
 
     @property
     def everyone(self) -> list[CompiledQuery]:
@@ -66,7 +66,7 @@ class Batch:
 
     def looked_at_by(self, looking: Sequence[CompiledQuery]) -> Batch:
         """The batch with other on-demand queries."""
-        return replace(self, looking=looking, gatherings=gatherings(looking))
+        return replace(self, looking=looking, store_sets=store_sets(looking))
 
     @property
     def before(self) -> StreamState:
@@ -99,7 +99,7 @@ class BatchRun:
 
     def __init__(self, batch: Batch, tables: Tables, shipper: Shipper):
         self.batch, self.tables, self.shipper = batch, tables, shipper
-        self.clocks = clocks_of(batch.queries, batch.rules, batch.gatherings)
+        self.clocks = clocks_of(batch.queries, batch.rules, batch.store_sets)
         self.time = self.micros(batch.rules.clock)
         if CORRUPT in batch.df.columns:
             self.time = f"CASE WHEN `{CORRUPT}` IS NULL THEN {self.time} END"
@@ -263,7 +263,7 @@ class BatchRun:
         if len(mine) < len(self.batch.everyone):
             families = tuple(family for family in families if family.members[0].queries[0] in mine)
             asking = askers(self.batch.state, [query for query in queries if query.query.demand is None])
-        gathered = [one for one in self.batch.gatherings if one.queries[0] in mine]
+        gathered = [one for one in self.batch.store_sets if one.queries[0] in mine]
         plan = BatchPlan(
             families,
             asking,
@@ -276,7 +276,7 @@ class BatchRun:
             row_id=ROW_ID if with_id else None,
             far=self.batch.state.far,
             most_groups=self.batch.most_groups,
-            takings=takings(self.batch.state, self.batch.before, gathered),
+            store_inputs=store_inputs(self.batch.state, self.batch.before, gathered),
         )
         joins: dict[str, Join] = {}
         for join in (join for query in queries for join in query.query.joins):

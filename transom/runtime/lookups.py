@@ -14,9 +14,17 @@ from transom.backends.spark.scalars import short_message
 from transom.durations import format_duration, parse_duration
 from transom.elements import Clock, ClockKind, Demand
 from transom.errors import BatchError, SettingError, SQLError, StateError
-from transom.ondemand.lookup import Answer, Lookup, Where, answered, finished, lookup_schema, pattern_on
-from transom.ondemand.needs import Gathering
-from transom.ondemand.stores import end_of
+from transom.ondemand.lookup import (
+    Answer,
+    Lookup,
+    Where,
+    group_pattern,
+    look_up,
+    lookup_result,
+    lookup_schema,
+)
+from transom.ondemand.store_specs import StoreSet
+from transom.ondemand.stores import lookup_end
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.results.presentation import computed_texts
 from transom.runtime.loop import BatchLoop
@@ -90,7 +98,7 @@ class Lookups:
         self, compiled: CompiledQuery, state: State, registry: Registry, at: Any, where: Where
     ) -> pa.Table:
         bound = compiled.query
-        planned = self.loop.planner.gatherings(bound.stream, registry.looking(bound.stream))
+        planned = self.loop.planner.store_sets(bound.stream, registry.looking(bound.stream))
         kept = next((one for one in planned if one.selection == compiled.selection), None)
         if kept is None:
             raise SettingError(
@@ -111,7 +119,7 @@ class Lookups:
         if longest:
             said, most = (shown_length(bound.clock, one) for one in (bound.window.range, longest))
             raise SettingError(f"the query asks for {said}, and no more than {most} is kept")
-        known = ", ".join(want.text for want in kept.stores.values() if not want.timed)
+        known = ", ".join(spec.text for spec in kept.stores.values() if not spec.keeps_times)
         raise SettingError(
             "nothing is kept that answers this query: of these rows and groups there is only "
             f"{known or 'which there are'}"
@@ -122,7 +130,7 @@ class Lookups:
     ) -> Lookup | None:
         """The window that is asked for; None while no row has come."""
         stream, clock = self.loop.source(query.query.stream), query.clock
-        end = end_of(clock, state.stream(stream.name))
+        end = lookup_end(clock, state.stream(stream.name))
         if at is not None:
             if clock.kind is ClockKind.ROWS:
                 raise SettingError("windows of rows end at the newest row: leave `at` out")
@@ -130,7 +138,7 @@ class Lookups:
             if end is not None and moment < end:
                 raise SettingError("a lookup ends at the newest row or later: what was before is not kept")
             end = moment if end is not None else None
-        pattern = pattern_on(query, where)
+        pattern = group_pattern(query, where)
         return None if end is None else Lookup.over(query, length, end, pattern, at is not None)
 
     def _answered(self, lookup: Lookup, state: State) -> pa.Table:
@@ -138,15 +146,15 @@ class Lookups:
         if any(state.stores[key].far for key in lookup.stores):
             answer = self._far(lookup, state)
         else:
-            answer = answered(lookup, loop.desk.reader(lookup, state))
+            answer = look_up(lookup, loop.lookup_cache.reader(lookup, state))
         try:
-            return finished(answer, state, loop.scalars, loop.clock())
+            return lookup_result(answer, state, loop.scalars, loop.clock())
         except Exception as error:
             raise BatchError(f"the lookup failed: {short_message(error)}") from error
 
     def _far(self, lookup: Lookup, state: State) -> Answer:
         for key in lookup.stores:
-            self.loop.desk.note(key, is_hit=False)
+            self.loop.lookup_cache.note(key, is_hit=False)
         try:
             return self.loop.far_stores.answered(lookup, state)
         except Exception as error:
@@ -172,7 +180,7 @@ class Lookups:
         return compiled
 
 
-def _readings(query: CompiledQuery, kept: Gathering, registry: Registry) -> Iterator[CompiledQuery]:
+def _readings(query: CompiledQuery, kept: StoreSet, registry: Registry) -> Iterator[CompiledQuery]:
     """The ways to read a query off what others keep; one that says USING is taken at its word."""
     bound = query.query
     yield query

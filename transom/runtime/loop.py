@@ -19,7 +19,7 @@ from transom.elements import Control, Prod, Punctuation, Register
 from transom.errors import StateError
 from transom.estimates.feedback import Seen
 from transom.kernel.aggregate import Outcome
-from transom.ondemand.cache import Desk
+from transom.ondemand.cache import LookupCache
 from transom.ondemand.partitioned_stores import FarStores
 from transom.overload.bursts import NOTHING, Parted
 from transom.plan.compiled import CompiledQuery
@@ -71,7 +71,7 @@ class BatchLoop(Archive):
         )
         self.sideline = self.first_half.sideline
         self.second_half = SecondHalf(self.scalars, self.outputs, self.far, self.first_half)
-        self.desk = Desk()
+        self.lookup_cache = LookupCache()
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every batch
         self.sights: dict[str, list[Seen]] = {}  # by identity: what prods were told since the last batch
@@ -188,8 +188,8 @@ class BatchLoop(Archive):
             if self.intent is not None or self.waiting or not self.state.stream(stream.name).aside:
                 return False
             reading = (self.state.queries.get(query.name) for query in self.registry.reading(stream.name))
-            kept = self.planner.gatherings(stream.name, self.registry.looking(stream.name))
-            stores = (self.state.stores.get(key) for gathering in kept for key in gathering.stores)
+            kept = self.planner.store_sets(stream.name, self.registry.looking(stream.name))
+            stores = (self.state.stores.get(key) for store_set in kept for key in store_set.stores)
             untold = any(own is not None and own.unseen is None for own in (*reading, *stores))
             if untold and not is_ending:
                 return False
@@ -302,7 +302,7 @@ class BatchLoop(Archive):
             self.sideline.note(self.streams[intent.stream], outcome.rows, watch.spent["first_half"])
         before = self.state
         self._commit(intent, registry, output.state, bool(output.results), now.sights)
-        self.desk.committed(output.state, outcome.runs, kept)
+        self.lookup_cache.committed(output.state, outcome.runs, kept)
         self.far.forget(before, output.state)  # whoever is reading it asks again
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
@@ -338,7 +338,7 @@ class BatchLoop(Archive):
                 partial,
                 intent.clock,
                 parted=parted if name == intent.stream else NOTHING,
-                gatherings=self.planner.gatherings(name, registry.looking(name)),
+                store_sets=self.planner.store_sets(name, registry.looking(name)),
             )
             for name in concerned
             if name in self.queried()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from transom.elements import Drop, Forget, Register, Summarize, Summary, Tune
 from transom.errors import StateError
-from transom.ondemand.stores import is_stored, opened
+from transom.ondemand.stores import has_stores, open_stores
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import admit, is_kept, release
 from transom.plan.planner import Planner
@@ -68,7 +68,7 @@ def joined_and_left(
     standing = [query for query in joining.values() if query.query.demand is None]
     state = admit(state, standing, living, strategy, partial, results)
     state = _tuned(state, {name: point for name, point in tuned.items() if name in registry})
-    state = opened(state, planner.gathered(registry.demanding()), strategy.place, results)
+    state = open_stores(state, planner.gathered(registry.demanding()), strategy.place, results)
     return replace(state, preferring=settled(state.preferring, *registry.newest()))
 
 
@@ -86,6 +86,6 @@ def check_types(registry: Registry, state: State) -> None:
         for name, own in state.queries.items()
         if (compiled := registry[name].compiled) is not None and not is_kept(state, own, compiled)
     ]
-    changed += [query.name for query in registry.demanding() if not is_stored(state, query)]
+    changed += [query.name for query in registry.demanding() if not has_stores(state, query)]
     if changed:
         raise StateError(f"the columns of {changed[0]} have other types than when the checkpoint was made")

@@ -66,8 +66,8 @@ class Prodding:
         intent = BatchIntent(state.batch_id, moment.made, tables=dict(loop.versions))
         effects = loop.second_half.effects(intent, registry, directory)
         try:
-            glance = with_early(state, asks, cascade, living, partial, effects, moment)
-            swept = sweep(glance, asks, living, partial)
+            store_read = with_early(state, asks, cascade, living, partial, effects, moment)
+            swept = sweep(store_read, asks, living, partial)
             early = swept.finished(effects, moment)
             stored, _ = effects.read_far(swept.far, moment)
         except Exception:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.estimates.monitor import Accuracy
-from transom.ondemand.cache import Asked
+from transom.ondemand.cache import StoreUsage
 from transom.plan.explain import WorkDone, held, keeps_text, kind_of, work_done, work_text
 from transom.plan.explain.promising_text import coverage_text
 from transom.plan.explain.words import counted, queries_text, readable
@@ -352,16 +352,16 @@ def progress_of(loop: BatchLoop) -> Progress:
 
 def _on_demand(loop: BatchLoop, state: State, registry: Registry) -> OnDemand:
     queries = registry.demanding()
-    asked, stores = loop.desk.asked() if queries else {}, {}
+    asked, stores = loop.lookup_cache.asked() if queries else {}, {}
     streams = dict.fromkeys(query.query.stream for query in queries)
-    for gathering in (
-        one for name in streams for one in loop.planner.gatherings(name, registry.looking(name))
+    for store_set in (
+        one for name in streams for one in loop.planner.store_sets(name, registry.looking(name))
     ):
-        for key, want in gathering.stores.items():
-            known, own = state.stores.get(key, StoreState()), asked.get(key, Asked())
-            keeps = readable(keeps_text(gathering, want))
-            stores[readable(f"{gathering.selection} | {keeps}")] = StoreProgress(
-                gathering.clock.stream,
+        for key, spec in store_set.stores.items():
+            known, own = state.stores.get(key, StoreState()), asked.get(key, StoreUsage())
+            keeps = readable(keeps_text(store_set, spec))
+            stores[readable(f"{store_set.selection} | {keeps}")] = StoreProgress(
+                store_set.clock.stream,
                 keeps,
                 known.far,
                 known.tuples,
@@ -369,7 +369,7 @@ def _on_demand(loop: BatchLoop, state: State, registry: Registry) -> OnDemand:
                 own.hits,
                 known.kept.entries + sum(ref.rows for ref in known.refs),
                 known.kept.nbytes + sum(ref.bytes for ref in known.refs),
-                want.timed,
+                spec.keeps_times,
             )
     return OnDemand(len(queries), stores)
 

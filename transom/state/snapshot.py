@@ -19,7 +19,7 @@ from transom.elements import Clock, ClockKind, Summary
 from transom.errors import StateError
 from transom.estimates.learned import Learned
 from transom.ondemand.structures.runs import Run
-from transom.ondemand.structures.tiers import Kept
+from transom.ondemand.structures.tiers import RunTiers
 from transom.overload.bursts import Chunk
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation
@@ -154,7 +154,7 @@ def _store_out(store: StoreState, shelf: RunShelf) -> list[Any]:
 
 def _store_in(stored: list[Any], shelf: RunShelf) -> StoreState:
     places, floor, unseen, tuples, far, refs = stored
-    kept = Kept(tuple(shelf.run(place) for place in places))
+    kept = RunTiers(tuple(shelf.run(place) for place in places))
     return StoreState(kept, floor, _intervals(unseen), tuples, far, tuple(_shard_in(*ref) for ref in refs))
 
 

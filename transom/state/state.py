@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from transom.elements import Clock, ClockKind
 from transom.estimates.learned import Learned
-from transom.ondemand.structures.tiers import Kept
+from transom.ondemand.structures.tiers import RunTiers
 from transom.overload.bursts import Chunk, held_by
 from transom.state.promising import Preferring
 from transom.state.shards import ShardRef
@@ -156,7 +156,7 @@ class StoreState:
     until the first batch tells. A `far` one has too many groups for the driver: its runs are in files.
     """
 
-    kept: Kept = field(default_factory=Kept)
+    kept: RunTiers = field(default_factory=RunTiers)
     floor: int = LOWEST
     unseen: IntervalSet | None = IntervalSet()
     tuples: int = 0

@@ -13,11 +13,13 @@ import pytest
 from tests.ondemand.structures.tuples import Tuples, found_by_key, random_tuples
 from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Moments, Sum
 from transom.aggregates.sketches import Distinct, Quantiles
-from transom.ondemand.structures.block_tree import Tree
-from transom.ondemand.structures.exact import PrefixSums, Raw, exact
-from transom.ondemand.structures.runs import Batch, Recipe, Run
+from transom.ondemand.structures.block_tree import BlockTree
+from transom.ondemand.structures.exact_structure import exact_structure
+from transom.ondemand.structures.prefix_sums import PrefixSums
+from transom.ondemand.structures.runs import Run, Structure, TupleBatch
 from transom.ondemand.structures.staircase import Staircase
-from transom.ondemand.structures.tiers import Kept
+from transom.ondemand.structures.tiers import RunTiers
+from transom.ondemand.structures.values import RawTuples
 
 FLOAT, INT, LONG, TEXT = pa.float64(), pa.int32(), pa.int64(), pa.string()
 MONEY = pa.decimal128(12, 2)
@@ -48,13 +50,13 @@ CASES: dict[str, tuple[pa.DataType | None, Accumulator]] = {
 SKETCHES = (Quantiles, Distinct)
 
 
-def recipes(accumulator: Accumulator) -> list[Recipe]:
+def recipes(accumulator: Accumulator) -> list[Structure]:
     small = (
-        [Tree(accumulator, block=2), Tree(accumulator, block=5)]
-        if isinstance(exact(accumulator), Tree)
+        [BlockTree(accumulator, block=2), BlockTree(accumulator, block=5)]
+        if isinstance(exact_structure(accumulator), BlockTree)
         else []
     )
-    return [exact(accumulator), Raw(accumulator), *small]
+    return [exact_structure(accumulator), RawTuples(accumulator), *small]
 
 
 def alike(accumulator: Accumulator, mine: dict[Any, Any], plain: dict[Any, Any]) -> bool:
@@ -85,10 +87,10 @@ def _near(mine: tuple[Any, ...], plain: tuple[Any, ...]) -> bool:
     )
 
 
-def kept(recipe: Recipe, batches: list[Batch]) -> tuple[Run, ...]:
-    known = Kept()
+def kept(structure: Structure, batches: list[TupleBatch]) -> tuple[Run, ...]:
+    known = RunTiers()
     for batch_id in batches:
-        known = known.taken(recipe, recipe.run(batch_id), -(10**9))
+        known = known.taken(structure, structure.run(batch_id), -(10**9))
     return known.runs
 
 
@@ -102,16 +104,16 @@ def test_any_window_is_answered_as_by_reading_all_tuples(name: str, jitter: int,
     count = 60 if isinstance(accumulator, SKETCHES) else 400
     tuples = random_tuples(rng, count, type, grouped, jitter)
     batches = tuples.batches(rng, 12)
-    for recipe in recipes(accumulator):
+    for structure in recipes(accumulator):
         names = [f"s{i}" for i in range(len(accumulator.types()))]
-        several = kept(recipe, batches)
-        single = recipe.merged([recipe.run(batch_id) for batch_id in batches[::-1]], -(10**9))
+        several = kept(structure, batches)
+        single = structure.merged([structure.run(batch_id) for batch_id in batches[::-1]], -(10**9))
         for since in [-2000, 5000, *rng.choice(tuples.times, 6).tolist()]:
             plain = tuples.answers(accumulator, since)
             for runs in (several, (single,), (Run.unpacked(single.packed()),)):
-                mine = found_by_key(recipe.lookup(runs, since), names)
+                mine = found_by_key(structure.lookup(runs, since), names)
                 assert alike(accumulator, finite_sums(mine), finite_sums(plain)), (
-                    f"seed {seed}, {recipe}, {since}"
+                    f"seed {seed}, {structure}, {since}"
                 )
 
 
@@ -130,46 +132,49 @@ def finite_sums(answers: dict[Any, Any]) -> dict[Any, Any]:
 def test_a_huge_neighbour_leaves_small_sums_alone() -> None:
     times = np.arange(100)
     tuples = Tuples(times, (), pa.array([1e300] * 60 + [7.0] * 40))
-    recipe = exact(Sum(FLOAT))
-    found = recipe.lookup([recipe.run(tuples.batch(times))], 61)
+    structure = exact_structure(Sum(FLOAT))
+    found = structure.lookup([structure.run(tuples.batch(times))], 61)
     assert found.columns["s0"].to_pylist() == [7.0 * 39]
 
 
 @pytest.mark.parametrize(("accumulator", "kind"), [
-    (CountRows(), PrefixSums), (Count(), PrefixSums), (Sum(INT), PrefixSums), (Sum(FLOAT), Tree),
-    (Sum(MONEY), Tree), (Extreme(TEXT, "min"), Staircase), (Moments(), Tree), (Quantiles(FLOAT, 200), Tree),
+    (CountRows(), PrefixSums), (Count(), PrefixSums), (Sum(INT), PrefixSums), (Sum(FLOAT), BlockTree),
+    (Sum(MONEY), BlockTree), (Extreme(TEXT, "min"), Staircase), (Moments(), BlockTree),
+    (Quantiles(FLOAT, 200), BlockTree),
 ])  # fmt: skip
-def test_each_aggregate_has_its_structure(accumulator: Accumulator, kind: type[Recipe]) -> None:
-    assert isinstance(exact(accumulator), kind)
+def test_each_aggregate_has_its_structure(accumulator: Accumulator, kind: type[Structure]) -> None:
+    assert isinstance(exact_structure(accumulator), kind)
 
 
 def test_of_equal_values_a_staircase_keeps_the_latest() -> None:
-    recipe = Staircase(Extreme(INT, "max"))
-    run = recipe.run(Batch(np.arange(7), np.zeros(7, np.int64), (), pa.array([3, 9, 4, 9, 2, None, 1], INT)))
+    structure = Staircase(Extreme(INT, "max"))
+    run = structure.run(
+        TupleBatch(np.arange(7), np.zeros(7, np.int64), (), pa.array([3, 9, 4, 9, 2, None, 1], INT))
+    )
     assert run.times.tolist() == [3, 4, 6]
     assert run.columns["value"].to_pylist() == [9, 2, 1]
 
 
 def test_a_staircase_of_random_values_is_short_and_of_falling_ones_is_not() -> None:
-    recipe, times, none = Staircase(Extreme(FLOAT, "max")), np.arange(100_000), np.zeros(100_000, np.int64)
+    structure, times, none = Staircase(Extreme(FLOAT, "max")), np.arange(100_000), np.zeros(100_000, np.int64)
     rng = np.random.default_rng(3)
-    assert recipe.run(Batch(times, none, (), pa.array(rng.random(100_000)))).entries < 50
-    assert recipe.run(Batch(times, none, (), pa.array(-times.astype(float)))).entries == 100_000
+    assert structure.run(TupleBatch(times, none, (), pa.array(rng.random(100_000)))).entries < 50
+    assert structure.run(TupleBatch(times, none, (), pa.array(-times.astype(float)))).entries == 100_000
 
 
 def test_nothing_in_the_window_is_no_group() -> None:
     for accumulator in (CountRows(), Sum(INT), Sum(FLOAT), Extreme(TEXT, "max"), Moments()):
-        recipe = exact(accumulator)
+        structure = exact_structure(accumulator)
         type = getattr(accumulator, "input", FLOAT)
-        batch = Batch(np.array([5]), np.array([0]), (pa.array(["a"]),), pa.nulls(1, type))
-        assert recipe.lookup([], 0).count == 0
-        assert recipe.lookup([recipe.run(batch)], 6).count == 0
+        batch = TupleBatch(np.array([5]), np.array([0]), (pa.array(["a"]),), pa.nulls(1, type))
+        assert structure.lookup([], 0).count == 0
+        assert structure.lookup([structure.run(batch)], 6).count == 0
         if not isinstance(accumulator, CountRows):
-            assert recipe.lookup([recipe.run(batch)], 0).count == 0
+            assert structure.lookup([structure.run(batch)], 0).count == 0
 
 
 def test_averages_of_decimals_come_from_exact_sums() -> None:
-    recipe = exact(Sum(MONEY))
+    structure = exact_structure(Sum(MONEY))
     cents = pa.array([Decimal("0.01")] * 1000, MONEY)
-    run = recipe.run(Batch(np.arange(1000), np.zeros(1000, np.int64), (), cents))
-    assert recipe.lookup([run], 1).columns["s0"].to_pylist() == [Decimal("9.99")]
+    run = structure.run(TupleBatch(np.arange(1000), np.zeros(1000, np.int64), (), cents))
+    assert structure.lookup([run], 1).columns["s0"].to_pylist() == [Decimal("9.99")]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.ondemand.structures.ordered_sharing import Entry, OrderedSharing
+from transom.ondemand.structures.ordered_sharing import OrderedSharing, WindowAnswer
 
 A, B, C, D, E, F = WINDOWS = 10, 20, 30, 40, 50, 60
 NOW = 100
@@ -110,7 +110,7 @@ def test_a_tuple_out_of_order_touches_only_windows_that_reach_back_to_it() -> No
     shared = tree(AGES, FIGURE_8)
     shared.insert(NOW - 22, 30)
     assert content(shared) == {A: 5, B: 10, E: 30, F: 50}
-    assert shared.entries[2] == Entry(E, 30, NOW - 22), "of equal answers the newer one"
+    assert shared.entries[2] == WindowAnswer(E, 30, NOW - 22), "of equal answers the newer one"
     assert [shared.lookup(size) for size in WINDOWS] == [5, 10, 30, 30, 30, 50]
     assert shared.counters.recalculations == 1
 
@@ -118,7 +118,7 @@ def test_a_tuple_out_of_order_touches_only_windows_that_reach_back_to_it() -> No
 def test_an_older_equal_answer_leaves_the_newer_one_in_its_place() -> None:
     shared = tree(AGES, FIGURE_8)
     shared.insert(NOW - 47, 30)
-    assert shared.entries[4] == Entry(E, 30, NOW - 45)
+    assert shared.entries[4] == WindowAnswer(E, 30, NOW - 45)
 
 
 def test_a_tuple_that_no_window_reaches_touches_none() -> None:

@@ -12,22 +12,23 @@ from hypothesis import strategies as st
 
 from tests.ondemand.structures.tuples import Tuples, found_by_key, random_tuples
 from transom.aggregates.accumulators import Count, CountRows, Extreme, Sum
-from transom.ondemand.structures.build_runs import raw
-from transom.ondemand.structures.exact import Raw, exact
-from transom.ondemand.structures.runs import Batch, Recipe, Run, bisected
+from transom.ondemand.structures.build_runs import sorted_run
+from transom.ondemand.structures.exact_structure import exact_structure
+from transom.ondemand.structures.runs import Run, Structure, TupleBatch, first_not_below
 from transom.ondemand.structures.timegram import TimeGram
+from transom.ondemand.structures.values import RawTuples
 
 FLOAT, LONG, MONEY, TEXT = pa.float64(), pa.int64(), pa.decimal128(12, 2), pa.string()
 ALWAYS = -(10**12)
 
-RECIPES: dict[str, tuple[Recipe, pa.DataType | None]] = {
-    "counts": (exact(CountRows()), None),
-    "counts of values": (exact(Count()), TEXT),
-    "prefix sums": (exact(Sum(LONG)), LONG),
-    "staircase of doubles": (exact(Extreme(FLOAT, "max")), FLOAT),
-    "staircase of texts": (exact(Extreme(TEXT, "min")), TEXT),
-    "tree of decimals": (exact(Sum(MONEY)), MONEY),
-    "raw": (Raw(Extreme(LONG, "min")), LONG),
+RECIPES: dict[str, tuple[Structure, pa.DataType | None]] = {
+    "counts": (exact_structure(CountRows()), None),
+    "counts of values": (exact_structure(Count()), TEXT),
+    "prefix sums": (exact_structure(Sum(LONG)), LONG),
+    "staircase of doubles": (exact_structure(Extreme(FLOAT, "max")), FLOAT),
+    "staircase of texts": (exact_structure(Extreme(TEXT, "min")), TEXT),
+    "tree of decimals": (exact_structure(Sum(MONEY)), MONEY),
+    "raw": (RawTuples(Extreme(LONG, "min")), LONG),
     "timegram": (TimeGram(FLOAT, buckets=4), FLOAT),
     "timegram of integers": (TimeGram(LONG), LONG),
     "timegram within": (TimeGram(FLOAT, within=0.1), FLOAT),
@@ -38,16 +39,16 @@ RECIPES: dict[str, tuple[Recipe, pa.DataType | None]] = {
 GROUPED = ["", "some", "many"]
 
 
-def drawn(name: str, grouped: str) -> tuple[Recipe, Tuples, list[Batch], np.random.Generator]:
-    recipe, type = RECIPES[name]
+def drawn(name: str, grouped: str) -> tuple[Structure, Tuples, list[TupleBatch], np.random.Generator]:
+    structure, type = RECIPES[name]
     rng = np.random.default_rng(len(name) * 10 + len(grouped))
     tuples = random_tuples(rng, 300, type, grouped, jitter=40)
-    return recipe, tuples, tuples.batches(rng, 9), rng
+    return structure, tuples, tuples.batches(rng, 9), rng
 
 
-def answers(recipe: Recipe, runs: list[Run], since: int) -> dict[Any, Any]:
+def answers(structure: Structure, runs: list[Run], since: int) -> dict[Any, Any]:
     """Answers by group; doubles as they are but for the order in which they were added."""
-    found = recipe.lookup(runs, since)
+    found = structure.lookup(runs, since)
     plain = found_by_key(found, list(found.columns))
     return {key: [f"{v:.9g}" if isinstance(v, float) else v for v in row] for key, row in plain.items()}
 
@@ -81,46 +82,50 @@ def assert_sound(run: Run) -> None:
 @pytest.mark.parametrize("grouped", GROUPED)
 @pytest.mark.parametrize("name", RECIPES)
 def test_split_and_merged_is_the_whole_in_any_order(name: str, grouped: str) -> None:
-    recipe, tuples, batches, rng = drawn(name, grouped)
-    runs = [recipe.run(batch_id) for batch_id in batches]
-    whole = recipe.run(tuples.batch(np.arange(300)))
-    halves = recipe.merged([recipe.merged(runs[4:], ALWAYS), recipe.merged(runs[:4], ALWAYS)], ALWAYS)
-    shuffled = recipe.merged([runs[i] for i in rng.permutation(9)], ALWAYS)
+    structure, tuples, batches, rng = drawn(name, grouped)
+    runs = [structure.run(batch_id) for batch_id in batches]
+    whole = structure.run(tuples.batch(np.arange(300)))
+    halves = structure.merged(
+        [structure.merged(runs[4:], ALWAYS), structure.merged(runs[:4], ALWAYS)], ALWAYS
+    )
+    shuffled = structure.merged([runs[i] for i in rng.permutation(9)], ALWAYS)
     for run in (*runs, whole, halves, shuffled):
         assert_sound(run)
     assert contents(halves) == contents(shuffled) == contents(whole)
     for since in rng.choice(tuples.times, 8).tolist():
-        plain = answers(recipe, [whole], since)
-        assert answers(recipe, [halves], since) == answers(recipe, [shuffled], since) == plain
+        plain = answers(structure, [whole], since)
+        assert answers(structure, [halves], since) == answers(structure, [shuffled], since) == plain
         if "timegram" not in name:  # of whom several runs have more buckets, and narrower intervals
-            assert answers(recipe, runs, since) == plain
+            assert answers(structure, runs, since) == plain
 
 
 @pytest.mark.parametrize("grouped", GROUPED)
 @pytest.mark.parametrize("name", RECIPES)
 def test_packed_and_unpacked_is_the_same(name: str, grouped: str) -> None:
-    recipe, _, batches, _ = drawn(name, grouped)
-    for run in [recipe.run(batch_id) for batch_id in batches]:
+    structure, _, batches, _ = drawn(name, grouped)
+    for run in [structure.run(batch_id) for batch_id in batches]:
         again = Run.unpacked(run.packed())
         assert_sound(again)
         assert contents(again) == contents(run)
         assert [key.type for key in again.keys] == [key.type for key in run.keys]
         assert again.nbytes == pytest.approx(run.nbytes, abs=64)
-        assert contents(recipe.merged([again, run], ALWAYS)) == contents(recipe.merged([run, run], ALWAYS))
+        assert contents(structure.merged([again, run], ALWAYS)) == contents(
+            structure.merged([run, run], ALWAYS)
+        )
 
 
 @pytest.mark.parametrize("grouped", GROUPED)
 @pytest.mark.parametrize("name", RECIPES)
 def test_what_is_below_the_floor_is_gone_and_nothing_else(name: str, grouped: str) -> None:
-    recipe, tuples, batches, _ = drawn(name, grouped)
-    runs = [recipe.run(batch_id) for batch_id in batches]
-    whole = recipe.merged(runs, ALWAYS)
+    structure, tuples, batches, _ = drawn(name, grouped)
+    runs = [structure.run(batch_id) for batch_id in batches]
+    whole = structure.merged(runs, ALWAYS)
     for floor in [*np.quantile(tuples.times, [0.2, 0.5, 0.99]).astype(int).tolist(), 10**6]:
-        cut = recipe.merged(runs, floor)
+        cut = structure.merged(runs, floor)
         assert_sound(cut)
         assert (cut.times >= floor).all()
         for since in (floor, floor + 30):
-            mine, plain = answers(recipe, [cut], since), answers(recipe, [whole], since)
+            mine, plain = answers(structure, [cut], since), answers(structure, [whole], since)
             assert mine.keys() == plain.keys()
             if "timegram" not in name:  # whose hulls may be narrower without what is gone
                 assert mine == plain
@@ -129,33 +134,33 @@ def test_what_is_below_the_floor_is_gone_and_nothing_else(name: str, grouped: st
 @pytest.mark.parametrize("grouped", GROUPED)
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_group_is_dealt_to_one_partition_wherever_it_was_made(name: str, grouped: str) -> None:
-    recipe, _, batches, _ = drawn(name, grouped)
+    structure, _, batches, _ = drawn(name, grouped)
     shares: dict[int, list[Run]] = {}
     for batch_id in batches:
-        for place, part in recipe.run(batch_id).dealt(5):
+        for place, part in structure.run(batch_id).by_partition(5):
             assert_sound(part)
             shares.setdefault(place, []).append(part)
     found: dict[Any, Any] = {}
     for parts in shares.values():
-        mine = answers(recipe, [recipe.merged(parts, ALWAYS)], -600)
+        mine = answers(structure, [structure.merged(parts, ALWAYS)], -600)
         assert not mine.keys() & found.keys()
         found |= mine
     assert found
     assert found == answers(
-        recipe, [recipe.merged([recipe.run(batch_id) for batch_id in batches], ALWAYS)], -600
+        structure, [structure.merged([structure.run(batch_id) for batch_id in batches], ALWAYS)], -600
     )
     assert grouped != "many" or len(shares) == 5
 
 
 def test_tuples_in_order_are_taken_as_they_are() -> None:
     values = pa.array([1.0, 2.0, 3.0])
-    run = raw(Batch(np.array([1, 1, 5]), np.zeros(3, np.int64), (), values))
+    run = sorted_run(TupleBatch(np.array([1, 1, 5]), np.zeros(3, np.int64), (), values))
     assert run.columns["value"] is values
 
 
 def test_times_that_are_close_take_half_the_room() -> None:
-    close = raw(Batch(np.array([10**15, 10**15 + 2**32 - 1]), np.zeros(2, np.int64)))
-    wide = raw(Batch(np.array([10**15, 10**15 + 2**32]), np.zeros(2, np.int64)))
+    close = sorted_run(TupleBatch(np.array([10**15, 10**15 + 2**32 - 1]), np.zeros(2, np.int64)))
+    wide = sorted_run(TupleBatch(np.array([10**15, 10**15 + 2**32]), np.zeros(2, np.int64)))
     assert (close.ticks.nbytes, wide.ticks.nbytes) == (8, 16)
     for run in (close, wide):
         assert run.times.tolist() == [10**15, run.high]
@@ -163,34 +168,36 @@ def test_times_that_are_close_take_half_the_room() -> None:
 
 
 def test_a_batch_without_tuples_is_an_empty_run() -> None:
-    for recipe, type in RECIPES.values():
+    for structure, type in RECIPES.values():
         none = np.zeros(0, np.int64)
-        empty = recipe.run(
-            Batch(none, none, (pa.array([], TEXT),), None if type is None else pa.array([], type))
+        empty = structure.run(
+            TupleBatch(none, none, (pa.array([], TEXT),), None if type is None else pa.array([], type))
         )
         assert (empty.groups, empty.entries) == (0, 0)
         assert Run.unpacked(empty.packed()).entries == 0
-        assert recipe.lookup([empty], -5).count == recipe.merged([empty, empty], 0).entries == 0
+        assert structure.lookup([empty], -5).count == structure.merged([empty, empty], 0).entries == 0
 
 
 @pytest.mark.parametrize("grouped", GROUPED)
 @pytest.mark.parametrize("name", RECIPES)
 def test_empty_runs_merge_with_others_and_with_themselves(name: str, grouped: str) -> None:
-    recipe, _, batches, _ = drawn(name, grouped)
-    runs = [recipe.run(batch_id) for batch_id in batches]
-    gone = recipe.merged(runs, 10**6)
+    structure, _, batches, _ = drawn(name, grouped)
+    runs = [structure.run(batch_id) for batch_id in batches]
+    gone = structure.merged(runs, 10**6)
     assert_sound(gone)
     assert gone.groups == 0
-    for empty in (gone, Run.unpacked(gone.packed()), *[part for _, part in gone.dealt(3)]):
-        assert recipe.merged([empty, empty], ALWAYS).groups == 0
-        assert recipe.lookup([empty], ALWAYS).count == 0
-        assert answers(recipe, [recipe.merged([empty, *runs, empty], ALWAYS)], -600) == answers(
-            recipe, [recipe.merged(runs, ALWAYS)], -600
+    for empty in (gone, Run.unpacked(gone.packed()), *[part for _, part in gone.by_partition(3)]):
+        assert structure.merged([empty, empty], ALWAYS).groups == 0
+        assert structure.lookup([empty], ALWAYS).count == 0
+        assert answers(structure, [structure.merged([empty, *runs, empty], ALWAYS)], -600) == answers(
+            structure, [structure.merged(runs, ALWAYS)], -600
         )
-        assert answers(recipe, [empty, *runs], -600) == answers(recipe, runs, -600)
+        assert answers(structure, [empty, *runs], -600) == answers(structure, runs, -600)
     if RECIPES[name][1] is not None:
-        nulls = [Batch(p.times, p.codes, p.keys, pa.nulls(len(p.times), RECIPES[name][1])) for p in batches]
-        assert recipe.merged([recipe.run(batch_id) for batch_id in nulls], ALWAYS).entries == 0
+        nulls = [
+            TupleBatch(p.times, p.codes, p.keys, pa.nulls(len(p.times), RECIPES[name][1])) for p in batches
+        ]
+        assert structure.merged([structure.run(batch_id) for batch_id in nulls], ALWAYS).entries == 0
 
 
 @given(st.lists(st.lists(st.integers(0, 20), min_size=1), max_size=6), st.integers(-1, 22))
@@ -200,4 +207,4 @@ def test_bisection_of_all_stretches_is_that_of_each(stretches: list[list[int]], 
     expected = [
         int(np.searchsorted(sorted(s), least)) + start for s, start in zip(stretches, bounds, strict=False)
     ]
-    assert bisected(numbers, bounds, least).tolist() == expected
+    assert first_not_below(numbers, bounds, least).tolist() == expected

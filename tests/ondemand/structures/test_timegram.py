@@ -13,8 +13,8 @@ import pytest
 
 from tests.ondemand.structures.tuples import Tuples
 from transom.aggregates.functions import FUNCTIONS
-from transom.ondemand.structures.runs import Batch, Run
-from transom.ondemand.structures.tiers import Kept
+from transom.ondemand.structures.runs import Run, TupleBatch
+from transom.ondemand.structures.tiers import RunTiers
 from transom.ondemand.structures.timegram import TimeGram
 
 FLOAT, LONG, MONEY = pa.float64(), pa.int64(), pa.decimal128(12, 2)
@@ -62,7 +62,7 @@ GRIDS: dict[str, dict[str, Any]] = {
 
 
 @cache
-def drawn(name: str, groups: int) -> tuple[Tuples, list[Batch], list[int]]:
+def drawn(name: str, groups: int) -> tuple[Tuples, list[TupleBatch], list[int]]:
     """A stream in batches that overlap, and where windows begin."""
     rng = np.random.default_rng(sum(map(ord, name)))
     type, draw = STREAMS[name]
@@ -98,11 +98,11 @@ def _answered(answer: str, values: pa.Array, codes: np.ndarray, groups: int) -> 
     type = states[0][0].type
     if answer == "avg":
         type = pa.decimal128(16, 6) if pa.types.is_decimal(values.type) else FLOAT
-    return _doubles(function.lower(states, type, ()), exact=True)
+    return _doubles(function.lower(states, type, ()), exact_structure=True)
 
 
-def _doubles(column: pa.Array, exact: bool = False) -> np.ndarray:
-    if exact and pa.types.is_integer(column.type):
+def _doubles(column: pa.Array, exact_structure: bool = False) -> np.ndarray:
+    if exact_structure and pa.types.is_integer(column.type):
         return column.cast(LONG).to_numpy(zero_copy_only=False)
     if pa.types.is_decimal(column.type):
         return np.array([float(v) for v in column.to_pylist()])
@@ -116,16 +116,16 @@ def _up_to(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.isnan(high) | (low <= high)
 
 
-def kept(recipe: TimeGram, batches: list[Batch]) -> tuple[Run, ...]:
-    known = Kept()
+def kept(structure: TimeGram, batches: list[TupleBatch]) -> tuple[Run, ...]:
+    known = RunTiers()
     for batch_id in batches:
-        known = known.taken(recipe, recipe.run(batch_id), -(10**9))
+        known = known.taken(structure, structure.run(batch_id), -(10**9))
     return known.runs
 
 
-def assert_contained(recipe: TimeGram, runs: tuple[Run, ...], name: str, groups: int, since: int) -> int:
+def assert_contained(structure: TimeGram, runs: tuple[Run, ...], name: str, groups: int, since: int) -> int:
     """Every answer lies within its interval; how many there were."""
-    found = recipe.lookup(runs, since)
+    found = structure.lookup(runs, since)
     keys, answers = plain(name, groups, since)
     order = np.argsort(found.keys[0].to_numpy()) if found.count else np.zeros(0, np.int64)
     assert found.count == len(keys)
@@ -135,9 +135,9 @@ def assert_contained(recipe: TimeGram, runs: tuple[Run, ...], name: str, groups:
             found.columns[f"{answer}_{side}"].to_numpy(zero_copy_only=False)[order]
             for side in ("low", "high")
         )
-        for exact in answers[answer]:
-            good = _up_to(low, exact) & _up_to(exact, high)
-            assert good.all(), (answer, since, low[~good][:3], exact[~good][:3], high[~good][:3])
+        for exact_structure in answers[answer]:
+            good = _up_to(low, exact_structure) & _up_to(exact_structure, high)
+            assert good.all(), (answer, since, low[~good][:3], exact_structure[~good][:3], high[~good][:3])
     return found.count * len(ANSWERS)
 
 
@@ -147,15 +147,15 @@ def test_every_interval_contains_the_exact_answer(stream: str) -> None:
     _, batches, sinces = drawn(stream, GROUPS)
     answered = 0
     for options in GRIDS.values():
-        recipe = TimeGram(type, **options)
-        runs = kept(recipe, batches)
+        structure = TimeGram(type, **options)
+        runs = kept(structure, batches)
         whole = (
             Run.unpacked(
-                recipe.merged([recipe.run(batch_id) for batch_id in batches[::-1]], -(10**9)).packed()
+                structure.merged([structure.run(batch_id) for batch_id in batches[::-1]], -(10**9)).packed()
             ),
         )
         for i, since in enumerate(sinces):
-            answered += assert_contained(recipe, whole if i % 3 else runs, stream, GROUPS, since)
+            answered += assert_contained(structure, whole if i % 3 else runs, stream, GROUPS, since)
     # Over all streams more than ten million answers, of more than two million lookups of a group.
     assert answered > 750_000
 
@@ -165,73 +165,73 @@ def test_it_does_for_thousands_of_tuples_a_group_while_old_ones_go(stream: str) 
     type, _ = STREAMS[stream]
     _, batches, _ = drawn(stream, 3)
     for options in GRIDS.values():
-        recipe, known = TimeGram(type, **options), Kept()
+        structure, known = TimeGram(type, **options), RunTiers()
         for batch in batches:
             high = int(batch.times.max(initial=0))
-            known = known.taken(recipe, recipe.run(batch), high - 9000)
+            known = known.taken(structure, structure.run(batch), high - 9000)
         for since in (high - 9000, high - 8999, high - 4321, high - 100, high):
-            assert_contained(recipe, known.runs, stream, 3, since)
+            assert_contained(structure, known.runs, stream, 3, since)
 
 
-def one_group(values: list[Any], type: pa.DataType | None) -> Batch:
+def one_group(values: list[Any], type: pa.DataType | None) -> TupleBatch:
     count = len(values)
     column = None if type is None else pa.array(values, type)
-    return Batch(np.arange(1, count + 1), np.zeros(count, np.int64), (), column)
+    return TupleBatch(np.arange(1, count + 1), np.zeros(count, np.int64), (), column)
 
 
-def interval(recipe: TimeGram, run: Run, since: int, answer: str) -> tuple[Any, Any]:
-    found = recipe.lookup([run], since).columns
+def interval(structure: TimeGram, run: Run, since: int, answer: str) -> tuple[Any, Any]:
+    found = structure.lookup([run], since).columns
     low, high = (found[f"{answer}_{side}"].to_pylist() for side in ("low", "high"))
     return low[0], high[0]
 
 
 def test_the_papers_example() -> None:
     """Section 3.2.4, with T5 (value 2) where it belongs, in [-2, 4]; windows of 4, 3 and 2 rows."""
-    recipe = TimeGram(pa.int32(), bounds=(-10, -6, -2, 4, 6, 10))
-    run = recipe.run(one_group([3, -10, -9, 5, 2, 7, -3], pa.int32()))
+    structure = TimeGram(pa.int32(), bounds=(-10, -6, -2, 4, 6, 10))
+    run = structure.run(one_group([3, -10, -9, 5, 2, 7, -3], pa.int32()))
     # Buckets know the values that they have seen: in the window of 4 rows, T1's 3 widens that of T5.
-    assert interval(recipe, run, 4, "sum") == (11, 12)
-    assert interval(recipe, run, 5, "max") == (7, 7)
-    low, high = interval(recipe, run, 6, "avg")  # divided by 2; the paper divides by the 4 that are kept
+    assert interval(structure, run, 4, "sum") == (11, 12)
+    assert interval(structure, run, 5, "max") == (7, 7)
+    low, high = interval(structure, run, 6, "avg")  # divided by 2; the paper divides by the 4 that are kept
     assert low == pytest.approx(2) and high == pytest.approx(2)
-    assert interval(recipe, run, 6, "count") == (2, 2)
+    assert interval(structure, run, 6, "count") == (2, 2)
 
 
 def test_a_bucket_of_many_values_answers_with_its_hull() -> None:
-    recipe = TimeGram(pa.int32(), bounds=(0, 100))
-    run = recipe.run(one_group([10, 90, 20, 30], pa.int32()))
-    assert interval(recipe, run, 3, "max") == (10, 90)
-    assert interval(recipe, run, 3, "sum") == (20, 180)
+    structure = TimeGram(pa.int32(), bounds=(0, 100))
+    run = structure.run(one_group([10, 90, 20, 30], pa.int32()))
+    assert interval(structure, run, 3, "max") == (10, 90)
+    assert interval(structure, run, 3, "sum") == (20, 180)
 
 
 @pytest.mark.parametrize("options", [{}, {"slice": 10}])
 def test_as_many_buckets_as_asked_for_and_no_more(options: dict[str, int]) -> None:
     rng = np.random.default_rng(2)
-    recipe = TimeGram(FLOAT, buckets=16, **options)
-    runs = [recipe.run(one_group(rng.normal(i, 1, 500).tolist(), FLOAT)) for i in range(9)]
-    merged = recipe.merged(runs, 0)
+    structure = TimeGram(FLOAT, buckets=16, **options)
+    runs = [structure.run(one_group(rng.normal(i, 1, 500).tolist(), FLOAT)) for i in range(9)]
+    merged = structure.merged(runs, 0)
     assert all(8 <= run.groups <= 16 for run in [*runs, merged])
 
 
 def test_an_outlier_costs_one_bucket_and_no_precision() -> None:
     rng = np.random.default_rng(4)
     values = rng.uniform(0, 64, 10_000)
-    recipe = TimeGram(FLOAT, buckets=64)
-    with_outlier = recipe.run(one_group([*values[:-1], 1e300], FLOAT))
+    structure = TimeGram(FLOAT, buckets=64)
+    with_outlier = structure.run(one_group([*values[:-1], 1e300], FLOAT))
     widths = np.sort(with_outlier.heads["high"].to_numpy() - with_outlier.heads["low"].to_numpy())
     assert widths[-1] <= 2
-    assert interval(recipe, with_outlier, 10_000, "max") == (1e300, 1e300)
+    assert interval(structure, with_outlier, 10_000, "max") == (1e300, 1e300)
 
 
 def test_buckets_follow_values_that_drift() -> None:
     rng = np.random.default_rng(5)
-    recipe, kept_ = TimeGram(FLOAT, buckets=64), Kept()
+    structure, kept_ = TimeGram(FLOAT, buckets=64), RunTiers()
     for batch_id in range(100):
         times = np.arange(batch_id * 1000, batch_id * 1000 + 1000)
         values = pa.array(batch_id * 50 + rng.uniform(0, 10, 1000))
-        part = Batch(times, np.zeros(1000, np.int64), (), values)
-        kept_ = kept_.taken(recipe, recipe.run(part), batch_id * 1000 - 5000)
-    found = recipe.lookup(kept_.runs, 99_000).columns
+        part = TupleBatch(times, np.zeros(1000, np.int64), (), values)
+        kept_ = kept_.taken(structure, structure.run(part), batch_id * 1000 - 5000)
+    found = structure.lookup(kept_.runs, 99_000).columns
     assert found["max_high"][0].as_py() - found["max_low"][0].as_py() < 10
     assert 99 * 50 <= found["avg_low"][0].as_py() <= found["avg_high"][0].as_py() <= 99 * 50 + 10
 
@@ -242,35 +242,35 @@ def test_within_a_part_of_the_answer(within: float, type: pa.DataType) -> None:
     rng = np.random.default_rng(6)
     values = (10 ** rng.uniform(0, 9, 20_000)).astype(np.int64)
     tuples = Tuples(np.arange(20_000), (pa.array(rng.integers(0, 300, 20_000)),), pa.array(values).cast(type))
-    recipe = TimeGram(type, within=within)
-    runs = kept(recipe, tuples.batches(rng, 30))
+    structure = TimeGram(type, within=within)
+    runs = kept(structure, tuples.batches(rng, 30))
     for since in (0, 7000, 19_000, 19_990):
-        found = recipe.lookup(runs, since).columns
+        found = structure.lookup(runs, since).columns
         for answer in ("count", "sum", "avg", "min", "max"):
             low, high = (found[f"{answer}_{side}"].to_numpy() for side in ("low", "high"))
             assert (high - low <= within * low).all()
 
 
 def test_negative_values_are_within_too_and_zero_is_exact() -> None:
-    recipe = TimeGram(FLOAT, within=0.05)
-    run = recipe.run(one_group([-100.0, -104.0, 0.0, -3.0], FLOAT))
-    assert interval(recipe, run, 3, "max") == (0.0, 0.0)
-    low, high = interval(recipe, run, 1, "min")
+    structure = TimeGram(FLOAT, within=0.05)
+    run = structure.run(one_group([-100.0, -104.0, 0.0, -3.0], FLOAT))
+    assert interval(structure, run, 3, "max") == (0.0, 0.0)
+    low, high = interval(structure, run, 1, "min")
     assert low == -104.0 and high - low <= 0.05 * 104
 
 
 def test_a_window_that_begins_with_a_slice_is_counted_exactly() -> None:
-    recipe = TimeGram(None, slice=10)
-    run = recipe.run(one_group([None] * 100, None))
+    structure = TimeGram(None, slice=10)
+    run = structure.run(one_group([None] * 100, None))
     assert run.entries == 11
-    assert interval(recipe, run, 50, "count") == (51, 51)
-    assert interval(recipe, run, 55, "count") == (42, 50)  # 46, in truth: some of the slice [50, 60)
-    assert list(recipe.lookup([run], 55).columns) == ["count_low", "count_high"]
+    assert interval(structure, run, 50, "count") == (51, 51)
+    assert interval(structure, run, 55, "count") == (42, 50)  # 46, in truth: some of the slice [50, 60)
+    assert list(structure.lookup([run], 55).columns) == ["count_low", "count_high"]
 
 
 def test_answers_travel() -> None:
-    recipe = TimeGram(pa.int32())
-    found = recipe.lookup([recipe.run(one_group([1, 2], pa.int32()))], 1)
+    structure = TimeGram(pa.int32())
+    found = structure.lookup([structure.run(one_group([1, 2], pa.int32()))], 1)
     again = pickle.loads(pickle.dumps(found))
     assert dict(again.columns) == dict(found.columns) and len(again.columns) == 10
     assert "median_low" not in again.columns
@@ -280,28 +280,30 @@ def test_slices_take_no_more_room_at_ten_times_the_rate() -> None:
     rng = np.random.default_rng(12)
     sizes = []
     for rate in (1_000, 10_000):
-        recipe, known = TimeGram(FLOAT, buckets=32, slice=1_000_000), Kept()
+        structure, known = TimeGram(FLOAT, buckets=32, slice=1_000_000), RunTiers()
         for batch_id in range(40):
             times = batch_id * 500_000 + np.sort(rng.integers(0, 500_000, rate // 2))
-            part = Batch(times, np.zeros(rate // 2, np.int64), (), pa.array(rng.uniform(0, 100, rate // 2)))
-            known = known.taken(recipe, recipe.run(part), 0)
+            part = TupleBatch(
+                times, np.zeros(rate // 2, np.int64), (), pa.array(rng.uniform(0, 100, rate // 2))
+            )
+            known = known.taken(structure, structure.run(part), 0)
         sizes.append(known.nbytes)
     assert sizes[1] < 1.2 * sizes[0]
 
 
 def test_a_count_of_values_passes_over_nulls() -> None:
-    recipe = TimeGram(None)
-    run = recipe.run(one_group(["a", None, "b"], pa.string()))
-    assert interval(recipe, run, 1, "count") == (2, 2)
+    structure = TimeGram(None)
+    run = structure.run(one_group(["a", None, "b"], pa.string()))
+    assert interval(structure, run, 1, "count") == (2, 2)
 
 
 def test_averages_of_a_cut_slice_are_between_the_best_and_the_worst_choice() -> None:
     """Bucket 1 has one to nine 1s in the window, bucket 9 one to nine 9s."""
-    recipe = TimeGram(pa.int32(), bounds=(0, 5, 10), slice=100)
-    run = recipe.run(one_group([1, 9] * 10, pa.int32()))
-    low, high = interval(recipe, run, 5, "avg")
+    structure = TimeGram(pa.int32(), bounds=(0, 5, 10), slice=100)
+    run = structure.run(one_group([1, 9] * 10, pa.int32()))
+    low, high = interval(structure, run, 5, "avg")
     assert (low, high) == (pytest.approx(1.8), pytest.approx(8.2))
-    assert interval(recipe, run, 5, "sum") == (10, 90)
+    assert interval(structure, run, 5, "sum") == (10, 90)
 
 
 @pytest.mark.parametrize("refused", [

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator
 from transom.columns.grouping import group
-from transom.ondemand.structures.runs import Batch, Found
+from transom.ondemand.structures.runs import GroupAnswers, TupleBatch
 
 NAN, INF = float("nan"), float("inf")
 EDGES = [0.0, -0.0, NAN, INF, -INF, 1e300, -1e300, 5e-324, 1e-300, 7.0]
@@ -54,16 +54,16 @@ class Tuples:
     keys: tuple[pa.Array, ...]
     values: pa.Array | None
 
-    def batch(self, rows: np.ndarray) -> Batch:
+    def batch(self, rows: np.ndarray) -> TupleBatch:
         """Some of them as a batch."""
         at = pa.array(rows)
         keys = [key.take(at) for key in self.keys]
         groups = group(keys, len(rows))
         firsts = pa.array(groups.firsts)
         values = None if self.values is None else self.values.take(at)
-        return Batch(self.times[rows], groups.codes, tuple(key.take(firsts) for key in keys), values)
+        return TupleBatch(self.times[rows], groups.codes, tuple(key.take(firsts) for key in keys), values)
 
-    def batches(self, rng: np.random.Generator, count: int) -> list[Batch]:
+    def batches(self, rng: np.random.Generator, count: int) -> list[TupleBatch]:
         """All of them, in batches cut at random."""
         cuts = np.sort(rng.integers(0, len(self.times) + 1, count - 1))
         return [self.batch(rows) for rows in np.split(np.arange(len(self.times)), cuts)]
@@ -100,7 +100,7 @@ def random_tuples(
     return Tuples(times, keys, random_values(rng, type, count, nulls))
 
 
-def found_by_key(found: Found, names: Sequence[str]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+def found_by_key(found: GroupAnswers, names: Sequence[str]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     """A lookup's answers, each key once."""
     states = [found.columns[name] for name in names]
     assert all(len(column) == found.count for column in (*states, *found.keys))

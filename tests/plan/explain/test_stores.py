@@ -50,8 +50,8 @@ def running(texts: Mapping[str, str]) -> Pure:
     return pure
 
 
-def stores(plan: Explanation, stream: int = 0, gathering: int = 0) -> dict[str, StorePlan]:
-    return {store.keeps: store for store in plan.streams[stream].gatherings[gathering].stores}
+def stores(plan: Explanation, stream: int = 0, store_set: int = 0) -> dict[str, StorePlan]:
+    return {store.keeps: store for store in plan.streams[stream].store_sets[store_set].stores}
 
 
 def test_queries_over_the_same_tuples_share_stores_whatever_their_windows() -> None:
@@ -61,8 +61,8 @@ def test_queries_over_the_same_tuples_share_stores_whatever_their_windows() -> N
           project: 2 scalar expressions for 6 uses
             k (3)
             v (3)
-          on demand: 3 queries, 4 stores in 1 gathering
-            gathering 1: where k = 'a'; the last 100 of t
+          on demand: 3 queries, 4 stores in 1 store set
+            store set 1: where k = 'a'; the last 100 of t
               query top: the last 10 of t, exact: max(v) by staircase of store 2
               query mean: the last 100 of t, exact: avg(v) by tree of blocks, prefix sums of store 3; \
 count(*) by prefix sums of store 4; having count(*) > 1
@@ -100,7 +100,7 @@ def test_one_that_joins_those_that_run_says_that_it_waits() -> None:
 def test_every_structure_says_what_answers() -> None:
     answers = {
         query.name: (query.structure, [(one.aggregate, one.by) for one in query.answers])
-        for query in explained(running(SEVERAL)).streams[0].gatherings[0].queries
+        for query in explained(running(SEVERAL)).streams[0].store_sets[0].queries
     }
     assert answers == {
         "exact": ("exact", [("max(`v`)", "staircase")]),
@@ -127,7 +127,7 @@ def test_every_structure_says_what_answers() -> None:
 
 def test_the_strategy_naive_scans_for_exact_queries_too() -> None:
     query = compiled("SELECT max(price) AS m FROM bids [RANGE 1 minute]", "q", naive=True)
-    (plan,) = gather(Explained({"bids": RULES}, State(), {"q": query})).streams[0].gatherings[0].queries
+    (plan,) = gather(Explained({"bids": RULES}, State(), {"q": query})).streams[0].store_sets[0].queries
     assert (plan.structure, plan.answers[0].by) == ("naive", "scan")
 
 
@@ -158,7 +158,7 @@ def test_a_query_tells_with_whom_it_shares_which_stores() -> None:
           where k = 'a'
           structure exact
             stddev_samp(v) by tree of blocks of store 3
-          gathering 1, shared with top, mean; it keeps the last 100 of t
+          store set 1, shared with top, mean; it keeps the last 100 of t
             store 1: the newest row, to tell whether a window has any
               holds 1 entry, _ bytes in 1 run, near: on the driver; 10 tuples ever; complete
             store 3: values of v, for avg(v) of mean, stddev_samp(v) of spread
@@ -215,7 +215,7 @@ def test_every_key_is_in_the_reference() -> None:
 def test_one_query_of_a_plan_has_the_stores_that_it_reads() -> None:
     (stream,) = explained(running(SHARED)).only("top").streams
     assert stream.families == ()
-    assert [store.keeps for store in stream.gatherings[0].stores] == [
+    assert [store.keeps for store in stream.store_sets[0].stores] == [
         "the newest row",
         "max staircase of `v`",
     ]
@@ -231,13 +231,13 @@ def test_a_drawing_leads_from_the_stream_over_stores_to_queries() -> None:
     assert any("the newest row" in line for line in mermaid(explained(running(SHARED)), True).splitlines())
 
 
-def test_many_gatherings_and_queries_stay_readable() -> None:
+def test_many_store_sets_and_queries_stay_readable() -> None:
     texts = {
         f"q{number}": f"SELECT max(v) FROM s [RANGE {number % 9 + 1}] WHERE v > {number % 12}"
         for number in range(120)
     }
     plan = explained(Pure(texts, COLUMNS), texts)
     assert len(text(plan).splitlines()) < 100
-    assert "... and 6 more gatherings" in text(plan)
+    assert "... and 6 more store sets" in text(plan)
     assert len(text(plan, verbose=True).splitlines()) > 120
     assert len(mermaid(plan).splitlines()) < 30

@@ -10,9 +10,14 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import States
 from transom.aggregates.numeric import added_up
-from transom.ondemand.structures.run_search import combined, joined, stretches, view
-from transom.ondemand.structures.runs import Found, Numbers, Run
-from transom.ondemand.structures.values import Values
+from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run
+from transom.ondemand.structures.values import ValueStructure
+from transom.ondemand.structures.window_entries import (
+    combine_states,
+    concatenate_arrays,
+    entries_since,
+    take_ranges,
+)
 
 BLOCK = 32  # measured: with 16 there are more levels to visit, with 64 groups have longer rests
 
@@ -26,7 +31,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Tree(Values):
+class BlockTree(ValueStructure):
     """Values at the bottom (column `value`), above them states of blocks of entries, of blocks of blocks, ...
 
     All windows reach to the end of a run, so blocks are counted from the end of each group, and a window is
@@ -36,8 +41,8 @@ class Tree(Values):
 
     block: int = BLOCK
 
-    def lookup(self, runs: Sequence[Run], since: int) -> Found:
-        seen = view(runs, since)
+    def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
+        seen = entries_since(runs, since)
         rests: list[tuple[States, Numbers]] = []  # of the bottom: values, and the group of each
         nodes: list[tuple[States, Numbers]] = []  # of all above
         for part in seen.parts:
@@ -53,7 +58,7 @@ class Tree(Values):
             return seen.found([pa.nulls(0, type) for type in self.accumulator.types()])
         [values], codes = _together(rests)
         nodes.append((added_up(self.accumulator, values, None, codes, seen.count), np.arange(seen.count)))
-        return seen.found(combined(self.accumulator, *_together(nodes), seen.count))
+        return seen.found(combine_states(self.accumulator, *_together(nodes), seen.count))
 
     def levels(self, run: Run) -> list[Level]:
         """The levels of a run, from the lowest; none where no group fills a block."""
@@ -64,10 +69,10 @@ class Tree(Values):
             while (counts >= self.block).any():
                 counts = counts // self.block
                 bounds = np.r_[0, np.cumsum(counts)]
-                states, _ = stretches(states, stops - counts * self.block, stops)
+                states, _ = take_ranges(states, stops - counts * self.block, stops)
                 codes = np.repeat(np.arange(bounds[-1]), self.block)
                 if known:
-                    states = combined(self.accumulator, states, codes, int(bounds[-1]))
+                    states = combine_states(self.accumulator, states, codes, int(bounds[-1]))
                 else:
                     states = added_up(self.accumulator, states[0], None, codes, int(bounds[-1]))
                 known.append(Level(bounds, states))
@@ -77,10 +82,10 @@ class Tree(Values):
 
 
 def _reached(columns: States, starts: Numbers, stops: Numbers, codes: Numbers) -> tuple[States, Numbers]:
-    states, which = stretches(columns, starts, stops)
+    states, which = take_ranges(columns, starts, stops)
     return states, codes[which]
 
 
 def _together(found: Sequence[tuple[States, Numbers]]) -> tuple[States, Numbers]:
     columns = zip(*(states for states, _ in found), strict=True)
-    return [pa.concat_arrays(parts) for parts in columns], joined([codes for _, codes in found])
+    return [pa.concat_arrays(parts) for parts in columns], concatenate_arrays([codes for _, codes in found])

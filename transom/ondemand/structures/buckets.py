@@ -23,10 +23,10 @@ _ABSENT = -3000  # the exponent of zero
 
 
 @dataclass(frozen=True)
-class Bounded:
+class FixedBuckets:
     """Buckets between given bounds, the last one closed; values outside go to one below and one above all.
 
-    >>> Bounded((-10.0, -6.0, -2.0, 4.0, 6.0, 10.0)).numbers(np.array([3.0, -10.0, 2.0, 10.0, 11.0])).tolist()
+    >>> FixedBuckets((-10.0, -6.0, -2.0, 4.0, 6.0, 10.0)).numbers(np.array([3.0, -10.0, 2.0, 10.0, 11.0])).tolist()
     [3, 1, 3, 5, 6]
     """
 
@@ -37,7 +37,7 @@ class Bounded:
             raise ValueError("the bounds of buckets are at least two numbers, in ascending order")
 
     @classmethod
-    def evenly(cls, low: float, high: float, count: int) -> Bounded:
+    def evenly(cls, low: float, high: float, count: int) -> FixedBuckets:
         """Buckets of equal width."""
         return cls(tuple(np.unique(np.linspace(low, high, count + 1)).tolist()))
 
@@ -51,10 +51,10 @@ class Bounded:
 
 
 @dataclass(frozen=True)
-class Geometric:
+class GeometricBuckets:
     """Buckets whose values differ by at most the part `within` of any of them; the signs and zero apart.
 
-    >>> Geometric(0.5).numbers(np.array([-4.0, 0.0, 4.0, 4.1])).tolist()
+    >>> GeometricBuckets(0.5).numbers(np.array([-4.0, 0.0, 4.0, 4.1])).tolist()
     [-1099511627779, 0, 1099511627779, 1099511627779]
     """
 
@@ -80,13 +80,13 @@ def _apart(numbers: Numbers, values: Doubles) -> Numbers:
     return numbers if finite.all() else np.where(finite, numbers, _bits(values))
 
 
-def dyadic(values: Doubles, exponents: Numbers | int) -> Numbers:
+def dyadic_buckets(values: Doubles, exponents: Numbers | int) -> Numbers:
     """Buckets [i * 2**m, (i + 1) * 2**m), and the like below zero: by the value's bits down to 2**m.
 
     A grid lies within the next coarser one, so buckets are made coarser exactly, by what `floors` gives
     back. Numbers are the bits of a double: no range of values is too wide for them.
 
-    >>> floors(dyadic(np.array([5.5, 7.0, 8.0, 1e300]), 2)).tolist()
+    >>> bucket_floors(dyadic_buckets(np.array([5.5, 7.0, 8.0, 1e300]), 2)).tolist()
     [4.0, 4.0, 8.0, 1e+300]
     """
     magnitudes = np.abs(values)
@@ -98,7 +98,7 @@ def dyadic(values: Doubles, exponents: Numbers | int) -> Numbers:
     return _bits(np.copysign(found, values))
 
 
-def floors(numbers: Numbers) -> Doubles:
+def bucket_floors(numbers: Numbers) -> Doubles:
     """The least magnitude in each dyadic bucket, with the sign of its values."""
     return numbers.view(np.float64)
 
@@ -107,7 +107,7 @@ def _bits(values: Doubles) -> Numbers:
     return np.where(np.isnan(values), np.nan, values).view(np.int64)
 
 
-def coarsest(values: Doubles, codes: Numbers, groups: int, limit: int) -> Numbers:
+def fitting_exponents(values: Doubles, codes: Numbers, groups: int, limit: int) -> Numbers:
     """For each group the least exponent with which its values fall into at most `limit` dyadic buckets.
 
     Positive and negative values never meet (-0.0 is negative here), so there may be two of one. Neighbours

@@ -10,19 +10,19 @@ import pyarrow as pa
 
 from transom.aggregates.numeric import expanded
 from transom.columns.grouping import Groups, group
-from transom.ondemand.structures.runs import Batch, Numbers, Run
+from transom.ondemand.structures.runs import Numbers, Run, TupleBatch
 
 
-def without_nulls(batch: Batch) -> Batch:
+def without_nulls(batch: TupleBatch) -> TupleBatch:
     """The tuples that have a value."""
     values = batch.values
     if values is None or not values.null_count:
         return batch
     valid = values.is_valid().to_numpy(zero_copy_only=False)
-    return Batch(batch.times[valid], batch.codes[valid], batch.keys, values.drop_null())
+    return TupleBatch(batch.times[valid], batch.codes[valid], batch.keys, values.drop_null())
 
 
-def raw(batch: Batch) -> Run:
+def sorted_run(batch: TupleBatch) -> Run:
     """A run of the tuples as they are; their values, if any, are the column `value`.
 
     Tuples that are in order, without GROUP BY, are not sorted.
@@ -39,7 +39,7 @@ def raw(batch: Batch) -> Run:
     return Run.of(keys, bounds, times, columns)
 
 
-def _order(batch: Batch) -> Numbers | None:
+def _order(batch: TupleBatch) -> Numbers | None:
     """The tuples by group and time, ties as they came; None if they are so already."""
     times = batch.times
     by_time = None if (times[1:] >= times[:-1]).all() else np.argsort(times, kind="stable")
@@ -53,7 +53,7 @@ def _order(batch: Batch) -> Numbers | None:
 
 
 @dataclass(frozen=True)
-class Aligned:
+class AlignedGroups:
     """Groups of several runs, one run after the other, and what they are in all.
 
     Piece p, a group of some run, is group `codes[p]` of `count`; `keys` are the columns of those.
@@ -64,41 +64,41 @@ class Aligned:
     keys: tuple[pa.Array, ...]
 
 
-def aligned(columns: Sequence[Sequence[pa.Array]], pieces: int) -> Aligned:
+def align_groups(columns: Sequence[Sequence[pa.Array]], pieces: int) -> AlignedGroups:
     """The groups of all pieces, by the columns that each run has for its own; those of a run all differ."""
     together = [pa.concat_arrays(parts) for parts in zip(*columns, strict=True)]
     if not together:
-        return Aligned(np.zeros(pieces, np.int64), min(pieces, 1), ())
+        return AlignedGroups(np.zeros(pieces, np.int64), min(pieces, 1), ())
     if len(columns) == 1:
-        return Aligned(np.arange(pieces), pieces, tuple(together))
+        return AlignedGroups(np.arange(pieces), pieces, tuple(together))
     groups = group(together, pieces)
     firsts = pa.array(groups.firsts)
-    return Aligned(groups.codes, groups.count, tuple(column.take(firsts) for column in together))
+    return AlignedGroups(groups.codes, groups.count, tuple(column.take(firsts) for column in together))
 
 
-def aligned_undivided(runs: Sequence[Run]) -> Aligned:
+def align_divided_groups(runs: Sequence[Run]) -> AlignedGroups:
     """The same for runs with several pieces of a group, whose keys are compared once a group."""
-    parts = [undivided(run) for run in runs]
+    parts = [groups_of_pieces(run) for run in runs]
     columns = [
         [key.take(pa.array(part.firsts)) for key in run.keys] for run, part in zip(runs, parts, strict=True)
     ]
     ends = np.cumsum([part.count for part in parts])
-    alike = aligned(columns, int(ends[-1]))
+    alike = align_groups(columns, int(ends[-1]))
     own = np.split(alike.codes, ends[:-1])
     codes = [codes[part.codes] for codes, part in zip(own, parts, strict=True)]
-    return Aligned(np.concatenate(codes), alike.count, alike.keys)
+    return AlignedGroups(np.concatenate(codes), alike.count, alike.keys)
 
 
-def undivided(run: Run) -> Groups:
+def groups_of_pieces(run: Run) -> Groups:
     """The pieces of a run by their keys; remembered, as every lookup asks."""
-    known: Groups | None = run.derived.get(undivided)
+    known: Groups | None = run.derived.get(groups_of_pieces)
     if known is None:
-        known = run.derived[undivided] = group(run.keys, run.groups)
+        known = run.derived[groups_of_pieces] = group(run.keys, run.groups)
     return known
 
 
 @dataclass(frozen=True)
-class Woven:
+class MergedEntries:
     """The entries of several runs as one run without heads, and what its groups are made of.
 
     Group g is made of the pieces from `firsts[g]` to where the next one's begin.
@@ -114,7 +114,7 @@ class Woven:
         return pa.array(ufunc.reduceat(known.to_numpy(), self.firsts)) if len(self.firsts) else known
 
 
-def woven(runs: Sequence[Run], groups: Aligned, floor: int) -> Woven:
+def merge_entries(runs: Sequence[Run], groups: AlignedGroups, floor: int) -> MergedEntries:
     """The entries from `floor` on, by group and time; groups that have none are left out."""
     offsets = np.cumsum([0, *(run.entries for run in runs)])
     pairs = list(zip(runs, offsets[:-1].tolist(), strict=True))
@@ -129,7 +129,7 @@ def woven(runs: Sequence[Run], groups: Aligned, floor: int) -> Woven:
     columns = {name: _gathered(name, runs, rows) for name in runs[0].columns}
     keys = tuple(key.take(pa.array(codes[firsts])) for key in groups.keys)
     times = times if rows is None else times[rows]
-    return Woven(Run.of(keys, bounds, times, columns), pieces, firsts)
+    return MergedEntries(Run.of(keys, bounds, times, columns), pieces, firsts)
 
 
 def _rows(times: Numbers, starts: Numbers, stops: Numbers, firsts: Numbers) -> tuple[Numbers | None, Numbers]:
@@ -173,7 +173,7 @@ def _gathered(name: str, runs: Sequence[Run], rows: Numbers | None) -> pa.Array:
     return column if rows is None else column.take(pa.array(rows))
 
 
-def thinned(run: Run, kept: np.ndarray) -> Run:
+def keep_entries(run: Run, kept: np.ndarray) -> Run:
     """Some of the entries; each group keeps one at least."""
     if kept.all():
         return run

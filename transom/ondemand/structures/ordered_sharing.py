@@ -20,7 +20,7 @@ Rescan = Callable[[int], tuple[Sequence[int], Sequence[Any]]]  # the tuples from
 FEWEST = 64  # tuples that are kept before it is worth while to look for old ones
 
 
-class Entry(NamedTuple):
+class WindowAnswer(NamedTuple):
     """A window's size, its answer, and the time of the tuple that is the answer (the newest, if several)."""
 
     size: int
@@ -43,7 +43,7 @@ class Counters:
     scanned: int = 0
 
 
-class Windows:
+class WindowSizes:
     """The sizes of registered windows, each as often as queries have it; groups may share them."""
 
     def __init__(self, sizes: Iterable[int] = ()) -> None:
@@ -90,9 +90,9 @@ class OrderedSharing:
     """
 
     def __init__(
-        self, windows: Windows | Iterable[int] = (), greatest: bool = True, rescan: Rescan | None = None
+        self, windows: WindowSizes | Iterable[int] = (), greatest: bool = True, rescan: Rescan | None = None
     ) -> None:
-        self.windows = windows if isinstance(windows, Windows) else Windows(windows)
+        self.windows = windows if isinstance(windows, WindowSizes) else WindowSizes(windows)
         self.entries = SortedKeyList(key=itemgetter(0))
         self._least: Any = _NOTHING  # the smallest window's answer
         self.now: int | None = None
@@ -160,7 +160,7 @@ class OrderedSharing:
         taker = entries[end - 1]
         newest = max(time, taker.time) if taker.answer == value else time
         del entries[entries.bisect_key_left(reach) : end]
-        entries.add(Entry(taker.size, value, newest))
+        entries.add(WindowAnswer(taker.size, value, newest))
 
     def _outdone(self, value: Any) -> int:
         """How many entries, from the smallest on, have answers that do not beat the value."""
@@ -185,12 +185,12 @@ class OrderedSharing:
         """Whether a lookup of a window would find its answer without reading tuples."""
         return self.now is not None and self._usable(size, self.now - size + 1) is not None
 
-    def _usable(self, size: int, since: int) -> Entry | None:
+    def _usable(self, size: int, since: int) -> WindowAnswer | None:
         """The entry of the smallest window that is as large, if its tuple lies in this one."""
         at = self.entries.bisect_key_left(size)
         if at == len(self.entries):
             return None
-        entry: Entry = self.entries[at]
+        entry: WindowAnswer = self.entries[at]
         return entry if entry.time >= since else None
 
     def _expire(self) -> None:
@@ -208,7 +208,7 @@ class OrderedSharing:
         self._least = self.entries[0].answer if self.entries else _NOTHING
         return unranked(found[-1].answer) if found else None
 
-    def _found(self, size: int) -> list[Entry]:
+    def _found(self, size: int) -> list[WindowAnswer]:
         """The entries of a window and of the smaller ones that are registered, by size."""
         assert self.now is not None and self.rescan is not None
         now, beats = self.now, self._beats
@@ -216,16 +216,16 @@ class OrderedSharing:
         self.counters.scanned += len(times)
         if not times:
             return []
-        found: list[Entry] = []
+        found: list[WindowAnswer] = []
         best, newest = values[-1], times[-1]
         for back, value in enumerate(reversed(values), start=1):
             if beats(value, best):
                 # Windows that do not reach back to this tuple have the answer so far.
                 smaller = self.windows.largest(now - times[-back])
                 if smaller > now - newest:
-                    found.append(Entry(smaller, best, newest))
+                    found.append(WindowAnswer(smaller, best, newest))
                 best, newest = value, times[-back]
-        return [*found, Entry(size, best, newest)]
+        return [*found, WindowAnswer(size, best, newest)]
 
 
 class _Tuples:

@@ -19,7 +19,7 @@ Ticks = NDArray[np.uint32] | NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Batch:
+class TupleBatch:
     """Tuples of a batch on their way into a structure, in any order.
 
     `codes` are the groups of the tuples (all 0 without GROUP BY) and `keys` the groups' columns, one row a
@@ -99,7 +99,7 @@ class Run:
         tick = self.ticks.dtype.type(since - self.base)  # of another type, all ticks would be converted
         if self.groups == 1:
             return np.array([np.searchsorted(self.ticks, tick)])
-        return bisected(self.ticks, self.bounds, tick)
+        return first_not_below(self.ticks, self.bounds, tick)
 
     def packed(self) -> bytes:
         """The run as bytes: Arrow's IPC stream of one row of lists."""
@@ -128,7 +128,7 @@ class Run:
         base, high = (int(row.schema.metadata[name]) for name in (b"base", b"high"))
         return cls(tuple(parts["key"].values()), bounds, base, high, ticks, parts["column"], parts["head"])
 
-    def picked(self, groups: Numbers) -> Run:
+    def take_groups(self, groups: Numbers) -> Run:
         """Some of the groups."""
         rows, which = expanded(self.bounds[groups], self.bounds[groups + 1])
         at, chosen = pa.array(rows), pa.array(groups)
@@ -137,17 +137,17 @@ class Run:
         heads = {name: head.take(chosen) for name, head in self.heads.items()}
         return Run.of(tuple(key.take(chosen) for key in self.keys), bounds, self.times[rows], columns, heads)
 
-    def dealt(self, partitions: int) -> Iterator[tuple[int, Run]]:
+    def by_partition(self, partitions: int) -> Iterator[tuple[int, Run]]:
         """The run in parts by partition of its groups; a group is in the same one wherever it was made."""
         places = (hashed(self.keys, self.groups) % np.uint64(partitions)).astype(np.int64)
         for place in np.flatnonzero(np.bincount(places, minlength=partitions)).tolist():
-            yield place, self.picked(np.flatnonzero(places == place))
+            yield place, self.take_groups(np.flatnonzero(places == place))
 
 
-def bisected(numbers: NDArray[Any], bounds: Numbers, least: Any) -> Numbers:
+def first_not_below(numbers: NDArray[Any], bounds: Numbers, least: Any) -> Numbers:
     """For each stretch of ascending numbers the place of the first that is not below `least`.
 
-    >>> bisected(np.array([1, 5, 9, 2, 3]), np.array([0, 3, 5]), 4).tolist()
+    >>> first_not_below(np.array([1, 5, 9, 2, 3]), np.array([0, 3, 5]), 4).tolist()
     [1, 5]
     """
     starts, stops = bounds[:-1].copy(), bounds[1:].copy()
@@ -162,7 +162,7 @@ def bisected(numbers: NDArray[Any], bounds: Numbers, least: Any) -> Numbers:
 
 
 @dataclass(frozen=True)
-class Found:
+class GroupAnswers:
     """What a lookup finds: `count` groups that have tuples in the window, and the answers of each by name."""
 
     keys: tuple[pa.Array, ...]
@@ -170,11 +170,11 @@ class Found:
     columns: Mapping[str, pa.Array]
 
 
-class Recipe(ABC):
+class Structure(ABC):
     """How tuples become runs, runs become one, and a lookup is answered; it holds no tuples itself."""
 
     @abstractmethod
-    def run(self, batch: Batch) -> Run:
+    def run(self, batch: TupleBatch) -> Run:
         """A summary of some tuples, made where they are."""
 
     @abstractmethod
@@ -182,5 +182,5 @@ class Recipe(ABC):
         """One run of several, without what is older than `floor`."""
 
     @abstractmethod
-    def lookup(self, runs: Sequence[Run], since: int) -> Found:
+    def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
         """The answers for the tuples with a time from `since` on."""

@@ -12,13 +12,19 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Extreme
 from transom.aggregates.numeric import numeric_form
-from transom.ondemand.structures.build_runs import aligned, raw, thinned, without_nulls, woven
-from transom.ondemand.structures.run_search import combined, view
-from transom.ondemand.structures.runs import Batch, Found, Numbers, Recipe, Run
+from transom.ondemand.structures.build_runs import (
+    align_groups,
+    keep_entries,
+    merge_entries,
+    sorted_run,
+    without_nulls,
+)
+from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run, Structure, TupleBatch
+from transom.ondemand.structures.window_entries import combine_states, entries_since
 
 
 @dataclass(frozen=True)
-class Staircase(Recipe):
+class Staircase(Structure):
     """The greatest or least value of any window: one search in each run.
 
     Of random values a run of n tuples keeps about ln n; of values that fall (for MAX) all the time, all.
@@ -26,12 +32,12 @@ class Staircase(Recipe):
 
     accumulator: Extreme
 
-    def run(self, batch: Batch) -> Run:
-        return self._climbed(raw(without_nulls(batch)))
+    def run(self, batch: TupleBatch) -> Run:
+        return self._climbed(sorted_run(without_nulls(batch)))
 
     def merged(self, runs: Sequence[Run], floor: int) -> Run:
-        groups = aligned([run.keys for run in runs], sum(run.groups for run in runs))
-        return self._climbed(woven(runs, groups, floor).run)
+        groups = align_groups([run.keys for run in runs], sum(run.groups for run in runs))
+        return self._climbed(merge_entries(runs, groups, floor).run)
 
     def _climbed(self, run: Run) -> Run:
         """Without the entries that a later one of their group equals or outdoes."""
@@ -39,7 +45,7 @@ class Staircase(Recipe):
         if not run.entries:
             return run
         if run.groups == 1 and values.type in (pa.float32(), pa.float64()):
-            return thinned(run, self._undone(values))
+            return keep_entries(run, self._undone(values))
         ranks, count = _ranks(values)
         if self.accumulator.function == "min":
             ranks = count - 1 - ranks
@@ -47,7 +53,7 @@ class Staircase(Recipe):
         lifts = np.arange(run.groups - 1, -1, -1) * count
         heights = ranks + np.repeat(lifts, np.diff(run.bounds))
         above = np.maximum.accumulate(heights[::-1])[::-1]
-        return thinned(run, np.r_[heights[:-1] > above[1:], True])
+        return keep_entries(run, np.r_[heights[:-1] > above[1:], True])
 
     def _undone(self, values: pa.Array) -> NDArray[np.bool_]:
         """The same for the floats of one group, without ranks; NaN is above all."""
@@ -61,11 +67,11 @@ class Staircase(Recipe):
                 kept = (numbers[:-1] < below[1:]) | (np.isnan(below[1:]) & ~np.isnan(numbers[:-1]))
         return np.r_[kept, True]
 
-    def lookup(self, runs: Sequence[Run], since: int) -> Found:
-        seen = view(runs, since)
+    def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
+        seen = entries_since(runs, since)
         firsts = [part.run.columns["value"].take(pa.array(part.starts)) for part in seen.parts]
         values = pa.concat_arrays(firsts) if firsts else pa.nulls(0, self.accumulator.input)
-        return seen.found(combined(self.accumulator, [values], seen.codes, seen.count))
+        return seen.found(combine_states(self.accumulator, [values], seen.codes, seen.count))
 
 
 def _ranks(values: pa.Array) -> tuple[Numbers, int]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from transom.ondemand.structures.runs import Recipe, Run
+from transom.ondemand.structures.runs import Run, Structure
 
 FANOUT = 8  # a power of two; with 4, a third fewer runs to look up and a third more writing
 SMALL = 1 << 9  # runs up to here are all alike
 
 
 @dataclass(frozen=True)
-class Kept:
+class RunTiers:
     """The runs of a structure, each made of whole batches; a value that shares runs with those before it.
 
     When there are FANOUT runs of about a size they become one. So of n tuples there are at most
@@ -21,22 +21,22 @@ class Kept:
 
     runs: tuple[Run, ...] = ()
 
-    def taken(self, recipe: Recipe, run: Run | None, floor: int) -> Kept:
+    def taken(self, structure: Structure, run: Run | None, floor: int) -> RunTiers:
         """With one more run, if given, without what is older than `floor`."""
         given = () if run is None else (run,)
-        runs = [self._cut(recipe, known, floor) for known in (*self.runs, *given) if known.high >= floor]
+        runs = [self._cut(structure, known, floor) for known in (*self.runs, *given) if known.high >= floor]
         runs = [known for known in runs if known.entries]
         while crowd := _crowd(runs):
-            merged = recipe.merged(sorted(crowd, key=lambda one: one.base), floor)
+            merged = structure.merged(sorted(crowd, key=lambda one: one.base), floor)
             runs = [known for known in runs if known not in crowd]
             if merged.entries:
                 runs.append(merged)
-        return Kept(tuple(runs))
+        return RunTiers(tuple(runs))
 
     @staticmethod
-    def _cut(recipe: Recipe, run: Run, floor: int) -> Run:
+    def _cut(structure: Structure, run: Run, floor: int) -> Run:
         """A run rewritten once the older half of its time has passed; until then lookups pass over that."""
-        return recipe.merged([run], floor) if floor - run.base > (run.high - run.base + 1) // 2 else run
+        return structure.merged([run], floor) if floor - run.base > (run.high - run.base + 1) // 2 else run
 
     @property
     def entries(self) -> int:

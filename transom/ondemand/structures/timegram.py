@@ -18,24 +18,36 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.columns.grouping import group
-from transom.ondemand.structures.bounds import Bounds, Filed
-from transom.ondemand.structures.buckets import FINEST, Bounded, Geometric, coarsest, dyadic, floors
-from transom.ondemand.structures.build_runs import (
-    Aligned,
-    aligned,
-    aligned_undivided,
-    raw,
-    without_nulls,
-    woven,
+from transom.ondemand.structures.answer_intervals import AnswerIntervals, BucketTuples
+from transom.ondemand.structures.buckets import (
+    FINEST,
+    FixedBuckets,
+    GeometricBuckets,
+    bucket_floors,
+    dyadic_buckets,
+    fitting_exponents,
 )
-from transom.ondemand.structures.run_search import Part, joined, running_totals, view
-from transom.ondemand.structures.runs import Batch, Found, Numbers, Recipe, Run
+from transom.ondemand.structures.build_runs import (
+    AlignedGroups,
+    align_divided_groups,
+    align_groups,
+    merge_entries,
+    sorted_run,
+    without_nulls,
+)
+from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run, Structure, TupleBatch
+from transom.ondemand.structures.window_entries import (
+    RunPart,
+    concatenate_arrays,
+    entries_since,
+    running_totals,
+)
 
 BUCKETS = 64
 
 
 @dataclass(frozen=True)
-class TimeGram(Recipe):
+class TimeGram(Structure):
     """MAX, MIN, COUNT, SUM and AVG of numbers, as intervals that contain the exact answers.
 
     A run is divided by bucket (heads: `bucket`, and the hull `low` to `high` of its values); entries are
@@ -65,25 +77,25 @@ class TimeGram(Recipe):
         self._grid  # noqa: B018  refuses bounds that are none
 
     @cached_property
-    def _grid(self) -> Bounded | Geometric | None:
+    def _grid(self) -> FixedBuckets | GeometricBuckets | None:
         """The buckets, if they do not follow the values."""
         if self.within is not None:
-            return Geometric(self.within)
+            return GeometricBuckets(self.within)
         if self.bounds:
-            return Bounded(tuple(map(float, self.bounds)))
-        return None if self.between is None else Bounded.evenly(*self.between, self.buckets)
+            return FixedBuckets(tuple(map(float, self.bounds)))
+        return None if self.between is None else FixedBuckets.evenly(*self.between, self.buckets)
 
-    def run(self, batch: Batch) -> Run:
+    def run(self, batch: TupleBatch) -> Run:
         batch = without_nulls(batch)
         if self.type is None or batch.values is None:
-            run = raw(replace(batch, values=None))
+            run = sorted_run(replace(batch, values=None))
             return self._sliced(replace(run, heads={"bucket": pa.array(np.zeros(run.groups, np.int64))}))
         low, high = _outward(batch.values)
         numbers, exponents = self._filed(low.astype(np.float64), batch)
         cells = group([batch.codes, numbers] if batch.keys else [numbers], len(numbers))
         # Without GROUP BY too, each bucket is a group of the run.
         keys = (pa.array(numbers[cells.firsts]), pa.array(batch.codes[cells.firsts]))
-        run = raw(Batch(batch.times, cells.codes, keys, pa.array(np.arange(len(numbers)))))
+        run = sorted_run(TupleBatch(batch.times, cells.codes, keys, pa.array(np.arange(len(numbers)))))
         rows, at, owners = run.columns["value"].to_numpy(), run.bounds[:-1], run.keys[1]
         heads = {"bucket": run.keys[0]}
         if len(at):
@@ -94,18 +106,20 @@ class TimeGram(Recipe):
         keys = tuple(key.take(owners) for key in batch.keys)
         return self._sliced(replace(run, keys=keys, columns={}, heads=heads))
 
-    def _filed(self, values: NDArray[np.float64], batch: Batch) -> tuple[Numbers, NDArray[np.int16] | None]:
+    def _filed(
+        self, values: NDArray[np.float64], batch: TupleBatch
+    ) -> tuple[Numbers, NDArray[np.int16] | None]:
         """The bucket of each value, and the grid of each group if that follows the values."""
         if self._grid is not None:
             return self._grid.numbers(values), None
         groups = int(batch.codes.max(initial=0)) + 1
-        exponents = coarsest(values, batch.codes, groups, self.buckets)
+        exponents = fitting_exponents(values, batch.codes, groups, self.buckets)
         own = exponents[0] if groups == 1 else exponents[batch.codes]
-        return dyadic(values, own), exponents.astype(np.int16)
+        return dyadic_buckets(values, own), exponents.astype(np.int16)
 
     def merged(self, runs: Sequence[Run], floor: int) -> Run:
         groups, divided = self._aligned(runs, floor)
-        found = woven(runs, groups, floor)
+        found = merge_entries(runs, groups, floor)
         outer = len(found.run.keys) - len(divided)
         heads = dict(zip(divided, found.run.keys[outer:], strict=True))
         for name, ufunc in (("low", np.fmin), ("high", np.fmax)):
@@ -113,27 +127,27 @@ class TimeGram(Recipe):
                 heads[name] = found.heads(runs, name, ufunc)
         return self._sliced(replace(found.run, keys=found.run.keys[:outer], heads=heads))
 
-    def _aligned(self, runs: Sequence[Run], floor: int) -> tuple[Aligned, tuple[str, ...]]:
+    def _aligned(self, runs: Sequence[Run], floor: int) -> tuple[AlignedGroups, tuple[str, ...]]:
         """The groups and buckets of all runs; the last of their keys are the heads of these names."""
         pieces = sum(run.groups for run in runs)
-        numbers = joined([run.heads["bucket"].to_numpy() for run in runs])
+        numbers = concatenate_arrays([run.heads["bucket"].to_numpy() for run in runs])
         if "exponent" not in runs[0].heads:
             columns = [(*run.keys, run.heads["bucket"]) for run in runs]
-            return aligned(columns, pieces), ("bucket",)
-        outer = aligned_undivided(runs)
-        known = joined([run.heads["exponent"].to_numpy() for run in runs]).astype(np.int64)
-        alive = joined([run.starts(floor) < run.bounds[1:] for run in runs])
+            return align_groups(columns, pieces), ("bucket",)
+        outer = align_divided_groups(runs)
+        known = concatenate_arrays([run.heads["exponent"].to_numpy() for run in runs]).astype(np.int64)
+        alive = concatenate_arrays([run.starts(floor) < run.bounds[1:] for run in runs])
         exponents = np.full(outer.count, FINEST)
         np.maximum.at(exponents, outer.codes[alive], known[alive])
         # Together they may be too many: all that is known of the values is in which of the buckets they are.
-        coarse = floors(dyadic(floors(numbers), exponents[outer.codes]))
-        more = coarsest(coarse[alive], outer.codes[alive], outer.count, self.buckets)
+        coarse = bucket_floors(dyadic_buckets(bucket_floors(numbers), exponents[outer.codes]))
+        more = fitting_exponents(coarse[alive], outer.codes[alive], outer.count, self.buckets)
         exponents = np.maximum(exponents, more)
-        numbers = dyadic(floors(numbers), exponents[outer.codes])
+        numbers = dyadic_buckets(bucket_floors(numbers), exponents[outer.codes])
         cells = group([outer.codes, numbers], pieces)
         owners = outer.codes[cells.firsts]
         keys = (*(key.take(pa.array(owners)) for key in outer.keys), pa.array(numbers[cells.firsts]))
-        found = Aligned(cells.codes, cells.count, (*keys, pa.array(exponents[owners].astype(np.int16))))
+        found = AlignedGroups(cells.codes, cells.count, (*keys, pa.array(exponents[owners].astype(np.int16))))
         return found, ("bucket", "exponent")
 
     def _sliced(self, run: Run) -> Run:
@@ -156,16 +170,16 @@ class TimeGram(Recipe):
         columns = {"count": pa.array(counts), "span": pa.array(spans).cast(narrow)}
         return Run.of(run.keys, np.searchsorted(firsts, run.bounds), times[lasts], columns, run.heads)
 
-    def lookup(self, runs: Sequence[Run], since: int) -> Found:
-        seen = view(runs, since, divided=True)
+    def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
+        seen = entries_since(runs, since, divided=True)
         counts = [self._counts(part, since) for part in seen.parts]
-        least, most = (joined([pair[i] for pair in counts]) for i in (0, 1))
-        filed = Filed(
+        least, most = (concatenate_arrays([pair[i] for pair in counts]) for i in (0, 1))
+        filed = BucketTuples(
             seen.codes, seen.count, least, most, *(self._hull(seen.parts, s) for s in ("low", "high"))
         )
-        return Found(seen.keys, seen.count, Bounds(filed, self._grain))
+        return GroupAnswers(seen.keys, seen.count, AnswerIntervals(filed, self._grain))
 
-    def _counts(self, part: Part, since: int) -> tuple[Numbers, Numbers]:
+    def _counts(self, part: RunPart, since: int) -> tuple[Numbers, Numbers]:
         """How many tuples of each bucket are in the window, at least and at most."""
         if self.slice is None:
             found = part.stops - part.starts
@@ -178,12 +192,12 @@ class TimeGram(Recipe):
         cut = begun + part.run.base < since
         return np.where(cut, most - (upto[starts] - before) + 1, most), np.where(cut, most - 1, most)
 
-    def _hull(self, parts: Sequence[Part], side: str) -> NDArray[Any] | None:
+    def _hull(self, parts: Sequence[RunPart], side: str) -> NDArray[Any] | None:
         if self.type is None:
             return None
         if not parts:
             return np.zeros(0, np.int64 if pa.types.is_integer(self.type) else np.float64)
-        return joined([part.run.heads[side].to_numpy()[part.groups] for part in parts])
+        return concatenate_arrays([part.run.heads[side].to_numpy()[part.groups] for part in parts])
 
     @property
     def _grain(self) -> float:

@@ -16,8 +16,8 @@ from transom.durations import format_instant
 from transom.elements import Clock, ClockKind, Summary
 from transom.estimates.monitor import Accuracy
 from transom.kernel.rollups import kinships
-from transom.ondemand.needs import gatherings
-from transom.ondemand.stores import opened
+from transom.ondemand.store_specs import store_sets
+from transom.ondemand.stores import open_stores
 from transom.overload.bursts import Overload
 from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.explain.early import emit_text
@@ -47,7 +47,7 @@ from transom.plan.explain.spelling import (
     slot_text,
     window_text,
 )
-from transom.plan.explain.stores import gathering_plans
+from transom.plan.explain.stores import store_set_plans
 from transom.plan.families import Family, Selection
 from transom.plan.passes.admission import Strategy, admit, release
 from transom.plan.planner import Planner
@@ -92,7 +92,7 @@ class Explained:
         waiting = [query for name, query in self.standing.items() if name not in state.queries]
         results = {query.query.stream for query in self.queries.values()} - self.rules.keys()
         state = admit(state, waiting, self.standing, self.strategy, self.partial, results)
-        return opened(state, gatherings(self.looking), self.strategy.place, results)
+        return open_stores(state, store_sets(self.looking), self.strategy.place, results)
 
     @cached_property
     def standing(self) -> Mapping[str, CompiledQuery]:
@@ -194,7 +194,7 @@ def _stream(
         _aside(known.state.stream(name), rules.clock),
         None if name in known.rules else name,
         len(looking),
-        gathering_plans(looking, known.state, known.joined, known.waits),
+        store_set_plans(looking, known.state, known.joined, known.waits),
         sum(name in (side.stream for side in query.sides) for query in known.preferring.values()),
     )
 

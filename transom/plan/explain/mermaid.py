@@ -8,12 +8,12 @@ from transom.plan.explain.promising_text import summary_title
 from transom.plan.explain.records import (
     Explanation,
     FamilyPlan,
-    GatheringPlan,
     SelectionPlan,
     StorePlan,
+    StoreSetPlan,
     StreamPlan,
 )
-from transom.plan.explain.stores_text import gathering_title
+from transom.plan.explain.stores_text import store_set_title
 from transom.plan.explain.text import family_title, work_text
 from transom.plan.explain.words import counted, named, queries_text, readable
 
@@ -95,11 +95,11 @@ def _stream(node: str, stream: StreamPlan, verbose: bool) -> Iterator[str]:
         yield from _family(node, f"{node}f{family.id}", family, verbose)
     if len(stream.families) > most:
         yield f"  {node} --> {node}more[{label(f'{len(stream.families) - most:,} more families')}]"
-    most = len(stream.gatherings) if verbose else FAMILIES
-    for gathering in stream.gatherings[:most]:
-        yield from _gathering(node, f"{node}g{gathering.id}", gathering, verbose)
-    if len(stream.gatherings) > most:
-        yield f"  {node} --> {node}rest[{label(f'{len(stream.gatherings) - most:,} more gatherings')}]"
+    most = len(stream.store_sets) if verbose else FAMILIES
+    for store_set in stream.store_sets[:most]:
+        yield from _store_set(node, f"{node}g{store_set.id}", store_set, verbose)
+    if len(stream.store_sets) > most:
+        yield f"  {node} --> {node}rest[{label(f'{len(stream.store_sets) - most:,} more store sets')}]"
 
 
 def _family(above: str, node: str, family: FamilyPlan, verbose: bool) -> Iterator[str]:
@@ -124,9 +124,9 @@ def _selection(above: str, node: str, selection: SelectionPlan, verbose: bool) -
     yield f"  {node} --> {node}q([{label(named(names, None if verbose else NAMES))}])"
 
 
-def _gathering(above: str, node: str, gathering: GatheringPlan, verbose: bool) -> Iterator[str]:
-    yield f"  {above} --> {node}{{{{{label('on demand', gathering_title(gathering))}}}}}"
-    stores = [store for store in gathering.stores if verbose or store.kind != "groups"]
+def _store_set(above: str, node: str, store_set: StoreSetPlan, verbose: bool) -> Iterator[str]:
+    yield f"  {above} --> {node}{{{{{label('on demand', store_set_title(store_set))}}}}}"
+    stores = [store for store in store_set.stores if verbose or store.kind != "groups"]
     most = len(stores) if verbose else SELECTIONS
     for store in stores[:most]:
         yield from _store(node, f"{node}t{store.id}", store, verbose)

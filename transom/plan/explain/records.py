@@ -185,7 +185,7 @@ class LookupPlan:
 
 
 @dataclass(frozen=True)
-class GatheringPlan:
+class StoreSetPlan:
     """The stores over the same tuples and groups, and the on-demand queries that share them.
 
     `longest` is the longest window of these: older tuples are let go.
@@ -258,14 +258,14 @@ class StreamPlan:
     aside: str | None = None  # how many are aside, since when, and what is held for them
     results_of: str | None = None  # the query whose results it is made of
     on_demand: int = 0  # queries that are looked up; `queries` are the others
-    gatherings: tuple[GatheringPlan, ...] = ()
+    store_sets: tuple[StoreSetPlan, ...] = ()
     preferred: int = 0  # queries with a preference that read it
 
     @property
     def plans(self) -> Sequence[QueryPlan | LookupPlan]:
         """All its queries."""
         pushed = [query for _, selection in self.selections() for query in selection.queries]
-        return [*pushed, *(query for gathering in self.gatherings for query in gathering.queries)]
+        return [*pushed, *(query for store_set in self.store_sets for query in store_set.queries)]
 
     def selections(self) -> Iterator[tuple[FamilyPlan, SelectionPlan]]:
         for family in self.families:
@@ -303,24 +303,24 @@ class Explanation:
             streams = (
                 stream for stream in self.streams if stream.name in {side.stream for side in led.sides}
             )
-            bare = tuple(replace(stream, families=(), gatherings=()) for stream in streams)
+            bare = tuple(replace(stream, families=(), store_sets=()) for stream in streams)
             return replace(self, streams=bare, summaries=summaries, preferred=(led,))
         return replace(self._window_query(query), summaries=(), preferred=())
 
     def _window_query(self, query: str) -> Explanation:
         looked = self.find_lookup(query)
         if looked is not None:
-            stream, gathering, lookup = looked
+            stream, store_set, lookup = looked
             read = {store for answer in lookup.answers for store in answer.stores}
-            stores = tuple(store for store in gathering.stores if store.id in read or store.kind == "groups")
-            alone = replace(gathering, stores=stores)
-            return replace(self, streams=(replace(stream, families=(), gatherings=(alone,)),))
+            stores = tuple(store for store in store_set.stores if store.id in read or store.kind == "groups")
+            alone = replace(store_set, stores=stores)
+            return replace(self, streams=(replace(stream, families=(), store_sets=(alone,)),))
         found = self.find(query)
         if found is None:
             return replace(self, streams=())
         stream, family, selection, _ = found
         own = replace(family, selections=(selection,))
-        return replace(self, streams=(replace(stream, families=(own,), gatherings=()),))
+        return replace(self, streams=(replace(stream, families=(own,), store_sets=()),))
 
     def find(self, query: str) -> tuple[StreamPlan, FamilyPlan, SelectionPlan, QueryPlan] | None:
         """Where a query is."""
@@ -335,13 +335,13 @@ class Explanation:
         """A query with a preference."""
         return next((own for own in self.preferred if own.name == query), None)
 
-    def find_lookup(self, query: str) -> tuple[StreamPlan, GatheringPlan, LookupPlan] | None:
+    def find_lookup(self, query: str) -> tuple[StreamPlan, StoreSetPlan, LookupPlan] | None:
         """Where an on-demand query is."""
         for stream in self.streams:
-            for gathering in stream.gatherings:
-                for own in gathering.queries:
+            for store_set in stream.store_sets:
+                for own in store_set.queries:
                     if own.name == query:
-                        return stream, gathering, own
+                        return stream, store_set, own
         return None
 
 

@@ -7,49 +7,57 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from transom.elements import ClockKind, Demand
-from transom.ondemand.needs import Gathering, Glance, Needs, Want, gatherings, needs_of
-from transom.ondemand.structures.block_tree import Tree
-from transom.ondemand.structures.exact import PrefixSums, Raw
-from transom.ondemand.structures.runs import Recipe
+from transom.ondemand.store_specs import (
+    QueryStores,
+    StoreRead,
+    StoreSet,
+    StoreSpec,
+    store_sets,
+    stores_read_by,
+)
+from transom.ondemand.structures.block_tree import BlockTree
+from transom.ondemand.structures.prefix_sums import PrefixSums
+from transom.ondemand.structures.runs import Structure
 from transom.ondemand.structures.staircase import Staircase
 from transom.ondemand.structures.timegram import TimeGram
+from transom.ondemand.structures.values import RawTuples
 from transom.plan.compiled import CompiledQuery
-from transom.plan.explain.records import Answered, GatheringPlan, Looked, LookupPlan, StorePlan
+from transom.plan.explain.records import Answered, Looked, LookupPlan, StorePlan, StoreSetPlan
 from transom.plan.explain.spelling import call_text, having_text, instant, length
 from transom.plan.predicate_text import predicate_text
 from transom.state.state import State, StoreState
 from transom.windows.intervals import LOWEST
 
 NEWEST = "the newest row"  # what the store of the groups is read for
-_KINDS: dict[type[Recipe], str] = {Staircase: "staircase", TimeGram: "timegram"}
+_KINDS: dict[type[Structure], str] = {Staircase: "staircase", TimeGram: "timegram"}
 
 
-def gathering_plans(
+def store_set_plans(
     looking: Sequence[CompiledQuery], state: State, joined: State, waits: Callable[[str], bool]
-) -> tuple[GatheringPlan, ...]:
+) -> tuple[StoreSetPlan, ...]:
     """What is kept for the on-demand queries of a stream; `joined` is the state once all of them are."""
     named = {query.name: query for query in looking}
-    found = gatherings(looking)
+    found = store_sets(looking)
     largest = sorted(found, key=lambda one: -len(one.queries))
     return tuple(
-        _Describing(one, [named[name] for name in one.queries], state, joined, waits).gathering(number)
+        _Describing(one, [named[name] for name in one.queries], state, joined, waits).store_set(number)
         for number, one in enumerate(largest, 1)
     )
 
 
 @dataclass
 class _Describing:
-    """A gathering being described."""
+    """A store set being described."""
 
-    planned: Gathering
+    planned: StoreSet
     queries: Sequence[CompiledQuery]
     state: State
     joined: State
     waits: Callable[[str], bool]
 
-    def gathering(self, number: int) -> GatheringPlan:
+    def store_set(self, number: int) -> StoreSetPlan:
         first, clock = self.queries[0].query, self.planned.clock
-        return GatheringPlan(
+        return StoreSetPlan(
             number,
             " AND ".join(map(predicate_text, self.planned.conjuncts)) or None,
             clock.attribute or "rows",
@@ -57,14 +65,14 @@ class _Describing:
             tuple(join.id for join in first.joins),
             span_text(self.planned.range, clock.kind, clock.attribute),
             self.planned.range,
-            tuple(self._store(key, want) for key, want in self.planned.stores.items()),
+            tuple(self._store(key, spec) for key, spec in self.planned.stores.items()),
             tuple(map(self._query, self.queries)),
         )
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
         """The numbers of the stores, by what they keep."""
-        return {want.text: number for number, want in enumerate(self.planned.stores.values(), 1)}
+        return {spec.text: number for number, spec in enumerate(self.planned.stores.values(), 1)}
 
     @cached_property
     def _asked(self) -> dict[str, tuple[Answered, ...]]:
@@ -75,40 +83,44 @@ class _Describing:
             calls = tuple(map(call_text, query.query.calls))
             kind = query.query.demand, query.slot_keys, query.reads, calls
             if kind not in alike:
-                alike[kind] = tuple(self._answers(query, needs_of(query)))
+                alike[kind] = tuple(self._answers(query, stores_read_by(query)))
             found[query.name] = alike[kind]
         return found
 
-    def _answers(self, query: CompiledQuery, needs: Needs) -> Iterator[Answered]:
+    def _answers(self, query: CompiledQuery, query_stores: QueryStores) -> Iterator[Answered]:
         for i, (call, slots) in enumerate(zip(query.query.calls, query.reads, strict=True)):
-            glances = [needs.glances[i]] if needs.has_bounds else [needs.glances[slot] for slot in slots]
-            by = dict.fromkeys(self._by(glance, needs) for glance in glances)
-            stores = dict.fromkeys(self._numbers[glance.want.text] for glance in glances)
+            reads = (
+                [query_stores.reads[i]]
+                if query_stores.has_bounds
+                else [query_stores.reads[slot] for slot in slots]
+            )
+            by = dict.fromkeys(self._by(store_read, query_stores) for store_read in reads)
+            stores = dict.fromkeys(self._numbers[store_read.spec.text] for store_read in reads)
             yield Answered(call_text(call), ", ".join(by), tuple(stores))
 
-    def _by(self, glance: Glance, needs: Needs) -> str:
-        if needs.is_shared:
+    def _by(self, store_read: StoreRead, query_stores: QueryStores) -> str:
+        if query_stores.uses_ordered_sharing:
             return "OrderedSharing"
-        match glance.recipe:
+        match store_read.structure:
             case PrefixSums():
                 return "prefix sums"
             case Staircase():
                 return "staircase"
-            case Tree():
+            case BlockTree():
                 return "tree of blocks"
-            case Raw():
+            case RawTuples():
                 return "scan"
         return "buckets"
 
-    def _store(self, key: str, want: Want) -> StorePlan:
-        known, number = self.joined.stores[key], self._numbers[want.text]
+    def _store(self, key: str, spec: StoreSpec) -> StorePlan:
+        known, number = self.joined.stores[key], self._numbers[spec.text]
         since, clock = _complete_since(known), self.planned.clock
         runs = known.kept.runs
         return StorePlan(
             number,
-            "groups" if want.timed else _KINDS.get(type(want.recipe), "values"),
-            keeps_text(self.planned, want),
-            tuple(self._readers(number, want)),
+            "groups" if spec.keeps_times else _KINDS.get(type(spec.structure), "values"),
+            keeps_text(self.planned, spec),
+            tuple(self._readers(number, spec)),
             "far" if known.far else "near",
             known.kept.entries + sum(ref.rows for ref in known.refs),
             known.kept.nbytes + sum(ref.bytes for ref in known.refs),
@@ -121,8 +133,8 @@ class _Describing:
             None if since is None else instant(since, clock),
         )
 
-    def _readers(self, number: int, want: Want) -> Iterator[Looked]:
-        if want.timed:
+    def _readers(self, number: int, spec: StoreSpec) -> Iterator[Looked]:
+        if spec.keeps_times:
             yield Looked(NEWEST, "staircase", tuple(query.name for query in self.queries))
             return
         readers: dict[tuple[str, str], list[str]] = {}
@@ -151,17 +163,17 @@ class _Describing:
         )
 
 
-def keeps_text(gathering: Gathering, want: Want) -> str:
+def keeps_text(store_set: StoreSet, spec: StoreSpec) -> str:
     """What a store keeps."""
-    if want.timed:
-        return "the newest row of each group" if gathering.keys else "the newest row"
-    if not isinstance(want.recipe, TimeGram):
-        return want.text
-    made = want.recipe
+    if spec.keeps_times:
+        return "the newest row of each group" if store_set.keys else "the newest row"
+    if not isinstance(spec.structure, TimeGram):
+        return spec.text
+    made = spec.structure
     demand = Demand("timegram", made.buckets, made.between, made.bounds, made.within, made.slice)
-    what = "rows" if want.attribute is None else want.attribute.sql
-    shown = "" if want.shown is None else f" where {predicate_text(want.shown)}"
-    return f"{structure_text(demand, gathering.clock.kind)} of {what}{shown}"
+    what = "rows" if spec.attribute is None else spec.attribute.sql
+    shown = "" if spec.shown is None else f" where {predicate_text(spec.shown)}"
+    return f"{structure_text(demand, store_set.clock.kind)} of {what}{shown}"
 
 
 def _complete_since(store: StoreState) -> int | None:

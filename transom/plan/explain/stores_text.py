@@ -4,43 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from transom.plan.explain.records import Answered, GatheringPlan, LookupPlan, StorePlan, StreamPlan
+from transom.plan.explain.records import Answered, LookupPlan, StorePlan, StoreSetPlan, StreamPlan
 from transom.plan.explain.words import Limits, counted, first, indented, named, queries_text
 
 
 def stores_text(stream: StreamPlan, limits: Limits) -> Iterator[str]:
-    """The stores of a stream's on-demand queries, gathering by gathering."""
+    """The stores of a stream's on-demand queries, by store set."""
     if not stream.on_demand:
         return
-    stores = sum(len(gathering.stores) for gathering in stream.gatherings)
+    stores = sum(len(store_set.stores) for store_set in stream.store_sets)
     yield (
         f"on demand: {queries_text(stream.on_demand)}, {counted(stores, 'store')} "
-        f"in {counted(len(stream.gatherings), 'gathering')}"
+        f"in {counted(len(stream.store_sets), 'store set')}"
     )
     yield from indented(
-        first(stream.gatherings, limits.families, lambda own: _gathering(own, limits), "gatherings")
+        first(stream.store_sets, limits.families, lambda own: _store_set(own, limits), "store sets")
     )
 
 
-def gathering_title(gathering: GatheringPlan) -> str:
+def store_set_title(store_set: StoreSetPlan) -> str:
     """Which tuples and groups the stores are over, and how far back."""
-    parts = ["every tuple" if gathering.where is None else f"where {gathering.where}"]
-    if gathering.group_by:
-        parts.append(f"group by {', '.join(gathering.group_by)}")
-    return f"{', '.join(parts)}; {gathering.longest}"
+    parts = ["every tuple" if store_set.where is None else f"where {store_set.where}"]
+    if store_set.group_by:
+        parts.append(f"group by {', '.join(store_set.group_by)}")
+    return f"{', '.join(parts)}; {store_set.longest}"
 
 
-def _gathering(gathering: GatheringPlan, limits: Limits) -> Iterator[str]:
-    yield f"gathering {gathering.id}: {limits.short(gathering_title(gathering))}"
-    others = named([query.name for query in gathering.queries[limits.queries :]], limits.names)
+def _store_set(store_set: StoreSetPlan, limits: Limits) -> Iterator[str]:
+    yield f"store set {store_set.id}: {limits.short(store_set_title(store_set))}"
+    others = named([query.name for query in store_set.queries[limits.queries :]], limits.names)
     yield from indented(
-        first(gathering.queries, limits.queries, lambda own: _query(own, limits), f"queries: {others}")
+        first(store_set.queries, limits.queries, lambda own: _query(own, limits), f"queries: {others}")
     )
     yield from indented(
         first(
-            gathering.stores,
+            store_set.stores,
             limits.stores,
-            lambda own: _store(own, len(gathering.queries), limits),
+            lambda own: _store(own, len(store_set.queries), limits),
             "stores",
         )
     )
@@ -98,28 +98,28 @@ def _complete(store: StorePlan) -> str:
 
 
 def lookup_text(
-    stream: StreamPlan, gathering: GatheringPlan, query: LookupPlan, limits: Limits
+    stream: StreamPlan, store_set: StoreSetPlan, query: LookupPlan, limits: Limits
 ) -> Iterator[str]:
     """How one on-demand query is answered, from which stores, and with whom it shares them."""
     waits = " (joins with the next batch)" if query.waits else ""
     yield f"query {query.name} over {stream.name}, on demand{waits}"
-    yield from indented(_one(gathering, query, limits))
+    yield from indented(_one(store_set, query, limits))
 
 
-def _one(gathering: GatheringPlan, query: LookupPlan, limits: Limits) -> Iterator[str]:
+def _one(store_set: StoreSetPlan, query: LookupPlan, limits: Limits) -> Iterator[str]:
     yield f"looked up for {query.window}, or for less"
-    if gathering.where is not None:
-        yield f"where {limits.short(gathering.where)}"
-    if gathering.group_by:
-        yield f"group by {', '.join(gathering.group_by)}"
+    if store_set.where is not None:
+        yield f"where {limits.short(store_set.where)}"
+    if store_set.group_by:
+        yield f"group by {', '.join(store_set.group_by)}"
     if query.having is not None:
         yield f"having {query.having}"
     yield f"structure {query.structure}"
     yield from indented(map(_answer, query.answers))
-    others = [other.name for other in gathering.queries if other.name != query.name]
+    others = [other.name for other in store_set.queries if other.name != query.name]
     shared = named(others, limits.names) if others else "nobody"
-    yield f"gathering {gathering.id}, shared with {shared}; it keeps {gathering.longest}"
+    yield f"store set {store_set.id}, shared with {shared}; it keeps {store_set.longest}"
     read = {number for answer in query.answers for number in answer.stores}
-    for store in gathering.stores:
+    for store in store_set.stores:
         if store.id in read or store.kind == "groups":
-            yield from indented(_store(store, len(gathering.queries), limits))
+            yield from indented(_store(store, len(store_set.queries), limits))

@@ -20,7 +20,7 @@ class Limits:
     families: int | None = 6
     selections: int | None = 3  # of a family
     queries: int | None = 4  # of a selection
-    stores: int | None = 8  # of a gathering
+    stores: int | None = 8  # of a store set
     names: int | None = 6  # in a list
     width: int | None = 120  # of an expression
     waiting: bool = True  # whether to say of each query that waits that it does

@@ -10,10 +10,10 @@ import pytest
 
 from tests.ondemand.structures.tuples import Tuples, found_by_key, random_tuples
 from transom.aggregates.accumulators import Extreme
-from transom.ondemand.structures.exact import Raw
-from transom.ondemand.structures.ordered_groups import OrderedAnswers
-from transom.ondemand.structures.runs import Batch, Run
-from transom.ondemand.structures.tiers import Kept
+from transom.ondemand.structures.grouped_ordered_sharing import GroupedOrderedSharing
+from transom.ondemand.structures.runs import Run, TupleBatch
+from transom.ondemand.structures.tiers import RunTiers
+from transom.ondemand.structures.values import RawTuples
 
 TYPES: dict[str, pa.DataType] = {
     "doubles": pa.float64(),
@@ -47,7 +47,11 @@ def test_batches_and_lookups_in_turns(kind: pa.DataType, function: str, grouped:
     print("seed", seed)
     rng = np.random.default_rng(seed)
     accumulator = Extreme(kind, function)
-    recipe, kept, answers = Raw(accumulator), Kept(), OrderedAnswers(accumulator, [30, 100, 100, 250])
+    structure, kept, answers = (
+        RawTuples(accumulator),
+        RunTiers(),
+        GroupedOrderedSharing(accumulator, [30, 100, 100, 250]),
+    )
     tuples, rows = random_tuples(rng, 150, kind, grouped, jitter), 0
     for batch in tuples.batches(rng, 8):
         rows += len(batch.times)
@@ -55,9 +59,9 @@ def test_batches_and_lookups_in_turns(kind: pa.DataType, function: str, grouped:
             continue
         seen = first(tuples, rows)
         now = int(seen.times.max())
-        run = recipe.run(batch)
+        run = structure.run(batch)
         answers.insert(run)
-        kept = kept.taken(recipe, run, now - 250)
+        kept = kept.taken(structure, run, now - 250)
         for size in (30, 250, int(rng.integers(1, 251))):
             found = answers.lookup(kept.runs, now + 1 - size, now)
             assert alike(found_by_key(found, ["s0"]), seen.answers(accumulator, now + 1 - size)), (now, size)
@@ -73,10 +77,10 @@ def run_of(times: list[int], values: list[float], keys: list[str] | None = None)
     groups = sorted(set(keys or [""]))
     codes = np.array([groups.index(key) for key in keys or [""] * len(times)])
     columns = () if keys is None else (pa.array(groups),)
-    return Raw(MAX).run(Batch(np.array(times), codes, columns, pa.array(values, pa.float64())))
+    return RawTuples(MAX).run(TupleBatch(np.array(times), codes, columns, pa.array(values, pa.float64())))
 
 
-def looked_up(answers: OrderedAnswers, runs: list[Run], size: int, now: int) -> dict[Any, Any]:
+def looked_up(answers: GroupedOrderedSharing, runs: list[Run], size: int, now: int) -> dict[Any, Any]:
     found = answers.lookup(runs, now + 1 - size, now)
     names = found.keys[0].to_pylist() if found.keys else [""] * found.count
     return dict(zip(names, found.columns["s0"].to_pylist(), strict=True))
@@ -87,7 +91,7 @@ MAX = Extreme(pa.float64(), "max")
 
 def test_tuples_are_read_again_only_where_an_answer_has_left() -> None:
     first = run_of([0, 1, 2, 3], [9, 2, 5, 4], ["a", "a", "b", "b"])
-    answers = OrderedAnswers(MAX, [4])
+    answers = GroupedOrderedSharing(MAX, [4])
     answers.insert(first)
     assert looked_up(answers, [first], 4, now=3) == {"a": 9, "b": 5}
     assert (answers.counters.recalculations, answers.counters.scanned) == (2, 4)
@@ -102,7 +106,7 @@ def test_tuples_are_read_again_only_where_an_answer_has_left() -> None:
 
 def test_a_structure_that_was_there_before_is_told_of_in_any_order() -> None:
     runs = [run_of([5, 6], [1, 7]), run_of([0, 3], [9, 8])]
-    answers = OrderedAnswers(MAX, [10])
+    answers = GroupedOrderedSharing(MAX, [10])
     for run in runs:
         answers.insert(run)
     assert looked_up(answers, runs, 10, now=6) == {"": 9}
@@ -111,7 +115,7 @@ def test_a_structure_that_was_there_before_is_told_of_in_any_order() -> None:
 
 def test_groups_without_tuples_in_the_window_are_left_out_and_forgotten() -> None:
     runs = [run_of([0, 5], [9, 1], ["a", "b"])]
-    answers = OrderedAnswers(MAX, [10])
+    answers = GroupedOrderedSharing(MAX, [10])
     answers.insert(runs[0])
     assert looked_up(answers, runs, 3, now=5) == {"b": 1}
     assert looked_up(answers, runs, 10, now=5) == {"a": 9, "b": 1}
@@ -124,14 +128,14 @@ def test_groups_without_tuples_in_the_window_are_left_out_and_forgotten() -> Non
 
 
 def test_nothing_inserted_nothing_found() -> None:
-    answers = OrderedAnswers(MAX)
+    answers = GroupedOrderedSharing(MAX)
     answers.insert(run_of([], []))
     assert looked_up(answers, [], 10, now=5) == {}
 
 
 def test_windows_come_and_go_for_all_groups() -> None:
     runs = [run_of([0, 1, 2, 3], [9, 7, 8, 1], ["a", "b", "a", "b"])]
-    answers = OrderedAnswers(MAX, [4])
+    answers = GroupedOrderedSharing(MAX, [4])
     answers.insert(runs[0])
     answers.windows.add(2)
     assert looked_up(answers, runs, 4, now=3) == {"a": 9, "b": 7}

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, CountRows, Extreme
 from transom.elements import Clock, Demand
-from transom.ondemand.structures.exact import Raw, exact
-from transom.ondemand.structures.runs import Recipe
+from transom.ondemand.structures.exact_structure import exact_structure
+from transom.ondemand.structures.runs import Structure
 from transom.ondemand.structures.staircase import Staircase
 from transom.ondemand.structures.timegram import BUCKETS, TimeGram
-from transom.ondemand.structures.values import Values
+from transom.ondemand.structures.values import RawTuples, ValueStructure
 from transom.plan.compiled import CompiledQuery
 from transom.plan.predicate_text import predicate_text
 from transom.sql.query import And, IsNull, Not, Predicate, Scalar
@@ -29,80 +29,82 @@ NEWEST = Staircase(Extreme(pa.int64(), "max"))  # over the times themselves: one
 
 
 @dataclass(frozen=True)
-class Want:
+class StoreSpec:
     """A store: which values of which tuples (FILTER) it keeps, and how; `timed` ones keep the times."""
 
     attribute: Scalar | None
     shown: Predicate | None
-    recipe: Recipe
-    timed: bool = False
+    structure: Structure
+    keeps_times: bool = False
 
     @cached_property
     def text(self) -> str:
         """What it keeps, in words that tell it from others over the same tuples."""
-        what = "times" if self.timed else "rows" if self.attribute is None else self.attribute.sql
+        what = "times" if self.keeps_times else "rows" if self.attribute is None else self.attribute.sql
         shown = "" if self.shown is None else f" where {predicate_text(self.shown)}"
-        return f"{kept_as(self.recipe)} of {what}{shown}"
+        return f"{structure_name(self.structure)} of {what}{shown}"
 
 
 @dataclass(frozen=True)
-class Glance:
+class StoreRead:
     """How one aggregate's accumulator, or its interval, is read: from which store, and with which recipe."""
 
-    want: Want
-    recipe: Recipe
+    spec: StoreSpec
+    structure: Structure
 
 
 @dataclass(frozen=True)
-class Needs:
+class QueryStores:
     """What a query is looked up in: the store of its groups, and one glance a slot, or a call of a timegram.
 
     With `is_shared`, extremes are found by OrderedSharing over the stores' tuples.
     """
 
-    newest: Want
-    glances: tuple[Glance, ...]
+    newest: StoreSpec
+    reads: tuple[StoreRead, ...]
     has_bounds: bool = False
-    is_shared: bool = False
+    uses_ordered_sharing: bool = False
 
     @property
-    def wants(self) -> tuple[Want, ...]:
-        return tuple(
-            {want.text: want for want in (self.newest, *(one.want for one in self.glances))}.values()
-        )
+    def specs(self) -> tuple[StoreSpec, ...]:
+        return tuple({spec.text: spec for spec in (self.newest, *(one.spec for one in self.reads))}.values())
 
 
-def kept_as(recipe: Recipe) -> str:
+def structure_name(structure: Structure) -> str:
     """What a store is called: recipes that keep the same have the same name."""
-    match recipe:
+    match structure:
         case Staircase(Extreme(function=function)):
             return f"{function} staircase"
         case TimeGram():
-            return repr(recipe)
+            return repr(structure)
     return "values"
 
 
-def needs_of(query: CompiledQuery) -> Needs:
+def stores_read_by(query: CompiledQuery) -> QueryStores:
     """What must be kept so that a query can be looked up."""
     demand = query.query.demand or Demand()
-    newest = Want(None, None, NEWEST, timed=True)
+    newest = StoreSpec(None, None, NEWEST, keeps_times=True)
     if demand.structure == "timegram":
-        return Needs(newest, tuple(_bounded(query, demand)), has_bounds=True)
+        return QueryStores(newest, tuple(_bounded(query, demand)), has_bounds=True)
     is_plain = query.naive or demand.structure != "exact"
     found = []
     for slot in query.slots:
-        recipe = Raw(slot.accumulator) if is_plain else exact(slot.accumulator)
+        structure = RawTuples(slot.accumulator) if is_plain else exact_structure(slot.accumulator)
         argument = None if isinstance(slot.accumulator, CountRows) else slot.argument
-        found.append(Glance(Want(argument, slot.where, _store(slot.accumulator, recipe)), recipe))
-    return Needs(newest, tuple(found), is_shared=demand.structure == "ordered_sharing" and not query.naive)
+        found.append(
+            StoreRead(StoreSpec(argument, slot.where, _store(slot.accumulator, structure)), structure)
+        )
+    return QueryStores(
+        newest, tuple(found), uses_ordered_sharing=demand.structure == "ordered_sharing" and not query.naive
+    )
 
 
-def _store(accumulator: Accumulator, recipe: Recipe) -> Recipe:
+def _store(accumulator: Accumulator, structure: Structure) -> Structure:
     """How the store under a recipe is kept; all that keep values are alike."""
-    return Raw(accumulator) if isinstance(recipe, Values) else recipe
+    return RawTuples(accumulator) if isinstance(structure, ValueStructure) else structure
 
 
-def _bounded(query: CompiledQuery, demand: Demand) -> Iterable[Glance]:
+def _bounded(query: CompiledQuery, demand: Demand) -> Iterable[StoreRead]:
     for call, slots in zip(query.query.calls, query.reads, strict=True):
         argument, shown = (call.args[0] if call.args else None), query.slots[slots[0]].where
         if argument is not None and not _is_number(argument.type):  # then only its tuples are counted
@@ -111,8 +113,8 @@ def _bounded(query: CompiledQuery, demand: Demand) -> Iterable[Glance]:
             argument, shown = None, And((counted, *parts)) if parts else counted
         kind = None if argument is None else argument.type
         buckets = demand.buckets or BUCKETS
-        recipe = TimeGram(kind, buckets, demand.between, demand.bounds, demand.within, demand.slice)
-        yield Glance(Want(argument, shown, recipe), recipe)
+        structure = TimeGram(kind, buckets, demand.between, demand.bounds, demand.within, demand.slice)
+        yield StoreRead(StoreSpec(argument, shown, structure), structure)
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -120,7 +122,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 @dataclass(frozen=True)
-class Gathering:
+class StoreSet:
     """The stores over the same tuples and groups, that of the groups first, by their names.
 
     `lengths` are those of the windows that each store is read for.
@@ -130,7 +132,7 @@ class Gathering:
     clock: Clock
     conjuncts: tuple[Predicate, ...]
     keys: tuple[Scalar, ...]
-    stores: Mapping[str, Want]
+    stores: Mapping[str, StoreSpec]
     lengths: Mapping[str, frozenset[int]]
     queries: tuple[str, ...]
 
@@ -145,24 +147,24 @@ class Gathering:
         return max(self.reach.values())
 
 
-def scalars_of(gatherings: Iterable[Gathering]) -> Iterator[Scalar]:
+def scalars_of(store_sets: Iterable[StoreSet]) -> Iterator[Scalar]:
     """Every scalar that must be computed for a row, repeats included."""
-    for gathering in gatherings:
-        for part in gathering.conjuncts:
+    for store_set in store_sets:
+        for part in store_set.conjuncts:
             yield from predicate_scalars(part)
-        yield from gathering.keys
-        for want in gathering.stores.values():
-            yield from predicate_scalars(want.shown)
-            if want.attribute is not None:
-                yield want.attribute
+        yield from store_set.keys
+        for spec in store_set.stores.values():
+            yield from predicate_scalars(spec.shown)
+            if spec.attribute is not None:
+                yield spec.attribute
 
 
-def store_key(selection: str, want: Want) -> str:
+def store_key(selection: str, spec: StoreSpec) -> str:
     """The name of a store over a selection's tuples."""
-    return f"{selection} | {want.text}"
+    return f"{selection} | {spec.text}"
 
 
-def gatherings(queries: Sequence[CompiledQuery]) -> tuple[Gathering, ...]:
+def store_sets(queries: Sequence[CompiledQuery]) -> tuple[StoreSet, ...]:
     """What some on-demand queries need kept, together."""
     alike: dict[str, list[CompiledQuery]] = {}
     for query in queries:
@@ -174,19 +176,19 @@ def gatherings(queries: Sequence[CompiledQuery]) -> tuple[Gathering, ...]:
         for query in members:
             kind = query.query.demand, query.slot_keys, query.reads
             kinds.setdefault(kind, (query, set()))[1].add(query.query.window.range)
-        wants: dict[str, Want] = {}
+        specs: dict[str, StoreSpec] = {}
         lengths: dict[str, set[int]] = {}
         for query, own in kinds.values():
-            for want in needs_of(query).wants:
-                wants.setdefault(key := store_key(selection, want), want)
+            for spec in stores_read_by(query).specs:
+                specs.setdefault(key := store_key(selection, spec), spec)
                 lengths.setdefault(key, set()).update(own)
         found.append(
-            Gathering(
+            StoreSet(
                 selection,
                 first.query.clock,
                 first.conjuncts,
                 tuple(key.scalar for key in first.query.keys),
-                wants,
+                specs,
                 {key: frozenset(own) for key, own in lengths.items()},
                 tuple(query.name for query in members),
             )

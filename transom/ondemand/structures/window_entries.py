@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Accumulator, States
 from transom.aggregates.numeric import expanded, numeric_form
-from transom.ondemand.structures.build_runs import aligned, aligned_undivided
-from transom.ondemand.structures.runs import Found, Numbers, Run
+from transom.ondemand.structures.build_runs import align_divided_groups, align_groups
+from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run
 
 
 @dataclass(frozen=True)
-class Part:
+class RunPart:
     """What a window reaches of a run: the run's `groups`, and of each the entries `starts` to `stops`.
 
     `codes` are the same groups among all that the window has.
@@ -31,30 +31,34 @@ class Part:
 
 
 @dataclass(frozen=True)
-class View:
+class WindowEntries:
     """What a window reaches of some runs; no part of it is empty."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[RunPart, ...]
     keys: tuple[pa.Array, ...]
     count: int
 
     @property
     def codes(self) -> Numbers:
         """The groups of all pieces, part after part."""
-        return joined([part.codes for part in self.parts])
+        return concatenate_arrays([part.codes for part in self.parts])
 
-    def found(self, states: States) -> Found:
+    def found(self, states: States) -> GroupAnswers:
         """States as the answers."""
-        return Found(self.keys, self.count, {f"s{i}": state for i, state in enumerate(states)})
+        return GroupAnswers(self.keys, self.count, {f"s{i}": state for i, state in enumerate(states)})
 
 
-def view(runs: Sequence[Run], since: int, divided: bool = False) -> View:
+def entries_since(runs: Sequence[Run], since: int, divided: bool = False) -> WindowEntries:
     """What has a time from `since` on; `divided` if a run may have several groups with the same keys."""
     reached = [run for run in runs if since <= run.high]
     if not reached:
-        return View((), tuple(key.slice(0, 0) for run in runs[:1] for key in run.keys), 0)
+        return WindowEntries((), tuple(key.slice(0, 0) for run in runs[:1] for key in run.keys), 0)
     ends = np.cumsum([run.groups for run in reached])
-    alike = aligned_undivided(reached) if divided else aligned([run.keys for run in reached], int(ends[-1]))
+    alike = (
+        align_divided_groups(reached)
+        if divided
+        else align_groups([run.keys for run in reached], int(ends[-1]))
+    )
     present, parts = np.zeros(alike.count, bool), []
     for run, codes in zip(reached, np.split(alike.codes, ends[:-1]), strict=True):
         starts, stops = run.starts(since), run.bounds[1:]
@@ -64,15 +68,15 @@ def view(runs: Sequence[Run], since: int, divided: bool = False) -> View:
             groups = groups[alive]
             starts, stops, codes = starts[groups], stops[groups], codes[groups]
         present[codes] = True
-        parts.append(Part(run, groups, starts, stops, codes))
+        parts.append(RunPart(run, groups, starts, stops, codes))
     if present.all():
-        return View(tuple(parts), alike.keys, alike.count)
+        return WindowEntries(tuple(parts), alike.keys, alike.count)
     ranks, kept = np.cumsum(present) - 1, np.flatnonzero(present)
     keys = tuple(key.take(pa.array(kept)) for key in alike.keys)
-    return View(tuple(replace(part, codes=ranks[part.codes]) for part in parts), keys, len(kept))
+    return WindowEntries(tuple(replace(part, codes=ranks[part.codes]) for part in parts), keys, len(kept))
 
 
-def stretches(columns: Sequence[pa.Array], starts: Numbers, stops: Numbers) -> tuple[States, Numbers]:
+def take_ranges(columns: Sequence[pa.Array], starts: Numbers, stops: Numbers) -> tuple[States, Numbers]:
     """The rows of some stretches of columns, and which stretch each is of."""
     if len(starts) == 1:  # as without GROUP BY
         start, count = int(starts[0]), int(stops[0] - starts[0])
@@ -93,14 +97,14 @@ def running_totals(run: Run, name: str) -> Numbers:
     return known
 
 
-def joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def concatenate_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Arrays one after the other; whole numbers, if there are none."""
     if len(arrays) == 1:
         return arrays[0]
     return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
 
 
-def combined(accumulator: Accumulator, states: States, codes: Numbers, groups: int) -> States:
+def combine_states(accumulator: Accumulator, states: States, codes: Numbers, groups: int) -> States:
     """`combine`, as arrays where the accumulator has a numeric form."""
     form = numeric_form(accumulator)
     if form is None:

@@ -28,7 +28,7 @@ _ROUNDS = 20  # of the search for the greatest average; a handful is usual
 
 
 @dataclass(frozen=True)
-class Filed:
+class BucketTuples:
     """Buckets with tuples in a window: of group `codes`, `least` to `most` tuples from `low` to `high`.
 
     `least` is 1 at least: of every bucket it is certain that it has a tuple there.
@@ -67,13 +67,13 @@ class Filed:
         return np.bincount(self.codes[mask], minlength=self.groups) > 0
 
 
-class Bounds(Mapping[str, pa.Array]):
+class AnswerIntervals(Mapping[str, pa.Array]):
     """Bounds of answers by name, as `sum_low`; each kind of answer is worked out when first asked for.
 
     An average is rounded to the `grain`, the last digit of decimals.
     """
 
-    def __init__(self, filed: Filed, grain: float = 0.0) -> None:
+    def __init__(self, filed: BucketTuples, grain: float = 0.0) -> None:
         self._filed, self._grain = filed, grain
         self._known: dict[str, Interval] = {}
         self._names = ("count",) if filed.low is None else ("count", "sum", "avg", "min", "max")
@@ -108,7 +108,7 @@ class Bounds(Mapping[str, pa.Array]):
         return _extremes(self._filed, kind)
 
 
-def _whole(filed: Filed, sums: _Sums) -> Interval:
+def _whole(filed: BucketTuples, sums: _Sums) -> Interval:
     """Sums of whole numbers; all that fits into 64 bits, where they might wrap."""
     low, high = filed.hull
     least = filed.counted(np.where(low >= 0, filed.least, filed.most) * low)
@@ -119,7 +119,7 @@ def _whole(filed: Filed, sums: _Sums) -> Interval:
     return np.where(fits, least, limits.min), np.where(fits, most, limits.max)
 
 
-def _extremes(filed: Filed, kind: str) -> Interval:
+def _extremes(filed: BucketTuples, kind: str) -> Interval:
     """MIN or MAX: each bucket has a tuple in the window, which is somewhere in its hull; NaN is above all."""
     low, high = (_reduced(np.fmin if kind == "min" else np.fmax, filed, side) for side in filed.hull)
     if kind == "min" or filed.is_whole:
@@ -128,7 +128,7 @@ def _extremes(filed: Filed, kind: str) -> Interval:
     return np.where(has_nan, np.nan, low), np.where(has_nan, np.nan, high)
 
 
-def _reduced(ufunc: np.ufunc, filed: Filed, numbers: NDArray[Any]) -> NDArray[Any]:
+def _reduced(ufunc: np.ufunc, filed: BucketTuples, numbers: NDArray[Any]) -> NDArray[Any]:
     """By group; each has a bucket at least."""
     found = np.empty(filed.groups, numbers.dtype)
     found[filed.codes] = numbers
@@ -139,7 +139,7 @@ def _reduced(ufunc: np.ufunc, filed: Filed, numbers: NDArray[Any]) -> NDArray[An
 class _Sums:
     """Bounds of sums of doubles: `low` and `high` of the finite ones, right to within `slack`."""
 
-    def __init__(self, filed: Filed) -> None:
+    def __init__(self, filed: BucketTuples) -> None:
         low, high = (side.astype(np.float64, copy=False) for side in filed.hull)
         self.filed, self.infinite = filed, ~(np.isfinite(low) & np.isfinite(high))
         self.nan = filed.any(np.isnan(low))
@@ -176,7 +176,7 @@ class _Sums:
         return np.where(poisoned, np.nan, low), np.where(poisoned, np.nan, high)
 
 
-def _averages(filed: Filed, sums: _Sums, grain: float) -> Interval:
+def _averages(filed: BucketTuples, sums: _Sums, grain: float) -> Interval:
     """Bounds of averages: over the tuples in the window, not over all that are kept as in the paper."""
     total = sums.interval()
     if (filed.least == filed.most).all():
@@ -197,7 +197,7 @@ def _rounded(bounds: Doubles, side: float, grain: float) -> Doubles:
     return np.where(np.isfinite(bounds), moved, bounds)
 
 
-def _greatest(filed: Filed, tops: Doubles, finite: Mask, slack: Doubles) -> Doubles:
+def _greatest(filed: BucketTuples, tops: Doubles, finite: Mask, slack: Doubles) -> Doubles:
     """No average is greater, with `least` to `most` tuples of each bucket, all at its top.
 
     The greatest has `most` of the buckets above it and `least` of the others. From any average on, choosing

@@ -16,15 +16,15 @@ import pyarrow as pa
 from transom.aggregates.accumulators import Extreme
 from transom.aggregates.numeric import numeric_form
 from transom.columns.nan_order import ranked
-from transom.ondemand.structures.build_runs import aligned
-from transom.ondemand.structures.ordered_sharing import Counters, OrderedSharing, Windows
-from transom.ondemand.structures.runs import Found, Numbers, Run
+from transom.ondemand.structures.build_runs import align_groups
+from transom.ondemand.structures.ordered_sharing import Counters, OrderedSharing, WindowSizes
+from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run
 from transom.ondemand.structures.staircase import Staircase
 
 Steps = tuple[list[int], list[Any]]
 
 
-class OrderedAnswers:
+class GroupedOrderedSharing:
     """The answers of a MAX or a MIN for some windows, an OrderedSharing for each group.
 
     It is told of every run that comes into the structure (`insert`), of those that are there already
@@ -35,7 +35,7 @@ class OrderedAnswers:
 
     def __init__(self, accumulator: Extreme, windows: Iterable[int] = ()) -> None:
         self.accumulator = accumulator
-        self.windows = Windows(windows)
+        self.windows = WindowSizes(windows)
         self._climb = Staircase(accumulator)
         self._form = numeric_form(accumulator)
         self._keys: tuple[pa.Array, ...] = ()
@@ -65,7 +65,7 @@ class OrderedAnswers:
             self._groups[place].insert_all(times, values)
             self._newest[place] = max(self._newest[place], times[-1])
 
-    def lookup(self, runs: Sequence[Run], since: int, now: int) -> Found:
+    def lookup(self, runs: Sequence[Run], since: int, now: int) -> GroupAnswers:
         """The answers of the window from `since` to the time `now`, as the column `s0`.
 
         `now` is the newest time of the clock, in whatever group; runs are those that were inserted.
@@ -82,7 +82,7 @@ class OrderedAnswers:
         answers = [self._groups[place].lookup(size) for place in alive.tolist()]
         self._steps = {}
         keys = tuple(key.take(pa.array(alive)) for key in self._keys)
-        return Found(keys, len(alive), {"s0": self._column(answers)})
+        return GroupAnswers(keys, len(alive), {"s0": self._column(answers)})
 
     def expire(self, before: int) -> None:
         """Forget groups that have no tuples from a time on."""
@@ -101,7 +101,7 @@ class OrderedAnswers:
         for run in reached:
             groups = np.flatnonzero(np.isin(self._places(run), wanted))
             if len(groups):
-                part = run if len(groups) == run.groups else run.picked(groups)
+                part = run if len(groups) == run.groups else run.take_groups(groups)
                 self._scanned += int((part.bounds[1:] - part.starts(since)).sum())
                 parts.append(part)
         steps = self._by_group(self._climb.merged(parts, since)) if parts else ()
@@ -123,7 +123,7 @@ class OrderedAnswers:
         known = len(self._groups)
         if not known:
             self._keys = tuple(key.slice(0, 0) for key in run.keys)
-        alike = aligned([self._keys, run.keys], known + run.groups)
+        alike = align_groups([self._keys, run.keys], known + run.groups)
         places = np.full(alike.count, -1)
         places[alike.codes[:known]] = np.arange(known)
         found = places[alike.codes[known:]]

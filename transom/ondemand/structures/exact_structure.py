@@ -1,0 +1,28 @@
+"""Which exact structure answers an aggregate."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Sum
+from transom.aggregates.sketches import Distinct, Quantiles
+from transom.ondemand.structures.block_tree import BlockTree
+from transom.ondemand.structures.prefix_sums import PrefixSums
+from transom.ondemand.structures.runs import Structure
+from transom.ondemand.structures.staircase import Staircase
+
+SKETCHED = 128  # entries a block: a sketch of fewer takes as much room as they do
+
+
+def exact_structure(accumulator: Accumulator) -> Structure:
+    """The structure that answers an aggregate exactly for any window, and soonest."""
+    match accumulator:
+        case CountRows() | Count():
+            return PrefixSums(accumulator)
+        case Sum(input) if pa.types.is_integer(input):
+            return PrefixSums(accumulator)
+        case Extreme():
+            return Staircase(accumulator)
+        case Distinct() | Quantiles():
+            return BlockTree(accumulator, SKETCHED)
+    return BlockTree(accumulator)
