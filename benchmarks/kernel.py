@@ -17,7 +17,7 @@ from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.families import Fragments
 from transom.plan.passes.admission import Strategy, admit
 from transom.plan.planner import Planner
-from transom.results.advance import conclude
+from transom.results.advance import apply_batch
 from transom.results.stream_progress import BatchInput
 from transom.sql import Catalog, Query, Relation, bind
 from transom.state.state import State
@@ -105,7 +105,7 @@ def _run(
         plan = BatchPlan(shared.families, shared.askers, names, {TIME: "t0"}, "t0", closed)
         outcome = run(table, plan)
         between = time.perf_counter()
-        done = conclude(state, [BatchInput(rules, queries, outcome)])
+        done = apply_batch(state, [BatchInput(rules, queries, outcome)])
         partial, final = partial + between - started, final + time.perf_counter() - between
         state, finals, partials = done.state, finals + done.finals, partials + outcome.counted
     return Measured(partial, final, partials, finals, sum(table.nbytes for table in state.sheets.values()))

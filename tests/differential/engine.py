@@ -17,7 +17,7 @@ from transom.ondemand.stores import open_stores, store_inputs
 from transom.overload.bursts import Parted
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.passes.admission import Strategy, admit, release
-from transom.plan.passes.resharing import rehomed
+from transom.plan.passes.resharing import reshare
 from transom.plan.planner import Planner
 from transom.results.advance import clocks_of
 from transom.results.inprocess import advance
@@ -166,7 +166,7 @@ class PureEngine:
             self.planner.strategy,
         )
         self.state = admit(self.state, joining, self.standing, strategy, self.partial)
-        self.state = rehomed(self.state, list(self.standing.values()), strategy)
+        self.state = reshare(self.state, list(self.standing.values()), strategy)
         self.state = open_stores(self.state, self.store_sets, strategy.place)
 
     def _limit(self, table: pa.Table) -> int | None:

@@ -12,7 +12,7 @@ from tests.plan.bids import SCALARS, TIME, admitted, compiled
 from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import Strategy
-from transom.plan.passes.resharing import rehomed
+from transom.plan.passes.resharing import reshare
 from transom.plan.planner import Planner
 from transom.results.emit import BatchOutput
 from transom.results.inprocess import advance
@@ -88,7 +88,7 @@ def test_a_signature_family_that_does_not_pay_is_split_and_tried_again_later() -
     rows = bids(ts=np.arange(2_000) * 1000, seq=np.arange(2_000))
     state = batch(state, queries, planner, rows, ended=False).state
     assert {len(family) for family in planner.plan(state, queries).families} == {1}
-    later = State(**{**vars(state), "batch": state.batch_id + 65})
+    later = State(**{**vars(state), "batch_id": state.batch_id + 65})
     assert [len(family) for family in planner.plan(later, queries).families] == [12]
 
 
@@ -103,4 +103,4 @@ def test_who_moved_is_tidied_up_whatever_the_strategy_is_now() -> None:
             "selections": {2: state.selections[home], home: state.selections[home]},
         }
     )
-    assert rehomed(moved, [query], Strategy()).queries["q"].homes == (2,)
+    assert reshare(moved, [query], Strategy()).queries["q"].homes == (2,)

@@ -14,7 +14,7 @@ import pytest
 from tests.plan.bids import SCALARS, bound, compiled
 from transom.elements import Kind
 from transom.results import presentation as results
-from transom.results.presentation import Lowered, Moment, finish, result_schema
+from transom.results.presentation import LoweredWindows, Moment, finish, result_schema
 from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import IntervalSet
 
@@ -37,7 +37,7 @@ class Counting:
 
 def lowered(
     text: str, name: str, *rows: tuple[Any, ...], unseen: IntervalSet = IntervalSet(), partial: bool = False
-) -> Lowered:
+) -> LoweredWindows:
     """Windows (end, key, count, sum) of a query that groups by site and has two aggregates."""
     table = pa.table(
         {
@@ -50,13 +50,13 @@ def lowered(
         }
     )
     which = np.zeros(len(rows), np.int64)
-    return Lowered([compiled(text, name)], which, table, [unseen], [partial])
+    return LoweredWindows([compiled(text, name)], which, table, [unseen], [partial])
 
 
-def together(*parts: Lowered) -> Lowered:
+def together(*parts: LoweredWindows) -> LoweredWindows:
     """Queries of one shape, as they are finished: in one table."""
     which = [part.which + i for i, part in enumerate(parts)]
-    return Lowered(
+    return LoweredWindows(
         [part.queries[0] for part in parts],
         np.concatenate(which),
         pa.concat_tables([part.table for part in parts]),

@@ -20,7 +20,7 @@ from transom.ondemand.midpoint import middle
 from transom.ondemand.store_specs import QueryStores, StoreRead, store_key, stores_read_by
 from transom.ondemand.structures.runs import GroupAnswers
 from transom.plan.compiled import CompiledQuery, typed_value
-from transom.results.presentation import Lowered, Moment, Results, finish, result_schema
+from transom.results.presentation import LoweredWindows, Moment, Results, finish, result_schema
 from transom.sql.catalog import Scalars
 from transom.sql.query import Call, Query, free_name
 from transom.state.state import State
@@ -84,10 +84,10 @@ class Answer:
     table: pa.Table
 
     @property
-    def lowered(self) -> Lowered:
+    def lowered(self) -> LoweredWindows:
         """The answer as windows are that closed."""
         which = np.zeros(self.table.num_rows, np.int64)
-        return Lowered([self.lookup.query], which, self.table, [IntervalSet()], [True], [Arrivals()])
+        return LoweredWindows([self.lookup.query], which, self.table, [IntervalSet()], [True], [Arrivals()])
 
 
 def look_up(lookup: Lookup, read: StoreReader) -> Answer:

@@ -19,9 +19,9 @@ from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.passes.admission import ground, slices_held
 from transom.results.close import Boundary, Reader, close, specs_of, windows_open
-from transom.results.presentation import Lowered
+from transom.results.presentation import LoweredWindows
 from transom.results.read_slices import Reading, Scattered
-from transom.results.shard_work import FarWork, sifted
+from transom.results.shard_work import ShardWork, shard_needs
 from transom.results.stream_end import groups_held, last_open, last_slices
 from transom.results.stream_progress import BatchInput, advance_stream, missed
 from transom.state.shards import ShardRef
@@ -35,25 +35,25 @@ BATCHES_APART = 64  # for so long selections stay out of signature families afte
 
 
 @dataclass(frozen=True)
-class Concluded:
+class AppliedBatch:
     """The state after a batch and the windows that closed, before their SELECT lists are applied."""
 
     state: State
-    closed: Sequence[Lowered]
+    closed: Sequence[LoweredWindows]
     finals: int
-    far: Sequence[FarWork] = ()  # windows that close over shards: they are made where those are
+    shard_work: Sequence[ShardWork] = ()  # windows over shards: the executors compute them
 
 
 @uncollected()
-def conclude(
+def apply_batch(
     state: State, batches: Sequence[BatchInput], shelf: Shelf | None = None, batches_on: int = 1
-) -> Concluded:
+) -> AppliedBatch:
     """Add what a batch brought to each of its streams, and close windows; SELECT lists are not applied yet.
 
     `pages_on` is 0 for streams that are made of other queries' results in the same batch.
     """
     work = _Work(state, shelf)
-    closed: list[Lowered] = []
+    closed: list[LoweredWindows] = []
     for batch_id in batches:
         closed += work.advance(batch_id)
     after = replace(
@@ -67,7 +67,7 @@ def conclude(
         stores=work.stores,
         partitions=state.partitions if shelf is None else shelf.partitions if work.is_far else 0,
     )
-    return Concluded(after, closed, work.all_finals, work.far)
+    return AppliedBatch(after, closed, work.all_finals, work.far)
 
 
 def with_rows(state: State, batch: BatchInput) -> State:
@@ -119,7 +119,7 @@ class _Work(Reading):
         self.before, self.shelf = state, shelf
         self.streams, self.queries = dict(state.streams), dict(state.queries)
         self.selections, self.sheets = dict(state.selections), dict(state.sheets)
-        self.shards, self.far = list(state.shards), list[FarWork]()
+        self.shards, self.far = list(state.shards), list[ShardWork]()
         self.stores = state.stores
         self.finals = self.unshared_finals = self.all_finals = 0
         self._boundaries: dict[tuple[int, Clock, int | None], Boundary] = {}
@@ -129,7 +129,7 @@ class _Work(Reading):
         """Whether anything is kept in files."""
         return bool(self.shards) or any(store.refs for store in self.stores.values())
 
-    def advance(self, batch: BatchInput) -> Iterator[Lowered]:
+    def advance(self, batch: BatchInput) -> Iterator[LoweredWindows]:
         name = batch.rules.clock.stream
         before = self.before.stream(name)
         clocks = clocks_of(batch.queries, batch.rules, batch.store_sets)
@@ -271,7 +271,7 @@ class _Work(Reading):
 
     def _close(
         self, key: str, layout: Layout, readers: Sequence[Reader], batch: BatchInput, scattered: Scattered
-    ) -> Iterator[Lowered]:
+    ) -> Iterator[LoweredWindows]:
         sheet = self.sheets[key]
         done = close(layout, sheet, readers)
         self.finals += done.steps
@@ -297,13 +297,13 @@ class _Work(Reading):
             homes = {reader.home for reader in readers}
             mine = [ref for ref in self.shards if not homes.isdisjoint(ref.held)]
             others = [ref for ref in self.shards if homes.isdisjoint(ref.held)]
-            found = sifted(mine, readers)
+            found = shard_needs(mine, readers)
             self.shards = [*others, *found.kept]
             for home, floor in found.floors.items():
                 self._raise_floor(home, floor)
             if found.closing:
                 self.far.append(
-                    self.far_work([readers[i] for i in found.closing], found.asked, batch.partial)
+                    self.shard_work_for([readers[i] for i in found.closing], found.asked, batch.partial)
                 )
 
     def _trim(self, key: str, sheet: pa.Table, kept: np.ndarray) -> None:

@@ -1,9 +1,9 @@
-"""Prods: what is known of open windows, read and left as it is.
+"""Prods: open windows are read, and nothing changes.
 
-A prod is a punctuation that nobody believes: it asks for the windows that would close if it were one. They
-are read from the same slices by the same sweep, and nothing is purged: slices keep what they have until their
-windows close, so a prod can neither lose nor double what a final result is made of (rule R1 of the thesis,
-section 3.1, is about operators that hand increments on; here none does).
+A prod requests for the windows that would close if it were a punctuation. They are read from the same slices by
+the same sweep as closing windows, and nothing is purged: slices stay until their windows close, so a prod can
+neither lose nor double a row of a final result (rule R1 of the thesis, section 3.1, concerns operators that
+pass increments on; here none does).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from transom.elements import Prod
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import ground
 from transom.results.close import Boundary, Reader, close
-from transom.results.presentation import Lowered, Moment, Results
+from transom.results.presentation import LoweredWindows, Moment, Results
 from transom.results.read_slices import Reading, Scattered
-from transom.results.shard_work import FarWork, sifted
+from transom.results.shard_work import ShardWork, shard_needs
 from transom.state.state import State, StreamState
 from transom.windows import ids as windows
 from transom.windows.closed import Closed, View
@@ -32,8 +32,8 @@ EVERYTHING = IntervalSet.of((LOWEST, HIGHEST))
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What one query is asked for: windows by their ids, and windows of groups that match prods' patterns."""
+class WindowRequest:
+    """The windows wanted of one query: by their ids, and by prods' patterns on groups."""
 
     query: CompiledQuery
     wids: IntervalSet = IntervalSet()
@@ -41,30 +41,30 @@ class Ask:
 
 
 @dataclass
-class Swept:
-    """What prods came to: windows as they are now, and what is to be read where shards are."""
+class OpenWindows:
+    """Open windows as they are now: those on the driver, and the work for the executors."""
 
-    open: list[Lowered] = field(default_factory=list)
-    far: list[FarWork] = field(default_factory=list)
+    windows: list[LoweredWindows] = field(default_factory=list)
+    shard_work: list[ShardWork] = field(default_factory=list)
 
-    def finished(self, effects: Finisher, moment: Moment) -> Results:
-        """The results of what is near."""
-        return effects.finish(self.open, moment) if self.open else Results()
+    def finished(self, backend: SelectApplier, moment: Moment) -> Results:
+        """The results of the windows on the driver."""
+        return backend.finish(self.windows, moment) if self.windows else Results()
 
 
-class Finisher(Protocol):
+class SelectApplier(Protocol):
     """Applies SELECT lists."""
 
-    def finish(self, windows: Sequence[Lowered], moment: Moment) -> Results: ...
+    def finish(self, windows: Sequence[LoweredWindows], moment: Moment) -> Results: ...
 
 
-def asks_of(prods: Iterable[Prod], queries: Sequence[CompiledQuery]) -> dict[str, Ask]:
-    """What prods ask of queries: those on a query's clock, or on none in particular."""
+def window_requests(prods: Iterable[Prod], queries: Sequence[CompiledQuery]) -> dict[str, WindowRequest]:
+    """The windows that prods want of each query; a prod without a time is for every clock."""
     by_stream: dict[str, list[tuple[Prod, frozenset[str] | None]]] = defaultdict(list)
     for prod in prods:
         names = None if prod.queries is None else frozenset(prod.queries)
         by_stream[prod.clock.stream].append((prod, names))
-    found: dict[str, Ask] = {}
+    found: dict[str, WindowRequest] = {}
     for query in queries if by_stream else ():
         own = [
             prod
@@ -74,12 +74,12 @@ def asks_of(prods: Iterable[Prod], queries: Sequence[CompiledQuery]) -> dict[str
         ]
         if own:
             wids = union(prodded(query, prod) for prod in own if not prod.where)
-            found[query.name] = Ask(query, wids, tuple(prod for prod in own if prod.where))
+            found[query.name] = WindowRequest(query, wids, tuple(prod for prod in own if prod.where))
     return found
 
 
 def prodded(query: CompiledQuery, prod: Prod) -> IntervalSet:
-    """The windows that a prod asks a query for, by their ids; whether they hold anything or not."""
+    """The ids of the windows that a prod wants of a query, empty windows included."""
     if prod.until is None:
         return EVERYTHING
     spec = query.query.window
@@ -87,13 +87,18 @@ def prodded(query: CompiledQuery, prod: Prod) -> IntervalSet:
     return IntervalSet.of((last if prod.exactly else LOWEST, last + 1))
 
 
-def sweep(
-    state: State, asks: Sequence[Ask], living: Iterable[CompiledQuery], partial: frozenset[str]
-) -> Swept:
-    """Read open windows of a state; `living` are all queries, which share slices with those asked."""
-    asked = {home for ask in asks if ask.query.name in state.queries for home in _homes(state, ask.query)}
+def read_open_windows(
+    state: State, requests: Sequence[WindowRequest], living: Iterable[CompiledQuery], partial: frozenset[str]
+) -> OpenWindows:
+    """Read open windows of a state; `living` are all queries, some of which share slices with the wanted."""
+    asked = {
+        home
+        for request in requests
+        if request.query.name in state.queries
+        for home in _homes(state, request.query)
+    }
     sharing = [query for query in living if not asked.isdisjoint(_homes(state, query))] if asked else []
-    return _Sweep(state, sharing).run(asks, partial)
+    return _Sweep(state, sharing).run(requests, partial)
 
 
 def _homes(state: State, query: CompiledQuery) -> tuple[int, ...]:
@@ -109,38 +114,38 @@ class _Sweep(Reading):
         self.selections, self.sheets, self.shards = state.selections, state.sheets, state.shards
         self._boundary: dict[tuple[int, IntervalSet, int], Boundary] = {}
 
-    def run(self, asks: Sequence[Ask], partial: frozenset[str]) -> Swept:
-        found = Swept()
+    def run(self, requests: Sequence[WindowRequest], partial: frozenset[str]) -> OpenWindows:
+        found = OpenWindows()
         bounds: dict[str, list[tuple[Boundary, Boundary]]] = {}
-        for ask in asks:
-            if ask.query.name in self.queries:
-                bounds[ask.query.name] = list(self._boundaries(ask))
-        queries = [ask.query for ask in asks if ask.query.name in bounds]
+        for request in requests:
+            if request.query.name in self.queries:
+                bounds[request.query.name] = list(self._boundaries(request))
+        queries = [request.query for request in requests if request.query.name in bounds]
         for turn in range(max(map(len, bounds.values()), default=0)):
             own = [query for query in queries if turn < len(bounds[query.name])]
             sides = {query.name: bounds[query.name][turn] for query in own}
-            found.open += self._near(own, sides, partial)
-            found.far += self._far(own, sides, partial)
+            found.windows += self._on_driver(own, sides, partial)
+            found.shard_work += self._on_executors(own, sides, partial)
         return found
 
-    def _boundaries(self, ask: Ask) -> Iterator[tuple[Boundary, Boundary]]:
-        """Pairs of boundaries between which lie the windows that are asked for, none of them twice."""
-        query = ask.query
+    def _boundaries(self, request: WindowRequest) -> Iterator[tuple[Boundary, Boundary]]:
+        """Pairs of boundaries with the wanted windows between them, each window once."""
+        query = request.query
         own = self.queries[query.name]
         closed = self._closed(query)
         view, forced = closed.view(query.key_columns, query.pinned), own.forced_wids()
-        for first, after in ask.wids:
-            # What lies before is hidden, so that what is asked for is a run of windows, as when they close.
+        for first, after in request.wids:
+            # Earlier windows are hidden, so that the wanted ones are a run of windows, as when they close.
             yield self._upto(view, forced, first), self._upto(view, forced, after)
-        known = forced | ask.wids
-        passed = [prod for prod in ask.patterned if not prod.exactly]
+        known = forced | request.wids
+        passed = [prod for prod in request.patterned if not prod.exactly]
         if passed:
             yield Boundary(view, known), self._with(query, passed, known)
         exact: dict[int, list[Prod]] = defaultdict(list)
-        for prod in ask.patterned:
+        for prod in request.patterned:
             if prod.exactly:
                 exact[prodded(query, prod).pairs[-1][0]].append(prod)
-        for last in sorted(exact):  # none of the others says anything about windows that a later one asks for
+        for last in sorted(exact):  # an earlier prod does not concern the windows of a later one
             hidden = known | IntervalSet.of((LOWEST, last))
             yield self._with(query, passed, hidden), self._with(query, [*passed, *exact[last]], hidden)
             passed = [*passed, *exact[last]]
@@ -153,12 +158,12 @@ class _Sweep(Reading):
         return self._boundary[key]
 
     def unseen(self, name: str) -> IntervalSet:
-        """Where rows lie that a query has missed; everywhere while that is not known."""
+        """The times of rows that a query missed; all times while that is not determined."""
         own = self.queries[name].unseen
         return EVERYTHING if own is None else own
 
     def _closed(self, query: CompiledQuery) -> Closed:
-        """What is closed on a query's clock; no batch may have brought anything to its stream yet."""
+        """What is closed on a query's clock; its stream may not have had a batch yet."""
         return self.streams.get(query.query.stream, StreamState()).clock(query.query.clock).closed
 
     def _with(self, query: CompiledQuery, prods: Sequence[Prod], forced: IntervalSet) -> Boundary:
@@ -166,12 +171,12 @@ class _Sweep(Reading):
         ranges = [(_time(prod), None, prod.where) for prod in prods]
         return Boundary(closed.close_all(ranges).view(query.key_columns, query.pinned), forced)
 
-    def _near(
+    def _on_driver(
         self,
         queries: Sequence[CompiledQuery],
         sides: Mapping[str, tuple[Boundary, Boundary]],
         partial: frozenset[str],
-    ) -> Iterator[Lowered]:
+    ) -> Iterator[LoweredWindows]:
         readers, layouts = self.readers(self.sharing)
         scattered: Scattered = defaultdict(list)
         for key, layout in layouts.items():
@@ -186,12 +191,12 @@ class _Sweep(Reading):
             if query.name in scattered:
                 yield from self.gathered(query, scattered[query.name], partial)
 
-    def _far(
+    def _on_executors(
         self,
         queries: Sequence[CompiledQuery],
         sides: Mapping[str, tuple[Boundary, Boundary]],
         partial: frozenset[str],
-    ) -> Iterator[FarWork]:
+    ) -> Iterator[ShardWork]:
         alike: dict[object, list[Reader]] = defaultdict(list)
         for query in queries:
             for home in self.queries[query.name].homes:
@@ -200,9 +205,9 @@ class _Sweep(Reading):
         for readers in alike.values():
             homes = {reader.home for reader in readers}
             mine = [ref for ref in self.shards if not homes.isdisjoint(ref.held)]
-            found = sifted(mine, readers)
+            found = shard_needs(mine, readers)
             if found.closing:
-                yield self.far_work([readers[i] for i in found.closing], found.asked, partial)
+                yield self.shard_work_for([readers[i] for i in found.closing], found.asked, partial)
 
 
 def _time(prod: Prod) -> int:

@@ -1,8 +1,8 @@
-"""A batch as a pure function: what was known, what its rows came to, what was said -> what is known now.
+"""Emit: from a state and the partial aggregates of a batch to the next state and the batch's results.
 
-The first half, rows to partials, is `partial.kernel` and runs wherever the rows are; this is the second,
-which runs once a batch: windows close, results of queries become rows of others, prods are answered, and
-what was said early is compared with what it became.
+The other part of a batch, ingest (rows to partial aggregates), is `transom.kernel` and runs wherever the rows
+are. Emit is a pure function that runs once a batch: it closes windows, feeds the results of queries to the
+queries that read them, answers prods, and compares early results with the final ones.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from transom.kernel.aggregate import Outcome
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import store_sets
 from transom.plan.compiled import CompiledQuery
-from transom.results.advance import boundary, conclude, with_rows
+from transom.results.advance import apply_batch, boundary, with_rows
 from transom.results.cascade import derived_batch, derived_rules, in_order, passed_on, rows_of
-from transom.results.early import EVERYTHING, Ask, sweep
-from transom.results.presentation import Lowered, Moment, Results, Stored
-from transom.results.prodder import look
-from transom.results.shard_work import FarWork
+from transom.results.early import EVERYTHING, WindowRequest, read_open_windows
+from transom.results.presentation import LoweredWindows, Moment, Results, Stored
+from transom.results.prodder import due_windows
+from transom.results.shard_work import ShardWork
 from transom.results.stream_progress import BatchInput
 from transom.state.state import State
 from transom.windows.intervals import LOWEST
@@ -41,53 +41,55 @@ class BatchOutput:
     finals: int = 0
 
 
-class Effects(ABC):
-    """What a batch's second half needs done that it can't do itself."""
+class EmitBackend(ABC):
+    """What emit needs from a backend."""
 
     @abstractmethod
-    def finish(self, windows: Sequence[Lowered], moment: Moment) -> Results:
+    def finish(self, windows: Sequence[LoweredWindows], moment: Moment) -> Results:
         """Apply SELECT lists."""
 
     @abstractmethod
-    def read_far(self, works: Sequence[FarWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
-        """Results of windows over shards, kept; and how many slices were combined into them."""
+    def read_shards(self, works: Sequence[ShardWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
+        """Store the results of windows over shards; also return how many slices were combined."""
 
     @abstractmethod
-    def fetch_far(self, works: Sequence[FarWork], moment: Moment) -> Mapping[str, pa.Table]:
-        """The same, for the moment only."""
+    def fetch_shards(self, works: Sequence[ShardWork], moment: Moment) -> Mapping[str, pa.Table]:
+        """The results of windows over shards, not stored."""
 
     @abstractmethod
-    def fold(self, batch: BatchInput, rows: pa.Table, state: State) -> Outcome:
-        """The first half for the rows of a stream of results; they must not go far."""
+    def aggregate(self, batch: BatchInput, rows: pa.Table, state: State) -> Outcome:
+        """Aggregate the rows of a stream of results; the partial aggregates stay on the driver."""
 
 
 @dataclass(frozen=True)
-class Said:
-    """What is said with a batch: prods, the batch's clock, the time now, and how early results are judged."""
+class EmitContext:
+    """What a batch carries besides rows: prods, its clock, the time now, and how early results are judged."""
 
     prods: Sequence[Prod] = ()
     clock: int = 0
     made: int = 0
     qualities: Mapping[str, Quality] = field(default_factory=dict)
-    sights: Sequence[Seen] = ()  # what prods were told since the last batch, beside the batches
+    sights: Sequence[Seen] = ()  # what prods between batches reported since the last batch
     streams: Collection[str] = ()  # all that are declared: queries of their names are not read by others
 
 
-def second_half(
+def emit(
     state: State,
     batches: Sequence[BatchInput],
     living: Sequence[CompiledQuery],
-    said: Said,
+    context: EmitContext,
     shelf: Shelf | None,
-    effects: Effects,
+    backend: EmitBackend,
 ) -> BatchOutput:
-    """Process the second half of a batch. All that is said takes effect at its end."""
-    return _SecondHalf(state, living, said, effects).run(batches, shelf)
+    """Close windows, answer prods and learn from early results; control takes effect at the batch's end."""
+    return _Emit(state, living, context, backend).run(batches, shelf)
 
 
-class _SecondHalf:
-    def __init__(self, state: State, living: Sequence[CompiledQuery], said: Said, effects: Effects):
-        self.before, self.said, self.effects = state, said, effects
+class _Emit:
+    def __init__(
+        self, state: State, living: Sequence[CompiledQuery], context: EmitContext, backend: EmitBackend
+    ):
+        self.before, self.context, self.backend = state, context, backend
         self.everyone = living
         self.living = [query for query in living if query.query.demand is None]
         self.queries = {query.name: query for query in self.living}
@@ -97,46 +99,45 @@ class _SecondHalf:
 
     def run(self, batches: Sequence[BatchInput], shelf: Shelf | None) -> BatchOutput:
         concerned = {batch.rules.clock.stream: batch for batch in batches}
-        declared = {*concerned, *self.said.streams}
+        declared = {*concerned, *self.context.streams}
         cascade = in_order(self.living, declared)
         state = self._closed(self.before, batches, shelf, batches_on=1)
         for inner, outers in in_order(self.everyone, declared):
             if inner.query.stream in concerned and inner.name in state.queries:
                 batch, state = self._flow(inner, outers, concerned[inner.query.stream], state)
                 concerned[inner.name] = batch
-        prods = passed_on(self.said.prods, cascade)
-        telling = look(state, list(concerned.values()), prods, self.said.clock)
+        prods = passed_on(self.context.prods, cascade)
+        due = due_windows(state, list(concerned.values()), prods, self.context.clock)
         partial = frozenset[str]().union(*(batch.partial for batch in batches))
-        moment = Moment(state.batch_id, Kind.EARLY, self.said.made)
-        asks = [*telling.told, *telling.silent]
-        store_read = with_early(state, asks, cascade, self.living, partial, self.effects, moment)
-        told, silent = (
-            sweep(store_read, own, self.living, partial) for own in (telling.told, telling.silent)
-        )
-        stored, _ = self.effects.read_far(told.far, moment)
+        moment = Moment(state.batch_id, Kind.EARLY, self.context.made)
+        requests = [*due.reported, *due.observed]
+        snapshot = with_early_results(state, requests, cascade, self.living, partial, self.backend, moment)
+        reported = read_open_windows(snapshot, due.reported, self.living, partial)
+        observed = read_open_windows(snapshot, due.observed, self.living, partial)
+        stored, _ = self.backend.read_shards(reported.shard_work, moment)
         self._keep(stored)
         final = Results([part for results in self.final for part in results.batches])
         lesson = Lesson(
             final,
-            told.finished(self.effects, moment),
-            silent.finished(self.effects, moment),
-            telling.now,
-            self._closed_below(telling.now, state),
+            reported.finished(self.backend, moment),
+            observed.finished(self.backend, moment),
+            due.now,
+            self._closed_below(due.now, state),
         )
-        known = with_sights(state.learned, self.said.sights, self.queries)
-        learned, shown = learn(known, lesson, self.queries, self.said.made, self.said.qualities)
-        after = replace(state, prodders=telling.prodders, learned=learned)
+        known = with_sights(state.learned, self.context.sights, self.queries)
+        learned, shown = learn(known, lesson, self.queries, self.context.made, self.context.qualities)
+        after = replace(state, prodders=due.prodders, learned=learned)
         return BatchOutput(after, Results([*final.batches, *shown.batches], self.stored), self.finals)
 
     def _closed(
         self, state: State, batches: Sequence[BatchInput], shelf: Shelf | None, batches_on: int
     ) -> State:
-        done = conclude(state, batches, shelf, batches_on)
-        moment = Moment(done.state.batch_id, Kind.FINAL, self.said.made)
-        stored, steps = self.effects.read_far(done.far, moment)
+        done = apply_batch(state, batches, shelf, batches_on)
+        moment = Moment(done.state.batch_id, Kind.FINAL, self.context.made)
+        stored, steps = self.backend.read_shards(done.shard_work, moment)
         self._keep(stored)
         self.finals += done.finals + steps
-        self.final.append(self.effects.finish(done.closed, moment))
+        self.final.append(self.backend.finish(done.closed, moment))
         return done.state
 
     def _keep(self, stored: Mapping[str, Stored]) -> None:
@@ -146,7 +147,7 @@ class _SecondHalf:
     def _flow(
         self, inner: CompiledQuery, outers: Sequence[CompiledQuery], batch: BatchInput, state: State
     ) -> tuple[BatchInput, State]:
-        """The finals of one query become rows of those that read them."""
+        """Feed the final results of one query to the queries that read them."""
         standing = [outer for outer in outers if outer.query.demand is None]
         own = derived_batch(inner, standing, batch, self.before, state)
         own = replace(own, store_sets=store_sets([one for one in outers if one.query.demand is not None]))
@@ -155,7 +156,7 @@ class _SecondHalf:
             found.append(self.stored[inner.name].read())
         if found:
             rows = rows_of(inner, pa.concat_tables(found))
-            own = replace(own, outcome=self.effects.fold(own, rows, state))
+            own = replace(own, outcome=self.backend.aggregate(own, rows, state))
         return own, self._closed(state, [own], None, batches_on=0)
 
     def _closed_below(self, names: Iterable[str], state: State) -> dict[str, int]:
@@ -170,31 +171,37 @@ class _SecondHalf:
         return found
 
 
-def with_early(
+def with_early_results(
     state: State,
-    asks: Sequence[Ask],
+    requests: Sequence[WindowRequest],
     cascade: Cascade,
     living: Sequence[CompiledQuery],
     partial: frozenset[str],
-    effects: Effects,
+    backend: EmitBackend,
     moment: Moment,
 ) -> State:
-    """A state to glance at. What a query over a query is told is made of the other's open windows too: their
-    early results are put on top of its slices, and forgotten with the glance."""
+    """A temporary state for reading open windows of queries over queries.
+
+    The open windows of the inner query count for the outer one, too: their early results are added to the
+    outer query's slices in this state only.
+    """
     named = {inner.name: inner for inner, _ in cascade}
     needed: set[str] = set()
-    for ask in asks:
-        stream = ask.query.query.stream
+    for request in requests:
+        stream = request.query.query.stream
         while stream in named and stream not in needed:
             needed.add(stream)
             stream = named[stream].query.stream
     for inner, outers in cascade:
         if inner.name not in needed or inner.name not in state.queries:
             continue
-        swept = sweep(state, [Ask(inner, EVERYTHING)], living, partial)
-        found = [*swept.finished(effects, moment).values(), *effects.fetch_far(swept.far, moment).values()]
+        opened = read_open_windows(state, [WindowRequest(inner, EVERYTHING)], living, partial)
+        found = [
+            *opened.finished(backend, moment).values(),
+            *backend.fetch_shards(opened.shard_work, moment).values(),
+        ]
         if found:
-            batch_id = BatchInput(derived_rules(inner), outers, partial=partial)
-            outcome = effects.fold(batch_id, rows_of(inner, pa.concat_tables(found)), state)
-            state = with_rows(state, replace(batch_id, outcome=outcome))
+            batch = BatchInput(derived_rules(inner), outers, partial=partial)
+            outcome = backend.aggregate(batch, rows_of(inner, pa.concat_tables(found)), state)
+            state = with_rows(state, replace(batch, outcome=outcome))
     return state

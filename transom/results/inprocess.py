@@ -16,10 +16,10 @@ from transom.ondemand.stores import store_inputs
 from transom.plan.compiled import CompiledQuery
 from transom.plan.planner import Planner
 from transom.results.advance import clocks_of
-from transom.results.emit import BatchOutput, Effects, Said, second_half
-from transom.results.presentation import Lowered, Moment, Results, Stored, finish
+from transom.results.emit import BatchOutput, EmitBackend, EmitContext, emit
+from transom.results.presentation import LoweredWindows, Moment, Results, Stored, finish
 from transom.results.shard_windows import close_shards
-from transom.results.shard_work import FarWork
+from transom.results.shard_work import ShardWork
 from transom.results.stream_progress import BatchInput
 from transom.sql.catalog import Scalars
 from transom.state.state import State
@@ -37,13 +37,10 @@ def advance(
     living: Sequence[CompiledQuery] | None = None,
     planner: Planner | None = None,
 ) -> BatchOutput:
-    """Process the second half of a batch here and now: what it brings to the streams that it concerns.
-
-    `living` are all queries, if some read the results of others.
-    """
+    """Emit a batch in this process; `living` are all queries, if some read the results of others."""
     queries = [query for batch in batches for query in batch.queries] if living is None else living
-    said = Said(prods, clock, clock)
-    return second_half(state, batches, queries, said, shelf, InProcess(scalars, shelf, planner or Planner()))
+    context = EmitContext(prods, clock, clock)
+    return emit(state, batches, queries, context, shelf, InProcess(scalars, shelf, planner or Planner()))
 
 
 def folded(
@@ -55,7 +52,7 @@ def folded(
     scalars: Scalars,
     store_sets: Sequence[StoreSet] = (),
 ) -> Outcome:
-    """The first half of a batch: what rows come to, for the queries of their stream."""
+    """Ingest a batch in this process: rows to partial aggregates, for the queries of their stream."""
     shared = planner.plan(state, queries)
     wanted = (*(scalar for query in queries for scalar in query.query.scalars()), *scalars_of(store_sets))
     names = {sql: f"c{i}" for i, sql in enumerate(dict.fromkeys(scalar.sql for scalar in wanted))}
@@ -82,18 +79,18 @@ def folded(
 
 
 @dataclass
-class InProcess(Effects):
+class InProcess(EmitBackend):
     """Everything here and now, in this process."""
 
     scalars: Scalars
     shelf: Shelf | None
     planner: Planner
 
-    def finish(self, windows: Sequence[Lowered], moment: Moment) -> Results:
+    def finish(self, windows: Sequence[LoweredWindows], moment: Moment) -> Results:
         return finish(windows, moment, self.scalars)
 
-    def read_far(self, works: Sequence[FarWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
-        found, steps = list[Lowered](), 0
+    def read_shards(self, works: Sequence[ShardWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
+        found, steps = list[LoweredWindows](), 0
         for work in works:
             assert self.shelf is not None
             for partition in range(self.shelf.partitions):
@@ -102,10 +99,10 @@ class InProcess(Effects):
                     steps += more
         return {name: InMemory(table) for name, table in self.finish(found, moment).items()}, steps
 
-    def fetch_far(self, works: Sequence[FarWork], moment: Moment) -> Mapping[str, pa.Table]:
-        return {name: one.read() for name, one in self.read_far(works, moment)[0].items()}
+    def fetch_shards(self, works: Sequence[ShardWork], moment: Moment) -> Mapping[str, pa.Table]:
+        return {name: one.read() for name, one in self.read_shards(works, moment)[0].items()}
 
-    def fold(self, batch: BatchInput, rows: pa.Table, state: State) -> Outcome:
+    def aggregate(self, batch: BatchInput, rows: pa.Table, state: State) -> Outcome:
         return folded(rows, batch.queries, batch.rules, state, self.planner, self.scalars, batch.store_sets)
 
 

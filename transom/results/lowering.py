@@ -14,7 +14,7 @@ from transom.kernel.sheets import one_array, regroup
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout, columns_of
 from transom.results.close import specs_of
-from transom.results.presentation import Lowered
+from transom.results.presentation import LoweredWindows
 from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import IntervalSet
 
@@ -30,7 +30,7 @@ def lowered(
     unseen: Callable[[str], IntervalSet],
     arrivals: Callable[[CompiledQuery], Arrivals],
     partial: frozenset[str],
-) -> Iterator[Lowered]:
+) -> Iterator[LoweredWindows]:
     """A sheet's closed windows by the shape of their queries; `places` are those of each query's slots."""
     numbers, which = np.unique(closed["reader"].to_numpy(), return_inverse=True)
     present = numbers.tolist()
@@ -48,7 +48,7 @@ def lowered(
         table = lower(layout, rows.take(pa.array(order)), queries, own[order], places[present[members[0]]])
         names = [query.name for query in queries]
         came = {clock: arrivals(query) for clock, query in {id(one.clock): one for one in queries}.items()}
-        yield Lowered(
+        yield LoweredWindows(
             queries,
             own[order],
             table,

@@ -40,7 +40,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Lowered:
+class LoweredWindows:
     """Windows of queries of one shape before their SELECT list is applied: row i is of query `which[i]`."""
 
     queries: Sequence[CompiledQuery]
@@ -180,7 +180,7 @@ SYSTEM = (
 )
 
 
-def finish(closed: Sequence[Lowered], moment: Moment, scalars: Scalars) -> Results:
+def finish(closed: Sequence[LoweredWindows], moment: Moment, scalars: Scalars) -> Results:
     """The results of windows that closed, or of what is known of them so far.
 
     Expressions over aggregates are evaluated once for all queries that write them alike, and while
@@ -188,13 +188,13 @@ def finish(closed: Sequence[Lowered], moment: Moment, scalars: Scalars) -> Resul
     """
     batches = []
     for one, columns in zip(closed, _computed(closed, scalars), strict=True):
-        batch = presented(one, columns, moment)
+        batch = result_batch(one, columns, moment)
         if batch.table.num_rows:
             batches.append(batch)
     return Results(batches)
 
 
-def _computed(closed: Sequence[Lowered], scalars: Scalars) -> list[dict[str, pa.ChunkedArray]]:
+def _computed(closed: Sequence[LoweredWindows], scalars: Scalars) -> list[dict[str, pa.ChunkedArray]]:
     """For each shape the columns that need computing, by their text."""
     found: list[dict[str, pa.ChunkedArray]] = [{} for _ in closed]
     places = [i for i, one in enumerate(closed) if one.texts]
@@ -204,7 +204,7 @@ def _computed(closed: Sequence[Lowered], scalars: Scalars) -> list[dict[str, pa.
     return found
 
 
-def _evaluated(shapes: Sequence[Lowered], scalars: Scalars) -> Iterator[dict[str, pa.ChunkedArray]]:
+def _evaluated(shapes: Sequence[LoweredWindows], scalars: Scalars) -> Iterator[dict[str, pa.ChunkedArray]]:
     """The expressions of each shape over its windows, by their text."""
     rows = sum(shape.table.num_rows for shape in shapes)
     if len(shapes) > 1 and rows * sum(shape.table.num_columns for shape in shapes) <= FEW_CELLS:
@@ -215,7 +215,9 @@ def _evaluated(shapes: Sequence[Lowered], scalars: Scalars) -> Iterator[dict[str
         yield {text: found[f"x{i}"] for i, text in enumerate(shape.texts)}
 
 
-def _evaluated_together(shapes: Sequence[Lowered], scalars: Scalars) -> Iterator[dict[str, pa.ChunkedArray]]:
+def _evaluated_together(
+    shapes: Sequence[LoweredWindows], scalars: Scalars
+) -> Iterator[dict[str, pa.ChunkedArray]]:
     """One evaluation for all shapes: their tables below and beside each other, null elsewhere.
 
     What an evaluation costs is starting it: a batch of thirty shapes would pay that thirty times.
@@ -240,7 +242,7 @@ def _over(shape: int, text: str) -> str:
     return _IN_TEXT.sub(lambda found: f"`{found[1]} of {shape}`" if found[1] else found[0], text)
 
 
-def _kept(one: Lowered, computed: dict[str, pa.ChunkedArray]) -> NDArray[np.bool_]:
+def _kept(one: LoweredWindows, computed: dict[str, pa.ChunkedArray]) -> NDArray[np.bool_]:
     """Which windows HAVING lets through: queries of one shape may compare the same with other constants."""
     known: dict[str, pa.Array] = {}
 
@@ -264,7 +266,7 @@ def _kept(one: Lowered, computed: dict[str, pa.ChunkedArray]) -> NDArray[np.bool
     return keep
 
 
-def presented(one: Lowered, computed: dict[str, pa.ChunkedArray], moment: Moment) -> ResultBatch:
+def result_batch(one: LoweredWindows, computed: dict[str, pa.ChunkedArray], moment: Moment) -> ResultBatch:
     """The results of queries of one shape, given the columns that need computing."""
     bound, table = one.queries[0].query, one.table
     seen = one.seen()

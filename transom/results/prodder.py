@@ -4,8 +4,8 @@
                             window     |         [---------|---------)
                             its mark                            ^ 55: once the stream has come so far
 
-Each window has marks in its last slide. When the stream's time passes one, the window is looked at: the marks
-that the query names are told, those of a grid serve to learn what can be expected of an early result.
+Each window has marks in its last slide. When the stream's time passes a mark, the window is read: marks that
+the query names are reported, marks of a grid only teach how good an early result is at that point.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from transom.elements import Clock, ClockKind, Prod
 from transom.plan.compiled import CompiledQuery
-from transom.results.early import EVERYTHING, Ask, asks_of
+from transom.results.early import EVERYTHING, WindowRequest, window_requests
 from transom.results.stream_progress import BatchInput
 from transom.state.state import ProdderState, State, StreamState
 from transom.windows.intervals import LOWEST, IntervalSet, union
@@ -25,23 +25,23 @@ GRID = tuple(step / 20 for step in range(1, 21))  # parts of the slide
 
 
 @dataclass(frozen=True)
-class Telling:
-    """What is looked at when a batch ends: what is told, and what only serves to learn."""
+class DueWindows:
+    """The windows that are read when a batch ends: those to report, and those only to learn from."""
 
-    told: tuple[Ask, ...]
-    silent: tuple[Ask, ...]
+    reported: tuple[WindowRequest, ...]
+    observed: tuple[WindowRequest, ...]
     prodders: Mapping[str, ProdderState]
     now: Mapping[str, int]  # how far the clocks have come of queries that say EMIT EARLY
 
 
-def look(state: State, batches: Sequence[BatchInput], prods: Sequence[Prod], clock: int) -> Telling:
-    """What to look at after a batch."""
+def due_windows(state: State, batches: Sequence[BatchInput], prods: Sequence[Prod], clock: int) -> DueWindows:
+    """The open windows to read after a batch: prodded ones, and those whose marks the stream passed."""
     prodders, now = dict(state.prodders), dict[str, int]()
-    told: dict[str, Ask] = {}
-    silent: list[Ask] = []
+    reported: dict[str, WindowRequest] = {}
+    observed: list[WindowRequest] = []
     for batch in batches:
         stream = state.stream(batch.rules.clock.stream)
-        told |= asks_of(prods, batch.queries)
+        reported |= window_requests(prods, batch.queries)
         for query in batch.queries:
             if query.query.emit is None:
                 continue
@@ -51,21 +51,21 @@ def look(state: State, batches: Sequence[BatchInput], prods: Sequence[Prod], clo
             wanted = crossed(query, own, here, points_of(query, state))
             if is_due(query, own, clock):
                 wanted, own = EVERYTHING, replace(own, prodded=clock, fresh=False)
-            ask = told.get(query.name, Ask(query))
-            ask = replace(ask, wids=ask.wids | wanted)
-            if ask.wids or ask.patterned:
-                told[query.name] = ask
-            marks = crossed(query, own, here, GRID) - ask.wids
-            if marks and not _is_far(query, state):
-                silent.append(Ask(query, marks))
+            request = reported.get(query.name, WindowRequest(query))
+            request = replace(request, wids=request.wids | wanted)
+            if request.wids or request.patterned:
+                reported[query.name] = request
+            marks = crossed(query, own, here, GRID) - request.wids
+            if marks and not _is_on_executors(query, state):
+                observed.append(WindowRequest(query, marks))
             if here is not None:
                 own, now[query.name] = replace(own, position=here), here
             prodders[query.name] = own
-    return Telling(tuple(told.values()), tuple(silent), prodders, now)
+    return DueWindows(tuple(reported.values()), tuple(observed), prodders, now)
 
 
-def _is_far(query: CompiledQuery, state: State) -> bool:
-    """Whether a query has so many groups that nothing is learned from them."""
+def _is_on_executors(query: CompiledQuery, state: State) -> bool:
+    """Whether a query's slices are on the executors: it has too many groups to learn from."""
     return any(state.selections[home].far for home in state.queries[query.name].homes)
 
 
@@ -93,8 +93,7 @@ def is_due(query: CompiledQuery, own: ProdderState, clock: int) -> bool:
 
 
 def points_of(query: CompiledQuery, state: State) -> tuple[float, ...]:
-    """The parts of the slide at which a query's windows are told: its own, the one that was learned, or the
-    one that it was tuned to."""
+    """The parts of the slide at which a query reports its windows: as tuned, as learned, or as its SQL says."""
     emit = query.query.emit
     tuned = state.prodders.get(query.name, ProdderState()).point
     if tuned is not None:
@@ -106,7 +105,7 @@ def points_of(query: CompiledQuery, state: State) -> tuple[float, ...]:
 
 
 def crossed(query: CompiledQuery, own: ProdderState, now: int | None, points: Iterable[float]) -> IntervalSet:
-    """The windows of which the clock passed a mark since they were last looked at."""
+    """The windows of which the clock passed a mark since they were last read."""
     if now is None:
         return IntervalSet()
     spec, found = query.query.window, []

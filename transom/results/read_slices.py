@@ -14,8 +14,8 @@ from transom.plan.layout import Layout
 from transom.plan.serving import known_slots
 from transom.results.close import Reader
 from transom.results.lowering import Places, gathered, lowered, places_of
-from transom.results.presentation import Lowered
-from transom.results.shard_work import FarWork
+from transom.results.presentation import LoweredWindows
+from transom.results.shard_work import ShardWork
 from transom.state.shards import ShardRef
 from transom.state.state import QueryState, SelectionState, StreamState
 from transom.windows.arrivals import Arrivals
@@ -58,7 +58,7 @@ class Reading:
         readers: Sequence[Reader],
         partial: frozenset[str],
         scattered: Scattered,
-    ) -> Iterator[Lowered]:
+    ) -> Iterator[LoweredWindows]:
         """Windows read from a sheet; those of queries that have slices elsewhere too are put aside."""
         closing = distinct(table["reader"].to_numpy()).tolist()
         places = self._places(readers, closing)
@@ -79,23 +79,23 @@ class Reading:
         query: CompiledQuery,
         parts: Sequence[tuple[Layout, pa.Table, Places]],
         partial: frozenset[str],
-    ) -> Iterator[Lowered]:
+    ) -> Iterator[LoweredWindows]:
         """What was put aside of one query, put together."""
         layout, table = gathered(query, parts)
         table = table.set_column(0, "reader", pa.array(np.zeros(table.num_rows, np.int64)))
         places = [tuple(tuple(layout.columns(i)) for i in range(len(query.slots)))]
         yield from lowered(layout, table, [query], places, self.unseen, self.arrivals, partial)
 
-    def far_work(
+    def shard_work_for(
         self, closing: Sequence[Reader], refs: tuple[ShardRef, ...], partial: frozenset[str]
-    ) -> FarWork:
+    ) -> ShardWork:
         """What is to be read where the shards are."""
         once = {reader.query.name: reader for reader in closing}
         homes = tuple(self.queries[name].homes for name in once)
         alike = zip(once.values(), homes, strict=True)
         readers = tuple(Reader(one.query, own[0], one.before, one.after) for one, own in alike)
         arrivals = tuple(self.arrivals(one.query) for one in readers)
-        return FarWork(readers, homes, refs, tuple(map(self.unseen, once)), partial, arrivals)
+        return ShardWork(readers, homes, refs, tuple(map(self.unseen, once)), partial, arrivals)
 
     def unseen(self, name: str) -> IntervalSet:
         """Where rows lie that a query has missed."""

@@ -24,19 +24,19 @@ from transom.plan.compiled import Slot
 from transom.plan.layout import Layout, state_columns
 from transom.results.close import Reader, close, specs_of
 from transom.results.lowering import lower, lowered, places_of
-from transom.results.presentation import Lowered
-from transom.results.shard_work import FarWork
+from transom.results.presentation import LoweredWindows
+from transom.results.shard_work import ShardWork
 from transom.windows.slices import filed_anew
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Closed = tuple[Lowered, int]  # and how many cells were combined for it
+Closed = tuple[LoweredWindows, int]  # and how many cells were combined for it
 
 FEW_WINDOWS = 8  # of a reader: each is a mask
 ROWS_AT_ONCE = 1 << 21  # windows of groups that are finished together, roughly
 
 
-def close_shards(shards: Iterable[Shard], work: FarWork) -> Iterator[Closed]:
+def close_shards(shards: Iterable[Shard], work: ShardWork) -> Iterator[Closed]:
     """The windows that close over the shards of one partition."""
     slots = {slot.key: slot for reader in work.readers for slot in reader.query.slots}
     known = together(shards, list(slots.values()))
@@ -79,7 +79,7 @@ class Cells:
 class Closing:
     """Readers of the same selections, `mine` among the cells."""
 
-    def __init__(self, cells: Cells, mine: Mask, home: int, work: FarWork):
+    def __init__(self, cells: Cells, mine: Mask, home: int, work: ShardWork):
         self.cells, self.mine, self.home, self.work = cells, mine, home, work
         self.slots = {slot.key: slot for reader in work.readers for slot in reader.query.slots}
         self.layout = Layout.of(work.readers[0].query, self.slots.values())
@@ -131,7 +131,7 @@ class Closing:
             query = self.work.readers[i].query
             found = lower(self.layout, table, [query], which, self.places[i])
             asked = [query.name in self.work.partial]
-            one = Lowered([query], which, found, [self.work.unseen[i]], asked, [self.work.arrivals[i]])
+            one = LoweredWindows([query], which, found, [self.work.unseen[i]], asked, [self.work.arrivals[i]])
             yield one, len(at)
 
     def _by_sheet(self, readers: list[int]) -> Iterator[Closed]:

@@ -25,7 +25,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class FarWork:
+class ShardWork:
     """Windows over the same groups that close, and the shards that they are made of.
 
     A reader may read several selections, `homes`: what its query has lies in all of them.
@@ -38,7 +38,7 @@ class FarWork:
     partial: frozenset[str]  # queries that also want windows seen only in part
     arrivals: tuple[Arrivals, ...]  # when rows came on each reader's clock
 
-    def of(self, readers: Sequence[int]) -> FarWork:
+    def of(self, readers: Sequence[int]) -> ShardWork:
         """The work for some of the readers."""
         return replace(
             self,
@@ -50,7 +50,7 @@ class FarWork:
 
 
 @dataclass(frozen=True)
-class Sifted:
+class ShardNeeds:
     """Shards after a batch: which readers have windows to close, from which shards; what is kept, and gone.
 
     `floors` say up to where slices of a selection were let go.
@@ -62,7 +62,7 @@ class Sifted:
     floors: dict[int, int]
 
 
-def sifted(refs: Sequence[ShardRef], readers: Sequence[Reader]) -> Sifted:
+def shard_needs(refs: Sequence[ShardRef], readers: Sequence[Reader]) -> ShardNeeds:
     """Tell from the slices that shards hold which of them are needed now, and which will be.
 
     Slices of selections that no reader reads are kept as they are.
@@ -94,7 +94,7 @@ def sifted(refs: Sequence[ShardRef], readers: Sequence[Reader]) -> Sifted:
             if not len(left):
                 del held[place][home]
     kept = tuple(replace(ref, held=own) for ref, own in zip(refs, held, strict=True) if own)
-    return Sifted(
+    return ShardNeeds(
         tuple(closing),
         tuple(ref for ref, is_asked in zip(refs, asked, strict=True) if is_asked),
         kept,

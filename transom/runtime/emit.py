@@ -12,9 +12,9 @@ import pyarrow as pa
 from transom.backends.spark.scalars import SparkScalars, short_message
 from transom.errors import BatchError
 from transom.kernel.aggregate import Outcome
-from transom.results.emit import BatchOutput, Effects, Said, second_half
-from transom.results.presentation import Lowered, Moment, Results, Stored, finish
-from transom.results.shard_work import FarWork
+from transom.results.emit import BatchOutput, EmitBackend, EmitContext, emit
+from transom.results.presentation import LoweredWindows, Moment, Results, Stored, finish
+from transom.results.shard_work import ShardWork
 from transom.results.stream_progress import BatchInput
 from transom.runtime.executor_state import Far
 from transom.runtime.ingest import FirstHalf
@@ -32,12 +32,17 @@ class SecondHalf:
         self.scalars, self.outputs, self.far, self.first_half = scalars, outputs, far, first_half
 
     def process(
-        self, intent: BatchIntent, state: State, inputs: Sequence[BatchInput], registry: Registry, said: Said
+        self,
+        intent: BatchIntent,
+        state: State,
+        inputs: Sequence[BatchInput],
+        registry: Registry,
+        said: EmitContext,
     ) -> BatchOutput:
         """Close the windows that close with a batch, and read those that are prodded."""
         self.outputs.clear_results(intent.batch_id)
         effects = self.effects(intent, registry, results_of(intent.batch_id))
-        output = second_half(state, inputs, registry.everyone(), said, self.far.shelf(state), effects)
+        output = emit(state, inputs, registry.everyone(), said, self.far.shelf(state), effects)
         return replace(output, state=self.far.rolled_up(output.state, registry.living()))
 
     def effects(self, intent: BatchIntent, registry: Registry, directory: str) -> OnSpark:
@@ -46,7 +51,7 @@ class SecondHalf:
 
 
 @dataclass
-class OnSpark(Effects):
+class OnSpark(EmitBackend):
     """What a batch's second half needs done, by Spark."""
 
     half: SecondHalf
@@ -55,7 +60,7 @@ class OnSpark(Effects):
     directory: str
     _written: set[str] = field(default_factory=set)
 
-    def finish(self, windows: Sequence[Lowered], moment: Moment) -> Results:
+    def finish(self, windows: Sequence[LoweredWindows], moment: Moment) -> Results:
         """Apply the SELECT lists; a query that can't because of a function of its own is suspended."""
         scalars, registry = self.half.scalars, self.registry
         living = [one for one in windows if registry[one.queries[0].name].suspended is None]
@@ -72,12 +77,12 @@ class OnSpark(Effects):
                 raise BatchError(f"batch {moment.batch_id} failed: {short_message(error)}") from error
         return self.finish(living, moment)
 
-    def read_far(self, works: Sequence[FarWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
+    def read_shards(self, works: Sequence[ShardWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
         far = self.half.far.close(works, moment, self._identity, self.directory, self._written)
         suspend_failed(self.registry, far.failed)
         return far.stored, far.steps
 
-    def fetch_far(self, works: Sequence[FarWork], moment: Moment) -> Mapping[str, pa.Table]:
+    def fetch_shards(self, works: Sequence[ShardWork], moment: Moment) -> Mapping[str, pa.Table]:
         if not works:
             return {}
         directory = f"glances/{uuid.uuid4().hex}"
@@ -88,7 +93,7 @@ class OnSpark(Effects):
         finally:
             self.half.far.store.delete(directory)
 
-    def fold(self, batch: BatchInput, rows: pa.Table, state: State) -> Outcome:
+    def aggregate(self, batch: BatchInput, rows: pa.Table, state: State) -> Outcome:
         return self.half.first_half.results(self.intent, batch, rows, self.registry, state)
 
     def _identity(self, name: str) -> str:

@@ -25,7 +25,7 @@ from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import Place, ground
 from transom.plan.serving import known_slots
 from transom.results.presentation import Moment, Stored, computed_texts, result_schema
-from transom.results.shard_work import FarWork
+from transom.results.shard_work import ShardWork
 from transom.runtime.executor_tasks import (
     Desk,
     FileShards,
@@ -142,7 +142,7 @@ class Far:
 
     def close(
         self,
-        works: Sequence[FarWork],
+        works: Sequence[ShardWork],
         moment: Moment,
         identity: Callable[[str], str],
         directory: str,
@@ -166,7 +166,7 @@ class Far:
         self._collect(found, written, names, queries, directory)
         return found
 
-    def _written(self, works: Sequence[FarWork], desk: Desk, found: FarClosed) -> list[Written]:
+    def _written(self, works: Sequence[ShardWork], desk: Desk, found: FarClosed) -> list[Written]:
         written = list[Written]()
         plain = [one for work in works if (one := _plain(work)) is not None]
         if plain:
@@ -202,7 +202,7 @@ class Far:
             total = sum(files.values())
             found.stored[name] = FarResults(self.store, tuple(files), total, names[name], schema)
 
-    def _computed(self, work: FarWork, desk: Desk) -> list[Written]:
+    def _computed(self, work: ShardWork, desk: Desk) -> list[Written]:
         """Results whose SELECT list or HAVING Spark computes, between the tasks that close and that write."""
         bound = work.readers[0].query.query
         places, texts = places_of(work.refs), computed_texts(bound)
@@ -306,13 +306,13 @@ def _unpacked(frame: DataFrame) -> list[Any]:
     return [pickle.loads(one) for one in frame.toArrow()["packed"].to_pylist()]
 
 
-def _plain(work: FarWork) -> FarWork | None:
+def _plain(work: ShardWork) -> ShardWork | None:
     """The part of the work whose results need no computing."""
     chosen = [i for i, reader in enumerate(work.readers) if not computed_texts(reader.query.query)]
     return work.of(chosen) if chosen else None
 
 
-def _computed(work: FarWork) -> list[FarWork]:
+def _computed(work: ShardWork) -> list[ShardWork]:
     """The rest of it, by the shape of the queries."""
     shapes: dict[object, list[int]] = {}
     for i, reader in enumerate(work.readers):

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from transom.backends.spark.types import plain_table
 from transom.kernel.shards import fetched, rolled
 from transom.plan.compiled import Slot
-from transom.results.presentation import Lowered, Moment, ResultBatch, presented
+from transom.results.presentation import LoweredWindows, Moment, ResultBatch, result_batch
 from transom.results.shard_windows import close_shards
-from transom.results.shard_work import FarWork
+from transom.results.shard_work import ShardWork
 from transom.runtime.batch_tasks import Batches, gathered
 from transom.runtime.file_store import Store
 from transom.runtime.outputs import QUERY, fixed_rows, own_rows, with_names
@@ -101,21 +101,21 @@ class _Writer:
             counts[query] = counts.get(query, 0) + rows
 
 
-def close_task(works: Sequence[FarWork], shards: FileShards, places: Sequence[int], desk: Desk) -> Task:
+def close_task(works: Sequence[ShardWork], shards: FileShards, places: Sequence[int], desk: Desk) -> Task:
     """A task that closes windows over its partition and writes their results, which need no computing."""
 
     def task(batches: Batches) -> Batches:
         for place in numbers_in(batches):
             with _Writer(desk) as writer:
                 for one, steps in _closed(works, shards, places[place]):
-                    writer.write(presented(one, {}, desk.moment))
+                    writer.write(result_batch(one, {}, desk.moment))
                     writer.written.steps += steps
             yield packed_value(writer.written)
 
     return task
 
 
-def lower_task(work: FarWork, shards: FileShards, places: Sequence[int]) -> Task:
+def lower_task(work: ShardWork, shards: FileShards, places: Sequence[int]) -> Task:
     """A task that passes on the aggregates of its partition's closed windows, for Spark to compute with.
 
     Column `which` tells whose a row is; `steps` adds up to the number of cells combined.
@@ -134,7 +134,7 @@ def lower_task(work: FarWork, shards: FileShards, places: Sequence[int]) -> Task
     return task
 
 
-def write_task(work: FarWork, texts: Sequence[str], desk: Desk) -> Task:
+def write_task(work: ShardWork, texts: Sequence[str], desk: Desk) -> Task:
     """A task that writes the results of rows of `lower_task` with the computed `texts` as x0, x1, ..."""
     queries = [reader.query for reader in work.readers]
     partial = [query.name in work.partial for query in queries]
@@ -147,8 +147,8 @@ def write_task(work: FarWork, texts: Sequence[str], desk: Desk) -> Task:
                 order = np.argsort(which, kind="stable")
                 table = table.take(pa.array(order))
                 computed = {text: table[f"x{i}"] for i, text in enumerate(texts)}
-                one = Lowered(queries, which[order], table, work.unseen, partial, work.arrivals)
-                writer.write(presented(one, computed, desk.moment))
+                one = LoweredWindows(queries, which[order], table, work.unseen, partial, work.arrivals)
+                writer.write(result_batch(one, computed, desk.moment))
                 writer.written.steps += int(pc.sum(table["steps"]).as_py())
         yield packed_value(writer.written)
 
@@ -204,7 +204,9 @@ def fixed_task(
     return task
 
 
-def _closed(works: Iterable[FarWork], shards: FileShards, place: int) -> Iterator[tuple[Lowered, int]]:
+def _closed(
+    works: Iterable[ShardWork], shards: FileShards, place: int
+) -> Iterator[tuple[LoweredWindows, int]]:
     for work in works:
         yield from close_shards(fetched(shards, work.refs, place), work)
 

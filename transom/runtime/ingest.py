@@ -24,7 +24,7 @@ from transom.kernel.aggregate import Outcome
 from transom.overload.bursts import Parted, top_of
 from transom.overload.sideline import Sideline
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import settle
+from transom.plan.passes.admission import release_suspended
 from transom.plan.planner import Planner
 from transom.promising.batch_tuples import Arrival
 from transom.promising.execution import Promising
@@ -136,7 +136,7 @@ class FirstHalf:
         self, intent: BatchIntent, stream: Stream, df: DataFrame, registry: Registry, state: State
     ) -> Batch:
         queries, looking = registry.reading(stream.name), registry.looking(stream.name)
-        state = settle(state, registry.compiled())
+        state = release_suspended(state, registry.compiled())
         return Batch(
             df,
             stream.columns,
@@ -167,7 +167,7 @@ class FirstHalf:
         """Find the queries whose own functions make a batch fail, and suspend them."""
 
         def alone(query: CompiledQuery) -> None:
-            state = settle(batch.state, {query.name: query})
+            state = release_suspended(batch.state, {query.name: query})
             shared = Planner(self.planner.strategy).plan(state, [query])
             only = replace(batch, queries=[query], state=state, shared=shared, near=False).looked_at_by([])
             with BatchRun(only, self.tables, self.shipper) as run:

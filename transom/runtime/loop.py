@@ -23,12 +23,12 @@ from transom.ondemand.cache import LookupCache
 from transom.ondemand.partitioned_stores import FarStores
 from transom.overload.bursts import NOTHING, Parted
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import Strategy, settle
-from transom.plan.passes.resharing import rehomed
+from transom.plan.passes.admission import Strategy, release_suspended
+from transom.plan.passes.resharing import reshare
 from transom.plan.planner import Planner
 from transom.promising.batch_tuples import Arrival
 from transom.promising.execution import Pace, Promising
-from transom.results.emit import Said
+from transom.results.emit import EmitContext
 from transom.results.prodder import due_streams
 from transom.results.stream_progress import BatchInput
 from transom.runtime.archive import Archive
@@ -261,8 +261,8 @@ class BatchLoop(Archive):
         new = self.newcomers(intent.control, registry)
         state = joined_and_left(intent, registry, new, self.state, self.planner, self.streams)
         if intent.stream is not None:
-            state = settle(state, registry.compiled())
-            state = rehomed(state, registry.reading(intent.stream), self.planner.strategy)
+            state = release_suspended(state, registry.compiled())
+            state = reshare(state, registry.reading(intent.stream), self.planner.strategy)
         watch.lap("planning")
         failed = self.first_half.failures(registry)
         outcome, parted = Outcome(), NOTHING
@@ -277,7 +277,7 @@ class BatchLoop(Archive):
                 outcome, parted, arrivals = done.outcome, done.parted, done.arrivals
                 said += done.carried
         watch.lap("first_half")
-        state = settle(state, registry.compiled())
+        state = release_suspended(state, registry.compiled())
         inputs = self._inputs(intent, registry, state, outcome, parted, said)
         now = self._said(intent, said, registry)
         output = self.second_half.process(intent, state, inputs, registry, now)
@@ -351,12 +351,12 @@ class BatchLoop(Archive):
             self._timed = self.registry, self.registry.compiled()
         return bool(self.due(self.state, self._timed[1], self.clock()))
 
-    def _said(self, intent: BatchIntent, said: Sequence[Carried], registry: Registry) -> Said:
+    def _said(self, intent: BatchIntent, said: Sequence[Carried], registry: Registry) -> EmitContext:
         prods = [element for element in said if isinstance(element, Prod)]
         with self.control_lock:  # of queries that are still the same
             named = {entry.identity for entry in registry} if self.sights else set()
             sights = [one for whose, own in self.sights.items() if whose in named for one in own]
-        return Said(prods, intent.clock, self.clock(), self.qualities, sights, self.streams)
+        return EmitContext(prods, intent.clock, self.clock(), self.qualities, sights, self.streams)
 
     def due(self, state: State, queries: Mapping[str, CompiledQuery], clock: int) -> list[str]:
         """The streams whose open windows are to be reported by the clock, whether rows come or not."""

@@ -17,8 +17,8 @@ from transom.errors import SettingError
 from transom.estimates.feedback import estimated
 from transom.plan.compiled import CompiledQuery, plain_value, typed_value
 from transom.results.cascade import in_order, passed_on
-from transom.results.early import Ask, asks_of, sweep
-from transom.results.emit import with_early
+from transom.results.early import WindowRequest, read_open_windows, window_requests
+from transom.results.emit import with_early_results
 from transom.results.presentation import Moment, Results
 from transom.results.prodder import now_of
 from transom.runtime.loop import BatchLoop
@@ -57,19 +57,19 @@ class Prodding:
     def _answer(self, prods: Sequence[Prod], state: State, registry: Registry) -> Results:
         loop, living = self.loop, registry.living()
         cascade = in_order(living, loop.streams)
-        asks = tuple(asks_of(passed_on(prods, cascade), living).values())
+        asks = tuple(window_requests(passed_on(prods, cascade), living).values())
         if not asks:
             return Results()
         partial = frozenset(entry.name for entry in registry if entry.partial)
         moment = Moment(state.batch_id, Kind.EARLY, loop.clock())
         directory = told_at(state.batch_id, moment.made)
         intent = BatchIntent(state.batch_id, moment.made, tables=dict(loop.versions))
-        effects = loop.second_half.effects(intent, registry, directory)
+        backend = loop.second_half.effects(intent, registry, directory)
         try:
-            store_read = with_early(state, asks, cascade, living, partial, effects, moment)
-            swept = sweep(store_read, asks, living, partial)
-            early = swept.finished(effects, moment)
-            stored, _ = effects.read_far(swept.far, moment)
+            snapshot = with_early_results(state, asks, cascade, living, partial, backend, moment)
+            opened = read_open_windows(snapshot, asks, living, partial)
+            early = opened.finished(backend, moment)
+            stored, _ = backend.read_shards(opened.shard_work, moment)
         except Exception:
             loop.store.delete(directory)
             raise
@@ -84,7 +84,7 @@ class Prodding:
         return Results(told.batches, stored)
 
     def _nows(
-        self, asks: Sequence[Ask], queries: Mapping[str, CompiledQuery], state: State
+        self, asks: Sequence[WindowRequest], queries: Mapping[str, CompiledQuery], state: State
     ) -> dict[str, int]:
         found = {ask.query.name: self._now(ask.query, queries, state) for ask in asks}
         return {name: now for name, now in found.items() if now is not None}

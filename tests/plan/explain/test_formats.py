@@ -41,7 +41,7 @@ def test_json_carries_everything() -> None:
     found = json.loads(plan(*queries, state=running(*queries, work=Work(10, 10, 100, 100))).json())
     (stream,) = found["streams"]
     (family,) = stream["families"]
-    assert (found["batch"], found["strategy"], stream["name"], stream["queries"]) == (
+    assert (found["batch_id"], found["strategy"], stream["name"], stream["queries"]) == (
         7,
         "shared_paired",
         "bids",

@@ -9,7 +9,7 @@ import pyarrow as pa
 from tests.plan.bids import SCALARS, SEQ, compiled
 from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import Strategy, admit, is_kept, release, settle
+from transom.plan.passes.admission import Strategy, admit, is_kept, release, release_suspended
 from transom.plan.planner import Planner
 from transom.results.inprocess import advance
 from transom.results.stream_progress import BatchInput
@@ -196,10 +196,10 @@ def test_releasing_who_is_not_there_changes_nothing() -> None:
 def test_settling_lets_suspended_queries_go() -> None:
     members = Members(TOTAL, LEAST)
     members.batch((1, 1, 2.0))
-    state = settle(members.state, {TOTAL.name: TOTAL})
+    state = release_suspended(members.state, {TOTAL.name: TOTAL})
     assert list(state.queries) == [TOTAL.name]
     assert [own.slots for own in state.selections.values()] == [(TOTAL.slots[0].key,)]
-    assert settle(state, {TOTAL.name: TOTAL}) is state
+    assert release_suspended(state, {TOTAL.name: TOTAL}) is state
 
 
 def test_a_query_whose_slices_have_other_types_is_not_kept() -> None:

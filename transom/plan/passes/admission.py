@@ -164,7 +164,7 @@ def is_kept(state: State, own: QueryState, query: CompiledQuery) -> bool:
     return all(is_served(query, home.slots) and home.sheet.startswith(of_keys) for home in homes)
 
 
-def settle(state: State, living: Mapping[str, CompiledQuery]) -> State:
+def release_suspended(state: State, living: Mapping[str, CompiledQuery]) -> State:
     """The state without queries that take no part any more: they were suspended."""
     gone = [name for name in state.queries if name not in living]
     return release(state, gone, living) if gone else state

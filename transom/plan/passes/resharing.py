@@ -19,7 +19,7 @@ from transom.state.state import SelectionState, State
 from transom.windows.intervals import LOWEST
 
 
-def rehomed(state: State, queries: Sequence[CompiledQuery], strategy: Strategy) -> State:
+def reshare(state: State, queries: Sequence[CompiledQuery], strategy: Strategy) -> State:
     """The state after queries of a stream moved to where they cost less."""
     if not strategy.adapts:
         return _tidied(state, queries)
