@@ -24,6 +24,7 @@ from transom.results.inprocess import advance
 from transom.results.stream_progress import BatchInput
 from transom.sql import Catalog, Query, Relation, bind
 from transom.state import snapshot
+from transom.state.commit_record import CommitRecord
 from transom.state.shards import ShardRef
 from transom.state.state import State
 from transom.windows.horizon import horizon_limit
@@ -129,9 +130,10 @@ class PureEngine:
 
     def restart(self) -> None:
         """What a process does that dies and comes back between two batches."""
-        self.state, extra = snapshot.loads(snapshot.dumps(self.state, {"kept": 1}))
+        record = CommitRecord(sources={"kept": 1})
+        self.state, restored = snapshot.loads(snapshot.dumps(self.state, record))
         self.planner = Planner(self.planner.strategy)
-        assert extra == {"kept": 1}
+        assert restored == record
 
     @property
     def shelf(self) -> Shelf:

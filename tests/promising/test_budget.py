@@ -44,7 +44,7 @@ def run(engine: PureStores, batches: Any, budget: int | None, restarts: bool = F
         engine.push(store, rows_of(items, times, number), budget)
         number += len(rows)
         if restarts:
-            packed = snapshot.dumps(State(preferring=engine.known), {})
+            packed = snapshot.dumps(State(preferring=engine.known))
             engine.known = snapshot.loads(packed)[0].preferring
     return Counter(
         (one, other)

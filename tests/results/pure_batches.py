@@ -107,7 +107,7 @@ class Pure:
         self.state = done.state
         self.lookup_cache.committed(self.state, outcome.runs, store_sets(self._looking()))
         if self.restart:
-            self.state, _ = snapshot.loads(snapshot.dumps(self.state, {}))
+            self.state, _ = snapshot.loads(snapshot.dumps(self.state))
             self.lookup_cache = LookupCache()
         told = [(name, row) for name, table in done.results.items() for row in table.to_pylist()]
         self.results += told

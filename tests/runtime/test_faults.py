@@ -58,7 +58,7 @@ STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "setting rows apart": (Outputs, "set_apart", of_batch_two),
     "a sink": (Sink, "write", of_batch_two),
     "the batch's second half": (secondhalf_module, "emit", lambda state, *rest: state.batch_id == 1),
-    "the commit": (BatchLog, "commit", lambda log, state, extra: state.batch_id == 2),
+    "the commit": (BatchLog, "commit", lambda log, state, record: state.batch_id == 2),
     "the first half": (firsthalf.BatchRun, "process", lambda run: run.batch.before.totals.rows == 3),
 }
 

@@ -77,7 +77,7 @@ class Sideline:
         self.spark, self.store, self.tables, self.shipper = spark, store, tables, shipper
         self.paces: dict[str, list[tuple[int, float]]] = {}  # by stream: rows and seconds of its last batches
 
-    def resume(self, state: State, paces: Mapping[str, list[tuple[int, float]]]) -> None:
+    def resume(self, state: State, paces: Mapping[str, Sequence[tuple[int, float]]]) -> None:
         """Go on after an earlier engine, and delete what it left if it died before it could."""
         self.paces = {name: [(rows, seconds) for rows, seconds in own] for name, own in paces.items()}
         for name in self.store.list("aside"):

@@ -78,9 +78,6 @@ class Pace:
         known = rows_within(left, self.probed)
         return FIRST_PROBES if known is None else known
 
-    def stored(self) -> list[object]:
-        return [self.probed, self.inserting]
-
     @classmethod
     def of(cls, probed: Sequence[tuple[int, float]] = (), inserting: float = 0.0) -> Pace:
         """The pace that a checkpoint kept."""

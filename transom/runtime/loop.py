@@ -43,9 +43,12 @@ from transom.runtime.outputs import Outputs, results_of
 from transom.runtime.registry import Registry
 from transom.runtime.streams import Carried, Stream, rows_as_prods
 from transom.runtime.write_ahead_log import BatchIntent, BatchLog
+from transom.state.commit_record import CommitRecord
 from transom.state.state import State
 
 log = logging.getLogger("transom")
+
+BACKEND = "spark"  # a checkpoint is continued by the backend that made it
 
 
 class BatchLoop(Archive):
@@ -78,17 +81,16 @@ class BatchLoop(Archive):
         self.listeners: list[Callable[[BatchReport], None]] = []  # before a batch is committed
         self.followers: list[Callable[[BatchReport], None]] = []  # afterwards
         last = self.log.last()
-        self.state, extra = last if last else (State(), {})
+        self.state, record = last if last else (State(), CommitRecord(naive=naive))
+        record.check_settings(naive, BACKEND)
         self.far.sweep(self.state)
         store.delete("glances")  # of an engine that died
-        self.sideline.resume(self.state, extra.get("paces", {}))
-        self.promising.pace = Pace.of(*extra.get("probing", ()))
-        if extra.get("naive", naive) != naive:
-            raise StateError("the checkpoint was made with the other strategy")
-        self.registry = Registry(extra.get("queries", ()), naive, extra.get("summaries", ()))
-        self.heard: dict[str, bool] = extra.get("heard", {})  # by stream: closed since the last data
-        self.progress: dict[str, Any] = extra.get("sources", {})
-        self.result_batches = [(p, at) for p, at in extra.get("results", ())]
+        self.sideline.resume(self.state, record.paces)
+        self.promising.pace = Pace.of(record.probing_pace, record.inserting_seconds)
+        self.registry = Registry(record.queries, naive, record.summaries)
+        self.idle_closed = dict(record.idle_closed)  # by stream: whether it was closed since its last data
+        self.progress: dict[str, Any] = dict(record.sources)
+        self.result_batches = list(record.result_batches)
         self.state_bytes = 0
         self.batch_thread: threading.Thread | None = None  # who is processing a batch
         self.report: BatchReport | None = None
@@ -114,7 +116,7 @@ class BatchLoop(Archive):
             if stream.name in self.progress:
                 stream.source.resume(self.progress[stream.name])
             # The time that the engine was down is not the source's silence: it begins to count now.
-            stream.last_data, stream.idle_closed = self.clock(), self.heard.get(stream.name, True)
+            stream.last_data, stream.idle_closed = self.clock(), self.idle_closed.get(stream.name, True)
             self.streams[stream.name] = stream
 
     def open(self) -> None:
@@ -377,18 +379,20 @@ class BatchLoop(Archive):
         batches = (
             [*self.result_batches, (intent.batch_id, intent.clock)] if has_results else self.result_batches
         )
-        self.heard |= {name: stream.idle_closed for name, stream in self.streams.items()}
-        extra = {
-            "queries": registry.stored(),
-            "summaries": registry.stored_summaries(),
-            "sources": sources,
-            "results": batches,
-            "heard": self.heard,
-            "naive": registry.naive,
-            "paces": self.sideline.paces,
-            "probing": self.promising.pace.stored(),
-        }
-        self.state_bytes = self.log.commit(state, extra)
+        self.idle_closed |= {name: stream.idle_closed for name, stream in self.streams.items()}
+        record = CommitRecord(
+            queries=registry.query_records(),
+            summaries=registry.summary_records(),
+            sources=sources,
+            result_batches=tuple(batches),
+            idle_closed=self.idle_closed,
+            naive=registry.naive,
+            backend=BACKEND,
+            paces=self.sideline.paces,
+            probing_pace=self.promising.pace.probed,
+            inserting_seconds=self.promising.pace.inserting,
+        )
+        self.state_bytes = self.log.commit(state, record)
         self.sideline.forget(self.state, state)
         with self.control_lock:  # whoever prods reads the first two, while batches run
             self.state, self.registry, self.progress, self.result_batches = state, registry, sources, batches

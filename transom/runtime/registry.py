@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from transom.sql.clauses.summary import bind_summary
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.sql.syntax.dialect import is_preferred
+from transom.state.commit_record import QueryRecord, SummaryRecord
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,24 @@ class Entry:
         """What tells it from other queries that had its name before."""
         return identity(self.name, self.since)
 
-    def stored(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it."""
-        names = ("name", "text", "partial", "since", "suspended", "failing", "summaries")
-        return {name: getattr(self, name) for name in names}
+    @classmethod
+    def of_record(cls, record: QueryRecord) -> Entry:
+        """The entry that a checkpoint stored, not bound yet."""
+        return cls(
+            record.name,
+            record.text,
+            record.partial,
+            record.since,
+            record.suspended,
+            record.failing,
+            summaries=record.summaries,
+        )
+
+    def record(self) -> QueryRecord:
+        """What a checkpoint stores of the entry."""
+        return QueryRecord(
+            self.name, self.text, self.partial, self.since, self.suspended, self.failing, self.summaries
+        )
 
 
 def identity(name: str, since: int) -> str:
@@ -71,12 +86,14 @@ class Registry:
 
     def __init__(
         self,
-        stored: Iterable[Mapping[str, Any]] = (),
+        queries: Iterable[QueryRecord] = (),
         naive: bool = False,
-        summaries: Iterable[tuple[str, str, int]] = (),
+        summaries: Iterable[SummaryRecord] = (),
     ):
-        self.entries: dict[str, Entry] = {one["name"]: Entry(**one) for one in stored}
-        self.created = {name: SummaryEntry(name, text, since) for name, text, since in summaries}
+        self.entries = {record.name: Entry.of_record(record) for record in queries}
+        self.created = {
+            record.name: SummaryEntry(record.name, record.text, record.since) for record in summaries
+        }
         self.naive = naive
         self.is_bound = not self.entries and not self.created  # whether all entries are
 
@@ -92,11 +109,13 @@ class Registry:
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries.values())
 
-    def stored(self) -> list[dict[str, Any]]:
-        return [entry.stored() for entry in self]
+    def query_records(self) -> tuple[QueryRecord, ...]:
+        """What a checkpoint stores of the queries."""
+        return tuple(entry.record() for entry in self)
 
-    def stored_summaries(self) -> list[tuple[str, str, int]]:
-        return [(entry.name, entry.text, entry.since) for entry in self.created.values()]
+    def summary_records(self) -> tuple[SummaryRecord, ...]:
+        """What a checkpoint stores of the summaries."""
+        return tuple(SummaryRecord(entry.name, entry.text, entry.since) for entry in self.created.values())
 
     def bind(self, catalog: Catalog, scalars: Scalars, control: Iterable[Control] = ()) -> None:
         """Compile the entries that came from a checkpoint, but for those that control lets leave."""

@@ -1,12 +1,11 @@
-"""The runs of on-demand queries' stores and of summaries as files beside the snapshots: each is written once.
+"""Files beside the snapshots that hold the runs of stores and of summaries: each run is written once.
 
-A batch writes one file with all the runs that it made. It is deleted when none of them is in use any more.
+A batch writes one file with all the runs that it made. The file is deleted once no run in it is in use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -14,22 +13,23 @@ import pyarrow as pa
 from transom.ondemand.structures.runs import Run
 from transom.runtime.file_store import Store
 from transom.state.promising import TupleRun
+from transom.state.snapshot import Place
 from transom.state.state import State
 
 DIRECTORY = "runs"
 
 
 class RunFiles:
-    """Runs under a checkpoint; a run's place is its file and its number there."""
+    """Runs under a checkpoint; the place of a run is its file and its number in the file."""
 
     def __init__(self, store: Store):
         self.store = store
         self._places: WeakKeyDictionary[Run | TupleRun, tuple[str, int]] = WeakKeyDictionary()
-        self._read: dict[str, pa.ChunkedArray] = {}  # files that are being read
-        self._files: set[str] | None = None  # that are there, once that is known
+        self._open_files: dict[str, pa.ChunkedArray] = {}  # while a state is loaded
+        self._files: set[str] | None = None  # that exist; None until they are listed
 
     def write(self, state: State) -> None:
-        """Write the runs that no batch before has written."""
+        """Write the runs of a state that are not written yet."""
         new = [run for run in _runs(state) if run not in self._places]
         if not new:
             return
@@ -40,27 +40,32 @@ class RunFiles:
         if self._files is not None:
             self._files.add(name)
 
-    def place(self, run: Run | TupleRun) -> list[Any]:
-        return list(self._places[run])
+    def place(self, run: Run | TupleRun) -> Place:
+        """Where a run is stored."""
+        file, number = self._places[run]
+        return {"file": file, "number": number}
 
-    def run(self, place: list[Any]) -> Run:
-        found = Run.unpacked(self._packed(*place))
-        self._places[found] = place[0], place[1]
-        return found
+    def run(self, place: Place) -> Run:
+        """The run at a place."""
+        run = Run.unpacked(self._packed(place))
+        self._places[run] = place["file"], place["number"]
+        return run
 
-    def tuples(self, place: list[Any]) -> TupleRun:
-        found = TupleRun.unpacked(self._packed(*place))
-        self._places[found] = place[0], place[1]
-        return found
+    def tuples(self, place: Place) -> TupleRun:
+        """The tuples of a summary at a place."""
+        run = TupleRun.unpacked(self._packed(place))
+        self._places[run] = place["file"], place["number"]
+        return run
 
-    def _packed(self, name: str, number: int) -> bytes:
-        if name not in self._read:
-            self._read[name] = self.store.read_table(f"{DIRECTORY}/{name}")["run"]
-        return self._read[name][number].as_py()
+    def _packed(self, place: Place) -> bytes:
+        file = place["file"]
+        if file not in self._open_files:
+            self._open_files[file] = self.store.read_table(f"{DIRECTORY}/{file}")["run"]
+        return self._open_files[file][place["number"]].as_py()
 
     def tidy(self, state: State) -> None:
-        """Delete the files of which a state uses nothing."""
-        self._read = {}
+        """Delete the files of which a state uses no run."""
+        self._open_files = {}
         if self._files is None:
             self._files = set(self.store.list(DIRECTORY))
         used = {self._places[run][0] for run in _runs(state)}

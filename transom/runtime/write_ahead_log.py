@@ -1,6 +1,6 @@
-"""The checkpoint's log: what a batch is bound to is written before it runs, its state commits it.
+"""The write-ahead log: a batch's intent is written before it runs, its state commits it.
 
-log/0000000012.json        what batch 12 reads, and the control that takes effect in it
+log/0000000012.json        the intent of batch 12: what it reads, and the control that takes effect in it
 state/0000000012.arrow     the state after batch 12: writing it commits the batch
 runs/0000000012.arrow      what batch 12 brought to the stores of on-demand queries, or merged there
 results/0000000012/        the batch's results; late/, rejected/, aside/ likewise, all overwritten on replay
@@ -16,14 +16,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.elements import Control, Drop, Forget, Prod, Punctuation, Register, Summarize, Tune
+from transom.elements import Control
 from transom.errors import StateError
 from transom.runtime.file_store import Store
 from transom.runtime.run_files import RunFiles
 from transom.state import snapshot
+from transom.state.checkpoint_format import FORMAT_VERSION, check_format
+from transom.state.commit_record import CommitRecord
+from transom.state.json_forms import decode_control, encode_control
 from transom.state.state import State
 
-KEPT = 3  # states; the last one counts, the others are for whoever has to look into an accident
+RETAINED_STATES = 3  # the last one counts, the others help to investigate an accident
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,40 @@ class BatchIntent:
     budget: int | None = None  # rows that it may process at once; what is beyond is set aside, or shed
     aside: tuple[str, ...] = ()  # chunks of rows set aside that it takes in
     probes: Mapping[str, int] = field(default_factory=dict)  # of queries whose budget is a time
-    resumes: bool = False  # whether it goes on with what budgets have put off
+    resumes: bool = False  # whether it resumes what budgets have deferred
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": FORMAT_VERSION,
+            "batch": self.batch_id,
+            "clock": self.clock,
+            "stream": self.stream,
+            "reference": dict(self.reference),
+            "control": [encode_control(element) for element in self.control],
+            "ended": list(self.ended),
+            "tables": dict(self.tables),
+            "budget": self.budget,
+            "sidelined": list(self.aside),
+            "probes": dict(self.probes),
+            "resumes": self.resumes,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> BatchIntent:
+        check_format(stored.get("version", "5 or older"))
+        return cls(
+            batch_id=stored["batch"],
+            clock=stored["clock"],
+            stream=stored["stream"],
+            reference=stored["reference"],
+            control=tuple(map(decode_control, stored["control"])),
+            ended=tuple(stored["ended"]),
+            tables=stored["tables"],
+            budget=stored["budget"],
+            aside=tuple(stored["sidelined"]),
+            probes=stored["probes"],
+            resumes=stored["resumes"],
+        )
 
 
 class BatchLog:
@@ -50,88 +86,52 @@ class BatchLog:
         self.store, self.runs = store, RunFiles(store)
 
     def begin(self, intent: BatchIntent) -> None:
-        stored = vars(intent) | {"control": [_control_out(element) for element in intent.control]}
-        self.store.write(f"log/{intent.batch_id:010d}.json", json.dumps(stored).encode())
+        """Write a batch's intent ahead."""
+        self.store.write(_log_file(intent.batch_id), json.dumps(intent.to_json()).encode())
 
     def intent(self, batch_id: int) -> BatchIntent | None:
         """What was written ahead for a batch, perhaps by a process that died before it committed."""
-        path = f"log/{batch_id:010d}.json"
+        path = _log_file(batch_id)
         if not self.store.exists(path):
             return None
         with _readable(path):
-            stored = json.loads(self.store.read(path))
-            control = tuple(_control_in(element) for element in stored["control"])
-            lists = {name: tuple(stored[name]) for name in ("ended", "aside")}
-            return BatchIntent(**stored | {"control": control} | lists)
+            return BatchIntent.from_json(json.loads(self.store.read(path)))
 
-    def commit(self, state: State, extra: Mapping[str, Any]) -> int:
-        """Commit a batch; the size of its snapshot in bytes, which is the state without the runs of stores."""
+    def commit(self, state: State, record: CommitRecord) -> int:
+        """Commit a batch; the size of its snapshot in bytes, which excludes the runs of stores."""
         self.runs.write(state)
-        packed = snapshot.dumps(state, extra, self.runs)
-        self.store.write(f"state/{state.batch_id:010d}.arrow", packed)
+        packed = snapshot.dumps(state, record, self.runs)
+        self.store.write(_state_file(state.batch_id), packed)
         self.runs.tidy(state)
-        old = state.batch_id - KEPT
+        old = state.batch_id - RETAINED_STATES
         if old >= 0:
-            self.store.delete(f"state/{old:010d}.arrow")
-            self.store.delete(f"log/{old:010d}.json")
+            self.store.delete(_state_file(old))
+            self.store.delete(_log_file(old))
         return len(packed)
 
-    def last(self) -> tuple[State, dict[str, Any]] | None:
-        """The last committed state."""
+    def last(self) -> tuple[State, CommitRecord] | None:
+        """The last committed state and its commit record."""
         batches = sorted(name for name in self.store.list("state") if name.endswith(".arrow"))
         if not batches:
             return None
         with _readable(f"state/{batches[-1]}"):
-            state, extra = snapshot.loads(self.store.read(f"state/{batches[-1]}"), self.runs)
+            state, record = snapshot.loads(self.store.read(f"state/{batches[-1]}"), self.runs)
         self.runs.tidy(state)
-        return state, extra
+        return state, record
+
+
+def _log_file(batch_id: int) -> str:
+    return f"log/{batch_id:010d}.json"
+
+
+def _state_file(batch_id: int) -> str:
+    return f"state/{batch_id:010d}.arrow"
 
 
 @contextmanager
 def _readable(path: str) -> Iterator[None]:
-    """Say which file of the checkpoint it is that can't be read."""
+    """Name the file of the checkpoint that can't be read."""
     try:
         yield
     except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
         raise StateError(f"{path} of the checkpoint can't be read: {error}") from error
-
-
-def _control_out(element: Control) -> dict[str, Any]:
-    match element:
-        case Register(name, text, partial):
-            return {"register": name, "text": text, "partial": partial}
-        case Drop(name):
-            return {"drop": name}
-        case Summarize(name, text):
-            return {"summarize": name, "text": text}
-        case Forget(name):
-            return {"forget": name}
-        case Tune(name, point):
-            return {"tune": name, "point": point}
-        case Punctuation(clock, until, since, where):
-            pattern = [[column, snapshot.value_out(value)] for column, value in where]
-            return {"punctuate": snapshot.clock_out(clock), "until": until, "since": since, "where": pattern}
-        case Prod(clock, until, exactly, where, queries):
-            pattern = [[column, snapshot.value_out(value)] for column, value in where]
-            stored = {"until": until, "exactly": exactly, "where": pattern, "queries": queries}
-            return {"prod": snapshot.clock_out(clock), **stored}
-
-
-def _control_in(stored: dict[str, Any]) -> Control:
-    match stored:
-        case {"register": name}:
-            return Register(name, stored["text"], stored["partial"])
-        case {"drop": name}:
-            return Drop(name)
-        case {"summarize": name}:
-            return Summarize(name, stored["text"])
-        case {"forget": name}:
-            return Forget(name)
-        case {"tune": name}:
-            return Tune(name, stored["point"])
-    pattern = tuple((column, snapshot.value_in(value)) for column, value in stored["where"])
-    if "prod" in stored:
-        queries = None if stored["queries"] is None else tuple(stored["queries"])
-        clock = snapshot.clock_in(stored["prod"])
-        return Prod(clock, stored["until"], stored["exactly"], pattern, queries)
-    return Punctuation(snapshot.clock_in(stored["punctuate"]), stored["until"], stored["since"], pattern)

@@ -1,0 +1,85 @@
+"""What a commit stores beside the state."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from transom.errors import StateError
+from transom.state.commit_record import CommitRecord, QueryRecord, SummaryRecord
+
+RECORD = CommitRecord(
+    queries=(
+        QueryRecord("q", "SELECT 1"),
+        QueryRecord("p", "SELECT 2", True, 4, "divides by zero", 3, ("s", "t")),
+    ),
+    summaries=(SummaryRecord("s", "CREATE SUMMARY s", 2),),
+    sources={"bids": ["a.csv"], "quotes": True},
+    result_batches=((3, 1000), (5, 2000)),
+    idle_closed={"bids": True},
+    naive=True,
+    backend="local",
+    paces={"bids": ((100, 0.5), (200, 0.75))},
+    probing_pace=((1024, 0.25),),
+    inserting_seconds=0.125,
+)
+
+STORED = {
+    "queries": [
+        {
+            "name": "q",
+            "text": "SELECT 1",
+            "partial": False,
+            "since_batch": 0,
+            "suspended": None,
+            "failing_batches": 0,
+            "summaries": [],
+        },
+        {
+            "name": "p",
+            "text": "SELECT 2",
+            "partial": True,
+            "since_batch": 4,
+            "suspended": "divides by zero",
+            "failing_batches": 3,
+            "summaries": ["s", "t"],
+        },
+    ],
+    "summaries": [{"name": "s", "text": "CREATE SUMMARY s", "since_batch": 2}],
+    "sources": {"bids": ["a.csv"], "quotes": True},
+    "result_batches": {"batch": [3, 5], "clock": [1000, 2000]},
+    "idle_closed": {"bids": True},
+    "naive": True,
+    "backend": "local",
+    "paces": {"bids": {"amount": [100, 200], "seconds": [0.5, 0.75]}},
+    "probing_pace": {"amount": [1024], "seconds": [0.25]},
+    "inserting_seconds": 0.125,
+}
+
+
+def test_a_record_is_stored_by_field_names() -> None:
+    assert RECORD.to_json() == STORED
+
+
+@pytest.mark.parametrize("record", [RECORD, CommitRecord()], ids=["full", "empty"])
+def test_a_record_comes_back(record: CommitRecord) -> None:
+    assert CommitRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
+
+
+def test_the_same_settings_are_accepted() -> None:
+    RECORD.check_settings(naive=True, backend="local")
+    CommitRecord().check_settings(naive=False, backend="spark")
+
+
+@pytest.mark.parametrize(
+    ("naive", "backend", "message"),
+    [
+        (False, "local", "was made with the strategy naive: continue it so"),
+        (True, "spark", "was made by the local backend, this engine runs on spark: continue it on local"),
+    ],
+    ids=["another strategy", "another backend"],
+)
+def test_other_settings_are_refused(naive: bool, backend: str, message: str) -> None:
+    with pytest.raises(StateError, match=message):
+        RECORD.check_settings(naive, backend)

@@ -1,0 +1,23 @@
+"""The version of the checkpoint format: every snapshot and every log entry carries it."""
+
+from __future__ import annotations
+
+from transom.errors import StateError
+
+# Version 6 stores ids and field names that no Python name leaks into.
+FORMAT_VERSION = 6
+
+
+def check_format(version: object) -> None:
+    """Refuse a file of another format version.
+
+    >>> check_format(5)
+    Traceback (most recent call last):
+    transom.errors.StateError: the checkpoint has format 5, this version of transom reads format 6: continue it \
+with the version of transom that wrote it, or start with a new checkpoint directory
+    """
+    if version != FORMAT_VERSION:
+        raise StateError(
+            f"the checkpoint has format {version}, this version of transom reads format {FORMAT_VERSION}: "
+            "continue it with the version of transom that wrote it, or start with a new checkpoint directory"
+        )

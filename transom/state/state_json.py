@@ -1,0 +1,233 @@
+"""The parts of a state as JSON, with field names that are spelled out here.
+
+Tables, runs and packed summaries are not JSON: the snapshot stores them beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transom.overload.bursts import Chunk
+from transom.state.json_forms import (
+    decode_clock,
+    decode_intervals,
+    decode_known_intervals,
+    decode_pattern,
+    encode_clock,
+    encode_intervals,
+    encode_pattern,
+)
+from transom.state.promising import Coverage
+from transom.state.shards import ShardRef
+from transom.state.state import (
+    ClockState,
+    ProdderState,
+    QueryState,
+    SelectionState,
+    StreamState,
+    Totals,
+    Work,
+)
+from transom.windows.arrivals import Arrivals
+from transom.windows.closed import Closed
+
+Json = dict[str, Any]
+
+
+def encode_query_state(query: QueryState) -> Json:
+    return {
+        "selections": list(query.homes),
+        "unseen": encode_intervals(query.unseen),
+        "forced_until": query.forced,
+    }
+
+
+def decode_query_state(stored: Json) -> QueryState:
+    return QueryState(tuple(stored["selections"]), decode_intervals(stored["unseen"]), stored["forced_until"])
+
+
+def encode_selection(selection_id: int, selection: SelectionState) -> Json:
+    return {
+        "id": selection_id,
+        "name": selection.name,
+        "sheet": selection.sheet,
+        "slots": list(selection.slots),
+        "floor": selection.floor,
+        "on_executors": selection.far,
+        "alone_until": selection.apart,
+    }
+
+
+def decode_selection(stored: Json) -> tuple[int, SelectionState]:
+    return stored["id"], SelectionState(
+        stored["name"],
+        stored["sheet"],
+        tuple(stored["slots"]),
+        stored["floor"],
+        stored["on_executors"],
+        stored["alone_until"],
+    )
+
+
+def encode_prodder(prodder: ProdderState) -> Json:
+    return {
+        "position": prodder.position,
+        "prodded": prodder.prodded,
+        "fresh": prodder.fresh,
+        "point": prodder.point,
+    }
+
+
+def decode_prodder(stored: Json) -> ProdderState:
+    return ProdderState(stored["position"], stored["prodded"], stored["fresh"], stored["point"])
+
+
+def encode_shard(ref: ShardRef) -> Json:
+    partitions, rows, sizes = zip(*ref.parts, strict=True) if ref.parts else ((), (), ())
+    return {
+        "name": ref.name,
+        "parts": {"partition": list(partitions), "rows": list(rows), "bytes": list(sizes)},
+        "held": [{"selection": home, "slices": list(slices)} for home, slices in ref.held.items()],
+    }
+
+
+def decode_shard(stored: Json) -> ShardRef:
+    parts = stored["parts"]
+    return ShardRef(
+        stored["name"],
+        tuple(zip(parts["partition"], parts["rows"], parts["bytes"], strict=True)),
+        {
+            held["selection"]: tuple((start, stop) for start, stop in held["slices"])
+            for held in stored["held"]
+        },
+    )
+
+
+def encode_coverage(coverage: Coverage) -> Json:
+    return {
+        "probes": coverage.probes,
+        "produced": coverage.produced,
+        "skipped": coverage.skipped,
+        "left": coverage.left,
+    }
+
+
+def decode_coverage(stored: Json) -> Coverage:
+    return Coverage(stored["probes"], stored["produced"], stored["skipped"], stored["left"])
+
+
+def encode_stream(stream: StreamState) -> Json:
+    return {
+        "clocks": [
+            {"clock": encode_clock(clock), **encode_clock_state(state)}
+            for clock, state in stream.clocks.items()
+        ],
+        "totals": encode_totals(stream.totals),
+        "work": encode_work(stream.work),
+        "sidelined": [encode_chunk(chunk) for chunk in stream.aside],
+        "credit": stream.credit,
+    }
+
+
+def decode_stream(stored: Json) -> StreamState:
+    return StreamState(
+        {decode_clock(clock["clock"]): decode_clock_state(clock) for clock in stored["clocks"]},
+        decode_totals(stored["totals"]),
+        decode_work(stored["work"]),
+        tuple(map(decode_chunk, stored["sidelined"])),
+        stored["credit"],
+    )
+
+
+def encode_clock_state(state: ClockState) -> Json:
+    return {
+        "high": state.high,
+        "newest": state.newest,
+        "occupied": encode_intervals(state.occupied),
+        "arrivals": [
+            {"start": start, "stop": stop, "clock": clock} for start, stop, clock in state.arrivals.pieces
+        ],
+        "shed": encode_intervals(state.arrivals.shed),
+        "closed": encode_closed(state.closed),
+        "promised": None if state.promised is None else encode_closed(state.promised),
+    }
+
+
+def decode_clock_state(stored: Json) -> ClockState:
+    pieces = tuple((piece["start"], piece["stop"], piece["clock"]) for piece in stored["arrivals"])
+    return ClockState(
+        stored["high"],
+        decode_closed(stored["closed"]),
+        decode_intervals(stored["occupied"]),
+        Arrivals(pieces, decode_known_intervals(stored["shed"])),
+        None if stored["promised"] is None else decode_closed(stored["promised"]),
+        stored["newest"],
+    )
+
+
+def encode_closed(closed: Closed) -> Json:
+    return {
+        "general": encode_intervals(closed.general),
+        "patterned": [
+            {"where": encode_pattern(sorted(pattern, key=str)), "ranges": encode_intervals(ranges)}
+            for pattern, ranges in closed.patterned
+        ],
+    }
+
+
+def decode_closed(stored: Json) -> Closed:
+    patterned = tuple(
+        (frozenset(decode_pattern(part["where"])), decode_known_intervals(part["ranges"]))
+        for part in stored["patterned"]
+    )
+    return Closed(decode_known_intervals(stored["general"]), patterned)
+
+
+def encode_totals(totals: Totals) -> Json:
+    return {
+        "rows": totals.rows,
+        "counted": totals.counted,
+        "unwanted": totals.unasked,
+        "late": totals.late,
+        "rejected": totals.rejected,
+        "sidelined": totals.aside,
+        "shed": totals.shed,
+    }
+
+
+def decode_totals(stored: Json) -> Totals:
+    return Totals(
+        rows=stored["rows"],
+        counted=stored["counted"],
+        unasked=stored["unwanted"],
+        late=stored["late"],
+        rejected=stored["rejected"],
+        aside=stored["sidelined"],
+        shed=stored["shed"],
+    )
+
+
+def encode_work(work: Work) -> Json:
+    return {
+        "partials": work.partials,
+        "finals": work.finals,
+        "unshared_partials": work.unshared_partials,
+        "unshared_finals": work.unshared_finals,
+    }
+
+
+def decode_work(stored: Json) -> Work:
+    return Work(stored["partials"], stored["finals"], stored["unshared_partials"], stored["unshared_finals"])
+
+
+def encode_chunk(chunk: Chunk) -> Json:
+    ranges = [
+        {"clock": encode_clock(clock), "first": first, "last": last}
+        for clock, (first, last) in chunk.ranges.items()
+    ]
+    return {"name": chunk.name, "rows": chunk.rows, "since": chunk.since, "ranges": ranges}
+
+
+def decode_chunk(stored: Json) -> Chunk:
+    ranges = {decode_clock(part["clock"]): (part["first"], part["last"]) for part in stored["ranges"]}
+    return Chunk(stored["name"], stored["rows"], stored["since"], ranges)
