@@ -219,7 +219,7 @@ class TestTail:
         fake.waiting = lambda name: setattr(fake, "token", "new")
         done = call("tail", "count")
         assert done.exit_code == FAILED
-        assert "wants a token" in done.stderr
+        assert "needs a token" in done.stderr
 
 
 class TestProd:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import httpx
 import pyarrow as pa
 
-from transom.client.arrow_rows import arrow_type
+from transom.client.arrow_rows import arrow_type_of
 from transom.client.connection import Server
 
 URL = "http://transom.test"
@@ -103,7 +103,7 @@ def results(*counts: int, kind: str = "final") -> pa.Table:
     minutes = [datetime(2013, 1, 1, 12, minute, tzinfo=UTC) for minute in range(len(counts) + 1)]
     windows = zip(minutes, minutes[1:], counts, strict=False)
     rows = [(start, end, 1, n, kind, True, n, 1, end, 0.5) for start, end, n in windows]
-    schema = pa.schema([(name, arrow_type(words)) for name, words, _ in COLUMNS])
+    schema = pa.schema([(name, arrow_type_of(words)) for name, words, _ in COLUMNS])
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from transom.cli.result_text import json_value
-from transom.client.arrow_rows import table_of
+from transom.client.arrow_rows import table_from_rows
 
 VALUES: list[tuple[str, list[Any]]] = [
     ("tinyint", [1, None]),
@@ -38,16 +38,16 @@ def test_values_come_back(kind: str, values: list[Any]) -> None:
     rows = json.loads(
         "[" + ", ".join(f'{{"x": {json_value(value)}}}' for value in values) + "]", parse_float=Decimal
     )
-    assert table_of([{"name": "x", "type": kind}], rows)["x"].to_pylist() == values
+    assert table_from_rows([{"name": "x", "type": kind}], rows)["x"].to_pylist() == values
 
 
 def test_maps_have_their_keys_back() -> None:
     rows = [{"x": {"1": "a", "2": None}}]
-    assert table_of([{"name": "x", "type": "map<int,string>"}], rows)["x"].to_pylist() == [
+    assert table_from_rows([{"name": "x", "type": "map<int,string>"}], rows)["x"].to_pylist() == [
         [(1, "a"), (2, None)]
     ]
 
 
 def test_no_rows_have_types_too() -> None:
-    table = table_of([{"name": "n", "type": "bigint"}, {"name": "at", "type": "timestamp"}], [])
+    table = table_from_rows([{"name": "n", "type": "bigint"}, {"name": "at", "type": "timestamp"}], [])
     assert table.schema.types == [pa.int64(), pa.timestamp("us", "UTC")]

@@ -13,8 +13,9 @@ import pytest
 
 import transom
 from tests.client.fakes import COUNT, STATUS, FakeServer, failed
-from transom.client import records as told
-from transom.client.connection_errors import LimitError, NotFound, Refused, ServerError, Unreachable
+from transom.api import records
+from transom.api.errors import LimitError, NotFound
+from transom.client.connection_errors import Refused, ServerError, Unreachable
 from transom.errors import SettingError, SQLError, StateError, TransomError
 
 
@@ -31,26 +32,26 @@ def test_neither_connecting_nor_asking_needs_spark() -> None:
         "server = transom.connect('http://127.0.0.1:9', timeout=1)\n"
         "try: server.status()\n"
         "except transom.TransomError: pass\n"
-        "heavy = {'pyspark', 'py4j', 'sqlglot', 'pandas', 'fastapi', 'transom.spark', 'transom.app'}\n"
+        "heavy = {'pyspark', 'py4j', 'sqlglot', 'pandas', 'fastapi', 'starlette', 'transom.server'}\n"
         "assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_what_the_server_tells_is_known_here_by_the_same_names() -> None:
+def test_records_have_the_fields_of_the_engine_s_own_types() -> None:
     from transom.estimates import monitor
     from transom.runtime.summary_status import SummaryInfo
 
     pairs = [
-        (told.SummaryInfo, SummaryInfo),
-        (told.Accuracy, monitor.Accuracy),
-        (told.Item, monitor.Item),
-        (told.Score, monitor.Score),
-        (told.Mark, monitor.Mark),
+        (records.SummaryStatus, SummaryInfo),
+        (records.AccuracyInfo, monitor.Accuracy),
+        (records.ItemInfo, monitor.Item),
+        (records.ScoreInfo, monitor.Score),
+        (records.MarkInfo, monitor.Mark),
     ]
-    for here, there in pairs:
-        names = [[(field.name, field.type) for field in fields(one)] for one in (here, there)]
-        assert names[0] == names[1], here.__name__
+    for record, engine_type in pairs:
+        names, engine_names = ([field.name for field in fields(kind)] for kind in (record, engine_type))
+        assert names == engine_names, record.__name__
 
 
 class TestAddresses:
@@ -71,7 +72,7 @@ class TestAddresses:
 
     def test_somebody_else_s_server_is_told(self) -> None:
         fake = FakeServer(before=lambda request: httpx.Response(200, text="<html>It works!</html>"))
-        with pytest.raises(ServerError, match="does not speak like a Transom server"):
+        with pytest.raises(ServerError, match="does not answer like a Transom server"):
             fake.connect().status()
 
     def test_a_proxy_without_a_server_behind_it_is_told(self) -> None:
@@ -82,15 +83,15 @@ class TestAddresses:
 
 class TestTokens:
     def test_a_token_is_shown(self) -> None:
-        assert FakeServer(token="secret").connect("secret").status().batch_id == 7
+        assert FakeServer(token="secret").connect("secret").status().batch == 7
 
     def test_it_may_come_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("TRANSOM_TOKEN", "secret")
-        assert FakeServer(token="secret").connect().status().batch_id == 7
+        assert FakeServer(token="secret").connect().status().batch == 7
 
     def test_a_wrong_one_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("TRANSOM_TOKEN", raising=False)
-        with pytest.raises(Refused, match="wants another token than this"):
+        with pytest.raises(Refused, match="does not accept this token"):
             FakeServer(token="secret").connect("guess").status()
 
 

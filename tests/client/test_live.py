@@ -15,8 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import transom
+from transom.api.errors import NotFound
 from transom.client.connection import Server
-from transom.client.connection_errors import NotFound, Refused
+from transom.client.connection_errors import Refused
 from transom.errors import SettingError, SQLError, StateError
 from transom.runtime.handles import Feed
 from transom.server.lifecycle import Served, serving
@@ -194,7 +195,7 @@ def test_a_token_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     guarded = Running(spark, tmp_path, token=SECRET)
     assert guarded.client.status().streams == 1
     with transom.connect(guarded.served.url, "a wrong token") as other:
-        with pytest.raises(Refused, match="wants another token than this"):
+        with pytest.raises(Refused, match="does not accept this token"):
             other.status()
         with pytest.raises(StateError, match="not ready"):
             other.wait_ready(0)  # which needs no token, and the engine was not started

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from tests.client.fakes import FakeServer, results
+from transom.api.errors import NotFound
 from transom.client import remote_query as module
-from transom.client.connection_errors import NotFound, Refused, Unreachable
+from transom.client.connection_errors import Refused, Unreachable
 from transom.client.remote_query import RemoteQuery
 
 

@@ -8,35 +8,29 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.api.errors import NotFound
+from transom.api.records import CheckedQuery, ColumnInfo, QueryStatus, ServiceStatus, StreamStatus
 from transom.errors import SQLError
 from transom.estimates.monitor import Accuracy, Item, Mark, Score
-from transom.server.status import (
-    Checked,
-    Column,
-    NotFound,
-    QueryStatus,
-    Status,
-    StreamStatus,
-    Trend,
-)
+from transom.server.trends import Trend
 
 MINUTE = 60_000_000
 TIME = pa.timestamp("us", tz="UTC")
 COLUMNS = (
-    Column("window_start", "timestamp", "window"),
-    Column("window_end", "timestamp", "window"),
-    Column("site", "string", "key"),
-    Column("total", "double", "value"),
-    Column("note", "string", "value"),
-    Column("total_projected", "double", "estimate", "total"),
-    Column("total_low", "double", "estimate", "total"),
-    Column("total_high", "double", "estimate", "total"),
-    Column("kind", "string", "system"),
-    Column("complete", "boolean", "system"),
-    Column("rows", "bigint", "system"),
-    Column("page", "bigint", "system"),
-    Column("made", "timestamp", "system"),
-    Column("latency", "double", "system"),
+    ColumnInfo("window_start", "timestamp", "window"),
+    ColumnInfo("window_end", "timestamp", "window"),
+    ColumnInfo("site", "string", "key"),
+    ColumnInfo("total", "double", "value"),
+    ColumnInfo("note", "string", "value"),
+    ColumnInfo("total_projected", "double", "estimate", "total"),
+    ColumnInfo("total_low", "double", "estimate", "total"),
+    ColumnInfo("total_high", "double", "estimate", "total"),
+    ColumnInfo("kind", "string", "system"),
+    ColumnInfo("complete", "boolean", "system"),
+    ColumnInfo("rows", "bigint", "system"),
+    ColumnInfo("page", "bigint", "system"),
+    ColumnInfo("made", "timestamp", "system"),
+    ColumnInfo("latency", "double", "system"),
 )
 SCHEMA = pa.schema(
     [
@@ -118,6 +112,7 @@ def stream(**more: Any) -> StreamStatus:
         12,
         250.0,
         (1.0, 2.0),
+        False,
     )
     return replace(made, **more)
 
@@ -138,9 +133,9 @@ class FakeService:
         self.state, self.failure = "running", None
         self.asked: list[str] = []
 
-    def status(self) -> Status:
+    def status(self) -> ServiceStatus:
         spent = {"planning": 0.1, "first_half": 0.3}
-        return Status(
+        return ServiceStatus(
             self.state, self.failure, "0", 5.0, 8, 0.4, spent, len(self.known), 0, 1, 0, 100, 0, 10, 2.0, 3.0
         )
 
@@ -168,7 +163,7 @@ class FakeService:
     def accuracy(self, name: str) -> Accuracy:
         return accuracy()
 
-    def check(self, sql: str) -> Checked:
+    def check(self, sql: str) -> CheckedQuery:
         if "prise" in sql:
             raise SQLError("unknown column prise", sql, sql.index("prise"), sql.index("prise") + 5)
-        return Checked("standing", ("bids",), "range 1 minute", COLUMNS, None, "a plan")
+        return CheckedQuery("standing", ("bids",), "range 1 minute", COLUMNS, None, "a plan")

@@ -15,8 +15,8 @@ import pyarrow as pa
 import transom
 from tests.runtime.engine_helpers import PER_SITE, bids, bids_engine
 from transom.server.lifecycle import Served, serving
+from transom.server.limits import ServiceLimits
 from transom.server.settings import ServerSettings
-from transom.server.status import Limits
 
 EARLY = (
     "SELECT site, sum(price) AS total FROM bids [RANGE 2 minutes SLIDE 1 minute] GROUP BY site "
@@ -68,7 +68,7 @@ def backend(
 def served_with(token: str | None = None, hosts: tuple[str, ...] = (), **limits: Any) -> ServerSettings:
     """Settings for a test: any free port, no dashboard, and some limits."""
     return ServerSettings(
-        port=0, dashboard=False, token=token, hosts=hosts, limits=replace(Limits(), **limits)
+        port=0, dashboard=False, token=token, hosts=hosts, limits=replace(ServiceLimits(), **limits)
     )
 
 

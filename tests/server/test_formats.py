@@ -9,6 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from transom.api.records import ColumnInfo
 from transom.cli.result_text import json_value
 from transom.server.formats import (
     RowsFormat,
@@ -21,7 +22,6 @@ from transom.server.formats import (
     renamed,
     wanted_format,
 )
-from transom.server.status import Column
 
 TIME = datetime(2013, 1, 1, 12, 0, 5, 250_000, UTC)
 KINDS = [
@@ -59,7 +59,7 @@ def test_columns_of_one_name_are_told_apart_in_every_format() -> None:
     assert json_rows(table) == '[{"n": 1, "n_3": 2, "n_2": 3}]'
     assert csv_text(table) == "n,n_3,n_2\n1,2,3\n"
     assert pa.ipc.open_stream(arrow_stream(renamed(table))).read_all().column_names == ["n", "n_3", "n_2"]
-    told = json.loads(answer(table, [Column("n", "bigint", "value")], RowsFormat.JSON))
+    told = json.loads(answer(table, [ColumnInfo("n", "bigint", "value")], RowsFormat.JSON))
     assert [column["name"] for column in told["columns"]] == list(told["rows"][0])
 
 
@@ -69,8 +69,8 @@ def test_no_rows_are_an_empty_list() -> None:
 
 def test_a_column_that_is_not_known_is_as_arrow_says() -> None:
     table = pa.table({"n": [1], "reason": ["x"]})
-    known = [Column("n", "bigint", "key")]
-    assert columns_of(table, known) == [known[0], Column("reason", "string", "value")]
+    known = [ColumnInfo("n", "bigint", "key")]
+    assert columns_of(table, known) == [known[0], ColumnInfo("reason", "string", "value")]
 
 
 @pytest.mark.parametrize(

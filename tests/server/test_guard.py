@@ -16,8 +16,8 @@ from starlette.types import Receive, Scope, Send
 from transom.errors import SettingError
 from transom.server import login
 from transom.server.access import Guard, host_name
+from transom.server.limits import ServiceLimits
 from transom.server.settings import ServerSettings, server_settings
-from transom.server.status import Limits
 
 TOKEN = "correct-horse-battery"
 HTML = {"Accept": "text/html"}
@@ -215,7 +215,7 @@ async def _parts(size: int) -> AsyncIterator[bytes]:
 
 
 class TestBodies:
-    small = Limits(body=10)
+    small = ServiceLimits(body=10)
 
     def test_one_that_is_just_small_enough_comes_through_whole(self) -> None:
         assert ask("POST", content=b"x" * 10, limits=self.small).text == "10 /api/status"

@@ -10,10 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.runtime.engine_helpers import PER_SITE, SettableClock, bids, bids_engine
+from transom.api.errors import LimitError, NotFound
 from transom.errors import SettingError, SQLError, StateError
 from transom.server import previews
+from transom.server.limits import ServiceLimits
 from transom.server.service import Service, check_name
-from transom.server.status import Limits, NotFound, TooMany
 
 EARLY = (
     "SELECT site, sum(price) AS total FROM bids [RANGE 2 minutes SLIDE 1 minute] GROUP BY site "
@@ -134,13 +135,15 @@ def test_a_reader_goes_on_after_a_restart(spark: SparkSession, tmp_path: Path) -
 
 
 def test_limits(spark: SparkSession, tmp_path: Path) -> None:
-    service, feed = bids_service(spark, tmp_path, limits=Limits(queries=1, rows=2, sql=100, previews=0))
+    service, feed = bids_service(
+        spark, tmp_path, limits=ServiceLimits(queries=1, rows=2, sql=100, previews=0)
+    )
     service.register(PER_SITE)
-    with pytest.raises(TooMany, match="drop one first"):
+    with pytest.raises(LimitError, match="drop one first"):
         service.register(PER_SITE)
     with pytest.raises(SettingError, match="at most 100"):
         service.check(f"{PER_SITE} {' ' * 100}")
-    with pytest.raises(TooMany, match="previewed"):
+    with pytest.raises(LimitError, match="previewed"):
         service.preview(PER_SITE)
     feed.push([*FIVE_MINUTES, *bids((1, None, None), (2, None, None), (3, None, None))])
     service.engine.step()

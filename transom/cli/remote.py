@@ -15,12 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.api.records import QueryStatus, StreamStatus
 from transom.cli.live_output import Printer
 from transom.cli.lookups import default_format
 from transom.cli.result_text import Format, arranged, of_lookup, without_system_columns, write
 from transom.client.connection import Server
 from transom.client.connection_errors import ServerError
-from transom.client.records import QueryStatus, StreamStatus
 from transom.client.remote_query import RemoteQuery
 from transom.durations import format_instant
 from transom.errors import SettingError
@@ -198,7 +198,7 @@ def together(
         except Exception as error:
             came.put((query, None, error))
 
-    followed = [(query, query.tail(from_start=from_start, away=_tell_away)) for query in queries]
+    followed = [(query, query.tail(from_start=from_start, on_disconnect=_tell_away)) for query in queries]
     for pair in followed:
         threading.Thread(target=follow, args=pair, daemon=True).start()
     left = len(queries)

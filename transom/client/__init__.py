@@ -1,1 +1,1 @@
-"""The Python client of a running server: `transom.connect(url)`. It needs neither Spark nor the engine."""
+"""The client of a running server; it needs neither Spark nor FastAPI."""

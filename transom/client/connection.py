@@ -1,4 +1,4 @@
-"""A running server, in the hand of a program elsewhere."""
+"""A connection to a running server."""
 
 from __future__ import annotations
 
@@ -11,42 +11,52 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
-from transom.client.arrow_rows import table_of
-from transom.client.connection_errors import NotFound, ServerError
-from transom.client.http import Wire, given, part
-from transom.client.records import Checked, QueryStatus, Status, StreamStatus, SummaryInfo, read
+from transom.api.errors import NotFound
+from transom.api.records import (
+    CheckedQuery,
+    QueryList,
+    QueryStatus,
+    ServiceStatus,
+    StreamList,
+    StreamStatus,
+    SummaryList,
+    SummaryStatus,
+)
+from transom.client.arrow_rows import table_from_rows
+from transom.client.connection_errors import ServerError
+from transom.client.http import HttpClient, path_segment, without_none
 from transom.client.remote_query import RemoteQuery
 from transom.errors import SQLError, StateError, TransomError
 
-URL = "http://127.0.0.1:8710"
-LISTED = 1000  # queries that are asked for at once
-POLL = 0.1  # seconds
-_DROP = re.compile(
+DEFAULT_URL = "http://127.0.0.1:8710"
+LIST_LIMIT = 1000  # queries in one request
+POLL_SECONDS = 0.1
+_DROP_SUMMARY = re.compile(
     r"""\s*DROP\s+SUMMARY\s+(?P<if>IF\s+EXISTS\s+)?(?:`(?P<tick>[^`]+)`|"(?P<quote>[^"]+)"|(?P<name>\w+))\s*;?\s*""",
     re.IGNORECASE,
 )
 
 
-def connect(url: str = URL, token: str | None = None, timeout: float = 30) -> Server:
-    """A server that runs (`transom serve`); nothing is asked of it yet.
+def connect(url: str = DEFAULT_URL, token: str | None = None, timeout: float = 30) -> Server:
+    """Connect to a running server (`transom serve`); no request is sent yet.
 
-    `token` is what it was started with, if it was (without one given: TRANSOM_TOKEN of the environment),
-    `timeout` how many seconds an answer may take.
+    `token` is the server's token, if it has one (default: TRANSOM_TOKEN of the environment). `timeout` is the
+    number of seconds that an answer may take.
     """
     return Server(url, token, timeout)
 
 
 class Server:
-    """An engine elsewhere: it is asked as one here would be."""
+    """A remote engine, with the methods of a local one."""
 
     def __init__(
         self,
-        url: str = URL,
+        url: str = DEFAULT_URL,
         token: str | None = None,
         timeout: float = 30,
         transport: httpx.BaseTransport | None = None,
     ):
-        self._wire = Wire(url, token, timeout, transport)
+        self._http = HttpClient(url, token, timeout, transport)
 
     def __repr__(self) -> str:
         return f"<server {self.url}>"
@@ -58,93 +68,99 @@ class Server:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connections; the server and its queries stay."""
-        self._wire.close()
+        """Close the connections; the server and its queries keep running."""
+        self._http.close()
 
     @property
     def url(self) -> str:
-        return self._wire.url
+        return self._http.url
 
     def wait_ready(self, timeout: float = 60) -> None:
-        """Wait until its engine runs."""
+        """Wait until the engine is running."""
         deadline = monotonic() + timeout
         while True:
             try:
-                ready, reason = self._wire.readiness()
-            except ServerError as error:  # a proxy may answer before it does
+                ready, reason = self._http.readiness()
+            except ServerError as error:  # a proxy may answer before the server does
                 ready, reason = False, str(error)
             if ready:
                 return
-            if monotonic() + POLL > deadline:
+            if monotonic() + POLL_SECONDS > deadline:
                 raise StateError(f"not ready after {timeout:g} seconds: {reason}")
-            sleep(POLL)
+            sleep(POLL_SECONDS)
 
-    def status(self) -> Status:
-        return read(Status, self._wire.json("GET", "/api/status"))
+    def status(self) -> ServiceStatus:
+        """The state of the whole service."""
+        return self._http.record(ServiceStatus, "GET", "/api/status")
 
     # --- streams ---
 
     def streams(self) -> dict[str, StreamStatus]:
-        """All streams by name, and how they fare."""
-        told = self._wire.json("GET", "/api/streams")["streams"]
-        return {one["name"]: read(StreamStatus, one) for one in told}
+        """The status of every stream, by name."""
+        listed = self._http.record(StreamList, "GET", "/api/streams").streams
+        return {stream.name: stream for stream in listed}
 
     def late(self, stream: str, limit: int | None = None) -> pa.Table:
-        """The newest rows that came too late, with the reason and the batch."""
-        return self._wire.table("GET", f"/api/streams/{part(stream)}/late", limit=limit)
+        """The newest late rows, each with the reason and the batch."""
+        return self._http.table("GET", f"/api/streams/{path_segment(stream)}/late", limit=limit)
 
     def rejected(self, stream: str, limit: int | None = None) -> pa.Table:
-        """The newest rows without a usable time, likewise."""
-        return self._wire.table("GET", f"/api/streams/{part(stream)}/rejected", limit=limit)
+        """The newest rows without a usable time, each with the reason and the batch."""
+        return self._http.table("GET", f"/api/streams/{path_segment(stream)}/rejected", limit=limit)
 
     # --- queries ---
 
     def queries(self, search: str | None = None) -> dict[str, RemoteQuery]:
-        """All registered queries by name, or those with a text in their name or SQL."""
-        found: dict[str, RemoteQuery] = {}
+        """The registered queries by name; with `search`, those whose name or SQL contains it."""
+        queries: dict[str, RemoteQuery] = {}
         while True:
-            told = self._wire.json("GET", "/api/queries", search=search, offset=len(found), limit=LISTED)
-            found |= {one["name"]: self._query(one) for one in told["queries"]}
-            if not told["queries"] or len(found) >= told["total"]:
-                return found
+            listed = self._http.record(
+                QueryList, "GET", "/api/queries", search=search, offset=len(queries), limit=LIST_LIMIT
+            )
+            queries |= {status.name: RemoteQuery(self._http, status) for status in listed.queries}
+            if not listed.queries or len(queries) >= listed.total:
+                return queries
 
     def query(self, name: str) -> RemoteQuery:
-        return self._query(self._wire.json("GET", f"/api/queries/{part(name)}"))
+        """The registered query of this name."""
+        status = self._http.record(QueryStatus, "GET", f"/api/queries/{path_segment(name)}")
+        return RemoteQuery(self._http, status)
 
     def register(self, sql: str, name: str | None = None, *, partial: bool = False) -> RemoteQuery:
         """Register a query; it joins with the next batch."""
-        asked = given(sql=sql, name=name, partial=partial)
-        return self._query(self._wire.json("POST", "/api/queries", asked))
+        body = without_none(sql=sql, name=name, partial=partial)
+        return RemoteQuery(self._http, self._http.record(QueryStatus, "POST", "/api/queries", body))
 
     def register_all(self, queries: Mapping[str, str], *, partial: bool = False) -> dict[str, RemoteQuery]:
         """Register many queries at once: all of them, or none if one is wrong."""
         if not queries:
             return {}
-        told = self._wire.json("POST", "/api/register", {"queries": dict(queries), "partial": partial})
-        return {one["name"]: self._query(one) for one in told["queries"]}
+        body = {"queries": dict(queries), "partial": partial}
+        listed = self._http.record(QueryList, "POST", "/api/register", body)
+        return {status.name: RemoteQuery(self._http, status) for status in listed.queries}
 
     def register_each(
         self, queries: Sequence[tuple[str | None, str]], *, partial: bool = False
     ) -> list[RemoteQuery]:
-        """The same in their order; those without a name are given one."""
+        """Register pairs of name and SQL in order, all or none; the server names queries without a name."""
         before = self.queries() if len(queries) > 1 else {}
-        done: list[RemoteQuery] = []
+        registered: list[RemoteQuery] = []
         for name, sql in queries:
             try:
-                done.append(self.register(sql, name, partial=partial))
+                registered.append(self.register(sql, name, partial=partial))
             except TransomError as error:
-                for query in reversed(done):
+                for query in reversed(registered):
                     if query.name not in before:
-                        with suppress(TransomError):  # the first error is the one to tell
+                        with suppress(TransomError):  # the first error is the one to report
                             query.drop()
                 if name is not None and len(queries) > 1 and isinstance(error, SQLError):
                     raise SQLError(f"{name}: {error.message}", error.text, error.start, error.end) from None
                 raise
-        return done
+        return registered
 
-    def check(self, sql: str) -> Checked:
-        """What a query would be; raises what is wrong with it."""
-        return read(Checked, self._wire.json("POST", "/api/check", {"sql": sql}))
+    def check(self, sql: str) -> CheckedQuery:
+        """Describe a query without registering it; raise the error that registering it would raise."""
+        return self._http.record(CheckedQuery, "POST", "/api/check", {"sql": sql})
 
     def prod(
         self,
@@ -154,41 +170,37 @@ class Server:
         where: Mapping[str, Any] | None = None,
         queries: Iterable[str] | str | None = None,
     ) -> dict[str, pa.Table]:
-        """What is known now of open windows: early results by query, of one stream or of all, of some queries
-        or of all."""
+        """Early results of open windows by query: of one stream or all, of some queries or all."""
         chosen = [queries] if isinstance(queries, str) else queries
-        named = None if chosen is None else list(chosen)
-        asked = given(stream=stream, until=until, at=at, where=where, queries=named)
-        told = self._wire.json("POST", "/api/prod", asked)["results"]
-        return {name: table_of(answer["columns"], answer["rows"]) for name, answer in told.items()}
+        names = None if chosen is None else list(chosen)
+        body = without_none(stream=stream, until=until, at=at, where=where, queries=names)
+        answers = self._http.json("POST", "/api/prod", body)["results"]
+        return {name: table_from_rows(each["columns"], each["rows"]) for name, each in answers.items()}
 
     def lookup(self, sql: str, *, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
-        """The answer now of a query without SLIDE that need not be registered."""
-        return self._wire.table("POST", "/api/lookup", given(sql=sql, at=at, where=where))
+        """The current answer of an on-demand query, which need not be registered."""
+        return self._http.table("POST", "/api/lookup", without_none(sql=sql, at=at, where=where))
 
     def explain(self, format: str = "text", verbose: bool = False) -> str:
-        """How all queries are computed together, and who shares what: as text, json or mermaid."""
-        return self._wire.text("/api/explain", format=format, verbose=verbose or None)
-
-    def _query(self, told: Mapping[str, Any]) -> RemoteQuery:
-        return RemoteQuery(self._wire, read(QueryStatus, told))
+        """The shared plan of all queries, as text, json or mermaid."""
+        return self._http.text("/api/explain", format=format, verbose=verbose or None)
 
     # --- summaries ---
 
-    def summaries(self) -> dict[str, SummaryInfo]:
-        """The summaries by name, and how they fare."""
-        told = self._wire.json("GET", "/api/summaries")["summaries"]
-        return {one["name"]: read(SummaryInfo, one) for one in told}
+    def summaries(self) -> dict[str, SummaryStatus]:
+        """The status of every summary, by name."""
+        listed = self._http.record(SummaryList, "GET", "/api/summaries").summaries
+        return {summary.name: summary for summary in listed}
 
     def execute(self, statement: str) -> None:
         """Run CREATE SUMMARY or DROP SUMMARY; it takes effect with the next batch."""
-        dropped = _DROP.fullmatch(statement)
-        if dropped is None:
-            self._wire.json("POST", "/api/summaries", {"sql": statement})
+        drop = _DROP_SUMMARY.fullmatch(statement)
+        if drop is None:
+            self._http.json("POST", "/api/summaries", {"sql": statement})
             return
-        name = dropped["tick"] or dropped["quote"] or dropped["name"]
+        name = drop["tick"] or drop["quote"] or drop["name"]
         try:
-            self._wire.json("DELETE", f"/api/summaries/{part(name)}")
+            self._http.json("DELETE", f"/api/summaries/{path_segment(name)}")
         except NotFound:
-            if dropped["if"] is None:
+            if drop["if"] is None:
                 raise

@@ -1,15 +1,16 @@
-"""What can go wrong with a server, beside what can go wrong with its engine."""
+"""Errors of the connection to a server, and the errors that a server reports."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from transom.api.errors import LimitError, NotFound
 from transom.errors import SettingError, SQLError, StateError, TransomError
 
 
 class ServerError(TransomError, ConnectionError):
-    """The server did not do what it was asked, and not for a reason of the question's."""
+    """The server failed, or the connection to it; the request itself may be right."""
 
 
 class Unreachable(ServerError):
@@ -17,18 +18,10 @@ class Unreachable(ServerError):
 
 
 class Refused(ServerError):
-    """The server answers, but not to us: the token is missing or wrong, or it does not serve this address."""
+    """The server refuses this client: the token is missing or wrong, or it does not serve this address."""
 
 
-class NotFound(StateError, LookupError):
-    """There is no such query, stream or summary."""
-
-
-class LimitError(StateError):
-    """A limit of the server is reached."""
-
-
-KINDS: Mapping[str, type[TransomError]] = {
+ERRORS_BY_KIND: Mapping[str, type[TransomError]] = {
     "setting": SettingError,
     "request": SettingError,
     "state": StateError,
@@ -40,16 +33,16 @@ KINDS: Mapping[str, type[TransomError]] = {
 }
 
 
-def error_of(told: Mapping[str, Any]) -> TransomError:
-    """The error that an engine here would have raised.
+def error_from(record: Mapping[str, Any]) -> TransomError:
+    """The error that a local engine would have raised, from a server's error record.
 
-    >>> told = {"kind": "sql", "message": "unknown column", "text": "SELECT x", "start": 7, "end": 8}
-    >>> print(error_of(told))
+    >>> record = {"kind": "sql", "message": "unknown column", "text": "SELECT x", "start": 7, "end": 8}
+    >>> print(error_from(record))
     unknown column
       SELECT x
              ^
     """
-    message = str(told.get("message", "the server does not say what is wrong"))
-    if told.get("kind") == "sql":
-        return SQLError(message, told.get("text") or "", told.get("start"), told.get("end"))
-    return KINDS.get(str(told.get("kind")), ServerError)(message)
+    message = str(record.get("message", "the server reported an error without a message"))
+    if record.get("kind") == "sql":
+        return SQLError(message, record.get("text") or "", record.get("start"), record.get("end"))
+    return ERRORS_BY_KIND.get(str(record.get("kind")), ServerError)(message)

@@ -1,10 +1,9 @@
-"""Questions and answers over HTTP: JSON or Arrow, and errors as the engine raises them."""
+"""HTTP requests to a server: JSON or Arrow answers, and errors as the engine raises them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -12,96 +11,113 @@ from urllib.parse import quote
 
 import httpx
 import pyarrow as pa
+from pydantic import ValidationError
 
-from transom.client.connection_errors import Refused, ServerError, Unreachable, error_of
+from transom.api.records import Health, Record, parse_record
+from transom.api.result_chunk import ResultChunk
+from transom.client.connection_errors import Refused, ServerError, Unreachable, error_from
 from transom.durations import format_duration
 from transom.errors import SettingError
 
-TOKEN = "TRANSOM_TOKEN"
-ARROW = "application/vnd.apache.arrow.stream"
+TOKEN_VARIABLE = "TRANSOM_TOKEN"
+ARROW_MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-@dataclass(frozen=True)
-class ResultChunk:
-    """Some results, and where to go on."""
-
-    table: pa.Table
-    cursor: str | None
-    more: bool
-
-
-class Wire:
-    """A server's address, and how to ask it; any thread may."""
+class HttpClient:
+    """Sends requests to one server; safe to use from several threads."""
 
     def __init__(self, url: str, token: str | None, timeout: float, transport: httpx.BaseTransport | None):
         self.url, self.timeout = checked_url(url), timeout
-        token = self.token = os.environ.get(TOKEN) if token is None else token
+        token = self.token = os.environ.get(TOKEN_VARIABLE) if token is None else token
         self._client = httpx.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=timeout,
             limits=httpx.Limits(max_connections=None),
-            trust_env=httpx.URL(self.url).host not in LOOPBACK,  # no proxy leads back to this machine
+            trust_env=httpx.URL(self.url).host not in LOOPBACK,  # a proxy can't reach this machine's loopback
             transport=transport,
         )
 
     def close(self) -> None:
         self._client.close()
 
-    def json(self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Any:
-        """The answer to a question that is answered in JSON; numbers with a point keep every digit."""
-        response = self._ask(method, path, body, query)
+    def json(self, method: str, path: str, body: Mapping[str, Any] | None = None, **params: Any) -> Any:
+        """The decoded JSON answer; decimals keep every digit."""
+        response = self._request(method, path, body, params)
         try:
             return response.json(parse_float=Decimal) if response.content else None
         except ValueError:
-            raise self._stranger() from None
+            raise self._not_transom() from None
 
-    def text(self, path: str, **query: Any) -> str:
-        return self._ask("GET", path, None, query).text
-
-    def table(self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> pa.Table:
-        return self.chunk(method, path, body, **query).table
-
-    def chunk(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: Any
-    ) -> ResultChunk:
-        """The answer to a question that is answered with rows, as Arrow."""
-        response = self._ask(method, path, body, {**query, "format": "arrow"}, {"Accept": ARROW})
+    def record(
+        self,
+        kind: type[Record],
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        **params: Any,
+    ) -> Record:
+        """The answer as a record."""
         try:
-            table = pa.ipc.open_stream(response.content).read_all()
-        except pa.ArrowInvalid:
-            raise self._stranger() from None
-        headers = response.headers
-        more = headers.get("X-Transom-More", "false").lower() in ("true", "1")
-        return ResultChunk(table, headers.get("X-Transom-Cursor"), more)
+            return parse_record(kind, self.json(method, path, body, **params))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise self._not_transom(f" ({kind.__name__} {place}: {first['msg']})") from None
+
+    def text(self, path: str, **params: Any) -> str:
+        return self._request("GET", path, None, params).text
+
+    def table(self, method: str, path: str, body: Mapping[str, Any] | None = None, **params: Any) -> pa.Table:
+        """The answer as an Arrow table."""
+        return self._read_arrow(self._request_arrow(method, path, body, params))
+
+    def chunk(self, path: str, **params: Any) -> ResultChunk:
+        """The answer as an Arrow table with the cursor after it."""
+        response = self._request_arrow("GET", path, None, params)
+        table, cursor = self._read_arrow(response), response.headers.get("X-Transom-Cursor")
+        if cursor is None:
+            raise self._not_transom(" (it sends no cursor)")
+        return ResultChunk(table, cursor, response.headers.get("X-Transom-More", "").lower() == "true")
 
     def readiness(self) -> tuple[bool, str]:
-        """Whether the engine runs, and what is said of it."""
+        """Whether the engine is running, and a sentence about its state."""
         response = self._send("GET", "/readyz")
         try:
-            told = response.json()
-            failure = f": {told['failure']}" if told.get("failure") else ""
-            return response.is_success, f"the engine is {told['state']}{failure}"
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise self._stranger(f" (HTTP {response.status_code})") from None
+            health = parse_record(Health, response.json())
+        except ValueError:  # pydantic's errors are ValueErrors too
+            raise self._not_transom(f" (HTTP {response.status_code})") from None
+        failure = f": {health.failure}" if health.failure else ""
+        return response.is_success, f"the engine is {health.state}{failure}"
 
-    def _ask(
+    def _request_arrow(
+        self, method: str, path: str, body: Mapping[str, Any] | None, params: Mapping[str, Any]
+    ) -> httpx.Response:
+        return self._request(method, path, body, {**params, "format": "arrow"}, {"Accept": ARROW_MEDIA_TYPE})
+
+    def _read_arrow(self, response: httpx.Response) -> pa.Table:
+        try:
+            return pa.ipc.open_stream(response.content).read_all()
+        except pa.ArrowInvalid:
+            raise self._not_transom() from None
+
+    def _request(
         self,
         method: str,
         path: str,
         body: Mapping[str, Any] | None,
-        query: Mapping[str, Any],
+        params: Mapping[str, Any],
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        asked = given(**query)
-        wait = float(asked.get("wait", 0))
+        sent = without_none(**params)
+        wait = float(sent.get("wait", 0))
         response = self._send(
             method,
             path,
-            params=asked,
+            params=sent,
             headers=headers,
-            json=None if body is None else plain(body),
+            json=None if body is None else to_json(body),
             timeout=httpx.Timeout(self.timeout, read=self.timeout + wait),
         )
         if not response.is_success:
@@ -117,27 +133,30 @@ class Wire:
         except httpx.TimeoutException as error:
             raise Unreachable(f"{self.url} did not answer within {self.timeout:g} seconds") from error
         except httpx.TransportError as error:
-            raise Unreachable(f"{self.url} broke off: {error or type(error).__name__}") from error
+            reason = f"the connection to {self.url} failed: {error or type(error).__name__}"
+            raise Unreachable(reason) from error
 
     def _error(self, response: httpx.Response) -> Exception:
         try:
-            told = response.json()["error"]
+            record = response.json()["error"]
         except (ValueError, KeyError, TypeError):
-            return self._stranger(f" (HTTP {response.status_code})")
-        error = error_of(told)
+            return self._not_transom(f" (HTTP {response.status_code})")
+        error = error_from(record)
         if response.status_code == httpx.codes.UNAUTHORIZED:
-            what = "wants a token" if self.token is None else "wants another token than this"
-            return Refused(f"{self.url} {what}: put it into {TOKEN}, or give it (--token-file, token=)")
-        if response.is_server_error and not isinstance(error, ServerError):  # such as one that is starting
+            problem = "needs a token" if self.token is None else "does not accept this token"
+            return Refused(
+                f"{self.url} {problem}: set {TOKEN_VARIABLE}, or pass the token (--token-file, token=)"
+            )
+        if response.is_server_error and not isinstance(error, ServerError):  # such as an engine that starts
             return ServerError(str(error))
         return error
 
-    def _stranger(self, how: str = "") -> ServerError:
-        return ServerError(f"what answers at {self.url} does not speak like a Transom server{how}")
+    def _not_transom(self, detail: str = "") -> ServerError:
+        return ServerError(f"{self.url} does not answer like a Transom server{detail}")
 
 
 def checked_url(url: str) -> str:
-    """A server's address without a slash at its end.
+    """A server's address without a trailing slash.
 
     >>> checked_url("http://127.0.0.1:8710/")
     'http://127.0.0.1:8710'
@@ -151,24 +170,24 @@ def checked_url(url: str) -> str:
     return str(parsed).rstrip("/")
 
 
-def part(name: str) -> str:
-    """A name as a part of a path.
+def path_segment(name: str) -> str:
+    """A name, percent-encoded as one segment of a path.
 
-    >>> part("top/5 %")
+    >>> path_segment("top/5 %")
     'top%2F5%20%25'
     """
     return quote(name, safe="")
 
 
-def given(**asked: Any) -> dict[str, Any]:
-    """What was asked for, without what was not."""
-    return {name: value for name, value in asked.items() if value is not None}
+def without_none(**values: Any) -> dict[str, Any]:
+    """The values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON has it: times as ISO text, durations in words.
+def to_json(value: Any) -> Any:
+    """A value that JSON can represent: times become ISO text, durations become text.
 
-    >>> plain({"at": datetime(2013, 1, 1, 12), "range": timedelta(minutes=5)})
+    >>> to_json({"at": datetime(2013, 1, 1, 12), "range": timedelta(minutes=5)})
     {'at': '2013-01-01T12:00:00', 'range': '5 minutes'}
     """
     match value:
@@ -179,8 +198,8 @@ def plain(value: Any) -> Any:
         case Decimal():
             return str(value)
         case Mapping():
-            return {str(name): plain(each) for name, each in value.items()}
+            return {str(name): to_json(each) for name, each in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [plain(each) for each in value]
+            return [to_json(each) for each in value]
         case _:
             return value

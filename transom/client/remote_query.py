@@ -1,4 +1,4 @@
-"""A query of a running server, in the hand of a program elsewhere."""
+"""A query of a running server."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.client.connection_errors import NotFound, Refused, ServerError
-from transom.client.http import ResultChunk, Wire, given, part
-from transom.client.records import Accuracy, Coverage, QueryStatus, read
+from transom.api.errors import NotFound
+from transom.api.records import AccuracyInfo, CoverageInfo, QueryStatus
+from transom.api.result_chunk import ResultChunk
+from transom.client.connection_errors import Refused, ServerError
+from transom.client.http import HttpClient, path_segment, without_none
 
-END = "end"  # the cursor behind all there is
-WAIT = 25.0  # seconds that the server holds a question to which there is nothing new
-FIRST_PAUSE, LONGEST_PAUSE = 0.25, 10.0  # between attempts, doubling
+END_CURSOR = "end"  # after all results so far
+LONG_POLL_SECONDS = 25.0  # how long the server may hold a request while there is nothing new
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 10.0  # seconds between attempts to reconnect; each pause doubles
 
 
 class RemoteQuery:
-    """A registered query: it reads like an engine's own handle."""
+    """A registered query, with the methods of a local engine's handle."""
 
-    def __init__(self, wire: Wire, info: QueryStatus):
-        self._wire, self._path = wire, f"/api/queries/{part(info.name)}"
-        self.info = info  # as it was told last
-        self.cursor: str | None = None  # behind what was read last
+    def __init__(self, http: HttpClient, info: QueryStatus):
+        self._http, self._path = http, f"/api/queries/{path_segment(info.name)}"
+        self.info = info  # the last status that the server reported
+        self.cursor: str | None = None  # after the results that were read last
 
     def __repr__(self) -> str:
-        return f"<query {self.name} at {self._wire.url}>"
+        return f"<query {self.name} at {self._http.url}>"
 
     @property
     def name(self) -> str:
@@ -39,14 +41,14 @@ class RemoteQuery:
         return self.info.sql
 
     def status(self) -> QueryStatus:
-        """How the query fares now."""
-        self.info = read(QueryStatus, self._wire.json("GET", self._path))
+        """The query's current status."""
+        self.info = self._http.record(QueryStatus, "GET", self._path)
         return self.info
 
     # --- results ---
 
     def results(self, since: str | None = None) -> pa.Table:
-        """All results so far, or those behind a cursor; `query.cursor` is behind them."""
+        """All results so far, or those after a cursor; afterwards `query.cursor` is after them."""
         chunks = [self._chunk(since)]
         while chunks[-1].more:
             chunks.append(self._chunk(chunks[-1].cursor))
@@ -58,57 +60,57 @@ class RemoteQuery:
         cursor: str | None = None,
         from_start: bool = False,
         patience: float = 300.0,
-        away: Callable[[ServerError], None] | None = None,
+        on_disconnect: Callable[[ServerError], None] | None = None,
     ) -> Iterator[pa.Table]:
-        """Results as they come, from now on, from a cursor, or from the first; it ends when the query leaves.
+        """Follow results from now on, from a cursor, or from the first; ends when the query is dropped.
 
-        When the server is away, it is asked again and again, for `patience` seconds, and gone on with behind
-        the last result that came: none is left out, and none comes twice; `away` is called once when that
-        begins. `query.cursor` is behind the table at hand.
+        While the server can't be reached, the client retries for `patience` seconds and then continues after
+        the last result: none is lost, and none comes twice. `on_disconnect` is called once per outage.
+        `query.cursor` is after the last table that was yielded.
         """
-        first = self._chunk(cursor if cursor is not None or from_start else END)
-        return self._from(first, patience, away)
+        first = self._chunk(cursor if cursor is not None or from_start else END_CURSOR)
+        return self._follow(first, patience, on_disconnect)
 
-    def _from(
-        self, chunk: ResultChunk, patience: float, away: Callable[[ServerError], None] | None
+    def _follow(
+        self, chunk: ResultChunk, patience: float, on_disconnect: Callable[[ServerError], None] | None
     ) -> Iterator[pa.Table]:
-        columns = chunk.table.schema
-        while chunk.table.schema == columns:  # else another query has come by its name
+        schema = chunk.table.schema
+        while chunk.table.schema == schema:  # otherwise another query has taken the name
             self.cursor = chunk.cursor
             if chunk.table.num_rows:
                 yield chunk.table
             try:
-                chunk = self._patiently(chunk, patience, away)
+                chunk = self._next_chunk(chunk, patience, on_disconnect)
             except NotFound:
                 return
 
-    def _patiently(
-        self, behind: ResultChunk, patience: float, away: Callable[[ServerError], None] | None
+    def _next_chunk(
+        self, previous: ResultChunk, patience: float, on_disconnect: Callable[[ServerError], None] | None
     ) -> ResultChunk:
-        """The next chunk, as soon as there is one and a server to ask."""
+        """The next chunk; reconnects if the server can't be reached."""
         pause, since = FIRST_PAUSE, None
         while True:
             try:
-                return self._chunk(behind.cursor, None if behind.more else WAIT)
+                return self._chunk(previous.cursor, None if previous.more else LONG_POLL_SECONDS)
             except Refused:
                 raise
             except ServerError as error:
-                if since is None and away is not None:
-                    away(error)
+                if since is None and on_disconnect is not None:
+                    on_disconnect(error)
                 since = since or monotonic()
                 if monotonic() + pause > since + patience:
                     raise
-                sleep(pause * random.uniform(0.5, 1))  # not all who wait come back at once
+                sleep(pause * random.uniform(0.5, 1))  # so that not all clients reconnect at once
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     def _chunk(self, cursor: str | None, wait: float | None = None) -> ResultChunk:
-        return self._wire.chunk("GET", f"{self._path}/results", cursor=cursor, wait=wait)
+        return self._http.chunk(f"{self._path}/results", cursor=cursor, wait=wait)
 
     # --- answers now ---
 
     def prod(self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
-        """What is known now of this query's open windows: early results."""
-        return self._wire.table("POST", f"{self._path}/prod", given(until=until, at=at, where=where))
+        """Early results of the query's open windows."""
+        return self._http.table("POST", f"{self._path}/prod", without_none(until=until, at=at, where=where))
 
     def lookup(
         self,
@@ -118,43 +120,43 @@ class RemoteQuery:
         at: Any = None,
         where: Mapping[str, Any] | None = None,
     ) -> pa.Table:
-        """The answer now, of a query without SLIDE, for its own window or a shorter one."""
-        asked = given(range=range, rows=rows, at=at, where=where)
-        return self._wire.table("POST", f"{self._path}/lookup", asked)
+        """The current answer of an on-demand query, for its window or a shorter one."""
+        body = without_none(range=range, rows=rows, at=at, where=where)
+        return self._http.table("POST", f"{self._path}/lookup", body)
 
-    # --- about it ---
+    # --- metadata ---
 
     @property
     def on_demand(self) -> bool:
-        """Whether the query is without SLIDE: it is looked up, and reports nothing by itself."""
+        """Whether the query has no SLIDE: it is looked up and emits nothing by itself."""
         return self.info.kind == "on demand"
 
     @property
     def preferred(self) -> bool:
-        """Whether the query says WITH PREFERENCE."""
+        """Whether the query has WITH PREFERENCE."""
         return self.info.kind == "preferred"
 
     @property
     def suspended(self) -> str | None:
-        """Why the query takes no part in pages any more, or None; as it was told last."""
+        """Why the query takes no part in batches any more, or None; as of the last status."""
         return self.info.suspended
 
     def explain(self, format: str = "text", verbose: bool = False) -> str:
-        """How this query is computed, and with which others it shares what: as text, json or mermaid."""
-        return self._wire.text(f"{self._path}/explain", format=format, verbose=verbose or None)
+        """The query's plan and what it shares with others, as text, json or mermaid."""
+        return self._http.text(f"{self._path}/explain", format=format, verbose=verbose or None)
 
-    def accuracy(self) -> Accuracy:
-        """How good early results have been, against the finals that they became."""
-        return read(Accuracy, self._wire.json("GET", f"{self._path}/accuracy"))
+    def accuracy(self) -> AccuracyInfo:
+        """The accuracy of early results, measured against the finals."""
+        return self._http.record(AccuracyInfo, "GET", f"{self._path}/accuracy")
 
     def tune(self, aggressiveness: float | None) -> None:
-        """Tell windows when this part of their last slide is still to come; None: when the query says."""
-        self._wire.json("PUT", f"{self._path}/aggressiveness", {"value": aggressiveness})
+        """Emit early results when this share of the slide is still to come; None: when the query says."""
+        self._http.json("PUT", f"{self._path}/aggressiveness", {"value": aggressiveness})
 
-    def coverage(self) -> Coverage:
-        """What became of the budget so far, of a query WITH PREFERENCE."""
-        return read(Coverage, self._wire.json("GET", f"{self._path}/coverage"))
+    def coverage(self) -> CoverageInfo:
+        """How a query WITH PREFERENCE has used its budget so far."""
+        return self._http.record(CoverageInfo, "GET", f"{self._path}/coverage")
 
     def drop(self) -> None:
-        """Leave with the next batch."""
-        self._wire.json("DELETE", self._path)
+        """Drop the query; it leaves with the next batch."""
+        self._http.json("DELETE", self._path)

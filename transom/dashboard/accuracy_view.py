@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nicegui import ui
 
+from transom.api.records import QueryStatus
 from transom.dashboard.charts import accuracy_chart, expected
 from transom.dashboard.formatting import e, percent
 from transom.dashboard.threads import in_thread
@@ -23,7 +24,6 @@ from transom.dashboard.widgets import (
 from transom.errors import TransomError
 from transom.estimates.monitor import Accuracy, Item, Score
 from transom.server.service import Service
-from transom.server.status import QueryStatus
 
 MOST = 95  # percent: more would be to tell a window before it begins its last slide
 

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from transom.api.records import ColumnInfo
 from transom.dashboard.formatting import cell
-from transom.server.status import Column
 
 Key = tuple[str, ...]  # a group: its columns as text
 ALL: Key = ()
@@ -97,7 +97,7 @@ class Choice:
     windows: int = 60
 
 
-def layout_of(columns: Sequence[Column]) -> Layout:
+def layout_of(columns: Sequence[ColumnInfo]) -> Layout:
     """Where the columns are, by what they are to the query."""
     roles: dict[str, list[int]] = {}
     for at, column in enumerate(columns):
@@ -193,7 +193,7 @@ def top_groups(found: Mapping[Key, Mapping[int, Mark]], count: int = SHOWN) -> l
     return sorted(sorted(found, key=newest, reverse=True)[:count])
 
 
-def draw(table: pa.Table, columns: Sequence[Column], choice: Choice) -> tuple[Drawn, list[Key]]:
+def draw(table: pa.Table, columns: Sequence[ColumnInfo], choice: Choice) -> tuple[Drawn, list[Key]]:
     """What to draw of results, and all groups that there are."""
     layout = layout_of(columns)
     if not layout.numeric:

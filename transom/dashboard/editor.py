@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from nicegui import ui
 
+from transom.api.errors import NotFound
+from transom.api.records import CheckedQuery, QueryStatus, StreamStatus
 from transom.dashboard.chart_points import Drawn, Key
 from transom.dashboard.formatting import e
 from transom.dashboard.frame import View, query_link
@@ -22,7 +24,6 @@ from transom.dashboard.threads import in_thread, later
 from transom.dashboard.widgets import Panel, box, button, empty, entry, set_attributes, skeleton, toast
 from transom.errors import SQLError, TransomError
 from transom.server.service import Service
-from transom.server.status import Checked, NotFound, QueryStatus, StreamStatus
 
 WAIT = 0.4  # seconds without typing, before a query is checked
 PROD_EVERY = 2  # looks at a preview
@@ -47,7 +48,7 @@ class Editor(View):
     def __init__(self, service: Service, sql: str, name: str):
         super().__init__(service)
         self.sql, self.name = sql, name
-        self.checked: Checked | None = None
+        self.checked: CheckedQuery | None = None
         self.streams: Sequence[StreamStatus] = ()
         self.preview: str | None = None
         self._trying: LiveChart | LookupPanel | None = None
@@ -172,7 +173,7 @@ class Editor(View):
         with self.tried:
             self._trial(checked, status)
 
-    def _trial(self, checked: Checked, status: QueryStatus) -> None:
+    def _trial(self, checked: CheckedQuery, status: QueryStatus) -> None:
         if checked.kind == "on demand":
             panel = LookupPanel(self.service, status, "preview-row")
             panel.keeps = True
@@ -308,7 +309,7 @@ def error_html(sql: str, error: TransomError) -> str:
     return f'{icon("bad")}<div class="grow" data-testid="check-error"><span>{e(message)}</span>{at}</div>'
 
 
-def _kind(checked: Checked) -> str:
+def _kind(checked: CheckedQuery) -> str:
     window = f", {e(checked.window)}" if checked.window else ""
     early = f", told early: {e(checked.early)}" if checked.early else ""
     return (
@@ -316,7 +317,7 @@ def _kind(checked: Checked) -> str:
     )
 
 
-def _checked(checked: Checked) -> str:
+def _checked(checked: CheckedQuery) -> str:
     shown = [column for column in checked.columns if column.role != "system"]
     rows = "".join(
         f"<tr><td class='mono'>{e(column.name)}</td><td class='mono muted'>{e(column.type)}</td>"

@@ -9,13 +9,14 @@ from urllib.parse import quote
 
 from nicegui import ui
 
+from transom.api.errors import NotFound
+from transom.api.records import ServiceStatus
 from transom.dashboard.formatting import compact, e, number, seconds
 from transom.dashboard.icons import BRAND, icon
 from transom.dashboard.threads import in_thread
 from transom.dashboard.widgets import Panel, box, empty
 from transom.errors import TransomError
 from transom.server.login import COOKIE, LOGOUT
-from transom.server.status import NotFound, Status
 
 if TYPE_CHECKING:
     from transom.server.service import Service
@@ -127,7 +128,7 @@ class Frame:
             f'aria-label="Sign out" title="Sign out">{icon("out")}</button></form>'
         )
 
-    def _links(self, status: Status | None) -> str:
+    def _links(self, status: ServiceStatus | None) -> str:
         def link(key: str, name: str, path: str) -> str:
             current = ' aria-current="page"' if key == self.view.section else ""
             count = (
@@ -173,10 +174,10 @@ class Frame:
             if not self._client.is_deleted:
                 self._show(*found)
 
-    def _fetch(self) -> tuple[Status, Any]:
+    def _fetch(self) -> tuple[ServiceStatus, Any]:
         return self.service.status(), self.view.fetch()
 
-    def _show(self, status: Status, found: Any) -> None:
+    def _show(self, status: ServiceStatus, found: Any) -> None:
         self._engine.set(_engine(status))
         self._nav.set(self._links(status))
         self.banner.set(_state_banner(status))
@@ -197,7 +198,7 @@ def banner(text: str, kind: str = "", detail: str = "") -> str:
     return f'<div class="banner {kind}" data-testid="banner">{icon("warn")}{words}</div>'
 
 
-def _state_banner(status: Status) -> str:
+def _state_banner(status: ServiceStatus) -> str:
     if status.state == "failed":
         text = "The engine has failed. What is shown is what it last knew."
         return banner(text, "bad", status.failure or "")
@@ -206,9 +207,9 @@ def _state_banner(status: Status) -> str:
     return ""
 
 
-def _engine(status: Status) -> str:
+def _engine(status: ServiceStatus) -> str:
     facts = (
-        ("page", number(status.batch_id)),
+        ("page", number(status.batch)),
         ("took", seconds(status.batch_seconds)),
         ("rows/s", compact(status.rate)),
     )

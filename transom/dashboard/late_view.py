@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from transom.api.records import StreamStatus
 from transom.dashboard.formatting import cell, e, number, percent
 from transom.dashboard.frame import View
 from transom.dashboard.icons import icon
 from transom.dashboard.widgets import Panel, empty, skeleton
 from transom.server.service import Service
-from transom.server.status import StreamStatus
 
 SHOWN = 50  # rows
 WORDS = {

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pyarrow as pa
 from nicegui import ui
 
+from transom.api.records import ColumnInfo
 from transom.dashboard.chart_points import ALL, Choice, Drawn, Key, draw, label, layout_of
 from transom.dashboard.charts import results_chart
 from transom.dashboard.widgets import Panel, box, choice, empty, set_attributes
 from transom.plan.explain.words import counted
-from transom.server.status import Column
 
 WINDOWS = ("30", "60", "120", "300")
 OPTIONS = 500  # groups to choose from
@@ -26,7 +26,9 @@ WAIT = "A window is drawn when it closes, or when it is told early."
 class LiveChart:
     """A chart that is drawn again when results or choices change."""
 
-    def __init__(self, columns: Sequence[Column], title: str = "Windows", height: str = "", wait: str = WAIT):
+    def __init__(
+        self, columns: Sequence[ColumnInfo], title: str = "Windows", height: str = "", wait: str = WAIT
+    ):
         self.columns, self.title, self.height, self.wait = columns, title, height, wait
         self.layout = layout_of(columns)
         self.choice = Choice()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.api.records import QueryStatus
 from transom.dashboard.chart_points import is_numeric
 from transom.dashboard.formatting import clock, e, number
 from transom.dashboard.result_table import result_table
@@ -19,7 +20,6 @@ from transom.durations import format_duration
 from transom.errors import TransomError
 from transom.plan.explain.words import counted
 from transom.server.service import Service
-from transom.server.status import QueryStatus
 
 STEPS = 100  # of the slider
 NONE = "No row is in the window. Nothing matches, or nothing has come yet."

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from transom.api.records import QueryStatus, ServiceStatus, StreamStatus
 from transom.dashboard.formatting import compact, e, instant, number, percent, seconds, size
 from transom.dashboard.frame import View
 from transom.dashboard.query_table import query_row, query_table
 from transom.dashboard.sparklines import sparkline
 from transom.dashboard.widgets import Panel, box, empty, skeleton, tile, tiles
 from transom.plan.explain.words import counted
-from transom.server.status import QueryStatus, Status, StreamStatus, Trend
+from transom.server.trends import Trend
 
 RECENT = 8  # queries
 STEPS = ("c1", "c6", "c3", "c2", "c5", "c4", "c7", "c8")
@@ -24,7 +25,7 @@ WRITE = '<a class="b main" href="/new" data-testid="first-query">Write the first
 class Found:
     """What the overview shows."""
 
-    status: Status
+    status: ServiceStatus
     streams: Sequence[StreamStatus]
     queries: Sequence[QueryStatus]
     trends: dict[str, Trend | None]
@@ -64,14 +65,14 @@ class Overview(View):
         self.queries.set(_queries(found))
 
 
-def _figures(status: Status) -> str:
+def _figures(status: ServiceStatus) -> str:
     saved = "–" if status.saved is None else f"{status.saved:,.1f} ×"
     far = f"{size(status.far_bytes)} with the executors" if status.far_bytes else "on the driver"
     suspended = f"{status.suspended:,} suspended" if status.suspended else "none suspended"
     strip = tiles(
         [
             tile("Engine", status.state.capitalize(), f"up {seconds(status.uptime)}", data_testid="state"),
-            tile("Last page", number(status.batch_id), f"took {seconds(status.batch_seconds)}"),
+            tile("Last page", number(status.batch), f"took {seconds(status.batch_seconds)}"),
             tile("Rows a second", compact(status.rate), f"{compact(status.rows)} rows in all"),
             tile("Queries", number(status.queries), suspended),
             tile("State", size(status.state_bytes), far),
@@ -81,7 +82,7 @@ def _figures(status: Status) -> str:
     return strip + _spent(status)
 
 
-def _spent(status: Status) -> str:
+def _spent(status: ServiceStatus) -> str:
     """Where the last page's seconds went, as a bar."""
     total = sum(status.spent.values())
     if not total:

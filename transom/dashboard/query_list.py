@@ -10,13 +10,14 @@ from urllib.parse import urlencode
 
 from nicegui import ui
 
+from transom.api.records import QueryStatus
 from transom.dashboard.frame import View
 from transom.dashboard.overview import WRITE
 from transom.dashboard.query_table import KINDS, Wanted, page_of, query_row, query_table, selected
 from transom.dashboard.widgets import Panel, box, empty, entry, segments, skeleton
 from transom.plan.explain.words import counted
 from transom.server.service import Service
-from transom.server.status import QueryStatus, Trend
+from transom.server.trends import Trend
 
 
 @dataclass(frozen=True)

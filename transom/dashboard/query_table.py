@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from transom.api.records import QueryStatus
 from transom.dashboard.formatting import NONE, ago, e, number, window
 from transom.dashboard.frame import query_link
 from transom.dashboard.sparklines import sparkline
 from transom.dashboard.widgets import tag
-from transom.server.status import QueryStatus, Trend
+from transom.server.trends import Trend
 
 PAGE = 25  # rows
 KINDS = (

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from nicegui import ui
 
+from transom.api.records import QueryStatus
 from transom.dashboard.accuracy_view import AccuracyMonitor
 from transom.dashboard.chart_points import Drawn, Key
 from transom.dashboard.formatting import NONE, ago, e, number, percent
@@ -28,7 +29,6 @@ from transom.errors import TransomError
 from transom.estimates.monitor import Accuracy
 from transom.plan.explain.words import counted
 from transom.server.service import Service
-from transom.server.status import QueryStatus
 
 ROWS = 5_000  # of results that are looked at
 TABS = (("results", "Results"), ("explain", "Explain"))

@@ -8,18 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.api.records import ColumnInfo
 from transom.dashboard.chart_points import Layout, layout_of, plain_values
 from transom.dashboard.formatting import NONE, about, cell, clock, e, instant, number, percent, seconds
 from transom.dashboard.sparklines import interval_bar
 from transom.dashboard.widgets import empty, tag
-from transom.server.status import Column
 
 SHOWN = 40  # rows
 _MAKING = ("page", "made", "latency")
 
 
 def result_table(
-    table: pa.Table, columns: Sequence[Column], none: str, testid: str = "result-row", brief: bool = False
+    table: pa.Table, columns: Sequence[ColumnInfo], none: str, testid: str = "result-row", brief: bool = False
 ) -> str:
     """The newest results first, early ones marked; `none` is said where there are none.
 
@@ -145,7 +145,7 @@ def window_text(start: int, end: int, is_time: bool) -> str:
     return f"{first} – {last[11:] if same else last}"
 
 
-def refresh_note(table: pa.Table, columns: Sequence[Column]) -> str:
+def refresh_note(table: pa.Table, columns: Sequence[ColumnInfo]) -> str:
     """What a prod told, in a line: when, after which page, of how many windows."""
     layout = layout_of(columns)
     if not table.num_rows:

@@ -12,6 +12,7 @@ from nicegui import app as pages
 from nicegui import ui
 from starlette.types import Scope
 
+from transom.api.errors import NotFound
 from transom.dashboard.colors import stylesheet
 from transom.dashboard.editor import Editor
 from transom.dashboard.frame import Frame, View, missing
@@ -24,7 +25,6 @@ from transom.dashboard.sharing_view import Sharing
 from transom.dashboard.threads import in_thread
 from transom.dashboard.widgets import Panel
 from transom.server.service import Service
-from transom.server.status import NotFound
 
 HERE = Path(__file__).parent
 ASSETS = "/_transom"

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from transom.api.records import StreamStatus
 from transom.dashboard.chart_points import is_numeric
 from transom.dashboard.formatting import e
-from transom.server.status import StreamStatus
 
 _WORDS = [
     "select",

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import transom
+from transom.api.errors import NotFound
+from transom.api.records import EngineState, QueryStatus, ServiceStatus, StreamStatus
 from transom.durations import format_duration
 from transom.errors import SettingError, near_miss
 from transom.server.batch_history import BatchTimes, Watching
+from transom.server.limits import ServiceLimits
 from transom.server.previews import Previews, is_preview
 from transom.server.query_description import sql_type
-from transom.server.status import Limits, NotFound, QueryStatus, Status, StreamStatus
 
 if TYPE_CHECKING:
     from transom.runtime.engine import Engine
@@ -31,13 +33,13 @@ LONG_AGO = 366 * 24 * 3600.0  # seconds: a stream that far behind is a recording
 class Hosted(ABC):
     """An engine that others look at, and what is remembered of it for them."""
 
-    def __init__(self, engine: Engine, limits: Limits | None = None):
-        self.engine, self.limits = engine, limits or Limits()
+    def __init__(self, engine: Engine, limits: ServiceLimits | None = None):
+        self.engine, self.limits = engine, limits or ServiceLimits()
         self.journal = engine.journal(self.limits.recent)
         self.watching = Watching(engine)
         self.previews = Previews(engine, self.limits.previews, self.forgotten)
         self.subscribers = 0  # who tail results; counted by those who serve them
-        self._state = "starting"
+        self._state: EngineState = "starting"
         self._lock = threading.Lock()
         self._progress: tuple[float, Progress] | None = None
 
@@ -63,30 +65,30 @@ class Hosted(ABC):
         return None if error is None else str(error) or type(error).__name__
 
     @property
-    def state(self) -> str:
+    def state(self) -> EngineState:
         """starting, running, stopped or failed."""
         return "failed" if self.failure is not None else self._state
 
-    def status(self) -> Status:
+    def status(self) -> ServiceStatus:
         """The service as a whole."""
         progress = self.progress()
-        return Status(
-            self.state,
-            self.failure,
-            transom.__version__,
-            self.watching.uptime,
-            progress.batch_id,
-            progress.batch_seconds,
-            dict(progress.spent),
-            sum(not is_preview(name) for name in self.engine.queries()),
-            len(progress.suspended),
-            len(progress.streams),
-            self.subscribers,
-            progress.state_bytes,
-            progress.far_bytes,
-            sum(stream.rows for stream in progress.streams.values()),
-            sum(self.watching.rate(name) for name in progress.streams),
-            progress.sharing.work.ratio,
+        return ServiceStatus(
+            state=self.state,
+            failure=self.failure,
+            version=transom.__version__,
+            uptime=self.watching.uptime,
+            batch=progress.batch_id,
+            batch_seconds=progress.batch_seconds,
+            spent=dict(progress.spent),
+            queries=sum(not is_preview(name) for name in self.engine.queries()),
+            suspended=len(progress.suspended),
+            streams=len(progress.streams),
+            subscribers=self.subscribers,
+            state_bytes=progress.state_bytes,
+            far_bytes=progress.far_bytes,
+            rows=sum(stream.rows for stream in progress.streams.values()),
+            rate=sum(self.watching.rate(name) for name in progress.streams),
+            saved=progress.sharing.work.ratio,
         )
 
     def progress(self) -> Progress:

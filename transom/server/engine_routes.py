@@ -8,27 +8,22 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
+from transom.api.records import (
+    CheckedQuery,
+    CreatedName,
+    Health,
+    ProdResults,
+    QueryList,
+    ServiceStatus,
+    StreamList,
+    StreamStatus,
+    SummaryList,
+    SummaryStatus,
+)
+from transom.api.requests import LookupText, NewQueries, ProdMany, SQLText, SummaryText
 from transom.cli.result_text import PlanFormat
 from transom.server.error_responses import RESPONSES
 from transom.server.formats import RowsFormat, answer
-from transom.server.models import (
-    CheckedQuery,
-    Health,
-    LookupText,
-    Named,
-    NewQueries,
-    ProdMany,
-    Prods,
-    Queries,
-    QueryInfo,
-    ServiceStatus,
-    SQLText,
-    StreamInfo,
-    Streams,
-    Summaries,
-    SummaryStatus,
-    SummaryText,
-)
 from transom.server.route_helpers import Form, Kept, Kit, QueryName, StreamName, SummaryName, rows_answers
 from transom.sql.clauses.summary import parse_summary
 
@@ -60,30 +55,28 @@ async def readyz(kit: Kept) -> JSONResponse:
 
 def _health(kit: Kit, well: tuple[str, ...]) -> JSONResponse:
     state = kit.service.state
-    found = Health.model_validate({"state": state, "failure": kit.service.failure})
-    return JSONResponse(found.model_dump(), 200 if state in well else 503)
+    return JSONResponse({"state": state, "failure": kit.service.failure}, 200 if state in well else 503)
 
 
 @router.get("/status", tags=["service"])
 async def status(kit: Kept) -> ServiceStatus:
     """The service as a whole: its dashboard, its state, its rows."""
-    return ServiceStatus.model_validate(await kit.threads.quick(kit.service.status))
+    return await kit.threads.quick(kit.service.status)
 
 
 # --- streams ---------------------------------------------------------------------------------
 
 
 @router.get("/streams", tags=["streams"])
-async def streams(kit: Kept) -> Streams:
+async def streams(kit: Kept) -> StreamList:
     """All streams."""
-    found = await kit.threads.quick(kit.service.streams)
-    return Streams(streams=[StreamInfo.model_validate(each) for each in found])
+    return StreamList(tuple(await kit.threads.quick(kit.service.streams)))
 
 
 @router.get("/streams/{stream}", tags=["streams"])
-async def stream(kit: Kept, stream: StreamName) -> StreamInfo:
+async def stream(kit: Kept, stream: StreamName) -> StreamStatus:
     """One stream."""
-    return StreamInfo.model_validate(await kit.threads.quick(lambda: kit.service.stream(stream)))
+    return await kit.threads.quick(lambda: kit.service.stream(stream))
 
 
 @router.get("/streams/{stream}/late", tags=["streams"], responses=rows_answers("Late rows"))
@@ -117,19 +110,19 @@ async def plan(kit: Kit, name: str | None, form: PlanFormat, verbose: bool) -> R
 
 
 @router.post("/register", tags=["queries"], status_code=201)
-async def register_all(kit: Kept, asked: NewQueries) -> Queries:
+async def register_all(kit: Kept, asked: NewQueries) -> QueryList:
     """Register many queries at once, all or none; they join with the next batch."""
     made = await kit.threads.slow(lambda: kit.service.register_all(asked.queries, asked.partial))
-    return Queries(queries=[QueryInfo.model_validate(each) for each in made], total=len(made))
+    return QueryList(tuple(made), len(made))
 
 
 @router.post("/check", tags=["queries"])
 async def check(kit: Kept, asked: SQLText) -> CheckedQuery:
     """What a query would be, without registering it; an error points at the place in the text."""
-    return CheckedQuery.model_validate(await kit.threads.slow(lambda: kit.service.check(asked.sql)))
+    return await kit.threads.slow(lambda: kit.service.check(asked.sql))
 
 
-@router.post("/prod", tags=["queries"], responses={**RESPONSES, 200: {"model": Prods}})
+@router.post("/prod", tags=["queries"], responses={**RESPONSES, 200: {"model": ProdResults}})
 async def prod_all(kit: Kept, asked: ProdMany) -> Response:
     """What is known now of open windows, of several queries or all: early results by name."""
 
@@ -156,9 +149,9 @@ async def lookup_text(kit: Kept, asked: LookupText, form: Form) -> Response:
 
 
 @router.post("/previews", tags=["previews"], status_code=201)
-async def preview(kit: Kept, asked: SQLText) -> Named:
+async def preview(kit: Kept, asked: SQLText) -> CreatedName:
     """Run a query for a look only. It leaves by itself when nobody has asked for two minutes."""
-    return Named(name=await kit.threads.slow(lambda: kit.service.preview(asked.sql)))
+    return CreatedName(await kit.threads.slow(lambda: kit.service.preview(asked.sql)))
 
 
 @router.delete("/previews/{name}", tags=["previews"], status_code=204)
@@ -171,21 +164,21 @@ async def end_preview(kit: Kept, name: QueryName) -> None:
 
 
 @router.get("/summaries", tags=["summaries"])
-async def summaries(kit: Kept) -> Summaries:
+async def summaries(kit: Kept) -> SummaryList:
     """All summaries, and how they fare."""
     found = await kit.threads.slow(kit.service.summaries)
-    return Summaries(summaries=[SummaryStatus.model_validate(each) for each in found.values()])
+    return SummaryList(tuple(SummaryStatus(**vars(each)) for each in found.values()))
 
 
 @router.post("/summaries", tags=["summaries"], status_code=201)
-async def summarize(kit: Kept, asked: SummaryText) -> Named:
+async def summarize(kit: Kept, asked: SummaryText) -> CreatedName:
     """Run CREATE SUMMARY; it takes effect with the next batch."""
 
     def created() -> str:
         kit.service.summarize(asked.sql)
         return parse_summary(asked.sql).name
 
-    return Named(name=await kit.threads.slow(created))
+    return CreatedName(await kit.threads.slow(created))
 
 
 @router.delete("/summaries/{name}", tags=["summaries"], status_code=204)

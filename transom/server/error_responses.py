@@ -11,9 +11,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from transom.api.errors import LimitError, NotFound
+from transom.api.records import ErrorAnswer
 from transom.errors import BatchError, SettingError, SQLError, StateError, TransomError
-from transom.server.models import Failure
-from transom.server.status import NotFound, TooMany
 
 log = logging.getLogger("transom")
 
@@ -21,7 +21,7 @@ FAILED = "the engine failed while answering; its log says why"
 KINDS: tuple[tuple[type[TransomError], int, str], ...] = (
     (SQLError, 400, "sql"),
     (NotFound, 404, "not_found"),
-    (TooMany, 429, "limit"),
+    (LimitError, 429, "limit"),
     (SettingError, 400, "setting"),
     (StateError, 409, "state"),
 )
@@ -39,7 +39,7 @@ MEANINGS = {
     503: "The engine is not running",
 }
 RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {"model": Failure, "description": meaning} for status, meaning in MEANINGS.items()
+    status: {"model": ErrorAnswer, "description": meaning} for status, meaning in MEANINGS.items()
 }
 
 

@@ -14,6 +14,9 @@ import pyarrow as pa
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from transom.api.errors import LimitError, NotFound
+from transom.api.records import ColumnInfo
+from transom.api.result_chunk import ResultChunk
 from transom.server.formats import (
     DROPPED,
     HEARTBEAT,
@@ -23,7 +26,6 @@ from transom.server.formats import (
     results_event,
 )
 from transom.server.service import Service
-from transom.server.status import Chunk, Column, NotFound, TooMany
 
 Made = TypeVar("Made")
 Form = RowsFormat | str
@@ -112,7 +114,7 @@ class Reader:
         cursor: str | None,
         limit: int,
         form: Form,
-        columns: Sequence[Column] = (),
+        columns: Sequence[ColumnInfo] = (),
         text: str | None = None,
     ) -> Written:
         """Results behind a cursor; `columns` are of JSON answers, and the same for all of a query.
@@ -140,7 +142,7 @@ class Reader:
             self._bytes += len(done.result().body)
 
     async def _make(
-        self, name: str, cursor: str | None, limit: int, form: Form, columns: Sequence[Column]
+        self, name: str, cursor: str | None, limit: int, form: Form, columns: Sequence[ColumnInfo]
     ) -> Written:
         if cursor is not None and self.service.is_recent(name, cursor):
             chunk = self.service.results(name, cursor, limit)
@@ -154,7 +156,13 @@ class Reader:
         return Written(body, chunk.cursor, chunk.more, table.num_rows)
 
     async def wait(
-        self, name: str, cursor: str | None, limit: int, form: Form, columns: Sequence[Column], seconds: float
+        self,
+        name: str,
+        cursor: str | None,
+        limit: int,
+        form: Form,
+        columns: Sequence[ColumnInfo],
+        seconds: float,
     ) -> Written:
         """The same, but wait for something new, if there is nothing, for at most so many seconds."""
         until = asyncio.get_running_loop().time() + seconds
@@ -170,7 +178,7 @@ class Reader:
                 await asyncio.wait_for(changed.wait(), left)
 
 
-def _body(chunk: Chunk, form: Form, columns: Sequence[Column]) -> bytes:
+def _body(chunk: ResultChunk, form: Form, columns: Sequence[ColumnInfo]) -> bytes:
     if isinstance(form, RowsFormat):
         return answer(chunk.table, columns, form, (chunk.cursor, chunk.more))
     return results_event(chunk.table, chunk.cursor) if chunk.table.num_rows else b""
@@ -190,7 +198,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, reader: Reader, name: str, columns: Sequence[Column], start: str, first: Written):
+    def __init__(self, reader: Reader, name: str, columns: Sequence[ColumnInfo], start: str, first: Written):
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._reader, self._name, self._first = reader, name, first
@@ -244,7 +252,7 @@ class EventStream(Response):
 def subscribing(service: Service) -> Iterator[None]:
     """Meanwhile one more follows results; they are counted in the event loop, and nowhere else."""
     if service.subscribers >= service.limits.subscribers:
-        raise TooMany(f"{service.limits.subscribers:,} readers follow results already")
+        raise LimitError(f"{service.limits.subscribers:,} readers follow results already")
     service.subscribers += 1
     try:
         yield

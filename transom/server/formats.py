@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from transom.api.records import ColumnInfo
 from transom.cli.result_text import json_value, plain
 from transom.server.query_description import sql_type
-from transom.server.status import Column
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -112,7 +112,7 @@ def _string_text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def json_columns(columns: Sequence[Column]) -> str:
+def json_columns(columns: Sequence[ColumnInfo]) -> str:
     """Columns as a JSON list."""
     names = distinct([column.name for column in columns])
     return json.dumps(
@@ -124,13 +124,14 @@ def json_columns(columns: Sequence[Column]) -> str:
     )
 
 
-def columns_of(table: pa.Table, known: Sequence[Column] = ()) -> list[Column]:
+def columns_of(table: pa.Table, known: Sequence[ColumnInfo] = ()) -> list[ColumnInfo]:
     """A table's columns, each as it is known, or as Arrow knows it."""
     if len(known) == table.num_columns and [column.name for column in known] == table.column_names:
         return list(known)
     by_name = {column.name: column for column in known}
     return [
-        by_name.get(field.name) or Column(field.name, sql_type(field.type), "value") for field in table.schema
+        by_name.get(field.name) or ColumnInfo(field.name, sql_type(field.type), "value")
+        for field in table.schema
     ]
 
 
@@ -161,7 +162,7 @@ def arrow_stream(table: pa.Table) -> bytes:
 
 
 def answer(
-    table: pa.Table, columns: Sequence[Column], form: RowsFormat, place: tuple[str, bool] | None = None
+    table: pa.Table, columns: Sequence[ColumnInfo], form: RowsFormat, place: tuple[str, bool] | None = None
 ) -> bytes:
     """The body of an answer; of JSON with its columns, and with its cursor and whether there is more."""
     match form:
@@ -182,7 +183,7 @@ def results_event(table: pa.Table, cursor: str) -> bytes:
     return f'event: results\nid: {cursor}\ndata: {{"rows": {json_rows(table)}}}\n\n'.encode()
 
 
-def columns_event(columns: Sequence[Column], cursor: str) -> bytes:
+def columns_event(columns: Sequence[ColumnInfo], cursor: str) -> bytes:
     return f'event: columns\nid: {cursor}\ndata: {{"columns": {json_columns(columns)}}}\n\n'.encode()
 
 

@@ -16,10 +16,10 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector, CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from transom.api.records import QueryStatus, StreamStatus
 from transom.estimates.monitor import Accuracy, Score
 from transom.server.batch_history import BUCKETS
 from transom.server.service import Service
-from transom.server.status import QueryStatus, StreamStatus
 
 if TYPE_CHECKING:
     from transom.runtime.progress import Progress
@@ -109,7 +109,7 @@ def _whole(status: Any, progress: Progress) -> Iterator[Metric]:
         {state: float(status.state == state) for state in STATES},
     )
     yield _gauge("transom_uptime_seconds", "Seconds since the service was started.", status.uptime)
-    yield _gauge("transom_batch", "The number of the last batch.", status.batch_id)
+    yield _gauge("transom_batch", "The number of the last batch.", status.batch)
     yield _gauge("transom_last_batch_seconds", "How long the last batch took.", status.batch_seconds)
     yield _by("transom_last_batch_spent_seconds", "Where those seconds went.", "part", status.spent)
     yield _by(

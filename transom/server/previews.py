@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from transom.api.errors import LimitError, NotFound
 from transom.errors import TransomError
-from transom.server.status import NotFound, TooMany
 from transom.sql.syntax.dialect import is_preferred
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Previews:
         name = f"{PREFIX}{uuid.uuid4().hex[:12]}"
         with self._lock:
             if len(self._asked) >= self.most:
-                raise TooMany(f"{self.most} queries are being previewed already: try again in a minute")
+                raise LimitError(f"{self.most} queries are being previewed already: try again in a minute")
             self._asked[name] = time.monotonic()
         try:
             self.engine.register(sql, name, partial=not is_preferred(sql))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from transom.api.records import ColumnInfo
 from transom.durations import format_duration
 from transom.elements import ClockKind, Emit
 from transom.ondemand.lookup import lookup_schema
@@ -15,7 +16,6 @@ from transom.plan.explain.early import emit_text
 from transom.plan.explain.spelling import window_text
 from transom.promising.answers import preferred_schema
 from transom.results.presentation import ESTIMATES, result_schema
-from transom.server.status import Column
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 
@@ -45,7 +45,7 @@ class Described:
     kind: str
     streams: tuple[str, ...]
     window: str | None
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnInfo, ...]
     schema: pa.Schema
     emit: Emit | None = None
     sums: frozenset[str] = frozenset()  # values that add up over groups: counts and sums
@@ -92,7 +92,7 @@ def _preferred(query: Preferred) -> Described:
     )
 
 
-def _columns(schema: pa.Schema, bounds: int, items: Sequence[tuple[str, bool]]) -> tuple[Column, ...]:
+def _columns(schema: pa.Schema, bounds: int, items: Sequence[tuple[str, bool]]) -> tuple[ColumnInfo, ...]:
     """The columns of results, each with what it is to the query: bounds, items, estimates, the rest."""
     estimates = {f"{name}_{what}": name for name, is_key in items if not is_key for what in ESTIMATES}
     found = []
@@ -104,7 +104,7 @@ def _columns(schema: pa.Schema, bounds: int, items: Sequence[tuple[str, bool]]) 
             role = "key" if items[place - bounds][1] else "value"
         elif field.name in estimates:
             role, of = "estimate", estimates[field.name]
-        found.append(Column(field.name, sql_type(field.type), role, of))
+        found.append(ColumnInfo(field.name, sql_type(field.type), role, of))
     return tuple(found)
 
 

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
 
+from transom.api.records import AccuracyInfo, CoverageInfo, QueryList, QueryStatus, ResultList, parse_record
+from transom.api.requests import LookupQuery, NewQuery, ProdQuery, Tuning
 from transom.cli.result_text import PlanFormat
 from transom.server.engine_routes import PLAN, plan
 from transom.server.error_responses import RESPONSES
 from transom.server.event_stream import CHUNK, EVENT, EventStream
 from transom.server.formats import MEDIA, RowsFormat
-from transom.server.models import (
-    AccuracyInfo,
-    CoverageInfo,
-    LookupQuery,
-    NewQuery,
-    ProdQuery,
-    Queries,
-    QueryInfo,
-    Results,
-    Tuning,
-)
 from transom.server.route_helpers import Form, Kept, QueryName, rows_answers
 
 router = APIRouter(prefix="/api/queries", tags=["queries"], responses=RESPONSES)
@@ -43,33 +35,31 @@ async def queries(
     search: Annotated[str, Query(max_length=256, description="in the name or the text")] = "",
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-) -> Queries:
+) -> QueryList:
     """The registered queries, in the order in which they were registered."""
 
-    def found() -> Queries:
+    def found() -> QueryList:
         wanted = search.casefold()
         match = [
             each
             for each in kit.service.queries()
             if wanted in each.name.casefold() or wanted in each.sql.casefold()
         ]
-        shown = match[offset : offset + limit]
-        return Queries(queries=[QueryInfo.model_validate(each) for each in shown], total=len(match))
+        return QueryList(tuple(match[offset : offset + limit]), len(match))
 
     return await kit.threads.quick(found)
 
 
 @router.post("", status_code=201)
-async def register(kit: Kept, asked: NewQuery) -> QueryInfo:
+async def register(kit: Kept, asked: NewQuery) -> QueryStatus:
     """Register a query; it joins with the next batch. An error points at the place in the text."""
-    made = await kit.threads.slow(lambda: kit.service.register(asked.sql, asked.name, asked.partial))
-    return QueryInfo.model_validate(made)
+    return await kit.threads.slow(lambda: kit.service.register(asked.sql, asked.name, asked.partial))
 
 
 @router.get("/{name}")
-async def query(kit: Kept, name: QueryName) -> QueryInfo:
+async def query(kit: Kept, name: QueryName) -> QueryStatus:
     """One query."""
-    return QueryInfo.model_validate(await kit.threads.quick(lambda: kit.service.query(name)))
+    return await kit.threads.quick(lambda: kit.service.query(name))
 
 
 @router.delete("/{name}", status_code=204)
@@ -78,7 +68,7 @@ async def drop(kit: Kept, name: QueryName) -> None:
     await kit.threads.slow(lambda: kit.service.drop(name))
 
 
-@router.get("/{name}/results", responses=rows_answers("Results, and where to go on", Results))
+@router.get("/{name}/results", responses=rows_answers("Results and the cursor after them", ResultList))
 async def results(
     kit: Kept,
     name: QueryName,
@@ -153,13 +143,15 @@ async def explain(
 @router.get("/{name}/accuracy")
 async def accuracy(kit: Kept, name: QueryName) -> AccuracyInfo:
     """How good early results turned out to be, of a query that says EMIT EARLY."""
-    return AccuracyInfo.model_validate(await kit.threads.slow(lambda: kit.service.accuracy(name)))
+    measured = await kit.threads.slow(lambda: kit.service.accuracy(name))
+    return parse_record(AccuracyInfo, asdict(measured))
 
 
 @router.get("/{name}/coverage")
 async def coverage(kit: Kept, name: QueryName) -> CoverageInfo:
     """What became of the budget so far, of a query WITH PREFERENCE."""
-    return CoverageInfo.model_validate(await kit.threads.slow(lambda: kit.service.coverage(name)))
+    used = await kit.threads.slow(lambda: kit.service.coverage(name))
+    return CoverageInfo(used.probes, used.produced, used.skipped, used.left, used.share, used.complete)
 
 
 @router.put("/{name}/aggressiveness", status_code=204)

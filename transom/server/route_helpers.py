@@ -11,13 +11,13 @@ import pyarrow as pa
 from fastapi import Depends, Header, Path, Query, Request, Response
 from pydantic import AfterValidator
 
+from transom.api.errors import LimitError
+from transom.api.records import ColumnInfo, RowList
 from transom.server.error_responses import RESPONSES
 from transom.server.event_stream import Broadcast, Reader, Threads, large
 from transom.server.formats import ARROW, MEDIA, RowsFormat, answer, wanted_format
-from transom.server.models import Rows
 from transom.server.service import Service
 from transom.server.settings import ServerSettings
-from transom.server.status import Column, TooMany
 
 TABLES: dict[str, Any] = {"text/csv": {"schema": {"type": "string"}}, ARROW: {"schema": {"type": "string"}}}
 
@@ -32,11 +32,11 @@ class Kit:
     broadcast: Broadcast
     reader: Reader
 
-    async def columns(self, name: str) -> tuple[Column, ...]:
+    async def columns(self, name: str) -> tuple[ColumnInfo, ...]:
         """What is known of a query's columns."""
         return (await self.threads.quick(lambda: self.service.query(name))).columns
 
-    async def rows(self, table: pa.Table, form: RowsFormat, known: Sequence[Column] = ()) -> Response:
+    async def rows(self, table: pa.Table, form: RowsFormat, known: Sequence[ColumnInfo] = ()) -> Response:
         """A table as an answer, written in a thread if it is large."""
         self.check_rows(table.num_rows)
         write = self.threads.quick(lambda: answer(table, known, form)) if large(table) else None
@@ -46,7 +46,7 @@ class Kit:
     def check_rows(self, rows: int) -> None:
         most = self.settings.limits.rows
         if rows > most:
-            raise TooMany(f"the answer has {rows:,} rows, and {most:,} are granted: ask for less")
+            raise LimitError(f"the answer has {rows:,} rows, and {most:,} are granted: ask for less")
 
 
 async def kit(request: Request) -> Kit:
@@ -84,6 +84,6 @@ StreamName = Annotated[str, _in_path("a stream's name, percent-encoded"), AfterV
 SummaryName = Annotated[str, _in_path("a summary's name, percent-encoded"), AfterValidator(unquote)]
 
 
-def rows_answers(description: str, model: Any = Rows) -> dict[int | str, dict[str, Any]]:
+def rows_answers(description: str, model: Any = RowList) -> dict[int | str, dict[str, Any]]:
     """What a route may answer that answers with rows."""
     return {**RESPONSES, 200: {"model": model, "content": TABLES, "description": description}}

@@ -12,23 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from transom.api.errors import LimitError, NotFound
+from transom.api.records import CheckedQuery, QueryStatus
+from transom.api.result_chunk import ResultChunk
 from transom.errors import SettingError, StateError, near_miss
 from transom.estimates.monitor import Accuracy
 from transom.plan.explain.early import emit_text
 from transom.server.engine_host import Hosted
+from transom.server.limits import ServiceLimits
 from transom.server.previews import is_preview
 from transom.server.query_description import ON_DEMAND, STANDING, Described, described
 from transom.server.query_policy import refuse_costly
-from transom.server.status import (
-    Checked,
-    Chunk,
-    Limits,
-    NotFound,
-    QueryStatus,
-    TooMany,
-    Trend,
-)
-from transom.server.trends import trend
+from transom.server.trends import Trend, trend
 from transom.sql.syntax.canonical import quote
 
 if TYPE_CHECKING:
@@ -45,7 +40,7 @@ FORBIDDEN = frozenset("/\\")  # in names: they stand in paths of the API
 class Service(Hosted):
     """An engine, its limits, and what it answers."""
 
-    def __init__(self, engine: Engine, limits: Limits | None = None):
+    def __init__(self, engine: Engine, limits: ServiceLimits | None = None):
         super().__init__(engine, limits)
         self._binding = threading.Lock()  # queries are read one at a time, whoever sends them
         self._known: dict[tuple[str, str], Described] = {}  # in words, by name and text
@@ -114,13 +109,13 @@ class Service(Hosted):
             return None if point is None else 1 - point
         return 1 - known.emit.at[0] if len(known.emit.at) == 1 else None
 
-    def check(self, sql: str) -> Checked:
+    def check(self, sql: str) -> CheckedQuery:
         """What a query would be; raises what is wrong with it."""
         self._check_text(sql)
         with self._binding:
             known = described(self.engine.check(sql))
             plan = self.engine.explain_text(sql)
-        return Checked(known.kind, known.streams, known.window, known.columns, known.early, plan)
+        return CheckedQuery(known.kind, known.streams, known.window, known.columns, known.early, plan)
 
     def register(self, sql: str, name: str | None = None, partial: bool = False) -> QueryStatus:
         """Register a query; it joins with the next batch."""
@@ -129,7 +124,7 @@ class Service(Hosted):
             check_name(name)
         with self._binding:
             if len(self.engine.queries()) >= self.limits.queries:
-                raise TooMany(f"there are {self.limits.queries:,} queries already: drop one first")
+                raise LimitError(f"there are {self.limits.queries:,} queries already: drop one first")
             return self._status(self.engine.register(sql, name, partial=partial))
 
     def register_all(self, queries: Mapping[str, str], partial: bool = False) -> list[QueryStatus]:
@@ -140,7 +135,7 @@ class Service(Hosted):
         with self._binding:
             known = self.engine.queries()
             if len({*known, *queries}) > self.limits.queries:
-                raise TooMany(
+                raise LimitError(
                     f"there are {len(known):,} queries, and at most {self.limits.queries:,} are taken"
                 )
             return [self._status(h) for h in self.engine.register_all(queries, partial=partial).values()]
@@ -168,17 +163,17 @@ class Service(Hosted):
         """A query's text: what tells it from another that had its name before."""
         return self._handle(name).text
 
-    def results(self, name: str, cursor: str | None = None, limit: int | None = None) -> Chunk:
+    def results(self, name: str, cursor: str | None = None, limit: int | None = None) -> ResultChunk:
         """Results behind a cursor, the oldest first; without one from the beginning. `start` and `end` are
         cursors too: before and behind all there is."""
         from transom.runtime.journal import END, START, Cursor
 
         whose = self._whose(name)
         if cursor == END:
-            return Chunk(whose.schema.empty_table(), str(self.journal.end()))
+            return ResultChunk(whose.schema.empty_table(), str(self.journal.end()))
         start = Cursor() if cursor is None or cursor == START else Cursor.parse(cursor)
         read = self.journal.read(whose, start, self._most(limit))
-        return Chunk(read.table, str(read.cursor), read.more)
+        return ResultChunk(read.table, str(read.cursor), read.more)
 
     def is_recent(self, name: str, cursor: str) -> bool:
         """Whether what is behind a cursor is in memory, so that reading it waits for nothing."""

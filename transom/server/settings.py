@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from transom.errors import SettingError
-from transom.server.status import Limits
+from transom.server.limits import ServiceLimits
 
 TOKEN = "TRANSOM_TOKEN"  # the environment's name for it
 SHORTEST = 16  # characters of a token
-LIMITS = tuple(each.name for each in fields(Limits))
+LIMITS = tuple(each.name for each in fields(ServiceLimits))
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ServerSettings:
     hosts: tuple[str, ...] = ()
     dashboard: bool = True
     metrics_queries: int = 10_000
-    limits: Limits = field(default_factory=Limits)
+    limits: ServiceLimits = field(default_factory=ServiceLimits)
 
     def __post_init__(self) -> None:
         if self.token is not None and len(self.token) < SHORTEST:
@@ -72,7 +72,7 @@ def server_settings(
 ) -> ServerSettings:
     """Settings from a pipeline's `server` section and the command line, which goes before it."""
     known = dict(section) | {name: value for name, value in given.items() if value is not None}
-    limits = replace(Limits(), **{name: known.pop(name) for name in LIMITS if name in known})
+    limits = replace(ServiceLimits(), **{name: known.pop(name) for name in LIMITS if name in known})
     file = known.pop("token_file", None)
     token = secrets.token_urlsafe(32) if generate else _token(file)
     known["hosts"] = tuple(known.get("hosts", ()))

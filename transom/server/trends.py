@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from transom.server.query_description import Described
-from transom.server.status import Trend
+
+
+@dataclass(frozen=True)
+class Trend:
+    """The newest final results of a query as a small series: one value per window."""
+
+    name: str  # of the column
+    ends: tuple[int, ...] = ()
+    values: tuple[float, ...] = ()
 
 
 def trend(query: Described, results: pa.Table, points: int) -> Trend | None:

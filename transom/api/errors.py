@@ -1,0 +1,13 @@
+"""Errors that a server raises and its clients raise again."""
+
+from __future__ import annotations
+
+from transom.errors import StateError
+
+
+class NotFound(StateError, LookupError):
+    """There is no such query, stream or summary."""
+
+
+class LimitError(StateError):
+    """A limit of the server is reached."""

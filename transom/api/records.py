@@ -1,0 +1,360 @@
+"""The records that a server reports and a client receives.
+
+Each record is defined here once. The server fills it in, FastAPI describes it in /openapi.json, and the client
+reads it back from JSON. This module needs neither FastAPI nor Spark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
+
+Record = TypeVar("Record")
+EngineState = Literal["starting", "running", "stopped", "failed"]
+SQL_EXAMPLE = "SELECT site, count(*) AS n FROM bids [RANGE 5 minutes SLIDE 1 minute] GROUP BY site"
+
+
+def _finite_or_none(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _nan_if_none(value: Any) -> Any:
+    return math.nan if value is None else value
+
+
+def _text(description: str) -> Any:
+    return Field(description=description)
+
+
+OptionalNumber = Annotated[float | None, BeforeValidator(_finite_or_none)]
+"""A number that may be unknown: null in JSON, None in Python."""
+
+Ratio = Annotated[
+    float, BeforeValidator(_nan_if_none), PlainSerializer(_finite_or_none, return_type=float | None)
+]
+"""A share of 1 that is undefined while there is nothing to measure: null in JSON, NaN in Python."""
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def parse_record(kind: type[Record], value: Any) -> Record:
+    """A record from decoded JSON; fields that a newer server adds are ignored.
+
+    >>> parse_record(MarkInfo, {"point": 0.5, "raw": None, "projected": 1, "color": "added later"})
+    MarkInfo(point=0.5, raw=nan, projected=1.0)
+    """
+    cache_key: Any = kind  # mypy does not see that a type is hashable
+    return _adapter(cache_key).validate_python(value)
+
+
+# --- the service -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether the engine is alive."""
+
+    state: EngineState
+    failure: Annotated[str | None, _text("why the engine failed")] = None
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """The state of the whole service."""
+
+    state: EngineState
+    failure: Annotated[str | None, _text("why the engine failed")]
+    version: str
+    uptime: Annotated[float, _text("seconds since the service started")]
+    batch: Annotated[int, _text("the number of the last batch")]
+    batch_seconds: Annotated[float, _text("how long the last batch took")]
+    spent: Annotated[Mapping[str, float], _text("seconds of the last batch by phase")]
+    queries: int
+    suspended: Annotated[int, _text("the number of suspended queries")]
+    streams: int
+    subscribers: Annotated[int, _text("readers that follow results")]
+    state_bytes: Annotated[int, _text("state on the driver")]
+    far_bytes: Annotated[int, _text("state on the executors")]
+    rows: Annotated[int, _text("rows of all streams")]
+    rate: Annotated[float, _text("rows per second, recently")]
+    saved: Annotated[
+        OptionalNumber, _text("aggregations without sharing per aggregation made; null before the first")
+    ]
+
+
+# --- streams ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    """A stream: the fate of every row, the progress of event time, and the rate."""
+
+    name: Annotated[str, Field(examples=["bids"])]
+    columns: Annotated[
+        Mapping[str, str], Field(description="SQL types by column", examples=[{"site": "int"}])
+    ]
+    time: Annotated[str, _text("the column of event time")]
+    is_time: Annotated[bool, _text("whether event time is a timestamp, not a plain number")]
+    slack: Annotated[str, _text("how far the watermark stays behind the newest time")]
+    queries: Annotated[int, _text("queries that read the stream")]
+    rows: Annotated[int, _text("rows read; the sum of the following counts")]
+    counted: Annotated[int, _text("rows that at least one query aggregated")]
+    unasked: Annotated[int, _text("rows that no query wants")]
+    late: Annotated[int, _text("rows that came too late")]
+    rejected: Annotated[int, _text("rows without a usable time")]
+    aside: Annotated[int, _text("sidelined rows that wait to be processed")]
+    shed: Annotated[int, _text("rows dropped under overload")]
+    high: Annotated[int | None, _text("the newest time: microseconds since 1970 (UTC), or a plain number")]
+    watermark: Annotated[int | None, _text("all windows that end by this time are closed")]
+    watermark_delay: Annotated[
+        OptionalNumber, _text("from the watermark to the newest time: seconds, or a plain number")
+    ]
+    lag: Annotated[
+        OptionalNumber,
+        _text("seconds from the newest time to the source's current time; null if it has none"),
+    ]
+    open_windows: int
+    rate: Annotated[float, _text("rows per second, recently")]
+    rates: Annotated[
+        tuple[float, ...], _text("rows per second over the last minutes, oldest first, evenly spaced")
+    ]
+    finished: Annotated[bool, _text("whether the source has ended")]
+
+
+@dataclass(frozen=True)
+class StreamList:
+    """All streams."""
+
+    streams: tuple[StreamStatus, ...]
+
+
+# --- queries ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ColumnInfo:
+    """A column of a query's results and its role in the query."""
+
+    name: Annotated[str, Field(examples=["n"])]
+    type: Annotated[str, Field(description="the SQL type", examples=["bigint"])]
+    role: Annotated[str, _text("window, key, value, estimate or system")]
+    of: Annotated[str | None, _text("for an estimate: the value that it estimates")] = None
+
+
+@dataclass(frozen=True)
+class QueryStatus:
+    """A registered query."""
+
+    name: Annotated[str, Field(examples=["per_site"])]
+    sql: Annotated[str, Field(examples=[SQL_EXAMPLE])]
+    kind: Annotated[str, _text("standing, on demand or preferred")]
+    streams: Annotated[tuple[str, ...], _text("the streams, or the queries, that it reads")]
+    window: Annotated[str | None, _text("the window as text")]
+    columns: tuple[ColumnInfo, ...]
+    early: Annotated[str | None, _text("when it emits early results, as text; null: only on a prod")]
+    emits_early: Annotated[bool, _text("whether it has EMIT EARLY, and so has estimates and can be tuned")]
+    aggressiveness: Annotated[
+        OptionalNumber, _text("the share of the slide that is still to come when it emits early results")
+    ]
+    tuned: Annotated[bool, _text("whether the aggressiveness was set at run time, not by the query's text")]
+    suspended: Annotated[str | None, _text("why it takes no part in batches any more")]
+    waits: Annotated[bool, _text("whether it joins with the next batch")]
+    partial: Annotated[bool, _text("whether it reports windows that it saw only in part")]
+    since: Annotated[int | None, _text("the batch that it joined with")]
+    results: Annotated[int, _text("result rows since the service started")]
+    last: Annotated[
+        int | None, _text("when it last emitted results: microseconds since 1970 (UTC); null: never")
+    ]
+
+
+@dataclass(frozen=True)
+class QueryList:
+    """A part of the registered queries."""
+
+    queries: tuple[QueryStatus, ...]
+    total: Annotated[int, _text("the number of all queries that match")]
+
+
+@dataclass(frozen=True)
+class CheckedQuery:
+    """A query that can be registered: its results and its plan."""
+
+    kind: str
+    streams: tuple[str, ...]
+    window: str | None
+    columns: tuple[ColumnInfo, ...]
+    early: str | None
+    plan: Annotated[str, _text("how it would be computed, and with which queries it would share")]
+
+
+@dataclass(frozen=True)
+class CreatedName:
+    """The name of what was created."""
+
+    name: str
+
+
+# --- rows ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RowList:
+    """Rows and their columns."""
+
+    columns: tuple[ColumnInfo, ...]
+    rows: Annotated[
+        tuple[Mapping[str, Any], ...],
+        Field(
+            examples=[
+                [
+                    {
+                        "window_start": "2013-01-01T12:00:00Z",
+                        "window_end": "2013-01-01T12:05:00Z",
+                        "site": 1,
+                        "n": 4,
+                    }
+                ]
+            ]
+        ),
+    ]
+
+
+@dataclass(frozen=True)
+class ResultList(RowList):
+    """Results of a query and the cursor after them."""
+
+    cursor: Annotated[str, _text("send it to read the results after these rows")]
+    more: Annotated[bool, _text("whether more results are available now")]
+
+
+@dataclass(frozen=True)
+class ProdResults:
+    """Early results by query."""
+
+    results: Mapping[str, RowList]
+
+
+# --- early results, budgets, summaries -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ScoreInfo:
+    """The accuracy of a set of early results as shares of 1; undefined while there are none."""
+
+    pairs: Annotated[int, _text("early results that have been compared with finals")]
+    raw: Annotated[Ratio, _text("average accuracy of the values that had arrived")]
+    projected: Annotated[Ratio, _text("average accuracy of the projected values")]
+    worst_raw: Ratio
+    worst_projected: Ratio
+    bounded: Annotated[int, _text("compared results that have bounds")]
+    coverage: Annotated[Ratio, _text("the share of finals that were within the bounds")]
+
+
+@dataclass(frozen=True)
+class MarkInfo:
+    """The accuracy of early results at one point of the slide."""
+
+    point: float
+    raw: Ratio
+    projected: Ratio
+
+
+@dataclass(frozen=True)
+class ItemInfo:
+    """The accuracy of one result column: of all windows, of recent ones, and along the slide."""
+
+    name: str
+    total: ScoreInfo
+    recent: ScoreInfo
+    curve: tuple[MarkInfo, ...]
+
+
+@dataclass(frozen=True)
+class AccuracyInfo:
+    """The accuracy of a query's early results, measured against its finals."""
+
+    total: ScoreInfo
+    recent: ScoreInfo
+    items: tuple[ItemInfo, ...]
+    confidence: Annotated[float, _text("the wanted confidence of the bounds; compare it with the coverage")]
+    target: Annotated[OptionalNumber, _text("the wanted accuracy")]
+    point: Annotated[OptionalNumber, _text("the part of the slide after which early results are emitted")]
+
+
+@dataclass(frozen=True)
+class CoverageInfo:
+    """How a query with a preference has used its budget."""
+
+    probes: int
+    produced: int
+    skipped: Annotated[float, _text("the estimated number of tuples that were passed over")]
+    left: Annotated[int, _text("probes that were not made")]
+    share: Annotated[float, _text("the share of the estimated output that was produced")]
+    complete: Annotated[bool, _text("whether nothing was passed over")]
+
+
+@dataclass(frozen=True)
+class SummaryStatus:
+    """A summary and what it holds."""
+
+    name: str
+    text: Annotated[str, _text("the CREATE SUMMARY statement")]
+    stream: str
+    column: str
+    structure: str
+    chosen: Annotated[bool, _text("whether the engine chose the structure")]
+    tuples: Annotated[int, _text("tuples that are retained")]
+    came: Annotated[int, _text("tuples that arrived")]
+    late: Annotated[int, _text("tuples that were older than all retained ones")]
+    zones: int
+    bytes: Annotated[int, _text("memory of the summary, without the tuples")]
+    far: Annotated[bool, _text("whether tuples are in files")]
+    queries: Annotated[tuple[str, ...], _text("the queries that it guides")]
+
+
+@dataclass(frozen=True)
+class SummaryList:
+    """All summaries."""
+
+    summaries: tuple[SummaryStatus, ...]
+
+
+# --- errors ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ErrorInfo:
+    """What is wrong and, for SQL, where."""
+
+    kind: Literal[
+        "sql",
+        "setting",
+        "state",
+        "not_found",
+        "limit",
+        "request",
+        "unauthorized",
+        "forbidden",
+        "internal",
+    ]
+    message: Annotated[str, Field(examples=["unknown column prise; did you mean price?"])]
+    line: Annotated[int | None, _text("for SQL: the line, from 1")] = None
+    column: Annotated[int | None, _text("for SQL: the column, from 1")] = None
+    start: Annotated[int | None, _text("for SQL: the offset of the place in the text, from 0")] = None
+    end: Annotated[int | None, _text("for SQL: the offset of its end")] = None
+    text: Annotated[str | None, _text("for SQL: the text")] = None
+
+
+@dataclass(frozen=True)
+class ErrorAnswer:
+    """An error."""
+
+    error: ErrorInfo

@@ -1,0 +1,18 @@
+"""The limits of a service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ServiceLimits:
+    """What a service accepts from all of its clients together and from one request."""
+
+    queries: int = 10_000
+    subscribers: int = 1_000
+    rows: int = 100_000  # of one answer; a cursor leads to the rest
+    body: int = 4 << 20  # bytes of a request
+    sql: int = 64 << 10  # characters of a query
+    previews: int = 16
+    recent: int = 64 << 20  # bytes of results kept in memory for readers
