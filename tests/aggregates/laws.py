@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, States
-from transom.aggregates.functions import FUNCTIONS
+from transom.aggregates.table import aggregate_function, aggregate_functions
 from transom.sql.binding.aggregate_calls import result_type
 
 NAN, INF = math.nan, math.inf
@@ -39,24 +38,22 @@ PARAMETERS: dict[str, list[tuple[Any, ...]]] = {
 }
 
 
-@cache
 def uses() -> list[tuple[str, pa.DataType, tuple[Any, ...], pa.DataType]]:
     """(function, input type, parameters, result type) of every call that the SQL front lets through."""
     every = (
-        (function, kind, parameters, result_type(function, [kind], parameters))
-        for function in FUNCTIONS
+        (function.name, kind, parameters, result_type(function.name, [kind], parameters))
+        for function in aggregate_functions()
         for kind in SAMPLES
-        for parameters in PARAMETERS.get(function, [()])
+        for parameters in PARAMETERS.get(function.name, [()])
     )
     return [use for use in every if not isinstance(use[-1], str)]
 
 
-@cache
 def accumulators() -> list[tuple[Accumulator, pa.DataType]]:
     """Each accumulator with each input type, once."""
     found: list[tuple[Accumulator, pa.DataType]] = []
     for function, kind, parameters, _ in uses():
-        for accumulator in FUNCTIONS[function].accumulators(kind, parameters):
+        for accumulator in aggregate_function(function).accumulators(kind, parameters):
             if (accumulator, kind) not in found:
                 found.append((accumulator, kind))
     return found
@@ -85,8 +82,8 @@ def answers(accumulator: Accumulator, kind: pa.DataType, state: States) -> list[
     """A state as all that can be read off it: sketches that answer alike need not be equal bytes."""
     read = []
     for function, input, parameters, type in uses():
-        if input == kind and FUNCTIONS[function].accumulators(input, parameters) == (accumulator,):
-            read.append(FUNCTIONS[function].lower([state], type, parameters).to_pylist())
+        if input == kind and aggregate_function(function).accumulators(input, parameters) == (accumulator,):
+            read.append(aggregate_function(function).lower([state], type, parameters).to_pylist())
     return read or [column.to_pylist() for column in state]
 
 

@@ -22,8 +22,7 @@ from tests.aggregates.laws import (
     zeros,
 )
 from transom.aggregates.accumulators import Accumulator, lifted
-from transom.aggregates.functions import FUNCTIONS
-from transom.sql.functions import AGGREGATES
+from transom.aggregates.table import aggregate_function, aggregate_functions
 
 EVERY = [
     pytest.param(
@@ -42,10 +41,17 @@ def draws(kind: pa.DataType, most: int = 9, count: int = 6) -> list[list[Any]]:
     return [[], [None], list(SAMPLES[kind]), *drawn]
 
 
-def test_every_aggregate_of_the_sql_front_can_be_computed_and_no_other() -> None:
-    assert {*AGGREGATES.values(), "count_rows"} == set(FUNCTIONS)
-    assert {function for function, *_ in uses()} == set(FUNCTIONS)
-    assert set(PARAMETERS) <= set(FUNCTIONS)
+def test_every_registered_function_takes_some_input_type() -> None:
+    assert {function for function, *_ in uses()} == {function.name for function in aggregate_functions()}
+    assert set(PARAMETERS) == {function.name for function in aggregate_functions() if function.parameters}
+
+
+def test_the_value_over_no_rows_is_read_off_the_identities() -> None:
+    for name, kind, parameters, type in uses():
+        function = aggregate_function(name)
+        nothing = [lift(one, [], kind) for one in function.accumulators(kind, parameters)]
+        assert function.lower(nothing, type, parameters).to_pylist() == [function.empty], name
+        assert function.over(array([], kind), type, parameters) == function.empty, name
 
 
 @every

@@ -22,8 +22,8 @@ from transom.aggregates.accumulators import (
     Sum,
     served_columns,
 )
-from transom.aggregates.functions import FUNCTIONS
 from transom.aggregates.sketches import Distinct, Quantiles
+from transom.aggregates.table import aggregate_function
 from transom.oracle.aggregates import aggregate
 from transom.sql.binding.aggregate_calls import result_type
 from transom.sql.query import Call, Scalar
@@ -39,9 +39,9 @@ def told(function: str, kind: pa.DataType, values: list[Any], *parameters: Any, 
     assert isinstance(type, pa.DataType)
     states = [
         combine(accumulator, *(lift(accumulator, values[start::parts], kind) for start in range(parts)))
-        for accumulator in FUNCTIONS[function].accumulators(kind, parameters)
+        for accumulator in aggregate_function(function).accumulators(kind, parameters)
     ]
-    (answer,) = FUNCTIONS[function].lower(states, type, parameters).cast(type).to_pylist()
+    (answer,) = aggregate_function(function).lower(states, type, parameters).cast(type).to_pylist()
     return answer
 
 
@@ -212,7 +212,7 @@ def test_an_average_read_off_moments_is_the_sum_by_the_count(
     state = lift(Moments(), values, F64)
     served = [[state[i] for i in served_columns(one) or ()] for one in (Sum(F64), Count())]
     assert [[column.type for column in own] for own in served] == [Sum(F64).types(), Count().types()]
-    (found,) = FUNCTIONS["avg"].lower(served, F64, ()).to_pylist()
+    (found,) = aggregate_function("avg").lower(served, F64, ()).to_pylist()
     assert found == expected or (math.isnan(found) and math.isnan(expected))
 
 

@@ -77,7 +77,7 @@ def test_filter_keeps_what_is_true_and_count_of_two_needs_both() -> None:
 
 
 def test_an_unknown_aggregate_is_refused() -> None:
-    with pytest.raises(SQLError, match="no aggregate mode"):
+    with pytest.raises(SQLError, match="no textbook implementation of the aggregate mode"):
         aggregate(Call("mode", (X,), LONG), [{"`x`": 1}])
 
 

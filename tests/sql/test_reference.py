@@ -12,6 +12,7 @@ import pytest
 from tests.sql.stores import CATALOG as STORES
 from tests.sql.stores import ITEMS, SUMMARIES, preferred
 from tests.sql.trading import CATALOG, Rules
+from transom.aggregates.table import window_function_names
 from transom.elements import Forget
 from transom.sql import (
     Catalog,
@@ -22,11 +23,11 @@ from transom.sql import (
     bind_one,
     bind_summary,
     relation_of,
-    summary,
 )
-from transom.sql.binding.preferred_aggregates import FIGURES
+from transom.sql.binding.preferred_aggregates import preferred_functions
+from transom.sql.clauses import summary
 from transom.sql.clauses.using import MAX_BUCKETS, STRUCTURES
-from transom.sql.functions import AGGREGATES, ALLOWED
+from transom.sql.functions import ALLOWED
 
 DOCS = Path(__file__).parents[2] / "docs"
 BIDS = {"site": pa.int32(), "price": pa.float64(), "kind": pa.string(), "ts": pa.timestamp("us", "UTC")}
@@ -39,7 +40,7 @@ def section(title: str) -> str:
 
 def test_the_aggregates_are_those_of_the_table() -> None:
     rows = [line.split("|")[1] for line in section("Aggregates").splitlines() if line.startswith("| `")]
-    assert set(re.findall(r"`(\w+)\(", " ".join(rows))) == set(AGGREGATES)
+    assert set(re.findall(r"`(\w+)\(", " ".join(rows))) == set(window_function_names())
 
 
 def test_the_functions_are_those_of_the_lists() -> None:
@@ -156,7 +157,8 @@ def test_the_queries_with_a_preference_can_be_registered() -> None:
 
 def test_the_aggregates_of_a_preference_are_those_of_the_reference() -> None:
     (listed,) = re.findall(r"or aggregates: (.*?) \(double", " ".join(section("WITH PREFERENCE").split()))
-    assert tuple(re.findall(r"`(\w+)`", listed)) == FIGURES
+    names = dict.fromkeys(function.sql_name for function in preferred_functions())
+    assert re.findall(r"`(\w+)`", listed) == list(names)
 
 
 def test_the_query_with_a_preference_on_overload_can_be_registered() -> None:

@@ -193,6 +193,35 @@ class Moments:
         ]
 
 
+@dataclass(frozen=True)
+class AllValues:
+    """All numbers that are not null, as doubles in a list; null when there are none.
+
+    The state grows with the rows: for functions that no smaller state answers, over few rows.
+    """
+
+    def types(self) -> list[pa.DataType]:
+        return [pa.list_(pa.float64())]
+
+    def identity(self) -> list[object]:
+        return [None]
+
+    def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
+        valid = values.is_valid().to_numpy(zero_copy_only=False)
+        return self._lists(values.drop_null().cast(pa.float64(), safe=False), codes[valid], groups)
+
+    def combine(self, states: States, codes: Codes, groups: int) -> States:
+        parents = pc.list_parent_indices(states[0]).to_numpy()
+        return self._lists(pc.list_flatten(states[0]), codes[parents], groups)
+
+    @staticmethod
+    def _lists(values: pa.Array, codes: Codes, groups: int) -> States:
+        lengths = np.bincount(codes, minlength=groups)
+        offsets = pa.array(np.r_[0, np.cumsum(lengths)], pa.int32(), mask=np.r_[lengths == 0, False])
+        ordered = values.take(pa.array(np.argsort(codes, kind="stable")))
+        return [pa.ListArray.from_arrays(offsets, ordered)]
+
+
 def served_columns(accumulator: Accumulator) -> tuple[int, ...] | None:
     """The columns of moments that are the state of an accumulator of the same values; None: none are."""
     match accumulator:

@@ -1,9 +1,12 @@
-"""SQL's aggregate functions: which accumulators each needs, and how it is read off them (`lower`)."""
+"""SQL's built-in aggregate functions, as entries of the table.
+
+A function is an entry in `BUILT_IN`: the type of its result by Spark's rules, the accumulators that it needs, how
+it is read off them (`lower`), and its traits. Functions that need equal accumulators share their states.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
@@ -11,26 +14,40 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Moments, States, Sum
+from transom.aggregates.accumulators import (
+    Accumulator,
+    AllValues,
+    Count,
+    CountRows,
+    Extreme,
+    Moments,
+    States,
+    Sum,
+)
 from transom.aggregates.sketches import Distinct, Quantiles
+from transom.aggregates.table import (
+    Accumulators,
+    AggregateFunction,
+    Lower,
+    Parameter,
+    Parameters,
+    ResultType,
+    register,
+)
+from transom.columns.types import is_number
 
+DEFAULT_RELATIVE_ERROR = 0.05
+DEFAULT_ACCURACY = 10_000
 _EXACT = Context(prec=160, rounding=ROUND_HALF_UP)
-Lower = Callable[[Sequence[States], pa.DataType, tuple[Any, ...]], pa.Array]
+
+# --- reading results off states --------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Function:
-    """One SQL aggregate."""
-
-    accumulators: Callable[[pa.DataType | None, tuple[Any, ...]], tuple[Accumulator, ...]]
-    lower: Lower
-
-
-def _first(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
+def _first(states: Sequence[States], type: pa.DataType, parameters: Parameters) -> pa.Array:
     return states[0][0].cast(type)
 
 
-def _sum(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
+def _sum(states: Sequence[States], type: pa.DataType, parameters: Parameters) -> pa.Array:
     total = states[0][0]
     if not pa.types.is_decimal(type):
         return total.cast(type)
@@ -42,7 +59,7 @@ def _fits(value: Decimal, type: pa.DataType) -> bool:
     return -limit < value < limit  # abs() would round to 28 digits first
 
 
-def _average(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
+def _average(states: Sequence[States], type: pa.DataType, parameters: Parameters) -> pa.Array:
     total, count = states[0][0], states[1][0]
     if pa.types.is_decimal(type):
         pairs = zip(total.to_pylist(), count.to_pylist(), strict=True)
@@ -67,7 +84,7 @@ def _decimal_quotient(total: Decimal | None, count: int, type: pa.DataType) -> D
 
 
 def _spread(sample: int, root: bool) -> Lower:
-    def lower(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
+    def lower(states: Sequence[States], type: pa.DataType, parameters: Parameters) -> pa.Array:
         count, _, squares, _ = (state.to_numpy(zero_copy_only=False) for state in states[0])
         enough = count > sample
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -78,13 +95,13 @@ def _spread(sample: int, root: bool) -> Lower:
     return lower
 
 
-def _distinct(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
+def _distinct(states: Sequence[States], type: pa.DataType, parameters: Parameters) -> pa.Array:
     return Distinct(pa.null(), 12).estimates(states[0][0])
 
 
-def _percentile(states: Sequence[States], type: pa.DataType, parameters: tuple[Any, ...]) -> pa.Array:
-    asked = parameters[0]
-    ranks = tuple(asked) if isinstance(asked, (tuple, list)) else (asked,)
+def _percentile(states: Sequence[States], type: pa.DataType, parameters: Parameters) -> pa.Array:
+    wanted = parameters[0]
+    ranks = tuple(wanted) if isinstance(wanted, (tuple, list)) else (wanted,)
     found = Quantiles(pa.null(), 200).percentiles(states[0][0], ranks)
     if pa.types.is_list(type):
         flat = _of_type(
@@ -112,35 +129,207 @@ def _of_type(values: Sequence[float | None], type: pa.DataType) -> pa.Array:
     return whole.cast(pa.int32()).cast(type) if pa.types.is_date(type) else whole.cast(type)
 
 
-def _needs(*makers: Callable[[pa.DataType], Accumulator]) -> Callable[..., tuple[Accumulator, ...]]:
-    return lambda input, parameters: tuple(maker(input) for maker in makers)
+def _median(states: Sequence[States], type: pa.DataType, parameters: Parameters) -> pa.Array:
+    """The mean of the two values in the middle; NaN is above every number."""
+    middles = []
+    for values in states[0][0].to_pylist():
+        ordered = np.sort(np.array(values or [], np.float64))
+        count = len(ordered)
+        middles.append(float(ordered[(count - 1) // 2] / 2 + ordered[count // 2] / 2) if count else None)
+    return pa.array(middles, pa.float64())
 
 
-def _summed_for_average(input: pa.DataType) -> Accumulator:
-    """The sum that an average is read off: SUM's own, but where that could wrap, one that can't.
+# --- result types, by Spark's rules ----------------------------------------------------------------
+
+
+def _always(type: pa.DataType) -> ResultType:
+    return lambda kind, parameters: type
+
+
+def _of_number(of: Callable[[pa.DataType], pa.DataType]) -> ResultType:
+    """The type of a function that takes nothing but numbers."""
+
+    def result_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType | str:
+        if kind is None or not is_number(kind):
+            return f"needs a number, and this is {kind}; a cast can make it one"
+        return of(kind)
+
+    return result_type
+
+
+def _sum_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(min(38, kind.precision + 10), kind.scale)
+    return pa.int64() if pa.types.is_integer(kind) else pa.float64()
+
+
+def _average_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(min(38, kind.precision + 4), min(38, kind.scale + 4))
+    return pa.float64()
+
+
+def _extreme_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType | str:
+    if pa.types.is_map(kind):
+        return "can't compare maps"
+    has_order = not (pa.types.is_nested(kind) or pa.types.is_interval(kind) or pa.types.is_duration(kind))
+    return kind if has_order else f"can't compare values of type {kind}"
+
+
+def _distinct_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType | str:
+    return "can't compare maps" if pa.types.is_map(kind) else pa.int64()
+
+
+def _percentile_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType | str:
+    if kind is None or not (is_number(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        return f"needs a number or a time, and this is {kind}"
+    return pa.list_(kind) if isinstance(parameters[0], tuple) else kind
+
+
+# --- parameters: constants after the argument ------------------------------------------------------
+
+
+def _read_relative_error(constant: Any) -> float | None:
+    return float(constant) if not isinstance(constant, tuple) and 0 < constant < 1 else None
+
+
+def _read_accuracy(constant: Any) -> int | None:
+    return constant if isinstance(constant, int) and constant > 0 else None
+
+
+def _read_percentages(constant: Any) -> float | tuple[float, ...] | None:
+    values = constant if isinstance(constant, tuple) else (constant,)
+    if not values or not all(0 <= value <= 1 for value in values):
+        return None
+    fractions = tuple(map(float, values))
+    return fractions if isinstance(constant, tuple) else fractions[0]
+
+
+RELATIVE_ERROR = Parameter(
+    "the relative error is a constant between 0 and 1", _read_relative_error, DEFAULT_RELATIVE_ERROR
+)
+ACCURACY = Parameter("the accuracy is a positive whole constant", _read_accuracy, DEFAULT_ACCURACY)
+PERCENTAGES = Parameter("a percentage is a constant between 0 and 1, or an array of such", _read_percentages)
+
+
+# --- the functions ---------------------------------------------------------------------------------
+
+
+def _needs(*makers: Callable[[pa.DataType], Accumulator]) -> Accumulators:
+    return lambda kind, parameters: tuple(maker(kind) for maker in makers)
+
+
+def _sum_for_average(kind: pa.DataType) -> Accumulator:
+    """The sum that an average is read off: that of SUM, but one that can't wrap where SUM's could.
 
     Spark adds up doubles here. Added exactly, the answer is the same to within its rounding, and does not
     depend on the order of the rows.
     """
-    return Sum(pa.decimal128(19, 0) if input == pa.int64() else input)
+    return Sum(pa.decimal128(19, 0) if kind == pa.int64() else kind)
 
 
-FUNCTIONS: dict[str, Function] = {
-    "count_rows": Function(_needs(lambda _: CountRows()), _first),
-    "count": Function(_needs(lambda _: Count()), _first),
-    "sum": Function(_needs(Sum), _sum),
-    "avg": Function(_needs(_summed_for_average, lambda _: Count()), _average),
-    "min": Function(_needs(lambda input: Extreme(input, "min")), _first),
-    "max": Function(_needs(lambda input: Extreme(input, "max")), _first),
-    "var_pop": Function(_needs(lambda _: Moments()), _spread(0, root=False)),
-    "var_samp": Function(_needs(lambda _: Moments()), _spread(1, root=False)),
-    "stddev_pop": Function(_needs(lambda _: Moments()), _spread(0, root=True)),
-    "stddev_samp": Function(_needs(lambda _: Moments()), _spread(1, root=True)),
-    "approx_count_distinct": Function(
-        lambda input, parameters: (Distinct.with_error(input, *(parameters or (0.02,))),), _distinct
+def _spread_function(name: str, sample: int, root: bool, aliases: tuple[str, ...] = ()) -> AggregateFunction:
+    return AggregateFunction(
+        name=name,
+        aliases=aliases,
+        result_type=_of_number(lambda kind: pa.float64()),
+        accumulators=_needs(lambda kind: Moments()),
+        lower=_spread(sample, root),
+    )
+
+
+BUILT_IN = (
+    AggregateFunction(
+        name="count_rows",
+        star_of="count",
+        result_type=_always(pa.int64()),
+        accumulators=_needs(lambda kind: CountRows()),
+        lower=_first,
+        empty=0,
+        with_preference=True,
+        is_additive=True,
+        grows=True,
+        interval="count",
     ),
-    "approx_percentile": Function(
-        lambda input, parameters: (Quantiles.with_accuracy(input, *(parameters[1:] or (10000,))),),
-        _percentile,
+    AggregateFunction(
+        name="count",
+        takes_more=True,
+        result_type=_always(pa.int64()),
+        accumulators=_needs(lambda kind: Count()),
+        lower=_first,
+        empty=0,
+        with_preference=True,
+        is_additive=True,
+        grows=True,
+        interval="count",
     ),
-}
+    AggregateFunction(
+        name="sum",
+        result_type=_of_number(_sum_type),
+        accumulators=_needs(Sum),
+        lower=_sum,
+        with_preference=True,
+        is_additive=True,
+        grows=True,
+        interval="sum",
+    ),
+    AggregateFunction(
+        name="avg",
+        aliases=("mean",),
+        result_type=_of_number(_average_type),
+        accumulators=_needs(_sum_for_average, lambda kind: Count()),
+        lower=_average,
+        with_preference=True,
+        interval="avg",
+    ),
+    AggregateFunction(
+        name="min",
+        result_type=_extreme_type,
+        accumulators=_needs(lambda kind: Extreme(kind, "min")),
+        lower=_first,
+        with_preference=True,
+        is_extreme=True,
+        interval="min",
+    ),
+    AggregateFunction(
+        name="max",
+        result_type=_extreme_type,
+        accumulators=_needs(lambda kind: Extreme(kind, "max")),
+        lower=_first,
+        with_preference=True,
+        is_extreme=True,
+        interval="max",
+    ),
+    AggregateFunction(
+        name="median",
+        result_type=_of_number(lambda kind: pa.float64()),
+        accumulators=_needs(lambda kind: AllValues()),
+        lower=_median,
+        in_windows=False,
+        with_preference=True,
+    ),
+    _spread_function("var_pop", 0, root=False),
+    _spread_function("var_samp", 1, root=False, aliases=("variance",)),
+    _spread_function("stddev_pop", 0, root=True),
+    _spread_function("stddev_samp", 1, root=True, aliases=("stddev", "std")),
+    AggregateFunction(
+        name="approx_count_distinct",
+        parameters=(RELATIVE_ERROR,),
+        result_type=_distinct_type,
+        accumulators=lambda kind, parameters: (Distinct.with_error(kind, parameters[0]),),
+        lower=_distinct,
+        empty=0,
+        grows=True,
+    ),
+    AggregateFunction(
+        name="approx_percentile",
+        aliases=("percentile_approx",),
+        parameters=(PERCENTAGES, ACCURACY),
+        result_type=_percentile_type,
+        accumulators=lambda kind, parameters: (Quantiles.with_accuracy(kind, parameters[1]),),
+        lower=_percentile,
+    ),
+)
+
+for _function in BUILT_IN:
+    register(_function)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transom.aggregates.table import aggregate_function
 from transom.columns.hashing import hashed
 from transom.estimates.learned import Learned
 from transom.estimates.sightings import Estimates, Finals, ItemKind, Sight
@@ -23,8 +24,6 @@ from transom.windows import ids as windows
 log = logging.getLogger("transom")
 
 Quality = Callable[[Any, Any, float], float]
-
-_GROWING = ("count_rows", "count", "sum", "approx_count_distinct")
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def judged(bound: Query) -> list[Item]:
 def _grows(bound: Query, item: Item) -> bool:
     """Whether an item is nothing but an aggregate that grows with its tuples."""
     places = {f"`a{i}`": call for i, call in enumerate(bound.calls)}
-    return item.sql in places and places[item.sql].function in _GROWING
+    return item.sql in places and aggregate_function(places[item.sql].function).grows
 
 
 def sight_of(query: CompiledQuery, table: pa.Table, now: int | None, made: int, told: np.ndarray) -> Sight:

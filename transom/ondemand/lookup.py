@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Accumulator, States
-from transom.aggregates.functions import FUNCTIONS
+from transom.aggregates.table import aggregate_function
 from transom.columns.grouping import group
 from transom.errors import SettingError, near_miss
 from transom.ondemand.midpoint import middle
@@ -111,9 +111,10 @@ def look_up(lookup: Lookup, read: StoreReader) -> Answer:
             _states(slot.accumulator, one, at)
             for slot, one, at in zip(lookup.query.slots, found, places, strict=True)
         ]
-        for i, (call, slots) in enumerate(zip(bound.calls, lookup.query.reads, strict=True)):
+        calls = zip(bound.calls, lookup.query.functions, lookup.query.reads, strict=True)
+        for i, (call, function, slots) in enumerate(calls):
             read_off = [states[slot] for slot in slots]
-            columns[f"a{i}"] = FUNCTIONS[call.function].lower(read_off, call.type, call.parameters)
+            columns[f"a{i}"] = function.lower(read_off, call.type, call.parameters)
     for name, time in (("window_start", lookup.start), ("window_end", lookup.end)):
         columns[name] = pa.array(np.full(len(chosen), time)).cast(bound.clock_type)
     columns["rows"] = pa.nulls(len(chosen), pa.int64())
@@ -217,9 +218,13 @@ def _states(accumulator: Accumulator, found: GroupAnswers, places: Numbers) -> S
 
 def _bounds(call: Call, found: GroupAnswers, places: Numbers) -> tuple[pa.Array, pa.Array]:
     """The interval of an aggregate for each group: null where it has no values, but for a count."""
-    name, kind = call.function.removesuffix("_rows"), bound_type(call.type)
-    low, high = (_taken(found, f"{name}_{side}", kind, places) for side in _SIDES)
-    return (low.fill_null(0), high.fill_null(0)) if name == "count" else (low, high)
+    function, kind = aggregate_function(call.function), bound_type(call.type)
+    low, high = (_taken(found, f"{function.interval}_{side}", kind, places) for side in _SIDES)
+    return (
+        (low, high)
+        if function.empty is None
+        else (low.fill_null(function.empty), high.fill_null(function.empty))
+    )
 
 
 # --- what a user sees ---

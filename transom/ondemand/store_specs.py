@@ -14,6 +14,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, CountRows, Extreme
+from transom.columns.types import is_number
 from transom.elements import Clock, Demand
 from transom.ondemand.structures.exact_structure import exact_structure
 from transom.ondemand.structures.runs import Structure
@@ -107,7 +108,7 @@ def _store(accumulator: Accumulator, structure: Structure) -> Structure:
 def _bounded(query: CompiledQuery, demand: Demand) -> Iterable[StoreRead]:
     for call, slots in zip(query.query.calls, query.reads, strict=True):
         argument, shown = (call.args[0] if call.args else None), query.slots[slots[0]].where
-        if argument is not None and not _is_number(argument.type):  # then only its tuples are counted
+        if argument is not None and not is_number(argument.type):  # then only its tuples are counted
             parts = () if shown is None else shown.parts if isinstance(shown, And) else (shown,)
             counted = Not(IsNull(argument))
             argument, shown = None, And((counted, *parts)) if parts else counted
@@ -115,10 +116,6 @@ def _bounded(query: CompiledQuery, demand: Demand) -> Iterable[StoreRead]:
         buckets = demand.buckets or BUCKETS
         structure = TimeGram(kind, buckets, demand.between, demand.bounds, demand.within, demand.slice)
         yield StoreRead(StoreSpec(argument, shown, structure), structure)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from functools import cmp_to_key
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -53,31 +53,11 @@ def aggregate(call: Call, rows: Sequence[Values]) -> Any:
     if call.function == "count_rows":
         return len(chosen)
     arguments = [[row[arg.sql] for arg in call.args] for row in chosen]
-    present = [values for values in arguments if None not in values]
-    if call.function == "count":
-        return len(present)
-    values = [first for first, *_ in present]
-    if call.function == "approx_count_distinct":
-        return len({sameness(value) for value in values})
-    if not values:
-        return None
-    match call.function:
-        case "sum":
-            return total(values, call.type)
-        case "avg":
-            return mean(values, call.type)
-        case "min":
-            return min(values, key=cmp_to_key(order))
-        case "max":
-            return max(values, key=cmp_to_key(order))
-        case "var_pop" | "var_samp":
-            return variance(values, sample=call.function.endswith("samp"))
-        case "stddev_pop" | "stddev_samp":
-            spread = variance(values, sample=call.function.endswith("samp"))
-            return None if spread is None else math.sqrt(spread)
-        case "approx_percentile":
-            return percentiles(values, call.parameters[0])
-    raise SQLError(f"the oracle knows no aggregate {call.function}")
+    values = [values[0] for values in arguments if None not in values]
+    textbook = TEXTBOOK.get(call.function)
+    if textbook is None:
+        raise SQLError(f"the oracle has no textbook implementation of the aggregate {call.function}")
+    return textbook(values, call) if values or call.function in OF_NOTHING else None
 
 
 def float_total(values: Sequence[float]) -> float:
@@ -135,3 +115,33 @@ def percentiles(values: Sequence[Any], wanted: Any) -> Any:
         return [percentiles(values, fraction) for fraction in wanted]
     ordered = sorted(values, key=cmp_to_key(order))
     return ordered[max(math.ceil(Decimal(str(wanted)) * len(ordered)), 1) - 1]
+
+
+def median(values: Sequence[Any]) -> float:
+    """The mean of the two values in the middle."""
+    ordered = [float(value) for value in sorted(values, key=cmp_to_key(order))]
+    return ordered[(len(ordered) - 1) // 2] / 2 + ordered[len(ordered) // 2] / 2
+
+
+def deviation(values: Sequence[Any], sample: bool) -> float | None:
+    """The square root of the variance."""
+    spread = variance(values, sample)
+    return None if spread is None else math.sqrt(spread)
+
+
+# By the name of the function: its value over the values of a group, none of them null.
+TEXTBOOK: dict[str, Callable[[Sequence[Any], Call], Any]] = {
+    "count": lambda values, call: len(values),
+    "sum": lambda values, call: total(values, call.type),
+    "avg": lambda values, call: mean(values, call.type),
+    "min": lambda values, call: min(values, key=cmp_to_key(order)),
+    "max": lambda values, call: max(values, key=cmp_to_key(order)),
+    "median": lambda values, call: median(values),
+    "var_pop": lambda values, call: variance(values, sample=False),
+    "var_samp": lambda values, call: variance(values, sample=True),
+    "stddev_pop": lambda values, call: deviation(values, sample=False),
+    "stddev_samp": lambda values, call: deviation(values, sample=True),
+    "approx_count_distinct": lambda values, call: len({sameness(value) for value in values}),
+    "approx_percentile": lambda values, call: percentiles(values, call.parameters[0]),
+}
+OF_NOTHING = frozenset({"count", "approx_count_distinct"})  # not null over no values

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, Moments, served_columns
-from transom.aggregates.functions import FUNCTIONS
+from transom.aggregates.table import AggregateFunction, aggregate_function
 from transom.durations import parse_instant
 from transom.elements import Clock
 from transom.plan.predicate_text import predicate_text
@@ -63,13 +63,14 @@ _clocks: WeakValueDictionary[Clock, Clock] = WeakValueDictionary()
 
 @dataclass(frozen=True)
 class CompiledQuery:
-    """A query ready to run: `reads[i]` are the slots that its i-th aggregate is read off.
+    """A query ready to run: `functions[i]` is the function of its i-th aggregate, read off the slots `reads[i]`.
 
     Not all of its slots need be kept: some are served by others.
     """
 
     name: str
     query: Query
+    functions: tuple[AggregateFunction, ...]
     slots: tuple[Slot, ...]
     reads: tuple[tuple[int, ...], ...]
     key_columns: Mapping[str, int]  # plain columns in GROUP BY, and their places
@@ -143,12 +144,13 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
     pinned: dict[str, tuple[Any, ...]] = {}
     for column, values in _pins(query.where):
         pinned[column] = tuple(value for value in values if value in pinned.get(column, values))
-    return CompiledQuery(name, query, tuple(slots), tuple(reads), keys, pinned, naive)
+    functions = tuple(aggregate_function(call.function) for call in query.calls)
+    return CompiledQuery(name, query, functions, tuple(slots), tuple(reads), keys, pinned, naive)
 
 
 def _needed(call: Call) -> tuple[Accumulator, ...]:
     input = call.args[0].type if call.args else None
-    return FUNCTIONS[call.function].accumulators(input, call.parameters)
+    return aggregate_function(call.function).accumulators(input, call.parameters)
 
 
 def _shown(call: Call) -> Predicate | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transom.aggregates.table import aggregate_function
+from transom.kernel.sheets import one_array
 from transom.promising.batch_tuples import kept_as
 from transom.promising.probes import Probe
 from transom.promising.representation import Representation
@@ -29,7 +29,6 @@ SYSTEM = (
     ("share", pa.float64()),
     ("skipped", pa.float64()),
 )
-_EXACT = Context(prec=120)  # wide enough for any sum of decimals
 BEHIND = ("rows", pa.int64())  # the tuples behind an aggregate
 
 
@@ -140,30 +139,9 @@ def _aggregated(query: Preferred, selected: pa.Table | None, moment: Moment, cov
 
 def _figure(figure: Figure, number: int, selected: pa.Table | None) -> object:
     """An aggregate's value as in a window query; NULL over nothing, but for counts."""
+    function = aggregate_function(figure.function)
     if selected is None:
-        return 0 if figure.function == "count" else None
+        return function.empty
     if figure.argument is None:
         return selected.num_rows
-    column = selected[f"a{number}"].drop_null()
-    if figure.function == "count":
-        return len(column)
-    if not len(column):
-        return None
-    if pa.types.is_decimal(column.type) and figure.function in ("sum", "avg"):
-        return _of_decimals(figure, column)
-    if figure.function == "median":  # NaN is above every number
-        values = np.sort(column.cast(pa.float64(), safe=False).to_numpy())
-        return float(values[(len(values) - 1) // 2] / 2 + values[len(values) // 2] / 2)
-    if figure.function in ("min", "max") and pa.types.is_floating(column.type):
-        values = np.sort(column.to_numpy())
-        return float(values[0 if figure.function == "min" else -1])
-    found = {"sum": pc.sum, "avg": pc.mean, "min": pc.min, "max": pc.max}[figure.function](column)
-    return found.cast(figure.type, safe=False).as_py()
-
-
-def _of_decimals(figure: Figure, column: pa.ChunkedArray) -> Decimal | None:
-    """The sum or the average of decimals, rounded as Spark does; NULL if it has too many digits."""
-    wide = column.cast(pa.decimal256(76, column.type.scale))
-    exact = _EXACT.divide(pc.sum(wide).as_py(), len(column) if figure.function == "avg" else 1)
-    rounded = exact.quantize(Decimal(1).scaleb(-figure.type.scale), ROUND_HALF_UP, _EXACT)
-    return rounded if len(rounded.as_tuple().digits) <= figure.type.precision else None
+    return function.over(one_array(selected[f"a{number}"]), figure.type)

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.aggregates.functions import FUNCTIONS
 from transom.columns.grouping import group
 from transom.kernel.sheets import one_array, regroup
 from transom.plan.compiled import CompiledQuery
@@ -66,9 +65,10 @@ def lower(
     ranges, slides, phases = specs_of(queries)[which].T
     ends = phases + (closed["wid"].to_numpy() + 1) * slides
     columns = {name: closed[name] for name in layout.key_names}
-    for i, (call, slots) in enumerate(zip(bound.calls, queries[0].reads, strict=True)):
+    calls = zip(bound.calls, queries[0].functions, queries[0].reads, strict=True)
+    for i, (call, function, slots) in enumerate(calls):
         states = [[one_array(closed[name]) for name in places[slot]] for slot in slots]
-        columns[f"a{i}"] = FUNCTIONS[call.function].lower(states, call.type, call.parameters)
+        columns[f"a{i}"] = function.lower(states, call.type, call.parameters)
     columns["window_start"] = pa.array(ends - ranges).cast(bound.clock_type)
     columns["window_end"] = pa.array(ends).cast(bound.clock_type)
     columns["rows"] = closed["rows"]

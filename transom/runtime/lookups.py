@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.aggregates.table import aggregate_function
 from transom.backends.spark.scalars import short_message
 from transom.durations import format_duration, parse_duration
 from transom.elements import Clock, ClockKind, Demand
@@ -38,7 +39,6 @@ from transom.state.state import State
 
 MOST_TEXTS = 256  # of queries that were looked up without being registered, and are remembered
 ATTEMPTS = 8  # of a lookup that batches overtake
-_BOUNDED = {"max", "min", "sum", "avg", "count", "count_rows"}
 
 
 @dataclass
@@ -188,7 +188,7 @@ def _readings(query: CompiledQuery, kept: StoreSet, registry: Registry) -> Itera
         return
     yield compile_query("", replace(bound, demand=Demand("naive")), registry.naive)
     is_plain = not computed_texts(bound) and bound.kept is None
-    if is_plain and all(call.function in _BOUNDED for call in bound.calls):
+    if is_plain and all(aggregate_function(call.function).interval for call in bound.calls):
         for demand in dict.fromkeys(registry.query(name).demand for name in kept.queries):
             if demand is not None and demand.structure == "timegram":
                 yield compile_query("", replace(bound, demand=demand), registry.naive)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from transom.aggregates.table import aggregate_function
 from transom.api.records import ColumnInfo
 from transom.durations import format_duration
 from transom.elements import ClockKind, Emit
@@ -19,7 +20,6 @@ from transom.results.presentation import ESTIMATES, result_schema
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 
-ADDITIVE = ("count_rows", "count", "sum")
 STANDING, ON_DEMAND, PREFERRED = "standing", "on demand", "preferred"
 
 _NAMES = {
@@ -76,8 +76,12 @@ def described(query: Query | Preferred) -> Described:
 
 
 def _sums(query: Query) -> frozenset[str]:
-    calls = {f"`a{place}`": call.function for place, call in enumerate(query.calls)}
-    return frozenset(item.name for item in query.items if calls.get(item.sql) in ADDITIVE)
+    additive = {
+        f"`a{place}`"
+        for place, call in enumerate(query.calls)
+        if aggregate_function(call.function).is_additive
+    }
+    return frozenset(item.name for item in query.items if item.sql in additive)
 
 
 def _preferred(query: Preferred) -> Described:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as kinds
 
+from transom.columns.types import is_number
 from transom.server.query_description import Described
 
 
@@ -27,7 +27,7 @@ def trend(query: Described, results: pa.Table, points: int) -> Trend | None:
     numeric = (
         place
         for place, role in enumerate(roles)
-        if role == "value" and _is_number(results.schema.field(place).type)
+        if role == "value" and is_number(results.schema.field(place).type)
     )
     place = next(numeric, None)
     if place is None:
@@ -43,7 +43,3 @@ def trend(query: Described, results: pa.Table, points: int) -> Trend | None:
     drawn = drawn.slice(max(drawn.num_rows - points, 0))
     name, values = query.columns[place].name, drawn[f"value_{how}"].to_pylist()
     return Trend(name, tuple(drawn["end"].to_pylist()), tuple(values))
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)

@@ -1,7 +1,8 @@
-"""Which functions a query may call: aggregates of ours, and Spark's deterministic scalar functions.
+"""Which scalar functions a query may call: those of Spark's that are deterministic.
 
-Not here, on purpose: what is random or depends on the machine (rand, uuid, input_file_name), what
-reaches out of SQL (reflect, java_method), generators (explode), and functions that take lambdas.
+Aggregates are in `transom.aggregates.table`. Not here, on purpose: what is random or depends on the machine
+(rand, uuid, input_file_name), what reaches out of SQL (reflect, java_method), generators (explode), and
+functions that take lambdas.
 """
 
 from __future__ import annotations
@@ -11,28 +12,8 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Spelling in SQL -> the name of the aggregate in `query.Call`.
-AGGREGATES = {
-    "count": "count",
-    "sum": "sum",
-    "avg": "avg",
-    "mean": "avg",
-    "min": "min",
-    "max": "max",
-    "variance": "var_samp",
-    "var_samp": "var_samp",
-    "var_pop": "var_pop",
-    "stddev": "stddev_samp",
-    "std": "stddev_samp",
-    "stddev_samp": "stddev_samp",
-    "stddev_pop": "stddev_pop",
-    "approx_count_distinct": "approx_count_distinct",
-    "approx_percentile": "approx_percentile",
-    "percentile_approx": "approx_percentile",
-}
-
 # Aggregates of Spark's that have no counterpart here: named, so that the error can say so.
-OTHER_AGGREGATES = _words(
+UNSUPPORTED_AGGREGATES = _words(
     """any any_value array_agg bit_and bit_or bit_xor bitmap_construct_agg bool_and bool_or collect_list
     collect_set corr count_if count_min_sketch covar_pop covar_samp every first first_value
     histogram_numeric hll_sketch_agg hll_union_agg kurtosis last last_value listagg max_by median min_by

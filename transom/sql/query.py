@@ -14,6 +14,7 @@ from typing import Any, Collection, Iterator
 
 import pyarrow as pa
 
+from transom.columns.types import is_number
 from transom.elements import Clock, Demand, Emit, WindowSpec
 from transom.sql.promise import Promise
 
@@ -34,10 +35,6 @@ class Scalar:
 
 
 _KEY = re.compile(r"`k\d+`")
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
@@ -208,7 +205,7 @@ class Query:
         """The items whose final values are estimated while windows are open: numbers that are no groups."""
         if self.emit is None:
             return ()
-        return tuple(item for item in self.items if _is_number(item.type) and not item.is_key)
+        return tuple(item for item in self.items if is_number(item.type) and not item.is_key)
 
     def scalars(self) -> Iterator[Scalar]:
         """Every scalar that must be computed for a row, repeats included."""

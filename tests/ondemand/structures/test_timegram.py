@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.ondemand.structures.tuples import Tuples
-from transom.aggregates.functions import FUNCTIONS
+from transom.aggregates.table import aggregate_function
 from transom.ondemand.structures.runs import Run, TupleBatch
 from transom.ondemand.structures.tiers import RunTiers
 from transom.ondemand.structures.timegram import TimeGram
@@ -93,7 +93,7 @@ def plain(name: str, groups: int, since: int) -> tuple[np.ndarray, dict[str, lis
 
 
 def _answered(answer: str, values: pa.Array, codes: np.ndarray, groups: int) -> np.ndarray:
-    function = FUNCTIONS[answer]
+    function = aggregate_function(answer)
     states = [a.lift(values, codes, groups) for a in function.accumulators(values.type, ())]
     type = states[0][0].type
     if answer == "avg":

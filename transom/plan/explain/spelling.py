@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from transom.aggregates.accumulators import Extreme
+from transom.aggregates.table import aggregate_function
 from transom.durations import format_duration, format_instant
 from transom.elements import Clock, ClockKind, WindowSpec
 from transom.plan.compiled import Slot
@@ -26,7 +27,7 @@ def slot_text(slot: Slot) -> str:
 
 def call_text(call: Call) -> str:
     arguments = [scalar.sql for scalar in call.args] or ["*"]
-    name = "count" if call.function == "count_rows" else call.function
+    name = aggregate_function(call.function).sql_name
     shown = f"{name}({', '.join([*arguments, *map(repr, call.parameters)])})"
     return shown if call.where is None else f"{shown} FILTER (WHERE {predicate_text(call.where)})"
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from sqlglot import exp
 
+from transom.aggregates.table import AggregateFunction, aggregate_function, aggregate_functions, listed
+from transom.columns.types import is_number
 from transom.elements import Demand
 from transom.errors import SQLError
-from transom.sql.binding.aggregate_calls import is_number
 from transom.sql.clauses.emit import EmitClause
 from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.clauses.select import Selection
@@ -18,11 +19,10 @@ from transom.sql.clauses.using import DemandClause
 from transom.sql.query import Call
 from transom.sql.syntax.dialect import Parsed
 
-_ANSWERS = {
-    "ordered_sharing": ("max", "min"),
-    "timegram": ("max", "min", "count", "count_rows", "sum", "avg"),
+_ANSWERS: dict[str, Callable[[AggregateFunction], bool]] = {
+    "ordered_sharing": lambda function: function.is_extreme,
+    "timegram": lambda function: function.interval is not None,
 }
-_WRITTEN = {"ordered_sharing": "max and min", "timegram": "max, min, count, sum and avg"}
 _PLAIN = re.compile(r"`[ak]\d+`")
 ENDS = ("_low", "_high")  # what the bounds of an interval are called, after its item
 
@@ -52,14 +52,14 @@ def refuse_preference(parsed: Parsed) -> None:
 
 def check_structure(parsed: Parsed, selection: Selection, demand: Demand, calls: Sequence[Call]) -> None:
     """Refuse what a query's structure can't answer."""
-    known = _ANSWERS.get(demand.structure)
-    if known is None:
+    is_answered = _ANSWERS.get(demand.structure)
+    if is_answered is None:
         return
-    answers = f"{demand.structure} answers {_WRITTEN[demand.structure]}"
+    answers = f"{demand.structure} answers {listed(list(filter(is_answered, aggregate_functions())))}"
     if not calls:
         parsed.fail(f"{answers}, and here is no aggregate", parsed.select.expressions[0])
     for call, draft in zip(calls, selection.drafts, strict=True):
-        if call.function not in known:
+        if not is_answered(aggregate_function(call.function)):
             parsed.fail(f"{answers}, not {draft.node.name.lower()}", draft.node)
     if demand.structure == "timegram":
         _check_timegram(parsed, selection, calls)
@@ -67,9 +67,10 @@ def check_structure(parsed: Parsed, selection: Selection, demand: Demand, calls:
 
 def _check_timegram(parsed: Parsed, selection: Selection, calls: Sequence[Call]) -> None:
     for call, draft in zip(calls, selection.drafts, strict=True):
-        kinds = [arg.type for arg in call.args] if call.function != "count" else []
-        if kinds and not is_number(kinds[0]):
-            parsed.fail(f"a timegram has numbers in its buckets, and this is {kinds[0]}", draft.args[0])
+        counts = aggregate_function(call.function).interval == "count"
+        if not counts and not is_number(call.args[0].type):
+            kind = call.args[0].type
+            parsed.fail(f"a timegram has numbers in its buckets, and this is {kind}", draft.args[0])
     if selection.having is not None:
         _refuse_interval(parsed, selection.having, "HAVING can't compare one")
     items = selection.result_items()

@@ -7,15 +7,23 @@ from collections.abc import Callable, Collection
 import pyarrow as pa
 from sqlglot import exp
 
+from transom.aggregates.table import (
+    AggregateFunction,
+    aggregate_function,
+    aggregate_functions,
+    called_function,
+    listed,
+)
 from transom.errors import near_miss
-from transom.sql.binding.aggregate_calls import is_number, read_call, result_type
-from transom.sql.functions import AGGREGATES
+from transom.sql.binding.aggregate_calls import read_call, result_type
 from transom.sql.preferred_query import Figure
 from transom.sql.query import Scalar
 from transom.sql.syntax.dialect import Parsed
 
-FIGURES = ("count", "sum", "avg", "min", "max", "median")
-_MEDIANS = ("approx_percentile", "percentile_approx")
+
+def preferred_functions() -> list[AggregateFunction]:
+    """The aggregates that a query WITH PREFERENCE can call."""
+    return [function for function in aggregate_functions() if function.with_preference]
 
 
 def is_aggregate(node: exp.Expr, functions: Collection[str]) -> bool:
@@ -23,7 +31,7 @@ def is_aggregate(node: exp.Expr, functions: Collection[str]) -> bool:
     if isinstance(node, exp.Filter):
         return True
     name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-    return (name in AGGREGATES or name == "median") and name not in functions
+    return called_function(name) is not None and name not in functions
 
 
 def bound_figure(
@@ -35,36 +43,30 @@ def bound_figure(
     function, argument = _read(parsed, node)
     if argument is None:
         return Figure(name, "count", None, pa.int64())
-    known = scalar(argument)
-    if known is None:
+    bound = scalar(argument)
+    if bound is None:
         return Figure(name, function, None, pa.null())
-    if function == "median":
-        kind = pa.float64() if is_number(known.type) else f"median needs a number, and this is {known.type}"
-    else:
-        kind = result_type(function, [known.type], ())
+    kind = result_type(function, [bound.type], ())
     if isinstance(kind, str):
         parsed.fail(kind, argument)
-    return Figure(name, function, known, kind)
+    return Figure(name, function, bound, kind)
 
 
 def _read(parsed: Parsed, node: exp.Expr) -> tuple[str, exp.Expr | None]:
     """The function, and its argument if it has one."""
     written = node.name.lower()
-    if written == "median":
-        if len(node.expressions) != 1 or isinstance(node.expressions[0], (exp.Star, exp.Distinct)):
-            parsed.fail("median takes 1 argument", node)
-        return "median", node.expressions[0]
-    draft = read_call(parsed, node)
-    if written in _MEDIANS:
+    draft = read_call(parsed, node, called_function)
+    if draft.function == "approx_percentile":
         if draft.parameters[0] != 0.5:
             parsed.fail("of percentiles only the median is supported WITH PREFERENCE: 0.5", node)
         return "median", draft.args[0]
-    if draft.function == "count_rows":
+    if not aggregate_function(draft.function).with_preference:
+        functions = preferred_functions()
+        hint = near_miss(written, [function.sql_name for function in functions])
+        message = f"the aggregates of a query WITH PREFERENCE are {listed(functions)}, not {written}{hint}"
+        parsed.fail(message, node)
+    if not draft.args:
         return "count", None
-    if draft.function not in FIGURES:
-        listed = f"{', '.join(FIGURES[:-1])} and {FIGURES[-1]}"
-        hint = near_miss(written, FIGURES)
-        parsed.fail(f"the aggregates of a query WITH PREFERENCE are {listed}, not {written}{hint}", node)
     if len(draft.args) > 1:
         parsed.fail(f"{written} takes 1 argument WITH PREFERENCE, found {len(draft.args)}", node)
     return draft.function, draft.args[0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from transom.columns.types import is_number
 from transom.elements import Summary
-from transom.sql.binding.aggregate_calls import is_number
 from transom.sql.binding.scope import Column as Found
 from transom.sql.binding.scope import Scope
 from transom.sql.clauses.preference import Leaf, OverloadClause, Written

@@ -8,12 +8,12 @@ from typing import Iterator
 
 from sqlglot import exp
 
+from transom.aggregates.table import window_function
 from transom.errors import near_miss
 from transom.sql.binding.aggregate_calls import Draft, read_call
 from transom.sql.binding.scope import Scope
 from transom.sql.catalog import Catalog
 from transom.sql.clauses.window import Windowing, check_place, is_window, windowing
-from transom.sql.functions import AGGREGATES
 from transom.sql.syntax.canonical import Printer, bare, quote
 from transom.sql.syntax.dialect import Parsed
 
@@ -197,7 +197,7 @@ class Selection:
         if isinstance(node, exp.Filter):
             return True
         name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-        return name in AGGREGATES and name not in self.functions
+        return window_function(name) is not None and name not in self.functions
 
     def _row_leaf(self, node: exp.Expr) -> str | None:
         if isinstance(node, exp.Column):

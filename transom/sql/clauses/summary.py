@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from sqlglot.tokenizer_core import Token, TokenType
 
+from transom.columns.types import is_number
 from transom.elements import Forget, Summary
 from transom.errors import SQLError, near_miss
-from transom.sql.binding.aggregate_calls import is_number
 from transom.sql.catalog import Catalog, Relation
 from transom.sql.syntax.clause_reader import Clause, word_of
 from transom.sql.syntax.dialect import tokens_of

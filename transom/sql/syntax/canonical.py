@@ -13,8 +13,9 @@ from typing import Callable
 
 from sqlglot import exp
 
+from transom.aggregates.table import window_function_names
 from transom.errors import near_miss
-from transom.sql.functions import AGGREGATES, ALLOWED, OTHER_AGGREGATES, TAKES_UNIT, UNITS
+from transom.sql.functions import ALLOWED, TAKES_UNIT, UNITS, UNSUPPORTED_AGGREGATES
 from transom.sql.syntax.dialect import Parsed
 
 Leaf = Callable[[exp.Expr], str | None]
@@ -160,10 +161,11 @@ class Printer:
         if name in self.functions:
             self.called.add(self.functions[name])
             return f"{quote(self.functions[name])}({self._list(node.expressions)})"
-        if name in OTHER_AGGREGATES:
-            self.parsed.fail(f"the aggregate {written} is not supported{near_miss(name, AGGREGATES)}", node)
+        if name in UNSUPPORTED_AGGREGATES:
+            hint = near_miss(name, window_function_names())
+            self.parsed.fail(f"the aggregate {written} is not supported{hint}", node)
         if name not in ALLOWED:
-            known = [*ALLOWED, *AGGREGATES, *self.functions.values()]
+            known = [*ALLOWED, *window_function_names(), *self.functions.values()]
             raise_at = exp.Anonymous(this=written).update_positions(node)
             self.parsed.fail(f"unknown function {written}{near_miss(name, known)}", raise_at)
         if name in TAKES_UNIT and len(node.expressions) == 3 and isinstance(node.expressions[0], exp.Column):
