@@ -71,7 +71,7 @@ def measured(structure: Structure, batches: list[TupleBatch], rows: int) -> str:
     """One line of the table."""
     kept, began = RunTiers(), time.perf_counter()
     for batch in batches:
-        kept = kept.taken(structure, structure.run(batch), -1)
+        kept = kept.with_run(structure, structure.run(batch), -1)
     store_input = time.perf_counter() - began
     high = max(run.high for run in kept.runs)
     sinces = np.random.default_rng(5).integers(0, high, LOOKUPS).tolist()

@@ -141,7 +141,7 @@ class LocalEngine:
         for name, table in output.results.items():
             self._results[name].append(table)
         self.state = output.state
-        self.lookup_cache.committed(self.state, outcome.runs, self.store_sets)
+        self.lookup_cache.batch_committed(self.state, outcome.runs, self.store_sets)
         return output
 
     def lookup(

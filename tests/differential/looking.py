@@ -100,7 +100,7 @@ class LookingEngine(PureEngine):
 
     def batch(self, batch: Any) -> None:
         super().batch(batch)
-        self.lookup_cache.committed(self.state, self.brought.runs, self.store_sets)
+        self.lookup_cache.batch_committed(self.state, self.brought.runs, self.store_sets)
 
     def restart(self) -> None:
         super().restart()

@@ -87,7 +87,7 @@ def test_ordered_sharing_hits_until_the_answer_leaves_the_window() -> None:
     key = "s by t | values of `a`"
 
     def asked() -> tuple[int, int]:
-        return engine.lookup_cache.asked()[key].lookups, engine.lookup_cache.asked()[key].hits
+        return engine.lookup_cache.usage()[key].lookups, engine.lookup_cache.usage()[key].hits
 
     assert engine.lookup("q1")[0]["x"] == 10 and asked() == (1, 0)
     assert engine.lookup("q2")[0]["x"] == 10 and asked() == (2, 1), "validated with the larger window"

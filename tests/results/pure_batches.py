@@ -105,7 +105,7 @@ class Pure:
             self.state, [given], SCALARS, clock=self.now, prods=prods, living=living, planner=self.planner
         )
         self.state = done.state
-        self.lookup_cache.committed(self.state, outcome.runs, store_sets(self._looking()))
+        self.lookup_cache.batch_committed(self.state, outcome.runs, store_sets(self._looking()))
         if self.restart:
             self.state, _ = snapshot.loads(snapshot.dumps(self.state))
             self.lookup_cache = LookupCache()

@@ -1,4 +1,4 @@
-"""The tuples of a batch that on-demand queries ask for, as a run for each of their stores."""
+"""The tuples of a batch that on-demand stores keep, as one run per store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from transom.windows.intervals import HIGHEST, LOWEST
 
 @dataclass(frozen=True)
 class StoreInput:
-    """Stores that a batch adds to; tuples before `floor` are too old for the longest of their windows."""
+    """The stores of a store set as a batch adds to them; tuples before `floor` are too old for any window."""
 
     store_set: StoreSet
     floor: int = LOWEST
@@ -29,7 +29,7 @@ class StoreInput:
 
 @dataclass(frozen=True)
 class StoreRun:
-    """A run of so many tuples on its way to a store."""
+    """A run of `tuples` tuples that a batch adds to a store."""
 
     store: str
     run: Run
@@ -37,7 +37,7 @@ class StoreRun:
 
 
 def take(rows: Rows, store_input: StoreInput, clock: str, accepted: Mask) -> tuple[list[StoreRun], Mask]:
-    """Summarize the rows that stores ask for: a run for each, that of the groups first; and which they were.
+    """The runs of the rows that a store set selects, the store of the groups first; and the mask of these rows.
 
     `clock` is the column of the stores' clock.
     """
@@ -48,7 +48,7 @@ def take(rows: Rows, store_input: StoreInput, clock: str, accepted: Mask) -> tup
 
 
 def put_run(shelf: Shelf, run: Run) -> ShardRef:
-    """Put a run away by partition of its groups, with the stretch of time that it spans."""
+    """Write a run to the shelf, one file per partition of its groups; the reference holds its range of times."""
     found = ShardRef(f"{shelf.directory}/{uuid.uuid4().hex}", (), {0: ((run.base, run.high + 1),)})
     parts = []
     for place, part in run.by_partition(shelf.partitions):
@@ -58,13 +58,13 @@ def put_run(shelf: Shelf, run: Run) -> ShardRef:
 
 
 def fetched_runs(store: ShardStore, refs: Iterable[ShardRef], partition: int) -> list[Run]:
-    """The runs of one partition."""
+    """The runs of one partition, read from their files."""
     mine = (ref for ref in refs if any(place == partition for place, _, _ in ref.parts))
     return [Run.unpacked(store.get(ref.file(partition))["run"][0].as_py()) for ref in mine]
 
 
 def in_time(rows: Rows, store_input: StoreInput, clock: str, accepted: Mask) -> tuple[Mask, Mask]:
-    """Which rows are asked for, and which of them are not too old."""
+    """The rows that a store set selects, and those of them that are not too old."""
     numbers, valid = rows.numbers(clock)
     usable = accepted & valid & (numbers > LOWEST) & (numbers < HIGHEST)
     matched = usable & rows.all_true(store_input.store_set.conjuncts)
@@ -77,7 +77,7 @@ def _runs(rows: Rows, store_set: StoreSet, at: Numbers, numbers: Numbers) -> Ite
     codes = np.zeros(len(at), np.int64) if groups is None else groups.codes
     times = numbers if at is rows.every else numbers[at]
     for name, spec in store_set.stores.items():
-        chosen = None if spec.shown is None else rows.truth(spec.shown)[at]
+        chosen = None if spec.where is None else rows.truth(spec.where)[at]
         own = slice(None) if chosen is None else chosen
         values = _values(rows, spec, at, times)
         if values is not None and chosen is not None:

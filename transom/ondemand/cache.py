@@ -1,4 +1,4 @@
-"""Where lookups are answered: it reads committed stores, remembers what OrderedSharing found, and counts."""
+"""A cache beside the batches: it reads committed stores and remembers the answers of OrderedSharing."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from transom.ondemand.structures.runs import GroupAnswers
 from transom.ondemand.structures.values import RawTuples
 from transom.state.state import State, StoreState
 
-MOST_PENDING = 64  # batches that wait for somebody to ask
+MAX_PENDING_BATCHES = 64  # beyond these, cached answers that no lookup reads are evicted
 
 
 @dataclass(frozen=True)
 class StoreUsage:
-    """How often a store was read, and how often that took no scan of its tuples."""
+    """How many lookups read a store, and how many of them needed no scan of its tuples."""
 
     lookups: int = 0
     hits: int = 0
@@ -31,10 +31,10 @@ class StoreUsage:
 
 
 @dataclass
-class _Shared:
-    """What OrderedSharing has found in a store, of which it has seen the tuples up to a batch.
+class _CachedAnswers:
+    """The answers of OrderedSharing over one store, up to and including the tuples of batch `batch_id`.
 
-    What batches bring waits until somebody asks: nobody else pays for it, and no batch waits for a lookup.
+    The runs of later batches wait in `pending` until a lookup needs them, so that no batch pays for them.
     """
 
     answers: GroupedOrderedSharing
@@ -45,24 +45,26 @@ class _Shared:
     lock: Lock = field(default_factory=Lock)
 
     @classmethod
-    def over(cls, accumulator: Extreme, lengths: frozenset[int], store: StoreState, batch_id: int) -> _Shared:
+    def over(
+        cls, accumulator: Extreme, lengths: frozenset[int], store: StoreState, batch_id: int
+    ) -> _CachedAnswers:
         answers = GroupedOrderedSharing(accumulator, lengths)
         for run in store.kept.runs:
             answers.insert(run)
         return cls(answers, lengths, batch_id, store.tuples)
 
     def catch_up(self, batch_id: int) -> None:
-        """Take in what the batches up to one brought; of one that it has missed it knows nothing."""
+        """Insert the pending runs of batches up to `batch_id`; after a missing batch, none is inserted."""
         while self.pending and self.pending[0][0] <= batch_id:
-            number, runs = self.pending.popleft()
-            if number == self.batch_id + 1:
-                self.batch_id = number
-                self.tuples += sum(brought.tuples for brought in runs)
-                for brought in runs:
-                    self.answers.insert(brought.run)
+            pending_id, store_runs = self.pending.popleft()
+            if pending_id == self.batch_id + 1:
+                self.batch_id = pending_id
+                self.tuples += sum(store_run.tuples for store_run in store_runs)
+                for store_run in store_runs:
+                    self.answers.insert(store_run.run)
 
-    def agree(self, lengths: frozenset[int], floor: int) -> None:
-        """Other windows are registered now, and tuples before a time are gone."""
+    def set_windows(self, lengths: frozenset[int], floor: int) -> None:
+        """Register the windows that queries have now, and evict groups without tuples since `floor`."""
         for length in lengths - self.lengths:
             self.answers.windows.add(length)
         for length in self.lengths - lengths:
@@ -73,92 +75,87 @@ class _Shared:
 
 @dataclass
 class LookupCache:
-    """Answers beside the batches, in the threads of whoever asks.
+    """Serves lookups in their callers' threads, while batches run.
 
-    What OrderedSharing has found is no state: it is told what each committed batch brings, and begins anew
-    where it has missed something.
+    Cached answers are not part of the state: the cache receives the runs of each committed batch, and it
+    builds answers anew after a gap.
     """
 
-    _asked: dict[str, StoreUsage] = field(default_factory=dict)
+    _usage: dict[str, StoreUsage] = field(default_factory=dict)  # by store
     _lengths: dict[str, frozenset[int]] = field(default_factory=dict)  # of registered windows, by store
-    _shared: dict[str, dict[Extreme, _Shared]] = field(default_factory=dict)  # by store
-    _lock: Lock = field(default_factory=Lock)  # of these; held for moments only
+    _cached: dict[str, dict[Extreme, _CachedAnswers]] = field(default_factory=dict)  # by store
+    _lock: Lock = field(default_factory=Lock)  # guards the three maps; held only briefly
 
-    def asked(self) -> dict[str, StoreUsage]:
-        """By store, how often it was read."""
+    def usage(self) -> dict[str, StoreUsage]:
+        """How often each store was read."""
         with self._lock:
-            return dict(self._asked)
+            return dict(self._usage)
 
-    def committed(
-        self, after: State, runs: Iterable[StoreRun] = (), store_sets: Sequence[StoreSet] = ()
+    def batch_committed(
+        self, after: State, store_runs: Iterable[StoreRun] = (), store_sets: Sequence[StoreSet] = ()
     ) -> None:
-        """A batch is committed that brought these runs to stores; `gatherings` are all there are."""
-        brought: dict[str, list[StoreRun]] = {}
-        for one in runs:
-            brought.setdefault(one.store, []).append(one)
+        """Take note of a committed batch: its runs, and all store sets there are now."""
+        runs_of_store: dict[str, list[StoreRun]] = {}
+        for store_run in store_runs:
+            runs_of_store.setdefault(store_run.store, []).append(store_run)
         with self._lock:
-            self._asked = {key: own for key, own in self._asked.items() if key in after.stores}
-            self._lengths = {key: own for one in store_sets for key, own in one.lengths.items()}
-            near = {key for key, store in after.stores.items() if not store.far}
-            self._shared = {key: own for key, own in self._shared.items() if key in near}
-            for key, own in self._shared.items():
-                for accumulator, shared in list(own.items()):
-                    shared.pending.append((after.batch_id, brought.get(key, [])))
-                    if len(shared.pending) > MOST_PENDING:  # nobody asks: whoever does will begin anew
-                        del own[accumulator]
+            self._usage = {key: usage for key, usage in self._usage.items() if key in after.stores}
+            self._lengths = {key: own for store_set in store_sets for key, own in store_set.lengths.items()}
+            on_driver = {key for key, store in after.stores.items() if not store.far}
+            self._cached = {key: cached for key, cached in self._cached.items() if key in on_driver}
+            for key, by_accumulator in self._cached.items():
+                for accumulator, cached in list(by_accumulator.items()):
+                    cached.pending.append((after.batch_id, runs_of_store.get(key, [])))
+                    if len(cached.pending) > MAX_PENDING_BATCHES:
+                        del by_accumulator[accumulator]
 
     def reader(self, lookup: Lookup, state: State) -> StoreReader:
-        """How a lookup reads the stores of a state."""
+        """The function with which a lookup reads the stores of a state."""
 
         def read(key: str, store_read: StoreRead, since: int) -> GroupAnswers:
-            structure, found = store_read.structure, None
-            is_hit, uses_ordered_sharing = (
-                not isinstance(structure, RawTuples),
-                lookup.query_stores.uses_ordered_sharing and not lookup.later,
-            )
-            if (
-                uses_ordered_sharing
-                and isinstance(structure, RawTuples)
-                and isinstance(structure.accumulator, Extreme)
-            ):
-                found, is_hit = self._recalled(key, structure.accumulator, state, lookup)
-            self.note(key, is_hit)
-            return structure.lookup(state.stores[key].kept.runs, since) if found is None else found
+            structure, answers = store_read.structure, None
+            is_hit = not isinstance(structure, RawTuples)
+            is_cached = lookup.query_stores.uses_ordered_sharing and not lookup.later
+            if is_cached and isinstance(structure, RawTuples) and isinstance(structure.accumulator, Extreme):
+                answers, is_hit = self._cached_answers(key, structure.accumulator, state, lookup)
+            self.count_read(key, is_hit)
+            return structure.lookup(state.stores[key].kept.runs, since) if answers is None else answers
 
         return read
 
-    def note(self, key: str, is_hit: bool) -> None:
-        """A store was read."""
+    def count_read(self, key: str, is_hit: bool) -> None:
+        """Count a lookup's read of a store."""
         with self._lock:
-            self._asked[key] = self._asked.get(key, StoreUsage()) + StoreUsage(1, int(is_hit))
+            self._usage[key] = self._usage.get(key, StoreUsage()) + StoreUsage(1, int(is_hit))
 
-    def _recalled(
+    def _cached_answers(
         self, key: str, accumulator: Extreme, state: State, lookup: Lookup
     ) -> tuple[GroupAnswers | None, bool]:
-        """What OrderedSharing answers, and whether it had not to recalculate anything for that.
+        """The answers of OrderedSharing, and whether it found them without recalculation.
 
-        Nothing, if others have asked for a later batch already: its tuples are in.
+        There are none if another lookup already inserted the tuples of a later batch.
         """
         store = state.stores[key]
         with self._lock:
             lengths = self._lengths.get(key, frozenset([lookup.query.query.window.range]))
-            shared = self._shared.setdefault(key, {}).get(accumulator)
-        if shared is not None:
-            with shared.lock:
-                shared.catch_up(state.batch_id)
-                if shared.batch_id > state.batch_id:
+            cached = self._cached.setdefault(key, {}).get(accumulator)
+        if cached is not None:
+            with cached.lock:
+                cached.catch_up(state.batch_id)
+                if cached.batch_id > state.batch_id:
                     return None, False
-                if shared.batch_id == state.batch_id and shared.tuples == store.tuples:
-                    shared.agree(lengths, store.floor)
-                    return _answer(shared, store, lookup)
-        shared = _Shared.over(accumulator, lengths, store, state.batch_id)
-        found = _answer(shared, store, lookup)
-        with self._lock:  # batches that were committed meanwhile it will find that it has missed
-            self._shared.setdefault(key, {})[accumulator] = shared
-        return found
+                if cached.batch_id == state.batch_id and cached.tuples == store.tuples:
+                    cached.set_windows(lengths, store.floor)
+                    return _answers_from(cached, store, lookup)
+        cached = _CachedAnswers.over(accumulator, lengths, store, state.batch_id)
+        answers = _answers_from(cached, store, lookup)
+        # If a batch was committed meanwhile, the next lookup notices the gap and builds anew.
+        with self._lock:
+            self._cached.setdefault(key, {})[accumulator] = cached
+        return answers
 
 
-def _answer(shared: _Shared, store: StoreState, lookup: Lookup) -> tuple[GroupAnswers, bool]:
-    before = shared.answers.counters.recalculations
-    found = shared.answers.lookup(store.kept.runs, lookup.start, lookup.end - 1)
-    return found, shared.answers.counters.recalculations == before
+def _answers_from(cached: _CachedAnswers, store: StoreState, lookup: Lookup) -> tuple[GroupAnswers, bool]:
+    before = cached.answers.counters.recalculations
+    answers = cached.answers.lookup(store.kept.runs, lookup.start, lookup.end - 1)
+    return answers, cached.answers.counters.recalculations == before

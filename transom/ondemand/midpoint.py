@@ -1,4 +1,4 @@
-"""One number for an interval: its middle, in the type of what it is about, and never outside of it."""
+"""The midpoint of an interval as a single answer, in the answer's type and never outside of the interval."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pyarrow as pa
 _EXACT = Context(prec=400)
 
 
-def middle(low: pa.Array, high: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The middles of intervals; null where there is none.
+def midpoints(low: pa.Array, high: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The midpoints of intervals; null where there is no interval.
 
-    >>> middle(pa.array([2**63 - 2, None]), pa.array([2**63 - 1, None]), pa.int64()).to_pylist()
+    >>> midpoints(pa.array([2**63 - 2, None]), pa.array([2**63 - 1, None]), pa.int64()).to_pylist()
     [9223372036854775806, None]
     """
     valid = low.is_valid().to_numpy(zero_copy_only=False) & high.is_valid().to_numpy(zero_copy_only=False)
@@ -22,7 +22,7 @@ def middle(low: pa.Array, high: pa.Array, kind: pa.DataType) -> pa.Array:
         pairs = zip(ends[0].tolist(), ends[1].tolist(), valid.tolist(), strict=True)
         return pa.array([_decimal(one, other, kind) if there else None for one, other, there in pairs], kind)
     if pa.types.is_integer(low.type):
-        halves = (ends[0] & ends[1]) + ((ends[0] ^ ends[1]) >> 1)  # half of a sum that could run over
+        halves = (ends[0] & ends[1]) + ((ends[0] ^ ends[1]) >> 1)  # the sum of both could overflow
     else:
         with np.errstate(invalid="ignore"):
             halves = ends[0] / 2 + ends[1] / 2
@@ -32,7 +32,7 @@ def middle(low: pa.Array, high: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _decimal(low: float, high: float, kind: pa.DataType) -> Decimal | None:
-    """The middle as a decimal of some digits, or what comes near it; None if no such number is inside."""
+    """The decimal of the type that is nearest to the midpoint; None if no such decimal lies in the interval."""
     if not (np.isfinite(low) and np.isfinite(high)):
         return None
     half = _EXACT.divide(_EXACT.add(Decimal(low), Decimal(high)), Decimal(2))

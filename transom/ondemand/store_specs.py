@@ -1,8 +1,8 @@
-"""What on-demand queries need kept: stores of an attribute's tuples, each read by every query that can be.
+"""Which stores on-demand queries need, and which queries share them.
 
-A query reads one store for each attribute, and one that tells which groups have tuples at all. Queries that
-ask for the same tuples and groups share them, whatever their windows: the longest says how far they go back.
-Paper: Aggregate Sharing, sections 3.2.1 and 6.2.
+A query reads one store per attribute, and one store that says which groups have tuples in the window.
+Queries over the same tuples and groups share stores whatever their windows: the longest window decides how
+far back a store reaches. Paper: Aggregate Sharing in Stream Databases, sections 3.2.1 and 6.2.
 """
 
 from __future__ import annotations
@@ -23,32 +23,34 @@ from transom.ondemand.structures.timegram import BUCKETS, TimeGram
 from transom.ondemand.structures.values import RawTuples, ValueStructure
 from transom.plan.compiled import CompiledQuery
 from transom.plan.predicate_text import predicate_text
-from transom.sql.query import And, IsNull, Not, Predicate, Scalar
-from transom.sql.query import scalars_of as predicate_scalars
+from transom.sql.query import And, IsNull, Not, Predicate, Scalar, scalars_of
 
-NEWEST = Staircase(Extreme(pa.int64(), "max"))  # over the times themselves: one entry a group
+NEWEST_TIMES = Staircase(Extreme(pa.int64(), "max"))  # over the tuples' times: one entry per group
 
 
 @dataclass(frozen=True)
 class StoreSpec:
-    """A store: which values of which tuples (FILTER) it keeps, and how; `timed` ones keep the times."""
+    """What a store keeps: the `attribute` of the tuples that match `where` (the FILTER), in a `structure`.
+
+    A store with `keeps_times` keeps the times of tuples. One without an attribute counts tuples.
+    """
 
     attribute: Scalar | None
-    shown: Predicate | None
+    where: Predicate | None
     structure: Structure
     keeps_times: bool = False
 
     @cached_property
     def text(self) -> str:
-        """What it keeps, in words that tell it from others over the same tuples."""
+        """A text that distinguishes the store from others over the same tuples."""
         what = "times" if self.keeps_times else "rows" if self.attribute is None else self.attribute.sql
-        shown = "" if self.shown is None else f" where {predicate_text(self.shown)}"
-        return f"{structure_name(self.structure)} of {what}{shown}"
+        where = "" if self.where is None else f" where {predicate_text(self.where)}"
+        return f"{structure_name(self.structure)} of {what}{where}"
 
 
 @dataclass(frozen=True)
 class StoreRead:
-    """How one aggregate's accumulator, or its interval, is read: from which store, and with which recipe."""
+    """How a lookup reads one accumulator or one interval: from which store, and by which structure."""
 
     spec: StoreSpec
     structure: Structure
@@ -56,23 +58,33 @@ class StoreRead:
 
 @dataclass(frozen=True)
 class QueryStores:
-    """What a query is looked up in: the store of its groups, and one glance a slot, or a call of a timegram.
+    """The stores that a lookup of a query reads.
 
-    With `is_shared`, extremes are found by OrderedSharing over the stores' tuples.
+    `groups` is the store that says which groups have tuples in the window. There is one read per slot, or
+    with `has_bounds` (a TimeGram) one per aggregate call. With `uses_ordered_sharing`, OrderedSharing finds
+    MIN and MAX in the stores' tuples.
     """
 
-    newest: StoreSpec
+    groups: StoreSpec
     reads: tuple[StoreRead, ...]
     has_bounds: bool = False
     uses_ordered_sharing: bool = False
 
     @property
+    def groups_read(self) -> StoreRead:
+        """How a lookup reads the groups."""
+        return StoreRead(self.groups, self.groups.structure)
+
+    @property
     def specs(self) -> tuple[StoreSpec, ...]:
-        return tuple({spec.text: spec for spec in (self.newest, *(one.spec for one in self.reads))}.values())
+        """The distinct stores."""
+        return tuple(
+            {spec.text: spec for spec in (self.groups, *(read.spec for read in self.reads))}.values()
+        )
 
 
 def structure_name(structure: Structure) -> str:
-    """What a store is called: recipes that keep the same have the same name."""
+    """The name of what a structure keeps: structures that keep the same data have the same name."""
     match structure:
         case Staircase(Extreme(function=function)):
             return f"{function} staircase"
@@ -82,47 +94,46 @@ def structure_name(structure: Structure) -> str:
 
 
 def stores_read_by(query: CompiledQuery) -> QueryStores:
-    """What must be kept so that a query can be looked up."""
+    """The stores that an on-demand query needs."""
     demand = query.query.demand or Demand()
-    newest = StoreSpec(None, None, NEWEST, keeps_times=True)
+    groups = StoreSpec(None, None, NEWEST_TIMES, keeps_times=True)
     if demand.structure == "timegram":
-        return QueryStores(newest, tuple(_bounded(query, demand)), has_bounds=True)
-    is_plain = query.naive or demand.structure != "exact"
-    found = []
+        return QueryStores(groups, tuple(_timegram_reads(query, demand)), has_bounds=True)
+    scans = query.naive or demand.structure != "exact"
+    reads = []
     for slot in query.slots:
-        structure = RawTuples(slot.accumulator) if is_plain else exact_structure(slot.accumulator)
+        structure = RawTuples(slot.accumulator) if scans else exact_structure(slot.accumulator)
         argument = None if isinstance(slot.accumulator, CountRows) else slot.argument
-        found.append(
-            StoreRead(StoreSpec(argument, slot.where, _store(slot.accumulator, structure)), structure)
-        )
-    return QueryStores(
-        newest, tuple(found), uses_ordered_sharing=demand.structure == "ordered_sharing" and not query.naive
-    )
+        spec = StoreSpec(argument, slot.where, _stored_structure(slot.accumulator, structure))
+        reads.append(StoreRead(spec, structure))
+    uses_ordered_sharing = demand.structure == "ordered_sharing" and not query.naive
+    return QueryStores(groups, tuple(reads), uses_ordered_sharing=uses_ordered_sharing)
 
 
-def _store(accumulator: Accumulator, structure: Structure) -> Structure:
-    """How the store under a recipe is kept; all that keep values are alike."""
+def _stored_structure(accumulator: Accumulator, structure: Structure) -> Structure:
+    """The structure of the store that a structure reads; structures over plain values share one store."""
     return RawTuples(accumulator) if isinstance(structure, ValueStructure) else structure
 
 
-def _bounded(query: CompiledQuery, demand: Demand) -> Iterable[StoreRead]:
+def _timegram_reads(query: CompiledQuery, demand: Demand) -> Iterable[StoreRead]:
     for call, slots in zip(query.query.calls, query.reads, strict=True):
-        argument, shown = (call.args[0] if call.args else None), query.slots[slots[0]].where
-        if argument is not None and not is_number(argument.type):  # then only its tuples are counted
-            parts = () if shown is None else shown.parts if isinstance(shown, And) else (shown,)
-            counted = Not(IsNull(argument))
-            argument, shown = None, And((counted, *parts)) if parts else counted
-        kind = None if argument is None else argument.type
+        argument, where = (call.args[0] if call.args else None), query.slots[slots[0]].where
+        if argument is not None and not is_number(argument.type):  # only COUNT takes such an argument
+            parts = () if where is None else where.parts if isinstance(where, And) else (where,)
+            not_null = Not(IsNull(argument))
+            argument, where = None, And((not_null, *parts)) if parts else not_null
+        type = None if argument is None else argument.type
         buckets = demand.buckets or BUCKETS
-        structure = TimeGram(kind, buckets, demand.between, demand.bounds, demand.within, demand.slice)
-        yield StoreRead(StoreSpec(argument, shown, structure), structure)
+        structure = TimeGram(type, buckets, demand.between, demand.bounds, demand.within, demand.slice)
+        yield StoreRead(StoreSpec(argument, where, structure), structure)
 
 
 @dataclass(frozen=True)
 class StoreSet:
-    """The stores over the same tuples and groups, that of the groups first, by their names.
+    """The stores over one selection of tuples and groups, and the on-demand queries that share them.
 
-    `lengths` are those of the windows that each store is read for.
+    `stores` maps names to specs, the store of the groups first. `lengths` are the lengths of the windows
+    that each store is read for.
     """
 
     selection: str
@@ -135,23 +146,23 @@ class StoreSet:
 
     @cached_property
     def reach(self) -> Mapping[str, int]:
-        """How far back each store goes."""
+        """How far back each store reaches: the length of its longest window."""
         return {key: max(lengths) for key, lengths in self.lengths.items()}
 
     @property
     def range(self) -> int:
-        """How far back any of them goes."""
+        """The length of the longest window."""
         return max(self.reach.values())
 
 
-def scalars_of(store_sets: Iterable[StoreSet]) -> Iterator[Scalar]:
-    """Every scalar that must be computed for a row, repeats included."""
+def store_scalars(store_sets: Iterable[StoreSet]) -> Iterator[Scalar]:
+    """Every scalar that the stores need computed for a row, with repeats."""
     for store_set in store_sets:
         for part in store_set.conjuncts:
-            yield from predicate_scalars(part)
+            yield from scalars_of(part)
         yield from store_set.keys
         for spec in store_set.stores.values():
-            yield from predicate_scalars(spec.shown)
+            yield from scalars_of(spec.where)
             if spec.attribute is not None:
                 yield spec.attribute
 
@@ -162,32 +173,32 @@ def store_key(selection: str, spec: StoreSpec) -> str:
 
 
 def store_sets(queries: Sequence[CompiledQuery]) -> tuple[StoreSet, ...]:
-    """What some on-demand queries need kept, together."""
-    alike: dict[str, list[CompiledQuery]] = {}
+    """The store sets that on-demand queries need, one for each distinct selection."""
+    by_selection: dict[str, list[CompiledQuery]] = {}
     for query in queries:
-        alike.setdefault(query.selection, []).append(query)
-    found = []
-    for selection, members in alike.items():
-        first = members[0]
-        kinds: dict[object, tuple[CompiledQuery, set[int]]] = {}
-        for query in members:
-            kind = query.query.demand, query.slot_keys, query.reads
-            kinds.setdefault(kind, (query, set()))[1].add(query.query.window.range)
-        specs: dict[str, StoreSpec] = {}
-        lengths: dict[str, set[int]] = {}
-        for query, own in kinds.values():
-            for spec in stores_read_by(query).specs:
-                specs.setdefault(key := store_key(selection, spec), spec)
-                lengths.setdefault(key, set()).update(own)
-        found.append(
-            StoreSet(
-                selection,
-                first.query.clock,
-                first.conjuncts,
-                tuple(key.scalar for key in first.query.keys),
-                specs,
-                {key: frozenset(own) for key, own in lengths.items()},
-                tuple(query.name for query in members),
-            )
-        )
-    return tuple(found)
+        by_selection.setdefault(query.selection, []).append(query)
+    return tuple(_store_set(selection, members) for selection, members in by_selection.items())
+
+
+def _store_set(selection: str, members: Sequence[CompiledQuery]) -> StoreSet:
+    # Many queries differ only in their windows: their specs are worked out once.
+    similar: dict[object, tuple[CompiledQuery, set[int]]] = {}
+    for query in members:
+        reads_alike = query.query.demand, query.slot_keys, query.reads
+        similar.setdefault(reads_alike, (query, set()))[1].add(query.query.window.range)
+    specs: dict[str, StoreSpec] = {}
+    lengths: dict[str, set[int]] = {}
+    for query, ranges in similar.values():
+        for spec in stores_read_by(query).specs:
+            specs.setdefault(key := store_key(selection, spec), spec)
+            lengths.setdefault(key, set()).update(ranges)
+    first = members[0]
+    return StoreSet(
+        selection,
+        first.query.clock,
+        first.conjuncts,
+        tuple(key.scalar for key in first.query.keys),
+        specs,
+        {key: frozenset(ranges) for key, ranges in lengths.items()},
+        tuple(query.name for query in members),
+    )

@@ -1,10 +1,10 @@
-"""Stores of on-demand queries from batch to batch: opened as queries come, filled, trimmed, closed."""
+"""The life of on-demand stores over batches: opened as queries join, filled, trimmed, dropped as they leave."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from transom.elements import Clock, ClockKind
 from transom.kernel.shards import Shelf
@@ -17,13 +17,15 @@ from transom.plan.passes.admission import Place
 from transom.results.stream_progress import BatchInput, missed
 from transom.state.shards import ShardRef
 from transom.state.state import State, StoreState, StreamState
-from transom.windows.intervals import LOWEST
+from transom.windows.intervals import LOWEST, IntervalSet
 
-ROWS_A_GROUP = 20  # a group is a lookup's row: as many are too much as rows of so few slices each
+# A lookup returns one row per group, where a window query's state has one row per group and slice: so the
+# limit of rows on the driver allows fewer groups here.
+ROWS_PER_GROUP = 20
 
 
 def lookup_end(clock: Clock, stream: StreamState) -> int | None:
-    """Where a window ends that is looked up now: right behind the newest row; None before there is one."""
+    """The end of a window that is looked up now: just after the newest row, or None before the first row."""
     if clock.kind is ClockKind.ROWS:
         return stream.totals.accepted or None
     newest = stream.clock(clock).newest
@@ -33,57 +35,59 @@ def lookup_end(clock: Clock, stream: StreamState) -> int | None:
 def open_stores(
     state: State, store_sets: Iterable[StoreSet], place: Place = Place.AUTO, results: Collection[str] = ()
 ) -> State:
-    """The state with a store for everything that is asked for now, and none beside.
+    """The state with exactly the stores that these store sets need.
 
-    `results` are the streams that are made of other queries' results: what a newcomer has missed of them,
-    the next batch tells.
+    `results` are the streams made of other queries' results. What a new store missed of such a stream is
+    only determined by the next batch.
     """
     stores: dict[str, StoreState] = {}
     for store_set in store_sets:
         of_results = store_set.clock.stream in results
-        is_far = place is Place.EXECUTORS and bool(store_set.keys) and not of_results
-        is_far |= any(key in state.stores and state.stores[key].far for key in store_set.stores)
+        on_executors = place is Place.EXECUTORS and bool(store_set.keys) and not of_results
+        on_executors |= any(key in state.stores and state.stores[key].far for key in store_set.stores)
         for key in store_set.stores:
-            known = state.stores.get(key)
-            if known is None:
+            store = state.stores.get(key)
+            if store is None:
                 unseen = None if of_results else state.missed(store_set.clock)
-                known = StoreState(unseen=unseen, far=is_far)
-            stores[key] = known
+                store = StoreState(unseen=unseen, far=on_executors)
+            stores[key] = store
     return state if stores == state.stores else replace(state, stores=stores)
 
 
 def has_stores(state: State, query: CompiledQuery) -> bool:
-    """Whether an on-demand query's stores are there, and have the types that it has now."""
-    kinds = [key.scalar.type for key in query.query.keys]
+    """Whether the state has an on-demand query's stores, with the types that the query has now."""
+    key_types = [key.scalar.type for key in query.query.keys]
     for spec in stores_read_by(query).specs:
         store = state.stores.get(store_key(query.selection, spec))
         if store is None:
             return False
         for run in store.kept.runs:
             value = run.columns.get("value")
-            is_typed = spec.attribute is None or value is None or value.type == spec.attribute.type
-            if not is_typed or [key.type for key in run.keys] != kinds:
+            same_type = spec.attribute is None or value is None or value.type == spec.attribute.type
+            if not same_type or [key.type for key in run.keys] != key_types:
                 return False
     return True
 
 
 def store_inputs(state: State, stream: StreamState, store_sets: Sequence[StoreSet]) -> tuple[StoreInput, ...]:
-    """What a batch adds to stores, given how far their clocks have come."""
+    """What the kernel needs to collect a batch's tuples for stores."""
     return tuple(
         StoreInput(
-            one, _floor(one.clock, one.range, stream), any(state.stores[key].far for key in one.stores)
+            store_set,
+            _floor(store_set.clock, store_set.range, stream),
+            any(state.stores[key].far for key in store_set.stores),
         )
-        for one in store_sets
+        for store_set in store_sets
     )
 
 
 def _floor(clock: Clock, length: int, stream: StreamState) -> int:
-    """The start of the longest window that can be looked up; rows that are aside will still be taken in."""
+    """The start of the longest window that can be looked up, or of sidelined rows if these are older."""
     end = lookup_end(clock, stream)
     if end is None:
         return LOWEST
-    aside = (start for start, _ in stream.held(clock))
-    return max(LOWEST, min([end - length, *aside]))
+    sidelined = (start for start, _ in stream.held(clock))
+    return max(LOWEST, min([end - length, *sidelined]))
 
 
 def fill_stores(
@@ -93,64 +97,60 @@ def fill_stores(
     after: StreamState,
     shelf: Shelf | None,
 ) -> dict[str, StoreState]:
-    """The stores after a batch, given its stream after it; groups that are too many go to the shelf."""
-    found, brought = dict(stores), dict[str, list[Run]]()
-    refs, tuples = dict[str, list[ShardRef]](), Counter[str]()
-    for one in batch.outcome.runs:
-        brought.setdefault(one.store, []).append(one.run)
-        tuples[one.store] += one.tuples
+    """The stores after a batch; `after` is the batch's stream after it.
+
+    Stores with too many groups for the driver move to the shelf.
+    """
+    runs, refs = dict[str, list[Run]](), dict[str, list[ShardRef]]()
+    tuples = Counter[str]()
+    for store_run in batch.outcome.runs:
+        runs.setdefault(store_run.store, []).append(store_run.run)
+        tuples[store_run.store] += store_run.tuples
     for key, ref, count in batch.outcome.run_refs:
         refs.setdefault(key, []).append(ref)
         tuples[key] += count
+    updated = dict(stores)
     for store_set in store_sets:
         for key, spec in store_set.stores.items():
             floor = _floor(store_set.clock, store_set.reach[key], after)
-            own = _Filling(store_set, spec, stores[key], floor)
-            found[key] = own.with_runs(brought.get(key, []), refs.get(key, []), tuples[key], batch)
-        if shelf is not None and _is_far([found[key] for key in store_set.stores], shelf):
+            store = _with_runs(stores[key], spec, runs.get(key, []), floor)
+            updated[key] = replace(
+                store,
+                unseen=_unseen(stores[key], store_set.clock, batch),
+                tuples=store.tuples + tuples[key],
+                far=store.far or bool(refs.get(key)),
+                refs=tuple(ref for ref in (*store.refs, *refs.get(key, ())) if ref.held[0][0][1] > floor),
+            )
+        if shelf is not None and _must_spill([updated[key] for key in store_set.stores], shelf):
             for key in store_set.stores:
-                found[key] = _spilled(found[key], shelf)
-    return found
+                updated[key] = _spilled(updated[key], shelf)
+    return updated
 
 
-@dataclass(frozen=True)
-class _Filling:
-    """A store that a batch adds to."""
-
-    store_set: StoreSet
-    spec: StoreSpec
-    store: StoreState
-    floor: int
-
-    def with_runs(
-        self, runs: Sequence[Run], refs: Sequence[ShardRef], tuples: int, batch: BatchInput
-    ) -> StoreState:
-        store, structure = self.store, self.spec.structure
-        run = structure.merged(runs, self.floor) if len(runs) > 1 else runs[0] if runs else None
-        unseen = store.unseen
-        if unseen is None:
-            clock = self.store_set.clock
-            unseen = missed(clock, batch) if batch.origin is None else batch.origin.missed
-        return StoreState(
-            store.kept.taken(structure, run, self.floor),
-            max(store.floor, self.floor),
-            unseen,
-            store.tuples + tuples,
-            store.far or bool(refs),
-            tuple(ref for ref in (*store.refs, *refs) if ref.held[0][0][1] > self.floor),
-        )
+def _with_runs(store: StoreState, spec: StoreSpec, runs: Sequence[Run], floor: int) -> StoreState:
+    """A store with a batch's runs as one more run, without the tuples before `floor`."""
+    structure = spec.structure
+    run = structure.merged(runs, floor) if len(runs) > 1 else runs[0] if runs else None
+    return replace(store, kept=store.kept.with_run(structure, run, floor), floor=max(store.floor, floor))
 
 
-def _is_far(stores: Sequence[StoreState], shelf: Shelf) -> bool:
-    """Whether stores over the same groups, the first of the groups themselves, go where many are kept."""
+def _unseen(store: StoreState, clock: Clock, batch: BatchInput) -> IntervalSet | None:
+    """The event times of tuples that the store missed because it was opened after they arrived."""
+    if store.unseen is not None:
+        return store.unseen
+    return missed(clock, batch) if batch.origin is None else batch.origin.missed
+
+
+def _must_spill(stores: Sequence[StoreState], shelf: Shelf) -> bool:
+    """Whether the stores of a store set, that of the groups first, must move from the driver to the shelf."""
     if any(store.far for store in stores):
         return any(store.kept.runs or not store.far for store in stores)
     if shelf.limit is None:
         return False
-    return any(run.groups > shelf.limit // ROWS_A_GROUP for run in stores[0].kept.runs)
+    return any(run.groups > shelf.limit // ROWS_PER_GROUP for run in stores[0].kept.runs)
 
 
 def _spilled(store: StoreState, shelf: Shelf) -> StoreState:
-    """A store that is kept on the shelf from now on."""
-    put = tuple(put_run(shelf, run) for run in store.kept.runs)
-    return replace(store, kept=RunTiers(), far=True, refs=(*store.refs, *put))
+    """A store with its runs moved to the shelf, where it stays from now on."""
+    refs = tuple(put_run(shelf, run) for run in store.kept.runs)
+    return replace(store, kept=RunTiers(), far=True, refs=(*store.refs, *refs))

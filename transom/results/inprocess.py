@@ -11,7 +11,7 @@ from transom.elements import ClockKind, Prod
 from transom.errors import SettingError
 from transom.kernel.aggregate import BatchPlan, Outcome, merge, run
 from transom.kernel.shards import Shelf, fetched
-from transom.ondemand.store_specs import StoreSet, scalars_of
+from transom.ondemand.store_specs import StoreSet, store_scalars
 from transom.ondemand.stores import store_inputs
 from transom.plan.compiled import CompiledQuery
 from transom.plan.planner import Planner
@@ -54,7 +54,7 @@ def folded(
 ) -> Outcome:
     """Ingest a batch in this process: rows to partial aggregates, for the queries of their stream."""
     shared = planner.plan(state, queries)
-    wanted = (*(scalar for query in queries for scalar in query.query.scalars()), *scalars_of(store_sets))
+    wanted = (*(scalar for query in queries for scalar in query.query.scalars()), *store_scalars(store_sets))
     names = {sql: f"c{i}" for i, sql in enumerate(dict.fromkeys(scalar.sql for scalar in wanted))}
     clocks = {clock: f"t{i}" for i, clock in enumerate(clocks_of(queries, rules, store_sets))}
     if any(clock.kind is ClockKind.ROWS for clock in clocks) or any(q.query.joins for q in queries):

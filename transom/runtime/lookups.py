@@ -154,7 +154,7 @@ class Lookups:
 
     def _far(self, lookup: Lookup, state: State) -> Answer:
         for key in lookup.stores:
-            self.loop.lookup_cache.note(key, is_hit=False)
+            self.loop.lookup_cache.count_read(key, is_hit=False)
         try:
             return self.loop.far_stores.answered(lookup, state)
         except Exception as error:

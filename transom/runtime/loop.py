@@ -304,7 +304,7 @@ class BatchLoop(Archive):
             self.sideline.note(self.streams[intent.stream], outcome.rows, watch.spent["first_half"])
         before = self.state
         self._commit(intent, registry, output.state, bool(output.results), now.sights)
-        self.lookup_cache.committed(output.state, outcome.runs, kept)
+        self.lookup_cache.batch_committed(output.state, outcome.runs, kept)
         self.far.forget(before, output.state)  # whoever is reading it asks again
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)

@@ -352,7 +352,7 @@ def progress_of(loop: BatchLoop) -> Progress:
 
 def _on_demand(loop: BatchLoop, state: State, registry: Registry) -> OnDemand:
     queries = registry.demanding()
-    asked, stores = loop.lookup_cache.asked() if queries else {}, {}
+    asked, stores = loop.lookup_cache.usage() if queries else {}, {}
     streams = dict.fromkeys(query.query.stream for query in queries)
     for store_set in (
         one for name in streams for one in loop.planner.store_sets(name, registry.looking(name))

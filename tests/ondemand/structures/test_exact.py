@@ -90,7 +90,7 @@ def _near(mine: tuple[Any, ...], plain: tuple[Any, ...]) -> bool:
 def kept(structure: Structure, batches: list[TupleBatch]) -> tuple[Run, ...]:
     known = RunTiers()
     for batch_id in batches:
-        known = known.taken(structure, structure.run(batch_id), -(10**9))
+        known = known.with_run(structure, structure.run(batch_id), -(10**9))
     return known.runs
 
 

@@ -61,7 +61,7 @@ def test_batches_and_lookups_in_turns(kind: pa.DataType, function: str, grouped:
         now = int(seen.times.max())
         run = structure.run(batch)
         answers.insert(run)
-        kept = kept.taken(structure, run, now - 250)
+        kept = kept.with_run(structure, run, now - 250)
         for size in (30, 250, int(rng.integers(1, 251))):
             found = answers.lookup(kept.runs, now + 1 - size, now)
             assert alike(found_by_key(found, ["s0"]), seen.answers(accumulator, now + 1 - size)), (now, size)

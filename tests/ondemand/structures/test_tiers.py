@@ -12,7 +12,7 @@ from tests.ondemand.structures.tuples import Tuples, found_by_key
 from transom.aggregates.accumulators import Accumulator, CountRows, Extreme, Sum
 from transom.ondemand.structures.exact_structure import exact_structure
 from transom.ondemand.structures.runs import TupleBatch
-from transom.ondemand.structures.tiers import FANOUT, SMALL, RunTiers
+from transom.ondemand.structures.tiers import FANOUT, SMALL_RUN, RunTiers
 
 FLOAT = pa.float64()
 
@@ -26,22 +26,22 @@ def batch(rng: np.random.Generator, start: int, size: int) -> TupleBatch:
 def test_there_are_few_runs_and_tuples_are_written_few_times(size: int) -> None:
     rng, structure, kept, written = np.random.default_rng(1), exact_structure(Sum(FLOAT)), RunTiers(), 0
     batches = 1500
-    tiers = math.log(max(batches * size / SMALL, FANOUT), FANOUT) + 1
+    tiers = math.log(max(batches * size / SMALL_RUN, FANOUT), FANOUT) + 1
     for i in range(batches):
         known = kept
-        kept = known.taken(structure, structure.run(batch(rng, i * size, size)), -1)
+        kept = known.with_run(structure, structure.run(batch(rng, i * size, size)), -1)
         written += sum(run.entries for run in kept.runs if run not in known.runs)
         assert len(kept.runs) <= (FANOUT - 1) * (tiers + 1)
     assert kept.entries == batches * size
     # Small runs are all alike: they are written again until they are small no more.
-    assert written <= kept.entries * (tiers + 1 + max(0.0, math.log2(SMALL / size) * 4))
+    assert written <= kept.entries * (tiers + 1 + max(0.0, math.log2(SMALL_RUN / size) * 4))
 
 
 def test_what_was_kept_before_stays_as_it_was() -> None:
     rng, structure = np.random.default_rng(2), exact_structure(CountRows())
     past = [RunTiers()]
     for i in range(40):
-        past.append(past[-1].taken(structure, structure.run(batch(rng, i * 100, 100)), i * 100 - 1000))
+        past.append(past[-1].with_run(structure, structure.run(batch(rng, i * 100, 100)), i * 100 - 1000))
     for i, kept in enumerate(past[1:]):
         counts = structure.lookup(kept.runs, i * 100 - 900).columns["s0"].to_pylist()
         assert counts == [min(i * 100 + 100, 1000)]
@@ -54,22 +54,22 @@ def test_no_more_is_kept_than_windows_need_and_half_as_much_again(size: int) -> 
     rng, structure, kept, window = np.random.default_rng(3), exact_structure(Sum(FLOAT)), RunTiers(), 50_000
     for i in range(300_000 // size):
         now = (i + 1) * size
-        kept = kept.taken(structure, structure.run(batch(rng, i * size, size)), now - window)
+        kept = kept.with_run(structure, structure.run(batch(rng, i * size, size)), now - window)
         assert min(now, window) <= kept.entries <= 1.5 * window + size
         assert all(run.high >= now - window for run in kept.runs)
 
 
 def test_a_batch_that_is_too_old_leaves_nothing() -> None:
     rng, structure = np.random.default_rng(4), exact_structure(Sum(FLOAT))
-    kept = RunTiers().taken(structure, structure.run(batch(rng, 1000, 10)), 900)
-    assert kept.taken(structure, structure.run(batch(rng, 500, 10)), 900).runs == kept.runs
-    assert kept.taken(structure, structure.run(batch(rng, 893, 10)), 900).entries == 13
-    assert kept.taken(structure, structure.run(batch(rng, 1010, 0)), 900).runs == kept.runs
+    kept = RunTiers().with_run(structure, structure.run(batch(rng, 1000, 10)), 900)
+    assert kept.with_run(structure, structure.run(batch(rng, 500, 10)), 900).runs == kept.runs
+    assert kept.with_run(structure, structure.run(batch(rng, 893, 10)), 900).entries == 13
+    assert kept.with_run(structure, structure.run(batch(rng, 1010, 0)), 900).runs == kept.runs
 
 
 def test_kept_says_how_much_it_is() -> None:
     rng, structure = np.random.default_rng(5), exact_structure(Sum(FLOAT))
-    kept = RunTiers().taken(structure, structure.run(batch(rng, 0, 1000)), 0)
+    kept = RunTiers().with_run(structure, structure.run(batch(rng, 0, 1000)), 0)
     assert kept.entries == 1000
     assert kept.nbytes == 1000 * (4 + 8) + 16
 
@@ -89,7 +89,7 @@ def test_updates_and_lookups_interleave_freely(accumulator: Accumulator, seed: i
         floor = high - 250
         column = pa.array(rng.integers(-50, 50, count)).cast(type)
         own = Tuples(fresh, (pa.array(rng.integers(0, 5, count)),), column)
-        kept = kept.taken(structure, structure.run(own.batch(np.arange(count))), floor)
+        kept = kept.with_run(structure, structure.run(own.batch(np.arange(count))), floor)
         times, keys = np.r_[times, fresh], pa.concat_arrays([keys, own.keys[0]])
         values = pa.concat_arrays([values, column])
         for since in rng.integers(floor, high + 2, step % 3).tolist():

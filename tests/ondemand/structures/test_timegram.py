@@ -119,7 +119,7 @@ def _up_to(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 def kept(structure: TimeGram, batches: list[TupleBatch]) -> tuple[Run, ...]:
     known = RunTiers()
     for batch_id in batches:
-        known = known.taken(structure, structure.run(batch_id), -(10**9))
+        known = known.with_run(structure, structure.run(batch_id), -(10**9))
     return known.runs
 
 
@@ -168,7 +168,7 @@ def test_it_does_for_thousands_of_tuples_a_group_while_old_ones_go(stream: str) 
         structure, known = TimeGram(type, **options), RunTiers()
         for batch in batches:
             high = int(batch.times.max(initial=0))
-            known = known.taken(structure, structure.run(batch), high - 9000)
+            known = known.with_run(structure, structure.run(batch), high - 9000)
         for since in (high - 9000, high - 8999, high - 4321, high - 100, high):
             assert_contained(structure, known.runs, stream, 3, since)
 
@@ -230,7 +230,7 @@ def test_buckets_follow_values_that_drift() -> None:
         times = np.arange(batch_id * 1000, batch_id * 1000 + 1000)
         values = pa.array(batch_id * 50 + rng.uniform(0, 10, 1000))
         part = TupleBatch(times, np.zeros(1000, np.int64), (), values)
-        kept_ = kept_.taken(structure, structure.run(part), batch_id * 1000 - 5000)
+        kept_ = kept_.with_run(structure, structure.run(part), batch_id * 1000 - 5000)
     found = structure.lookup(kept_.runs, 99_000).columns
     assert found["max_high"][0].as_py() - found["max_low"][0].as_py() < 10
     assert 99 * 50 <= found["avg_low"][0].as_py() <= found["avg_high"][0].as_py() <= 99 * 50 + 10
@@ -286,7 +286,7 @@ def test_slices_take_no_more_room_at_ten_times_the_rate() -> None:
             part = TupleBatch(
                 times, np.zeros(rate // 2, np.int64), (), pa.array(rng.uniform(0, 100, rate // 2))
             )
-            known = known.taken(structure, structure.run(part), 0)
+            known = known.with_run(structure, structure.run(part), 0)
         sizes.append(known.nbytes)
     assert sizes[1] < 1.2 * sizes[0]
 

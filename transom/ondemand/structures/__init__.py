@@ -1,1 +1,7 @@
-"""Structures that are looked up: tuples of one attribute, kept so that any window up to now is answered."""
+"""Structures for on-demand lookups: they keep the tuples of one attribute and answer any window that ends now.
+
+Reading order: `runs` (the data and the `Structure` interface), `build_runs`, `window_entries`, `tiers`
+(how runs are merged over time); then one structure per module: `values` (a plain scan), `prefix_sums`,
+`block_tree`, `staircase`, `timegram` (with `buckets` and `answer_intervals`), `ordered_sharing` (with
+`grouped_ordered_sharing`). `exact_structure` chooses the exact structure for an aggregate.
+"""

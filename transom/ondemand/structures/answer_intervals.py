@@ -1,7 +1,7 @@
-"""Answers as intervals: what is known of values in buckets, for all groups at once.
+"""Answers as intervals: what is certain about the values in buckets, for all groups at once.
 
-An interval contains the answer in the order that SQL has: NaN is above infinity. It also contains what a
-sum of doubles comes to in any order of adding them, rounding and running over included.
+An interval contains the answer in SQL's order: NaN is above infinity. It also contains every result that
+adding doubles can have, in any order of addition, with rounding and overflow.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _ROUNDS = 20  # of the search for the greatest average; a handful is usual
 
 @dataclass(frozen=True)
 class BucketTuples:
-    """Buckets with tuples in a window: of group `codes`, `least` to `most` tuples from `low` to `high`.
+    """The tuples of a window by bucket: group `codes` has `least` to `most` tuples with values in `low`..`high`.
 
-    `least` is 1 at least: of every bucket it is certain that it has a tuple there.
+    `least` is at least 1: a bucket is listed only if it certainly has a tuple in the window.
     """
 
     codes: Numbers
     groups: int
     least: Numbers
     most: Numbers
-    low: NDArray[Any] | None = None  # integers or doubles; None: tuples are counted, not looked at
+    low: NDArray[Any] | None = None  # integers or doubles; None: only counts are needed
     high: NDArray[Any] | None = None
 
     @property
     def hull(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The least and the greatest values."""
+        """The least and the greatest value of each bucket."""
         assert self.low is not None and self.high is not None
         return self.low, self.high
 
@@ -53,24 +53,24 @@ class BucketTuples:
         return self.hull[0].dtype.kind == "i"
 
     def summed(self, numbers: Doubles) -> Doubles:
-        """Doubles by group."""
+        """Sums of doubles by group."""
         return np.bincount(self.codes, numbers, self.groups).astype(np.float64, copy=False)
 
     def counted(self, numbers: Numbers) -> Numbers:
-        """Whole numbers by group, wrapping."""
+        """Sums of whole numbers by group; they wrap."""
         found = np.zeros(self.groups, np.int64)
         np.add.at(found, self.codes, numbers)
         return found
 
     def any(self, mask: Mask) -> Mask:
-        """The groups with a bucket of that kind."""
+        """The groups that have a bucket in the mask."""
         return np.bincount(self.codes[mask], minlength=self.groups) > 0
 
 
 class AnswerIntervals(Mapping[str, pa.Array]):
-    """Bounds of answers by name, as `sum_low`; each kind of answer is worked out when first asked for.
+    """The ends of intervals by name, as `sum_low`; each aggregate's interval is computed at first use.
 
-    An average is rounded to the `grain`, the last digit of decimals.
+    An average is rounded to `grain`, the last digit of a decimal.
     """
 
     def __init__(self, filed: BucketTuples, grain: float = 0.0) -> None:
@@ -109,18 +109,18 @@ class AnswerIntervals(Mapping[str, pa.Array]):
 
 
 def _whole(filed: BucketTuples, sums: _Sums) -> Interval:
-    """Sums of whole numbers; all that fits into 64 bits, where they might wrap."""
+    """Sums of whole numbers; the full 64-bit range where a sum might wrap."""
     low, high = filed.hull
     least = filed.counted(np.where(low >= 0, filed.least, filed.most) * low)
     most = filed.counted(np.where(high >= 0, filed.most, filed.least) * high)
-    # These are wrapped themselves, and the true ones where those fit.
+    # These two wrap as well; they are exact wherever the sums fit.
     limits = np.iinfo(np.int64)
     fits = (sums.low - sums.slack > limits.min) & (sums.high + sums.slack < limits.max)
     return np.where(fits, least, limits.min), np.where(fits, most, limits.max)
 
 
 def _extremes(filed: BucketTuples, kind: str) -> Interval:
-    """MIN or MAX: each bucket has a tuple in the window, which is somewhere in its hull; NaN is above all."""
+    """MIN or MAX: each bucket has a tuple in the window, with a value in the bucket's hull; NaN is above all."""
     low, high = (_reduced(np.fmin if kind == "min" else np.fmax, filed, side) for side in filed.hull)
     if kind == "min" or filed.is_whole:
         return low, high
@@ -129,7 +129,7 @@ def _extremes(filed: BucketTuples, kind: str) -> Interval:
 
 
 def _reduced(ufunc: np.ufunc, filed: BucketTuples, numbers: NDArray[Any]) -> NDArray[Any]:
-    """By group; each has a bucket at least."""
+    """A ufunc's reduction by group; each group has a bucket at least."""
     found = np.empty(filed.groups, numbers.dtype)
     found[filed.codes] = numbers
     ufunc.at(found, filed.codes, numbers)
@@ -137,7 +137,7 @@ def _reduced(ufunc: np.ufunc, filed: BucketTuples, numbers: NDArray[Any]) -> NDA
 
 
 class _Sums:
-    """Bounds of sums of doubles: `low` and `high` of the finite ones, right to within `slack`."""
+    """Bounds of sums of doubles: `low` and `high` of the finite values, exact to within `slack`."""
 
     def __init__(self, filed: BucketTuples) -> None:
         low, high = (side.astype(np.float64, copy=False) for side in filed.hull)
@@ -148,7 +148,7 @@ class _Sums:
         least, most = filed.least.astype(np.float64), filed.most.astype(np.float64)
         self.low = filed.summed(np.where(self.lows >= 0, least, most) * self.lows)
         self.high = filed.summed(np.where(self.highs >= 0, most, least) * self.highs)
-        # Adding n doubles in any order errs by less than n units of their magnitudes; so do our own sums.
+        # Adding n doubles in any order errs by less than n units of their magnitudes. So do the sums here.
         self.errors = (2 * filed.summed(most) + 16) * UNIT
         self.magnitude = filed.summed(most * np.maximum(np.abs(self.lows), np.abs(self.highs)))
         self.slack = self.errors * self.magnitude + 4 * _LEAST
@@ -156,9 +156,9 @@ class _Sums:
         self.negative = filed.summed(most * np.maximum(-self.lows, 0.0)) * (1 + self.errors)
 
     def interval(self) -> Interval:
-        """Where the sums lie, NaN and infinities included."""
+        """Where the sums lie, with NaN and infinities."""
         low, high = self.low - self.slack, self.high + self.slack
-        # A sum that may run over on its way ends there, and where it may on both sides, in NaN.
+        # A sum that overflows on the way stays infinite; if both signs can overflow, it can end in NaN.
         over, under = self.positive * (1 + UNIT) >= _MOST, self.negative * (1 + UNIT) >= _MOST
         low = np.where(over, -self.negative, low)
         high = np.where(under, self.positive, high)
@@ -177,7 +177,7 @@ class _Sums:
 
 
 def _averages(filed: BucketTuples, sums: _Sums, grain: float) -> Interval:
-    """Bounds of averages: over the tuples in the window, not over all that are kept as in the paper."""
+    """Intervals of averages over the window's tuples (the paper divides by the count of the whole structure)."""
     total = sums.interval()
     if (filed.least == filed.most).all():
         count = filed.counted(filed.most)
@@ -192,17 +192,18 @@ def _averages(filed: BucketTuples, sums: _Sums, grain: float) -> Interval:
 
 
 def _rounded(bounds: Doubles, side: float, grain: float) -> Doubles:
-    """Bounds of quotients as they are, moved outward by the rounding of those."""
+    """The ends of quotients, moved outward by the rounding error of a division."""
     moved = bounds + side * (np.abs(bounds) * 4 * UNIT + grain + _LEAST)
     return np.where(np.isfinite(bounds), moved, bounds)
 
 
 def _greatest(filed: BucketTuples, tops: Doubles, finite: Mask, slack: Doubles) -> Doubles:
-    """No average is greater, with `least` to `most` tuples of each bucket, all at its top.
+    """An upper bound of the averages of `least` to `most` tuples per bucket, all at the bucket's top.
 
-    The greatest has `most` of the buckets above it and `least` of the others. From any average on, choosing
-    so gives a greater one, until none is (Dinkelbach's method). At each step the greatest is at most
-    so much greater as the gain, once for each tuple that there may be and once for each that there is.
+    The greatest average takes `most` tuples of the buckets above it and `least` of the others. Choosing so
+    from any average on gives a greater one, until none is (Dinkelbach's method). After each step, the
+    greatest average exceeds the current one by at most the gain times the ratio of possible to certain
+    tuples.
     """
     least = np.where(finite, filed.least, 0).astype(np.float64)
     most = np.where(finite, filed.most, 0).astype(np.float64)
@@ -216,5 +217,5 @@ def _greatest(filed: BucketTuples, tops: Doubles, finite: Mask, slack: Doubles) 
             break
         average += gain
     bound = average + (gain + slack) * (filed.summed(most) / certain)
-    # The top of all is a bound too, and the only one where sums run over.
+    # The greatest top is a bound too, and the only one where sums overflow.
     return np.fmin(bound, _reduced(np.maximum, filed, np.where(finite, tops, -np.inf)))

@@ -1,9 +1,8 @@
-"""Buckets of values, as a TimeGram's: the number of the one in which a value is filed.
+"""Buckets of values, as in a TimeGram: from a value to the number of its bucket.
 
-A bucket is a number and nothing more; the bounds of an answer come from the values that were filed in it,
-so that a value outside of any range, or one that is rounded into its neighbour's bucket, breaks no promise.
-NaN and the infinities always have buckets of their own.
-Paper: Aggregate Sharing in Stream Databases, section 3.2.2.
+A bucket is only a number. The interval of an answer comes from the values that were filed in the bucket, so
+a value outside of the given range, or one that is rounded into the next bucket, does no harm. NaN and the
+infinities have buckets of their own. Paper: Aggregate Sharing in Stream Databases, section 3.2.2.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from numpy.typing import NDArray
 Doubles = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
-FINEST = -1100  # an exponent below that of every double: each value has a bucket of its own
-_APART = 4000  # an exponent above that of every double: these never meet in one bucket
-_ABSENT = -3000  # the exponent of zero
+FINEST = -1100  # below the exponent of every double: each value has a bucket of its own
+_NEVER = 4000  # above the exponent of every double: such values never share a bucket
+_ZERO_EXPONENT = -3000  # stands for the exponent of zero
 
 
 @dataclass(frozen=True)
 class FixedBuckets:
-    """Buckets between given bounds, the last one closed; values outside go to one below and one above all.
+    """Buckets between given bounds, the last one closed; one more below all bounds and one above.
 
     >>> FixedBuckets((-10.0, -6.0, -2.0, 4.0, 6.0, 10.0)).numbers(np.array([3.0, -10.0, 2.0, 10.0, 11.0])).tolist()
     [3, 1, 3, 5, 6]
@@ -46,13 +45,13 @@ class FixedBuckets:
         return np.array([*self.bounds[:-1], np.nextafter(self.bounds[-1], np.inf)])
 
     def numbers(self, values: Doubles) -> Numbers:
-        """The bucket of each value, from 1; 0 is below all bounds."""
+        """The bucket of each value, counted from 1; bucket 0 is below all bounds."""
         return _apart(np.searchsorted(self._edges, values, side="right"), values)
 
 
 @dataclass(frozen=True)
 class GeometricBuckets:
-    """Buckets whose values differ by at most the part `within` of any of them; the signs and zero apart.
+    """Buckets in which values differ by at most the fraction `within`; signs and zero have separate buckets.
 
     >>> GeometricBuckets(0.5).numbers(np.array([-4.0, 0.0, 4.0, 4.1])).tolist()
     [-1099511627779, 0, 1099511627779, 1099511627779]
@@ -66,7 +65,7 @@ class GeometricBuckets:
 
     def numbers(self, values: Doubles) -> Numbers:
         """The bucket of each value."""
-        # A little finer than asked: room for the rounding of logarithms and of sums.
+        # A little finer than requested, to allow for the rounding of logarithms and of sums.
         step = np.log1p(self.within * (1 - 1e-6))
         finite = np.isfinite(values) & (values != 0)
         places = np.floor(np.log(np.where(finite, np.abs(values), 1.0)) / step)
@@ -81,10 +80,10 @@ def _apart(numbers: Numbers, values: Doubles) -> Numbers:
 
 
 def dyadic_buckets(values: Doubles, exponents: Numbers | int) -> Numbers:
-    """Buckets [i * 2**m, (i + 1) * 2**m), and the like below zero: by the value's bits down to 2**m.
+    """Buckets [i * 2**m, (i + 1) * 2**m), mirrored below zero: a value's bits down to 2**m.
 
-    A grid lies within the next coarser one, so buckets are made coarser exactly, by what `floors` gives
-    back. Numbers are the bits of a double: no range of values is too wide for them.
+    Each bucket lies within one of the next coarser grid, so `bucket_floors` and this function coarsen
+    buckets exactly. A bucket's number is the bits of a double, so any range of values fits.
 
     >>> bucket_floors(dyadic_buckets(np.array([5.5, 7.0, 8.0, 1e300]), 2)).tolist()
     [4.0, 4.0, 8.0, 1e+300]
@@ -93,7 +92,7 @@ def dyadic_buckets(values: Doubles, exponents: Numbers | int) -> Numbers:
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = np.ldexp(magnitudes, -np.asarray(exponents))
         coarse = np.ldexp(np.trunc(scaled), np.asarray(exponents))
-    # Above 2**53 steps there is nothing to cut off, and scaling might run over.
+    # Above 2**53 steps there are no bits to cut off, and scaling might overflow.
     found = np.where(scaled < 2.0**53, coarse, magnitudes)
     return _bits(np.copysign(found, values))
 
@@ -108,11 +107,11 @@ def _bits(values: Doubles) -> Numbers:
 
 
 def fitting_exponents(values: Doubles, codes: Numbers, groups: int, limit: int) -> Numbers:
-    """For each group the least exponent with which its values fall into at most `limit` dyadic buckets.
+    """For each group the least exponent at which its values fall into at most `limit` dyadic buckets.
 
-    Positive and negative values never meet (-0.0 is negative here), so there may be two of one. Neighbours
-    in the order of values meet at some exponent and stay together from there on: to be in `limit` buckets,
-    all pairs but `limit - 1` must have met. No grid needs to be tried.
+    Positive and negative values never share a bucket (-0.0 counts as negative), so at least two buckets are
+    allowed. Neighbours in the order of values share a bucket from some exponent on: for `limit` buckets all
+    pairs but `limit - 1` must do so. No grid needs to be tried.
     """
     limit = max(limit, 2)
     found = np.full(groups, FINEST, np.int64)
@@ -122,10 +121,10 @@ def fitting_exponents(values: Doubles, codes: Numbers, groups: int, limit: int) 
     values, codes = values[order], codes[order]
     meetings = _meetings(values[:-1], values[1:])
     within, codes = codes[1:] == codes[:-1], codes[1:]
-    ranked = np.sort(codes[within] * 2 * _APART + (_APART - meetings[within]))  # late ones first
-    starts = np.searchsorted(ranked, np.arange(groups + 1) * 2 * _APART)
+    ranked = np.sort(codes[within] * 2 * _NEVER + (_NEVER - meetings[within]))  # the highest exponents first
+    starts = np.searchsorted(ranked, np.arange(groups + 1) * 2 * _NEVER)
     crowded = np.flatnonzero(np.diff(starts) >= limit)
-    found[crowded] = np.maximum(_APART - ranked[starts[crowded] + limit - 1] % (2 * _APART), FINEST)
+    found[crowded] = np.maximum(_NEVER - ranked[starts[crowded] + limit - 1] % (2 * _NEVER), FINEST)
     return found
 
 
@@ -137,8 +136,8 @@ def _meetings(lower: Doubles, upper: Doubles) -> Numbers:
     """The least exponent at which two values are in one bucket."""
     parts, exponents = np.frexp(np.stack([np.abs(lower), np.abs(upper)]))
     whole = np.ldexp(parts, 53).astype(np.int64)
-    exponents = np.where(whole == 0, _ABSENT, exponents).astype(np.int64)
+    exponents = np.where(whole == 0, _ZERO_EXPONENT, exponents).astype(np.int64)
     differing = np.frexp((whole[0] ^ whole[1]).astype(np.float64))[1].astype(np.int64)
     met = np.where(exponents[0] == exponents[1], exponents[0] - 53 + differing, exponents.max(axis=0))
     met = np.where(lower == upper, 2 * FINEST, met)
-    return np.where((lower < 0) != (upper < 0), _APART, met)
+    return np.where((lower < 0) != (upper < 0), _NEVER, met)

@@ -1,4 +1,7 @@
-"""Tuples into runs, and runs into one: all groups at once, sorted only where order is missing."""
+"""Building runs: from tuples to a run, and from several runs to one, for all groups at once.
+
+Only what is out of order is sorted.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from transom.ondemand.structures.runs import Numbers, Run, TupleBatch
 
 
 def without_nulls(batch: TupleBatch) -> TupleBatch:
-    """The tuples that have a value."""
+    """The tuples with a value."""
     values = batch.values
     if values is None or not values.null_count:
         return batch
@@ -23,10 +26,7 @@ def without_nulls(batch: TupleBatch) -> TupleBatch:
 
 
 def sorted_run(batch: TupleBatch) -> Run:
-    """A run of the tuples as they are; their values, if any, are the column `value`.
-
-    Tuples that are in order, without GROUP BY, are not sorted.
-    """
+    """A run of tuples, by group and time; their values, if any, become the column `value`."""
     order = _order(batch)
     times, columns = batch.times, {} if batch.values is None else {"value": batch.values}
     if order is not None:
@@ -40,13 +40,13 @@ def sorted_run(batch: TupleBatch) -> Run:
 
 
 def _order(batch: TupleBatch) -> Numbers | None:
-    """The tuples by group and time, ties as they came; None if they are so already."""
+    """The positions of tuples by group and time, ties in order of arrival; None if they are in this order."""
     times = batch.times
     by_time = None if (times[1:] >= times[:-1]).all() else np.argsort(times, kind="stable")
     if not batch.keys:
         return by_time
     codes = batch.codes if by_time is None else batch.codes[by_time]
-    # Small numbers have a stable sort in linear time.
+    # NumPy sorts 16-bit integers in linear time.
     narrow = codes.astype(np.uint16) if len(codes) and codes.max() < 1 << 16 else codes
     by_group = np.argsort(narrow, kind="stable")
     return by_group if by_time is None else by_time[by_group]
@@ -54,9 +54,10 @@ def _order(batch: TupleBatch) -> Numbers | None:
 
 @dataclass(frozen=True)
 class AlignedGroups:
-    """Groups of several runs, one run after the other, and what they are in all.
+    """The groups of several runs matched by key.
 
-    Piece p, a group of some run, is group `codes[p]` of `count`; `keys` are the columns of those.
+    A *piece* is a group of one run; pieces are numbered run after run. Piece p belongs to group `codes[p]`
+    of `count`; `keys` are the key columns of these groups.
     """
 
     codes: Numbers
@@ -65,7 +66,7 @@ class AlignedGroups:
 
 
 def align_groups(columns: Sequence[Sequence[pa.Array]], pieces: int) -> AlignedGroups:
-    """The groups of all pieces, by the columns that each run has for its own; those of a run all differ."""
+    """Match pieces by their key columns, given for each run; within a run all keys differ."""
     together = [pa.concat_arrays(parts) for parts in zip(*columns, strict=True)]
     if not together:
         return AlignedGroups(np.zeros(pieces, np.int64), min(pieces, 1), ())
@@ -77,7 +78,7 @@ def align_groups(columns: Sequence[Sequence[pa.Array]], pieces: int) -> AlignedG
 
 
 def align_divided_groups(runs: Sequence[Run]) -> AlignedGroups:
-    """The same for runs with several pieces of a group, whose keys are compared once a group."""
+    """Match pieces where a run has several pieces with the same keys; each distinct key is compared once."""
     parts = [groups_of_pieces(run) for run in runs]
     columns = [
         [key.take(pa.array(part.firsts)) for key in run.keys] for run, part in zip(runs, parts, strict=True)
@@ -90,7 +91,7 @@ def align_divided_groups(runs: Sequence[Run]) -> AlignedGroups:
 
 
 def groups_of_pieces(run: Run) -> Groups:
-    """The pieces of a run by their keys; remembered, as every lookup asks."""
+    """The pieces of a run grouped by key; cached in the run, as every lookup needs it."""
     known: Groups | None = run.derived.get(groups_of_pieces)
     if known is None:
         known = run.derived[groups_of_pieces] = group(run.keys, run.groups)
@@ -99,9 +100,9 @@ def groups_of_pieces(run: Run) -> Groups:
 
 @dataclass(frozen=True)
 class MergedEntries:
-    """The entries of several runs as one run without heads, and what its groups are made of.
+    """The entries of several runs as one run without heads.
 
-    Group g is made of the pieces from `firsts[g]` to where the next one's begin.
+    Group g consists of the pieces from `firsts[g]` up to the first piece of the next group.
     """
 
     run: Run
@@ -109,13 +110,13 @@ class MergedEntries:
     firsts: Numbers
 
     def heads(self, runs: Sequence[Run], name: str, ufunc: np.ufunc) -> pa.Array:
-        """A head of the groups, from those of the pieces."""
+        """A head of the merged groups, reduced from the heads of their pieces."""
         known = pa.concat_arrays([run.heads[name] for run in runs]).take(pa.array(self.pieces))
         return pa.array(ufunc.reduceat(known.to_numpy(), self.firsts)) if len(self.firsts) else known
 
 
 def merge_entries(runs: Sequence[Run], groups: AlignedGroups, floor: int) -> MergedEntries:
-    """The entries from `floor` on, by group and time; groups that have none are left out."""
+    """The entries from `floor` on, by group and time, without groups that have none."""
     offsets = np.cumsum([0, *(run.entries for run in runs)])
     pairs = list(zip(runs, offsets[:-1].tolist(), strict=True))
     starts = np.concatenate([run.starts(floor) + offset for run, offset in pairs])
@@ -133,16 +134,16 @@ def merge_entries(runs: Sequence[Run], groups: AlignedGroups, floor: int) -> Mer
 
 
 def _rows(times: Numbers, starts: Numbers, stops: Numbers, firsts: Numbers) -> tuple[Numbers | None, Numbers]:
-    """The rows that pieces are made of, by group and time, and the groups' bounds among them.
+    """The rows of the pieces by group and time, and the groups' bounds among them.
 
-    None: all of them, as they are.
+    None stands for all rows in the order that they have.
     """
     lengths = stops - starts
     ends = np.cumsum(lengths)
     bounds = np.r_[0, np.r_[ends[firsts[1:] - 1], ends[-1:]]] if len(firsts) else np.zeros(1, np.int64)
     whole = len(starts) > 0 and starts[0] == 0 and ends[-1] == len(times) and (starts[1:] == stops[:-1]).all()
     rows = None if whole else expanded(starts, stops)[0]
-    # Pieces of one group follow each other in time, unless batches overlap.
+    # The pieces of a group follow each other in time, unless batches overlap.
     follows = times[starts[1:]] >= times[stops[:-1] - 1]
     follows[firsts[1:] - 1] = True
     if follows.all():
@@ -159,8 +160,8 @@ def _rows(times: Numbers, starts: Numbers, stops: Numbers, firsts: Numbers) -> t
 def _sorted(groups: Numbers, times: Numbers) -> Numbers:
     """The order by group and time.
 
-    One number for both, if it fits: sorting by two is sixteen times slower, as it makes nothing of
-    the stretches that are in order.
+    One sort key holds both if it fits. A lexsort is sixteen times slower, since it does not use the
+    stretches that are in order already.
     """
     low, high = int(times.min()), int(times.max())
     if (int(groups[-1]) + 1) * (high - low + 1) >= 1 << 62:
@@ -173,11 +174,11 @@ def _gathered(name: str, runs: Sequence[Run], rows: Numbers | None) -> pa.Array:
     return column if rows is None else column.take(pa.array(rows))
 
 
-def keep_entries(run: Run, kept: np.ndarray) -> Run:
-    """Some of the entries; each group keeps one at least."""
-    if kept.all():
+def keep_entries(run: Run, mask: np.ndarray) -> Run:
+    """The run with only the entries in the mask; each group keeps at least one."""
+    if mask.all():
         return run
-    rows = np.flatnonzero(kept)
+    rows = np.flatnonzero(mask)
     columns = {name: column.take(pa.array(rows)) for name, column in run.columns.items()}
     bounds = np.searchsorted(rows, run.bounds)
     return Run.of(run.keys, bounds, run.times[rows], columns, run.heads)

@@ -11,11 +11,11 @@ from transom.ondemand.structures.prefix_sums import PrefixSums
 from transom.ondemand.structures.runs import Structure
 from transom.ondemand.structures.staircase import Staircase
 
-SKETCHED = 128  # entries a block: a sketch of fewer takes as much room as they do
+SKETCH_BLOCK = 128  # entries per block: a sketch of fewer takes as much memory as the entries
 
 
 def exact_structure(accumulator: Accumulator) -> Structure:
-    """The structure that answers an aggregate exactly for any window, and soonest."""
+    """The structure that answers an aggregate exactly for any window with the least work per lookup."""
     match accumulator:
         case CountRows() | Count():
             return PrefixSums(accumulator)
@@ -24,5 +24,5 @@ def exact_structure(accumulator: Accumulator) -> Structure:
         case Extreme():
             return Staircase(accumulator)
         case Distinct() | Quantiles():
-            return BlockTree(accumulator, SKETCHED)
+            return BlockTree(accumulator, SKETCH_BLOCK)
     return BlockTree(accumulator)

@@ -1,4 +1,4 @@
-"""OrderedSharing over a structure of raw tuples, group by group: answers that are remembered between lookups.
+"""OrderedSharing over the runs of raw tuples, group by group.
 
 Paper: Aggregate Sharing in Stream Databases, section 6.
 """
@@ -25,12 +25,11 @@ Steps = tuple[list[int], list[Any]]
 
 
 class GroupedOrderedSharing:
-    """The answers of a MAX or a MIN for some windows, an OrderedSharing for each group.
+    """The answers of a MAX or a MIN for the registered windows, one OrderedSharing per group.
 
-    It is told of every run that comes into the structure (`insert`), of those that are there already
-    first, in any order; the tuples themselves stay in the structure's runs, which a lookup is given to
-    recalculate what it must. Nothing here needs saving: without it, the first lookup recalculates.
-    Not safe from several threads at once: its caller has a lock.
+    The caller passes every run of the store to `insert`, the existing ones first, in any order. The tuples
+    stay in the runs; a lookup receives these for its recalculations. Nothing here needs saving: an empty
+    instance recalculates at the first lookup. Not thread-safe: the caller holds a lock.
     """
 
     def __init__(self, accumulator: Extreme, windows: Iterable[int] = ()) -> None:
@@ -41,22 +40,22 @@ class GroupedOrderedSharing:
         self._keys: tuple[pa.Array, ...] = ()
         self._groups: list[OrderedSharing] = []
         self._newest: Numbers = np.zeros(0, np.int64)  # the newest tuple's time in each group
-        self._steps: dict[int, Steps] = {}  # while tuples are read again
-        self._counters = Counters()  # of the groups; tuples are counted where they are read
+        self._steps: dict[int, Steps] = {}  # the tuples that a lookup rescans, by group
+        self._counters = Counters()  # shared by the groups; tuples are counted by this class
         self._inserted = self._scanned = 0
 
     @property
     def counters(self) -> Counters:
-        """What was done so far; a lookup counts once for each group."""
+        """The work done so far; a lookup counts once for each group."""
         return replace(self._counters, inserts=self._inserted, scanned=self._scanned)
 
     @property
     def entries(self) -> int:
-        """How many answers are remembered."""
+        """How many answers are cached."""
         return sum(len(group.entries) for group in self._groups)
 
     def insert(self, run: Run) -> None:
-        """Tuples have come, as a run of raw entries with the column `value`."""
+        """Insert the tuples of a run of raw entries with the column `value`."""
         if not run.entries:
             return
         self._inserted += run.entries
@@ -66,16 +65,16 @@ class GroupedOrderedSharing:
             self._newest[place] = max(self._newest[place], times[-1])
 
     def lookup(self, runs: Sequence[Run], since: int, now: int) -> GroupAnswers:
-        """The answers of the window from `since` to the time `now`, as the column `s0`.
+        """The answers of the window from `since` to `now`, as the column `s0`.
 
-        `now` is the newest time of the clock, in whatever group; runs are those that were inserted.
+        `now` is the newest time of the clock over all groups; `runs` are the inserted runs.
         """
         size = now + 1 - since
         alive = np.flatnonzero(self._newest >= since)
         unknown = []
         for place in alive.tolist():
             self._groups[place].advance(now)
-            if not self._groups[place].is_known(size):
+            if not self._groups[place].has_answer(size):
                 unknown.append(place)
         if unknown:
             self._steps = self._read(runs, since, np.array(unknown))
@@ -85,7 +84,7 @@ class GroupedOrderedSharing:
         return GroupAnswers(keys, len(alive), {"s0": self._column(answers)})
 
     def expire(self, before: int) -> None:
-        """Forget groups that have no tuples from a time on."""
+        """Evict groups without tuples at or after a time."""
         kept = np.flatnonzero(self._newest >= before)
         if len(kept) < len(self._groups):
             self._keys = tuple(key.take(pa.array(kept)) for key in self._keys)
@@ -95,7 +94,7 @@ class GroupedOrderedSharing:
                 group.rescan = partial(self._reread, place)
 
     def _read(self, runs: Sequence[Run], since: int, wanted: Numbers) -> dict[int, Steps]:
-        """The tuples of some groups that no later one outdoes: all that a recalculation looks at."""
+        """The tuples of some groups that no later tuple beats: all that a recalculation needs."""
         reached = [run for run in runs if run.entries and run.high >= since]
         parts = []
         for run in reached:
@@ -111,7 +110,7 @@ class GroupedOrderedSharing:
         return self._steps.get(place, ([], []))
 
     def _by_group(self, run: Run) -> Iterator[tuple[int, Steps]]:
-        """The times and values of each group of a run, with the group's place here."""
+        """The times and values of each group of a run, with the group's place in this instance."""
         times, values = run.times.tolist(), self._plain(run.columns["value"])
         bounds = run.bounds.tolist()
         for group, place in enumerate(self._places(run).tolist()):
@@ -119,7 +118,7 @@ class GroupedOrderedSharing:
             yield place, (times[own], values[own])
 
     def _places(self, run: Run) -> Numbers:
-        """Where the groups of a run are here; new ones are given places."""
+        """The places of a run's groups in this instance; new groups get new places."""
         known = len(self._groups)
         if not known:
             self._keys = tuple(key.slice(0, 0) for key in run.keys)
@@ -144,7 +143,7 @@ class GroupedOrderedSharing:
         return group
 
     def _plain(self, values: pa.Array) -> list[Any]:
-        """Values as Python compares them; whatever is a number in Arrow is a number here."""
+        """Values in a form that Python compares; numbers in Arrow are numbers here."""
         return values.to_pylist() if self._form is None else self._form.values(values)[0].tolist()
 
     def _column(self, answers: list[Any]) -> pa.Array:

@@ -1,4 +1,7 @@
-"""OrderedSharing: MAX and MIN of many windows from few answers in order (Wang and Freschl, section 6)."""
+"""OrderedSharing: MAX and MIN of many windows from few ordered answers.
+
+Paper: Aggregate Sharing in Stream Databases (Wang and Freschl), section 6.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,16 @@ from sortedcontainers import SortedDict, SortedKeyList
 from transom.columns.nan_order import TOP, ranked, unranked
 
 _NOTHING: Any = object()
-Rescan = Callable[[int], tuple[Sequence[int], Sequence[Any]]]  # the tuples from a time on, by time, ranked
+Rescan = Callable[
+    [int], tuple[Sequence[int], Sequence[Any]]
+]  # reads the tuples from a time on: times and ranked values
 
 
-FEWEST = 64  # tuples that are kept before it is worth while to look for old ones
+MIN_SWEEP = 64  # with fewer tuples it does not pay to evict old ones
 
 
 class WindowAnswer(NamedTuple):
-    """A window's size, its answer, and the time of the tuple that is the answer (the newest, if several)."""
+    """A window's size, its answer, and the time of the newest tuple with this answer."""
 
     size: int
     answer: Any
@@ -34,7 +39,7 @@ class WindowAnswer(NamedTuple):
 
 @dataclass
 class Counters:
-    """What was done so far; a lookup is a hit unless it had to recalculate."""
+    """The work done so far; a lookup is a hit unless it needed a recalculation."""
 
     inserts: int = 0
     lookups: int = 0
@@ -44,7 +49,7 @@ class Counters:
 
 
 class WindowSizes:
-    """The sizes of registered windows, each as often as queries have it; groups may share them."""
+    """The sizes of registered windows with the number of queries of each; groups may share an instance."""
 
     def __init__(self, sizes: Iterable[int] = ()) -> None:
         self._queries = SortedDict()
@@ -64,21 +69,21 @@ class WindowSizes:
             del self._queries[size]
 
     def largest(self, most: float = inf) -> int:
-        """The largest size up to some size; 0 if there is none."""
+        """The largest size up to `most`; 0 if there is none."""
         upto = self._queries.bisect_right(most)
         return self._queries.keys()[upto - 1] if upto else 0
 
 
 class OrderedSharing:
-    """Answers of windows in the order of their sizes, which is the order of their answers too.
+    """The answers of windows in the order of their sizes, which is also the order of the answers.
 
     A window of size s holds the tuples with times in `(now - s, now]`, on a clock of microseconds or of
     rows. An entry is *valid* while its tuple lies in its window. Every valid entry is right, and a window
-    without an entry may use that of the next larger window whose tuple lies in it. All else is found out
-    when somebody asks. Equal answers need one entry: that of the largest window.
+    without an entry may use the entry of the next larger window whose tuple lies in it. All else is
+    recalculated at lookup. Equal answers need one entry: that of the largest window.
 
-    Tuples are kept as long as the largest registered window needs them, unless `rescan` says who keeps
-    them. Nulls are the caller's to leave out.
+    Tuples are kept as long as the largest registered window needs them, unless `rescan` reads them from
+    elsewhere. The caller leaves out nulls.
 
     >>> shared = OrderedSharing([2, 4])
     >>> for time, value in enumerate([9, 5, 3, 4]):
@@ -98,11 +103,11 @@ class OrderedSharing:
         self.now: int | None = None
         self.counters = Counters()
         self._beats = gt if greatest else lt
-        self._kept = _Tuples() if rescan is None else None
-        self.rescan = self._kept.since if self._kept is not None else rescan
+        self._tuples = _Tuples() if rescan is None else None
+        self.rescan = self._tuples.since if self._tuples is not None else rescan
 
     def advance(self, now: int) -> None:
-        """Time has passed, though no tuple came."""
+        """Move `now` forward without a tuple."""
         if self.now is None or now > self.now:
             self.now = now
 
@@ -111,18 +116,18 @@ class OrderedSharing:
         self.counters.inserts += 1
         if value != value:
             value = TOP
-        if self._kept is not None:
-            self._kept.insert(time, value)
+        if self._tuples is not None:
+            self._tuples.insert(time, value)
         self._insert(time, value)
-        if self._kept is not None and len(self._kept.times) >= self._kept.sweep_at:
+        if self._tuples is not None and len(self._tuples.times) >= self._tuples.sweep_at:
             self._expire()
 
     def insert_all(self, times: Sequence[int], values: Sequence[Any]) -> None:
-        """Add tuples whose times ascend: only those that no later one among them outdoes matter."""
+        """Add tuples in ascending order of time: only those that no later one among them beats matter."""
         self.counters.inserts += len(times)
         values = list(map(ranked, values))
-        if self._kept is not None:
-            self._kept.insert_all(times, values)
+        if self._tuples is not None:
+            self._tuples.insert_all(times, values)
         beats = self._beats
         steps: list[tuple[int, Any]] = []
         for time, value in zip(reversed(times), reversed(values), strict=True):
@@ -130,31 +135,31 @@ class OrderedSharing:
                 steps.append((time, value))
         for time, value in reversed(steps):
             self._insert(time, value)
-        if self._kept is not None and len(self._kept.times) >= self._kept.sweep_at:
+        if self._tuples is not None and len(self._tuples.times) >= self._tuples.sweep_at:
             self._expire()
 
     def _insert(self, time: int, value: Any) -> None:
         before = self.now
         if before is None or time > before:
             self.now = time
-        # Mostly, even the smallest answer beats the value: nothing to do, and no need to search.
+        # Mostly, even the smallest answer beats the value, and no search is needed.
         if self._least is not _NOTHING and not self._beats(self._least, value):
             assert before is not None
             self._take(time, value, before)
             self._least = self.entries[0].answer if self.entries else _NOTHING
 
     def _take(self, time: int, value: Any, before: int) -> None:
-        """The largest valid entry whose answer does not beat the value takes it; smaller ones go.
+        """Give the value to the largest valid entry whose answer does not beat it, and drop smaller entries.
 
-        Validity is that of the moment `before`: an answer that was right then gives way to the value even if
-        its own tuple leaves the window as this one arrives.
+        Validity is judged at the time `before`: an answer that was right then gives way to the value even
+        if its own tuple leaves the window as this one arrives.
         """
         assert self.now is not None
-        entries, end = self.entries, self._outdone(value)
+        entries, end = self.entries, self._count_not_beating(value)
         while end and not entries[end - 1].valid(before):
             end -= 1
             del entries[end]
-        reach = self.now - time + 1  # smaller windows do not reach back to a tuple that is out of order
+        reach = self.now - time + 1  # smaller windows do not contain a tuple that is out of order
         if not end or entries[end - 1].size < reach:
             return
         taker = entries[end - 1]
@@ -162,18 +167,18 @@ class OrderedSharing:
         del entries[entries.bisect_key_left(reach) : end]
         entries.add(WindowAnswer(taker.size, value, newest))
 
-    def _outdone(self, value: Any) -> int:
-        """How many entries, from the smallest on, have answers that do not beat the value."""
+    def _count_not_beating(self, value: Any) -> int:
+        """How many entries, from the smallest window on, have answers that do not beat the value."""
         beats = self._beats
         return bisect_left(self.entries, True, key=lambda entry: beats(entry.answer, value))
 
     def lookup(self, size: int) -> Any:
-        """The answer of a window, registered or not; None if it holds nothing (6.3.2.2)."""
+        """The answer of a window, registered or not; None if the window is empty (6.3.2.2)."""
         self.counters.lookups += 1
         if self.now is None:
             return None
         since = self.now - size + 1
-        if self._kept is not None and since < self._kept.floor:
+        if self._tuples is not None and since < self._tuples.floor:
             raise ValueError(f"a window of {size} reaches back to tuples that are not kept")
         entry = self._usable(size, since)
         if entry is None:
@@ -181,12 +186,12 @@ class OrderedSharing:
         self.counters.hits += 1
         return unranked(entry.answer)
 
-    def is_known(self, size: int) -> bool:
-        """Whether a lookup of a window would find its answer without reading tuples."""
+    def has_answer(self, size: int) -> bool:
+        """Whether a lookup of a window needs no tuples."""
         return self.now is not None and self._usable(size, self.now - size + 1) is not None
 
     def _usable(self, size: int, since: int) -> WindowAnswer | None:
-        """The entry of the smallest window that is as large, if its tuple lies in this one."""
+        """The entry of the smallest window that is at least as large, if its tuple lies in this window."""
         at = self.entries.bisect_key_left(size)
         if at == len(self.entries):
             return None
@@ -194,38 +199,38 @@ class OrderedSharing:
         return entry if entry.time >= since else None
 
     def _expire(self) -> None:
-        """Forget what no registered window reaches back to."""
-        assert self._kept is not None and self.now is not None
-        self._kept.expire(self.now + 1 - self.windows.largest())
+        """Evict the tuples before the largest registered window."""
+        assert self._tuples is not None and self.now is not None
+        self._tuples.expire(self.now + 1 - self.windows.largest())
 
     def _recalculated(self, size: int) -> Any:
-        """Scan a window's tuples; its entry and those of all smaller windows are made anew."""
+        """Scan a window's tuples, and rebuild its entry and those of all smaller windows."""
         self.counters.recalculations += 1
-        found = self._found(size)
-        # No larger window's answer is in the way: whatever equals or beats it took its entry, or removed it.
+        rebuilt = self._rebuilt_entries(size)
+        # No larger window has an equal or worse answer: the tuple that is the answer took or removed its entry.
         del self.entries[: self.entries.bisect_key_right(size)]
-        self.entries.update(found)
+        self.entries.update(rebuilt)
         self._least = self.entries[0].answer if self.entries else _NOTHING
-        return unranked(found[-1].answer) if found else None
+        return unranked(rebuilt[-1].answer) if rebuilt else None
 
-    def _found(self, size: int) -> list[WindowAnswer]:
-        """The entries of a window and of the smaller ones that are registered, by size."""
+    def _rebuilt_entries(self, size: int) -> list[WindowAnswer]:
+        """The entries of a window and of the smaller registered ones, by size."""
         assert self.now is not None and self.rescan is not None
         now, beats = self.now, self._beats
         times, values = self.rescan(now - size + 1)
         self.counters.scanned += len(times)
         if not times:
             return []
-        found: list[WindowAnswer] = []
+        rebuilt: list[WindowAnswer] = []
         best, newest = values[-1], times[-1]
         for back, value in enumerate(reversed(values), start=1):
             if beats(value, best):
-                # Windows that do not reach back to this tuple have the answer so far.
+                # Windows that do not contain this tuple have the best answer so far.
                 smaller = self.windows.largest(now - times[-back])
                 if smaller > now - newest:
-                    found.append(WindowAnswer(smaller, best, newest))
+                    rebuilt.append(WindowAnswer(smaller, best, newest))
                 best, newest = value, times[-back]
-        return [*found, WindowAnswer(size, best, newest)]
+        return [*rebuilt, WindowAnswer(size, best, newest)]
 
 
 class _Tuples:
@@ -234,8 +239,8 @@ class _Tuples:
     def __init__(self) -> None:
         self.times: list[int] = []
         self.values: list[Any] = []
-        self.floor: float = -inf  # older ones are gone
-        self.sweep_at = FEWEST
+        self.floor: float = -inf  # older tuples are evicted
+        self.sweep_at = MIN_SWEEP
 
     def insert(self, time: int, value: Any) -> None:
         if time < self.floor:
@@ -258,11 +263,11 @@ class _Tuples:
             self.values.extend(values[start:])
 
     def expire(self, before: int) -> None:
-        """Forget what is older; look again when there are twice as many."""
+        """Evict tuples before a time; sweep again when there are twice as many."""
         stale = bisect_left(self.times, before)
         del self.times[:stale], self.values[:stale]
         self.floor = max(self.floor, before)
-        self.sweep_at = max(FEWEST, 2 * len(self.times))
+        self.sweep_at = max(MIN_SWEEP, 2 * len(self.times))
 
     def since(self, time: int) -> tuple[list[int], list[Any]]:
         start = bisect_left(self.times, time)

@@ -16,21 +16,21 @@ from transom.ondemand.structures.window_entries import entries_since, running_to
 
 @dataclass(frozen=True)
 class PrefixSums(ValueStructure):
-    """Counts and sums of whole numbers: what is in a window is one difference in each run.
+    """Counts and sums of whole numbers: a window's total is one difference per run.
 
-    A count is a difference of places. Sums are read off running totals over all of a run, groups or not,
-    derived from the values at the first lookup: they wrap in 64 bits, as Spark's do, and so do their
-    differences. Never for floats, where a difference is not what was added in between.
+    A count is a difference of positions. A sum is a difference of running totals over the whole run, which
+    its first lookup derives. Totals wrap in 64 bits, as Spark's do, and so do their differences. Floats are
+    never subtracted: a difference of rounded sums is not the sum in between.
     """
 
     accumulator: CountRows | Count | Sum
 
     def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
-        seen = entries_since(runs, since)
-        sums = np.zeros(seen.count, np.int64)
-        for part in seen.parts:
+        window = entries_since(runs, since)
+        sums = np.zeros(window.count, np.int64)
+        for part in window.parts:
             np.add.at(sums, part.codes, self._between(part.run, part.starts, part.stops))
-        return seen.found([pa.array(sums)])
+        return window.answers([pa.array(sums)])
 
     def _between(self, run: Run, starts: Numbers, stops: Numbers) -> Numbers:
         if not isinstance(self.accumulator, Sum):

@@ -1,4 +1,7 @@
-"""Runs: what structures keep, as columns. A structure is a few of them, and structures merge run by run."""
+"""Runs: the columnar data of structures, and the interface of a structure.
+
+A structure's data is a few runs, which are merged now and then.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ Ticks = NDArray[np.uint32] | NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TupleBatch:
-    """Tuples of a batch on their way into a structure, in any order.
+    """Tuples of a batch for a structure, in any order.
 
-    `codes` are the groups of the tuples (all 0 without GROUP BY) and `keys` the groups' columns, one row a
-    group; `values` is the attribute, None where only times matter.
+    `codes` are the groups of the tuples (all 0 without GROUP BY) and `keys` the groups' columns, one row
+    per group; `values` is the attribute, or None if only times matter.
     """
 
     times: Numbers
@@ -34,13 +37,13 @@ class TupleBatch:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Entries by group and time; never changed.
+    """Immutable entries by group and time.
 
-    Group g has entries `bounds[g]` to `bounds[g + 1]`, their times ascending, and there is one at least.
-    `keys` are the groups' columns; a recipe that divides groups further, into buckets, repeats them.
-    `columns` has a value for each entry and `heads` one for each group: the recipe says what they are.
-    Times are kept as `ticks` after `base`, the least of them: 32 bits each where that is enough.
-    `derived` is for what a recipe finds worth remembering about a run; it is never packed.
+    Group g has entries `bounds[g]` to `bounds[g + 1]`, at least one, in ascending order of time. `keys` are
+    the groups' columns; a structure that divides groups further, into buckets, repeats them. `columns` have
+    a value per entry and `heads` one per group; the structure defines them. Times are kept as `ticks` after
+    `base`, the least time: 32 bits each where that is enough. `derived` caches what lookups compute; it is
+    never packed.
     """
 
     keys: tuple[pa.Array, ...]
@@ -61,7 +64,7 @@ class Run:
         columns: Mapping[str, pa.Array] | None = None,
         heads: Mapping[str, pa.Array] | None = None,
     ) -> Run:
-        """A run of entries with these times."""
+        """A run of entries with the given times."""
         if not len(times):
             return cls(keys, bounds, 0, -1, np.zeros(0, np.uint32), columns or {}, heads or {})
         if len(bounds) == 2:
@@ -73,7 +76,7 @@ class Run:
 
     @property
     def times(self) -> Numbers:
-        """The entries' times."""
+        """The times of the entries."""
         return self.ticks.astype(np.int64) + self.base
 
     @property
@@ -86,23 +89,23 @@ class Run:
 
     @property
     def nbytes(self) -> int:
-        """What it takes in memory, without what is derived."""
+        """The bytes in memory, without derived data."""
         arrays = [*self.keys, *self.columns.values(), *self.heads.values()]
         return self.bounds.nbytes + self.ticks.nbytes + sum(int(array.nbytes) for array in arrays)
 
     def starts(self, since: int) -> Numbers:
-        """Each group's first entry with a time from `since` on; where there is none, the group's end."""
+        """Each group's first entry at or after `since`, or the group's end if there is none."""
         if since <= self.base:
             return self.bounds[:-1]
         if since > self.high:
             return self.bounds[1:]
-        tick = self.ticks.dtype.type(since - self.base)  # of another type, all ticks would be converted
+        tick = self.ticks.dtype.type(since - self.base)  # with another type NumPy would convert all ticks
         if self.groups == 1:
             return np.array([np.searchsorted(self.ticks, tick)])
         return first_not_below(self.ticks, self.bounds, tick)
 
     def packed(self) -> bytes:
-        """The run as bytes: Arrow's IPC stream of one row of lists."""
+        """The run as bytes: an Arrow IPC stream of one row of lists."""
         arrays = {"bounds": pa.array(self.bounds), "ticks": pa.array(self.ticks)}
         arrays |= {f"key {i}": key for i, key in enumerate(self.keys)}
         arrays |= {f"column {name}": column for name, column in self.columns.items()}
@@ -117,7 +120,7 @@ class Run:
 
     @classmethod
     def unpacked(cls, data: bytes) -> Run:
-        """The run in some bytes."""
+        """The run that `packed` made into bytes."""
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
             row = reader.read_next_batch()
         parts: dict[str, dict[str, pa.Array]] = {"key": {}, "column": {}, "head": {}}
@@ -129,7 +132,7 @@ class Run:
         return cls(tuple(parts["key"].values()), bounds, base, high, ticks, parts["column"], parts["head"])
 
     def take_groups(self, groups: Numbers) -> Run:
-        """Some of the groups."""
+        """The run with only some of the groups."""
         rows, which = expanded(self.bounds[groups], self.bounds[groups + 1])
         at, chosen = pa.array(rows), pa.array(groups)
         bounds = np.searchsorted(which, np.arange(len(groups) + 1))
@@ -138,14 +141,14 @@ class Run:
         return Run.of(tuple(key.take(chosen) for key in self.keys), bounds, self.times[rows], columns, heads)
 
     def by_partition(self, partitions: int) -> Iterator[tuple[int, Run]]:
-        """The run in parts by partition of its groups; a group is in the same one wherever it was made."""
+        """The run split by a hash of its groups: the same group is in the same partition in every run."""
         places = (hashed(self.keys, self.groups) % np.uint64(partitions)).astype(np.int64)
         for place in np.flatnonzero(np.bincount(places, minlength=partitions)).tolist():
             yield place, self.take_groups(np.flatnonzero(places == place))
 
 
 def first_not_below(numbers: NDArray[Any], bounds: Numbers, least: Any) -> Numbers:
-    """For each stretch of ascending numbers the place of the first that is not below `least`.
+    """For each stretch of ascending numbers the position of the first that is not below `least`.
 
     >>> first_not_below(np.array([1, 5, 9, 2, 3]), np.array([0, 3, 5]), 4).tolist()
     [1, 5]
@@ -163,7 +166,7 @@ def first_not_below(numbers: NDArray[Any], bounds: Numbers, least: Any) -> Numbe
 
 @dataclass(frozen=True)
 class GroupAnswers:
-    """What a lookup finds: `count` groups that have tuples in the window, and the answers of each by name."""
+    """The result of a lookup: `count` groups with tuples in the window, and their answers by name."""
 
     keys: tuple[pa.Array, ...]
     count: int
@@ -171,16 +174,16 @@ class GroupAnswers:
 
 
 class Structure(ABC):
-    """How tuples become runs, runs become one, and a lookup is answered; it holds no tuples itself."""
+    """An algorithm that turns tuples into runs, merges runs, and answers lookups; it holds no tuples itself."""
 
     @abstractmethod
     def run(self, batch: TupleBatch) -> Run:
-        """A summary of some tuples, made where they are."""
+        """A run of some tuples, made by the task that has them."""
 
     @abstractmethod
     def merged(self, runs: Sequence[Run], floor: int) -> Run:
-        """One run of several, without what is older than `floor`."""
+        """One run of several, without the entries before `floor`."""
 
     @abstractmethod
     def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
-        """The answers for the tuples with a time from `since` on."""
+        """The answers over the tuples at or after `since`."""

@@ -1,4 +1,4 @@
-"""Staircases, for MAX and MIN: of tuples that no later one outdoes, the first in a window is the answer."""
+"""Staircases for MAX and MIN: of the tuples that no later tuple beats, the first in a window is the answer."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ from transom.ondemand.structures.window_entries import combine_states, entries_s
 
 @dataclass(frozen=True)
 class Staircase(Structure):
-    """The greatest or least value of any window: one search in each run.
+    """The greatest or least value of any window by one search per run.
 
-    Of random values a run of n tuples keeps about ln n; of values that fall (for MAX) all the time, all.
+    Of n random values a run keeps about ln n; of values that fall all the time (for MAX), it keeps all.
     """
 
     accumulator: Extreme
 
     def run(self, batch: TupleBatch) -> Run:
-        return self._climbed(sorted_run(without_nulls(batch)))
+        return self._stairs(sorted_run(without_nulls(batch)))
 
     def merged(self, runs: Sequence[Run], floor: int) -> Run:
         groups = align_groups([run.keys for run in runs], sum(run.groups for run in runs))
-        return self._climbed(merge_entries(runs, groups, floor).run)
+        return self._stairs(merge_entries(runs, groups, floor).run)
 
-    def _climbed(self, run: Run) -> Run:
-        """Without the entries that a later one of their group equals or outdoes."""
+    def _stairs(self, run: Run) -> Run:
+        """The run without the entries that a later entry of the same group equals or beats."""
         values = run.columns["value"]
         if not run.entries:
             return run
         if run.groups == 1 and values.type in (pa.float32(), pa.float64()):
-            return keep_entries(run, self._undone(values))
+            return keep_entries(run, self._stairs_of_floats(values))
         ranks, count = _ranks(values)
         if self.accumulator.function == "min":
             ranks = count - 1 - ranks
-        # Each group lies above all later ones: seen from the end, one running maximum serves for all.
+        # Each group is lifted above all later groups, so that one running maximum from the end serves for all.
         lifts = np.arange(run.groups - 1, -1, -1) * count
         heights = ranks + np.repeat(lifts, np.diff(run.bounds))
         above = np.maximum.accumulate(heights[::-1])[::-1]
         return keep_entries(run, np.r_[heights[:-1] > above[1:], True])
 
-    def _undone(self, values: pa.Array) -> NDArray[np.bool_]:
-        """The same for the floats of one group, without ranks; NaN is above all."""
+    def _stairs_of_floats(self, values: pa.Array) -> NDArray[np.bool_]:
+        """The mask of `_stairs` for the floats of a single group, without ranks; NaN is above all."""
         numbers = values.to_numpy()
         with np.errstate(invalid="ignore"):
             if self.accumulator.function == "max":
@@ -68,14 +68,14 @@ class Staircase(Structure):
         return np.r_[kept, True]
 
     def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
-        seen = entries_since(runs, since)
-        firsts = [part.run.columns["value"].take(pa.array(part.starts)) for part in seen.parts]
+        window = entries_since(runs, since)
+        firsts = [part.run.columns["value"].take(pa.array(part.starts)) for part in window.parts]
         values = pa.concat_arrays(firsts) if firsts else pa.nulls(0, self.accumulator.input)
-        return seen.found(combine_states(self.accumulator, [values], seen.codes, seen.count))
+        return window.answers(combine_states(self.accumulator, [values], window.codes, window.count))
 
 
 def _ranks(values: pa.Array) -> tuple[Numbers, int]:
-    """Numbers in the order of the values, equal for equal ones, and one more than the greatest."""
+    """Numbers in the order of the values, equal for equal values, and one more than the greatest number."""
     form = numeric_form(Extreme(values.type, "max"))
     if form is not None and form.dtype.kind == "i":
         numbers, _ = form.values(values)

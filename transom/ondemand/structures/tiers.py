@@ -1,4 +1,4 @@
-"""What a structure keeps: a few runs, merged by size as a log-structured merge tree's."""
+"""The runs of a store, merged by size as in a log-structured merge tree."""
 
 from __future__ import annotations
 
@@ -6,36 +6,35 @@ from dataclasses import dataclass
 
 from transom.ondemand.structures.runs import Run, Structure
 
-FANOUT = 8  # a power of two; with 4, a third fewer runs to look up and a third more writing
-SMALL = 1 << 9  # runs up to here are all alike
+FANOUT = 8  # a power of two; 4 means a third fewer runs to look up and a third more writing
+SMALL_RUN = 1 << 9  # smaller runs all belong to the first tier
 
 
 @dataclass(frozen=True)
 class RunTiers:
-    """The runs of a structure, each made of whole batches; a value that shares runs with those before it.
+    """The runs of a structure, each made of whole batches; immutable, so versions share runs.
 
-    When there are FANOUT runs of about a size they become one. So of n tuples there are at most
-    O(log n) runs, and a tuple is written O(log n) times, with FANOUT as the base. Runs may overlap in time:
-    what is looked up is combined over runs, in any order.
+    FANOUT runs of similar size are merged into one. So n tuples lie in O(log n) runs and each is written
+    O(log n) times, to the base FANOUT. Runs may overlap in time: a lookup combines them in any order.
     """
 
     runs: tuple[Run, ...] = ()
 
-    def taken(self, structure: Structure, run: Run | None, floor: int) -> RunTiers:
-        """With one more run, if given, without what is older than `floor`."""
+    def with_run(self, structure: Structure, run: Run | None, floor: int) -> RunTiers:
+        """The tiers with one more run, if given, and without runs that end before `floor`."""
         given = () if run is None else (run,)
-        runs = [self._cut(structure, known, floor) for known in (*self.runs, *given) if known.high >= floor]
-        runs = [known for known in runs if known.entries]
-        while crowd := _crowd(runs):
-            merged = structure.merged(sorted(crowd, key=lambda one: one.base), floor)
-            runs = [known for known in runs if known not in crowd]
+        runs = [self._trimmed(structure, run, floor) for run in (*self.runs, *given) if run.high >= floor]
+        runs = [run for run in runs if run.entries]
+        while full_tier := _full_tier(runs):
+            merged = structure.merged(sorted(full_tier, key=lambda one: one.base), floor)
+            runs = [run for run in runs if run not in full_tier]
             if merged.entries:
                 runs.append(merged)
         return RunTiers(tuple(runs))
 
     @staticmethod
-    def _cut(structure: Structure, run: Run, floor: int) -> Run:
-        """A run rewritten once the older half of its time has passed; until then lookups pass over that."""
+    def _trimmed(structure: Structure, run: Run, floor: int) -> Run:
+        """A run rewritten without its old entries once these are half of its time; until then lookups skip them."""
         return structure.merged([run], floor) if floor - run.base > (run.high - run.base + 1) // 2 else run
 
     @property
@@ -47,9 +46,9 @@ class RunTiers:
         return sum(run.nbytes for run in self.runs)
 
 
-def _crowd(runs: list[Run]) -> list[Run]:
-    """As many runs of about a size as must become one, if there are so many."""
+def _full_tier(runs: list[Run]) -> list[Run]:
+    """The runs of the first tier that has FANOUT of them, if any."""
     tiers: dict[int, list[Run]] = {}
     for run in runs:
-        tiers.setdefault((run.entries // SMALL).bit_length() // (FANOUT.bit_length() - 1), []).append(run)
+        tiers.setdefault((run.entries // SMALL_RUN).bit_length() // (FANOUT.bit_length() - 1), []).append(run)
     return next((tier for tier in tiers.values() if len(tier) >= FANOUT), [])

@@ -1,9 +1,9 @@
-"""TimeGram: the times of tuples by bucket of their values; any window's answers as intervals.
+"""TimeGram: the times of tuples by bucket of their values; it answers any window with intervals.
 
-Paper: Aggregate Sharing in Stream Databases, section 3. Beyond it: a bucket knows the least and the greatest
-value that was ever filed there, so that intervals are sharper and values outside of all bounds break
-nothing; bounds may follow the values; an average is divided by the window's count, where the paper divides
-by the whole structure's; and with slices of time there are counts in place of times.
+Paper: Aggregate Sharing in Stream Databases, section 3. Beyond the paper, a bucket records the least and
+the greatest value that was filed there, so intervals are narrower and values outside of all bounds do no
+harm; bounds may follow the values; an average is divided by the count of the window, where the paper
+divides by the count of the whole structure; and with slices of time there are counts in place of times.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ BUCKETS = 64
 class TimeGram(Structure):
     """MAX, MIN, COUNT, SUM and AVG of numbers, as intervals that contain the exact answers.
 
-    A run is divided by bucket (heads: `bucket`, and the hull `low` to `high` of its values); entries are
-    times. Buckets are `buckets` of equal width `between` two values, or lie between the given `bounds`, or
-    are as wide as the part `within` of their values. Else they follow the values: for each group the finest
-    dyadic grid on which these lie in at most `buckets` buckets, as each group has its own range of values.
-    With a `slice`, entries are slices of time: its last tuple's time, the time from its first to that
-    (column `span`), and how many tuples it has (column `count`). `type` None only counts, in one bucket:
-    the tuples that have a value, or all if there are no values.
+    A run is divided by bucket (heads: `bucket`, and the hull `low` to `high` of its values); its entries
+    are times. There are `buckets` of equal width `between` two values, or buckets between the given
+    `bounds`, or buckets as wide as the fraction `within` of their values. Otherwise buckets follow the
+    values: each group has the finest dyadic grid on which its values lie in at most `buckets` buckets. With
+    a `slice`, entries are slices of time: the time of the slice's last tuple, the time from its first to
+    its last tuple (column `span`), and the number of its tuples (column `count`). A TimeGram of `type` None
+    only counts, in one bucket: the tuples that have a value, or all tuples if there are no values.
     """
 
     type: pa.DataType | None
@@ -74,11 +74,11 @@ class TimeGram(Structure):
             raise ValueError(f"a timegram is of numbers, not of {type}")
         if self.buckets < 1 or (self.slice is not None and self.slice < 1):
             raise ValueError("a timegram's buckets and slices are positive")
-        self._grid  # noqa: B018  refuses bounds that are none
+        self._fixed_buckets  # noqa: B018  raises ValueError for wrong bounds
 
     @cached_property
-    def _grid(self) -> FixedBuckets | GeometricBuckets | None:
-        """The buckets, if they do not follow the values."""
+    def _fixed_buckets(self) -> FixedBuckets | GeometricBuckets | None:
+        """The buckets, unless they follow the values."""
         if self.within is not None:
             return GeometricBuckets(self.within)
         if self.bounds:
@@ -93,7 +93,7 @@ class TimeGram(Structure):
         low, high = _outward(batch.values)
         numbers, exponents = self._filed(low.astype(np.float64), batch)
         cells = group([batch.codes, numbers] if batch.keys else [numbers], len(numbers))
-        # Without GROUP BY too, each bucket is a group of the run.
+        # Each bucket is a group of the run, even without GROUP BY.
         keys = (pa.array(numbers[cells.firsts]), pa.array(batch.codes[cells.firsts]))
         run = sorted_run(TupleBatch(batch.times, cells.codes, keys, pa.array(np.arange(len(numbers)))))
         rows, at, owners = run.columns["value"].to_numpy(), run.bounds[:-1], run.keys[1]
@@ -109,9 +109,9 @@ class TimeGram(Structure):
     def _filed(
         self, values: NDArray[np.float64], batch: TupleBatch
     ) -> tuple[Numbers, NDArray[np.int16] | None]:
-        """The bucket of each value, and the grid of each group if that follows the values."""
-        if self._grid is not None:
-            return self._grid.numbers(values), None
+        """The bucket of each value, and the exponent of each group's grid if buckets follow the values."""
+        if self._fixed_buckets is not None:
+            return self._fixed_buckets.numbers(values), None
         groups = int(batch.codes.max(initial=0)) + 1
         exponents = fitting_exponents(values, batch.codes, groups, self.buckets)
         own = exponents[0] if groups == 1 else exponents[batch.codes]
@@ -128,7 +128,7 @@ class TimeGram(Structure):
         return self._sliced(replace(found.run, keys=found.run.keys[:outer], heads=heads))
 
     def _aligned(self, runs: Sequence[Run], floor: int) -> tuple[AlignedGroups, tuple[str, ...]]:
-        """The groups and buckets of all runs; the last of their keys are the heads of these names."""
+        """The groups and buckets of all runs; their last keys are the heads with the returned names."""
         pieces = sum(run.groups for run in runs)
         numbers = concatenate_arrays([run.heads["bucket"].to_numpy() for run in runs])
         if "exponent" not in runs[0].heads:
@@ -139,7 +139,7 @@ class TimeGram(Structure):
         alive = concatenate_arrays([run.starts(floor) < run.bounds[1:] for run in runs])
         exponents = np.full(outer.count, FINEST)
         np.maximum.at(exponents, outer.codes[alive], known[alive])
-        # Together they may be too many: all that is known of the values is in which of the buckets they are.
+        # Together there may be too many buckets. The values are no longer known, only their buckets.
         coarse = bucket_floors(dyadic_buckets(bucket_floors(numbers), exponents[outer.codes]))
         more = fitting_exponents(coarse[alive], outer.codes[alive], outer.count, self.buckets)
         exponents = np.maximum(exponents, more)
@@ -151,7 +151,7 @@ class TimeGram(Structure):
         return found, ("bucket", "exponent")
 
     def _sliced(self, run: Run) -> Run:
-        """Entries of the same slice of time as one, if that is all that is kept."""
+        """The run with entries of the same slice of time merged, if this TimeGram has slices."""
         if self.slice is None:
             return run
         times, spans = run.times, np.zeros(run.entries, np.int64)
@@ -171,23 +171,23 @@ class TimeGram(Structure):
         return Run.of(run.keys, np.searchsorted(firsts, run.bounds), times[lasts], columns, run.heads)
 
     def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
-        seen = entries_since(runs, since, divided=True)
-        counts = [self._counts(part, since) for part in seen.parts]
+        window = entries_since(runs, since, divided=True)
+        counts = [self._counts(part, since) for part in window.parts]
         least, most = (concatenate_arrays([pair[i] for pair in counts]) for i in (0, 1))
         filed = BucketTuples(
-            seen.codes, seen.count, least, most, *(self._hull(seen.parts, s) for s in ("low", "high"))
+            window.codes, window.count, least, most, *(self._hull(window.parts, s) for s in ("low", "high"))
         )
-        return GroupAnswers(seen.keys, seen.count, AnswerIntervals(filed, self._grain))
+        return GroupAnswers(window.keys, window.count, AnswerIntervals(filed, self._grain))
 
     def _counts(self, part: RunPart, since: int) -> tuple[Numbers, Numbers]:
-        """How many tuples of each bucket are in the window, at least and at most."""
+        """The least and the greatest number of tuples of each bucket in the window."""
         if self.slice is None:
             found = part.stops - part.starts
             return found, found
         upto, starts = running_totals(part.run, "count"), part.starts
         before = np.where(starts > 0, upto[starts - 1], 0)
         most = upto[part.stops - 1] - before
-        # Of the slice in which the window begins the last tuple is in it, and the first one may not be.
+        # In the slice where the window begins, the last tuple is in the window and the first may not be.
         begun = part.run.ticks[starts].astype(np.int64) - part.run.columns["span"].to_numpy()[starts]
         cut = begun + part.run.base < since
         return np.where(cut, most - (upto[starts] - before) + 1, most), np.where(cut, most - 1, most)
@@ -208,7 +208,7 @@ class TimeGram(Structure):
 
 
 def _outward(values: pa.Array) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Whole numbers as they are, others as doubles around them."""
+    """Whole numbers as they are; others as doubles just below and above."""
     if pa.types.is_integer(values.type):
         numbers = values.cast(pa.int64()).to_numpy()
         return numbers, numbers

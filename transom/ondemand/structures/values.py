@@ -1,4 +1,4 @@
-"""What most exact structures keep: the tuples' values by group and time, as they are."""
+"""Structures that keep plain values by group and time, and the simplest of them: a scan of the window."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from transom.ondemand.structures.window_entries import concatenate_arrays, entri
 
 @dataclass(frozen=True)
 class ValueStructure(Structure):
-    """A store of values (column `value`, without nulls), or of times where only tuples count.
+    """A structure over values (column `value`, without nulls), or over times alone where tuples are counted.
 
-    All recipes that read it keep the same, whatever their accumulators: one store serves them all.
+    All of them keep the same data whatever their accumulators, so one store serves them all.
     """
 
     accumulator: Accumulator
@@ -34,15 +34,17 @@ class ValueStructure(Structure):
 
 @dataclass(frozen=True)
 class RawTuples(ValueStructure):
-    """Tuples as they are (column `value`, without nulls); a lookup reads all of its window."""
+    """Plain values; a lookup reads all tuples of its window."""
 
     def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
-        seen = entries_since(runs, since)
+        window = entries_since(runs, since)
         values, codes = [], []
-        for part in seen.parts:
-            column = part.run.columns["value"] if part.run.columns else pa.nulls(part.run.entries)
-            [own], which = take_ranges([column], part.starts, part.stops)
-            values.append(own)
+        for part in window.parts:
+            entries = part.run.columns["value"] if part.run.columns else pa.nulls(part.run.entries)
+            [in_window], which = take_ranges([entries], part.starts, part.stops)
+            values.append(in_window)
             codes.append(part.codes[which])
-        found = pa.concat_arrays(values) if values else pa.nulls(0)
-        return seen.found(added_up(self.accumulator, found, None, concatenate_arrays(codes), seen.count))
+        column = pa.concat_arrays(values) if values else pa.nulls(0)
+        return window.answers(
+            added_up(self.accumulator, column, None, concatenate_arrays(codes), window.count)
+        )

@@ -1,4 +1,4 @@
-"""What a lookup's window reaches of each run, and how states found there become one a group."""
+"""The entries of runs that lie in a lookup's window, and how their states are combined by group."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run
 
 @dataclass(frozen=True)
 class RunPart:
-    """What a window reaches of a run: the run's `groups`, and of each the entries `starts` to `stops`.
+    """The entries of one run in a window: of each of its `groups` the entries `starts` to `stops`.
 
-    `codes` are the same groups among all that the window has.
+    `codes` are the numbers of the same groups among all groups in the window.
     """
 
     run: Run
@@ -32,7 +32,7 @@ class RunPart:
 
 @dataclass(frozen=True)
 class WindowEntries:
-    """What a window reaches of some runs; no part of it is empty."""
+    """The entries of several runs in a window; every part has entries."""
 
     parts: tuple[RunPart, ...]
     keys: tuple[pa.Array, ...]
@@ -43,13 +43,13 @@ class WindowEntries:
         """The groups of all pieces, part after part."""
         return concatenate_arrays([part.codes for part in self.parts])
 
-    def found(self, states: States) -> GroupAnswers:
-        """States as the answers."""
+    def answers(self, states: States) -> GroupAnswers:
+        """The states by group as a lookup's result."""
         return GroupAnswers(self.keys, self.count, {f"s{i}": state for i, state in enumerate(states)})
 
 
 def entries_since(runs: Sequence[Run], since: int, divided: bool = False) -> WindowEntries:
-    """What has a time from `since` on; `divided` if a run may have several groups with the same keys."""
+    """The entries at or after `since`; with `divided`, a run may have several groups with the same keys."""
     reached = [run for run in runs if since <= run.high]
     if not reached:
         return WindowEntries((), tuple(key.slice(0, 0) for run in runs[:1] for key in run.keys), 0)
@@ -77,8 +77,8 @@ def entries_since(runs: Sequence[Run], since: int, divided: bool = False) -> Win
 
 
 def take_ranges(columns: Sequence[pa.Array], starts: Numbers, stops: Numbers) -> tuple[States, Numbers]:
-    """The rows of some stretches of columns, and which stretch each is of."""
-    if len(starts) == 1:  # as without GROUP BY
+    """The rows of some ranges of columns, and the number of the range that each row is from."""
+    if len(starts) == 1:  # the common case without GROUP BY
         start, count = int(starts[0]), int(stops[0] - starts[0])
         return [column.slice(start, count) for column in columns], np.zeros(count, np.int64)
     rows, which = expanded(starts, stops)
@@ -87,9 +87,9 @@ def take_ranges(columns: Sequence[pa.Array], starts: Numbers, stops: Numbers) ->
 
 
 def running_totals(run: Run, name: str) -> Numbers:
-    """The totals of a column of whole numbers up to and with each entry, over all groups; remembered.
+    """The totals of a column of whole numbers up to and including each entry, over all groups; cached in the run.
 
-    They wrap, and so do their differences. They are not kept with the run: parts of it have others.
+    They wrap, and so do their differences. They are not stored with the run, since parts of it have others.
     """
     known: Numbers | None = run.derived.get(name)
     if known is None:
@@ -98,14 +98,14 @@ def running_totals(run: Run, name: str) -> Numbers:
 
 
 def concatenate_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Arrays one after the other; whole numbers, if there are none."""
+    """Arrays one after the other; without any, an empty array of whole numbers."""
     if len(arrays) == 1:
         return arrays[0]
     return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
 
 
 def combine_states(accumulator: Accumulator, states: States, codes: Numbers, groups: int) -> States:
-    """`combine`, as arrays where the accumulator has a numeric form."""
+    """`Accumulator.combine`, in NumPy where the accumulator has a numeric form."""
     form = numeric_form(accumulator)
     if form is None:
         return accumulator.combine(states, codes, groups)

@@ -172,7 +172,7 @@ def keeps_text(store_set: StoreSet, spec: StoreSpec) -> str:
     made = spec.structure
     demand = Demand("timegram", made.buckets, made.between, made.bounds, made.within, made.slice)
     what = "rows" if spec.attribute is None else spec.attribute.sql
-    shown = "" if spec.shown is None else f" where {predicate_text(spec.shown)}"
+    shown = "" if spec.where is None else f" where {predicate_text(spec.where)}"
     return f"{structure_text(demand, store_set.clock.kind)} of {what}{shown}"
 
 
