@@ -14,9 +14,9 @@ from transom import oracle
 from transom.elements import Clock, ClockKind
 from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.plan.families import Fragments
-from transom.plan.passes.admission import Strategy, admit
+from transom.plan.passes.admission import admit
 from transom.plan.planner import Planner
+from transom.plan.strategy import Fragments, Strategy
 from transom.results.advance import apply_batch
 from transom.results.stream_progress import BatchInput
 from transom.sql import Catalog, Query, Relation, bind

@@ -18,8 +18,9 @@ from transom.ondemand.stores import lookup_end, open_stores
 from transom.oracle import PythonScalars
 from transom.overload.bursts import NOTHING, Overload, Parted
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.plan.passes.admission import Strategy, admit
+from transom.plan.passes.admission import admit
 from transom.plan.planner import Planner
+from transom.plan.strategy import Strategy
 from transom.results.emit import BatchOutput
 from transom.results.inprocess import advance, folded
 from transom.results.presentation import result_schema

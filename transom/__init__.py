@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from transom.errors import BatchError, SettingError, SQLError, StateError, TransomError
+from transom.plan.limits import Limits
 
 if TYPE_CHECKING:
     from transom.client.connection import connect
@@ -15,6 +16,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BatchError",
     "Engine",
+    "Limits",
     "SQLError",
     "SettingError",
     "StateError",

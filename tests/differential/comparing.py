@@ -18,7 +18,7 @@ from tests.differential.engine import (
 )
 from transom import oracle
 from transom.elements import Drop, Prod, Register
-from transom.plan.passes.admission import Strategy
+from transom.plan.strategy import Strategy
 from transom.sql import Query
 from transom.state.state import Totals
 

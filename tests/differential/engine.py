@@ -16,9 +16,10 @@ from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import open_stores, store_inputs
 from transom.overload.bursts import Parted
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.plan.passes.admission import Strategy, admit, release
+from transom.plan.passes.admission import admit, release
 from transom.plan.passes.resharing import reshare
 from transom.plan.planner import Planner
+from transom.plan.strategy import Strategy
 from transom.results.advance import clocks_of
 from transom.results.inprocess import advance
 from transom.results.stream_progress import BatchInput

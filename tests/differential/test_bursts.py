@@ -23,7 +23,7 @@ from tests.differential.engine import TIME, PureEngine, Row, bound, presented, t
 from tests.differential.on_spark import SCHEMA, micros
 from transom.elements import ClockKind
 from transom.overload.bursts import Chunk, Overload, Parted, due, in_a_lull, parted, rows_of
-from transom.plan.passes.admission import Place, Strategy
+from transom.plan.strategy import Place, Strategy
 from transom.results.advance import clocks_of
 from transom.sql import Query
 

@@ -12,8 +12,7 @@ import pytest
 from tests.results.pure_batches import SCALARS, Pure, Row
 from transom import oracle
 from transom.elements import ClockKind, Prod
-from transom.plan.families import Fragments
-from transom.plan.passes.admission import Strategy
+from transom.plan.strategy import Fragments, Strategy
 from transom.sql import Query
 from transom.sql.binding.cascades import relation_of
 

@@ -17,7 +17,7 @@ import pytest
 from tests.differential.cases import SECOND, BatchCase, Case
 from tests.differential.comparing import same_as_oracle
 from tests.differential.engine import PureEngine, bound
-from transom.plan.passes.admission import Place, Strategy
+from transom.plan.strategy import Place, Strategy
 
 OLD = "SELECT sum(qty) AS x, count(*) AS n FROM s [RANGE '10 seconds' SLIDE '10 seconds']"
 TWICE = "SELECT sum(qty) AS x FROM s [RANGE '20 seconds' SLIDE '10 seconds']"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.differential.looking import check_lookups, looked_up
-from transom.plan.passes.admission import Place, Strategy
+from transom.plan.strategy import Place, Strategy
 
 PLACES: dict[str, dict[str, Any]] = {
     "near the driver": {},

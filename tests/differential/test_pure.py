@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.differential.cases import alike, case, nested, prodded
 from tests.differential.comparing import check
 from transom.kernel import rollups
-from transom.plan.families import Fragments
-from transom.plan.passes.admission import Place, Strategy
+from transom.plan.strategy import Fragments, Place, Strategy
 
 STRATEGIES: dict[str, dict[str, Any]] = {
     f"{'shared' if shared else 'unshared'} {'paned' if paned else 'paired'}, fragments {fragments.value}": {

@@ -15,9 +15,8 @@ from tests.plan.bids import SCALARS, SEQ, compiled, planned
 from transom.kernel import dense, fold
 from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery
-from transom.plan.families import Fragments
 from transom.plan.layout import Layout
-from transom.plan.passes.admission import Strategy
+from transom.plan.strategy import Fragments, Strategy
 
 SCHEMA = {"seq": pa.int64(), "site": pa.int32(), "kind": pa.string(), "price": pa.float64()}
 Row = tuple[Any, ...]

@@ -20,9 +20,8 @@ from transom.kernel import rollups
 from transom.kernel.aggregate import BatchPlan, Outcome, run
 from transom.kernel.shards import held
 from transom.plan.compiled import CompiledQuery
-from transom.plan.families import Fragments
 from transom.plan.layout import Layout
-from transom.plan.passes.admission import Strategy
+from transom.plan.strategy import Fragments, Strategy
 
 SCHEMA = {
     "seq": pa.int64(), "site": pa.int32(), "kind": pa.string(), "price": pa.float64(),

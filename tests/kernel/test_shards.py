@@ -19,8 +19,7 @@ from transom.elements import Clock, ClockKind, Punctuation
 from transom.kernel.shards import Head, Shard, Shelf, dealt, fetched, held, merged, rolled, spilled
 from transom.kernel.tuples import Ranges
 from transom.plan.compiled import Slot
-from transom.plan.families import Fragments
-from transom.plan.passes.admission import Place, Strategy
+from transom.plan.strategy import Fragments, Place, Strategy
 from transom.sql.query import Scalar
 
 FAR = Strategy(place=Place.EXECUTORS)

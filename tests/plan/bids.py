@@ -7,8 +7,9 @@ import pyarrow as pa
 from transom.elements import Clock, ClockKind
 from transom.oracle import PythonScalars
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.plan.passes.admission import Strategy, admit
+from transom.plan.passes.admission import admit
 from transom.plan.planner import Planner, SharedPlan
+from transom.plan.strategy import Strategy
 from transom.sql import Catalog, Query, Relation, bind_one
 from transom.state.state import State
 from transom.windows.stream_rules import StreamRules

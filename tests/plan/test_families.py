@@ -8,20 +8,24 @@ import pytest
 
 from tests.plan.bids import compiled, planned
 from transom.plan import families as module
-from transom.plan.families import Family, Fragments
-from transom.plan.passes.admission import Strategy
+from transom.plan.families import Family
+from transom.plan.limits import Limits
+from transom.plan.strategy import Fragments, Strategy
 
 WINDOW = "[RANGE 10 SLIDE 10 WATTR seq]"
 
 
 def put(
-    wheres: dict[str, str], fragments: Fragments = Fragments.FAMILIES, naive: bool = False
+    wheres: dict[str, str],
+    fragments: Fragments = Fragments.FAMILIES,
+    naive: bool = False,
+    limits: Limits | None = None,
 ) -> list[tuple[str, set[str]]]:
     """The families of queries by the rest of their text, each with its kind."""
     queries = [
         compiled(f"SELECT sum(price) FROM bids {WINDOW} {rest}", name, naive) for name, rest in wheres.items()
     ]
-    plan = planned(*queries, strategy=Strategy(fragments=fragments))
+    plan = planned(*queries, strategy=Strategy(fragments=fragments, limits=limits or Limits()))
     found = [(kind(family), {n for m in family.members for n in m.queries}) for family in plan.families]
     assert sorted(name for _, names in found for name in names) == sorted(wheres), "each in one"
     return sorted(found, key=lambda one: sorted(one[1]))
@@ -132,11 +136,11 @@ def test_who_keeps_every_tuple_shares_nothing(fragments: Fragments) -> None:
     assert put(MIXED, fragments, naive=True) == [("alone", {name}) for name in "abcde"]
 
 
-def test_signatures_are_of_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_SIGNED", 2)
+def test_signatures_are_of_not_too_many() -> None:
+    few = Limits(signature_members=2)
     wheres = {name: f"WHERE price > seq + {i}" for i, name in enumerate("abcde")}
-    assert put(wheres) == [("signed", {"a", "b"}), ("signed", {"c", "d"}), ("alone", {"e"})]
-    assert put(wheres, Fragments.JOINT) == [("signed", set("abcde"))]
+    assert put(wheres, limits=few) == [("signed", {"a", "b"}), ("signed", {"c", "d"}), ("alone", {"e"})]
+    assert put(wheres, Fragments.JOINT, limits=few) == [("signed", set("abcde"))]
 
 
 def test_a_family_in_which_nothing_changed_is_used_again() -> None:

@@ -7,8 +7,8 @@ import pytest
 from tests.plan.bids import compiled, planned
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import columns_of
-from transom.plan.passes.admission import Strategy
 from transom.plan.serving import is_served, kept, known_slots, source, sources
+from transom.plan.strategy import Strategy
 
 WINDOW = "FROM bids [RANGE 10 SLIDE 10 WATTR seq]"
 

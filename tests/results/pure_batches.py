@@ -15,8 +15,9 @@ from transom.ondemand.lookup import Lookup, look_up, lookup_result
 from transom.ondemand.store_specs import store_sets
 from transom.ondemand.stores import lookup_end, open_stores
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.plan.passes.admission import Strategy, admit, release
+from transom.plan.passes.admission import admit, release
 from transom.plan.planner import Planner
+from transom.plan.strategy import Strategy
 from transom.results.inprocess import advance, folded
 from transom.results.stream_progress import BatchInput
 from transom.sql import Catalog, Query, Relation

@@ -11,9 +11,9 @@ import pytest
 from tests.plan.bids import SCALARS, TIME, admitted, compiled
 from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import Strategy
 from transom.plan.passes.resharing import reshare
 from transom.plan.planner import Planner
+from transom.plan.strategy import Strategy
 from transom.results.emit import BatchOutput
 from transom.results.inprocess import advance
 from transom.results.stream_progress import BatchInput

@@ -12,8 +12,9 @@ from tests.plan.bids import SCALARS, SEQ, admitted, compiled, planned
 from transom.elements import Clock, ClockKind, Punctuation
 from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import Strategy, admit, release
+from transom.plan.passes.admission import admit, release
 from transom.plan.planner import Planner
+from transom.plan.strategy import Strategy
 from transom.results.advance import clocks_of
 from transom.results.emit import BatchOutput
 from transom.results.inprocess import advance

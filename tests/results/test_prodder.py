@@ -10,7 +10,7 @@ import pytest
 
 from tests.results.pure_batches import Pure
 from transom.elements import WindowSpec
-from transom.plan.passes.admission import Strategy
+from transom.plan.strategy import Strategy
 from transom.results import close as closing
 from transom.windows import ids as windows
 

@@ -13,7 +13,7 @@ from tests.runtime.engine_helpers import short
 
 TRAFFIC = "ts bigint, sensor int, speed int, volume int"
 BY_SENSOR = "SELECT sensor, sum(volume) AS v FROM s [RANGE 50 SLIDE 50] GROUP BY sensor"
-OF_ENGINE = ("clock", "retention", "strategy", "state", "poll", "max_failures")
+OF_ENGINE = ("clock", "retention", "strategy", "state", "limits", "poll", "max_failures")
 
 
 def traffic(spark: SparkSession, place: Path, **options: Any) -> tuple[transom.Engine, Any]:

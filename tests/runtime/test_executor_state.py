@@ -17,7 +17,7 @@ from tests.differential.cases import alike, case
 from tests.differential.on_spark import check_on_feed, check_on_files
 from tests.runtime.engine_helpers import BIDS, answers, at, bids
 from transom.errors import SettingError
-from transom.results import advance as batch_module
+from transom.plan.limits import Limits
 from transom.runtime import executor_state as far_module
 from transom.runtime.write_ahead_log import BatchLog
 
@@ -43,14 +43,23 @@ BATCHES = [
 class Program:
     """A program over a feed of bids that is started again on its checkpoint as often as one likes."""
 
-    def __init__(self, spark: SparkSession, place: Path, state: str, queries: dict[str, str] | None = None):
-        self.spark, self.place, self.state = spark, place, state
+    def __init__(
+        self,
+        spark: SparkSession,
+        place: Path,
+        state: str,
+        queries: dict[str, str] | None = None,
+        limits: Limits | None = None,
+    ):
+        self.spark, self.place, self.state, self.limits = spark, place, state, limits
         self.queries = QUERIES if queries is None else queries
         self.start()
 
     def start(self) -> None:
         checkpoint = str(self.place / "checkpoint")
-        self.engine = transom.Engine(self.spark, checkpoint, state=self.state, clock=lambda: 0)
+        self.engine = transom.Engine(
+            self.spark, checkpoint, state=self.state, limits=self.limits, clock=lambda: 0
+        )
         self.feed = self.engine.feed("bids", BIDS, time="ts", slack="1 minute")
         self.engine.register_all(self.queries)
 
@@ -185,11 +194,9 @@ def test_a_query_that_leaves_takes_its_shards_with_it(spark: SparkSession, tmp_p
 
 
 def test_selections_go_far_when_they_grow(
-    spark: SparkSession, tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, expected: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(far_module, "FAR_ROWS", 12)
-    monkeypatch.setattr(batch_module, "PAGES_OF_LIMIT", 1)
-    program = Program(spark, tmp_path, "auto")
+    program = Program(spark, tmp_path, "auto", limits=Limits(driver_rows=12, batches_to_limit=1))
     far = []
     for batch_id in BATCHES:
         program.push(*batch_id)
@@ -201,10 +208,9 @@ def test_selections_go_far_when_they_grow(
 
 
 def test_a_batch_with_many_groups_goes_far_at_once(
-    spark: SparkSession, tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, expected: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(far_module, "FAR_GROUPS", 3)
-    program = Program(spark, tmp_path, "auto")
+    program = Program(spark, tmp_path, "auto", limits=Limits(driver_groups=3))
     program.push(*BATCHES[0])
     assert program.engine.progress().far_rows
     for batch_id in BATCHES[1:]:
@@ -212,11 +218,8 @@ def test_a_batch_with_many_groups_goes_far_at_once(
     assert program.finish() == expected
 
 
-def test_small_files_are_rolled_up(
-    spark: SparkSession, tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(far_module, "MOST_SHARDS", 2)
-    program = Program(spark, tmp_path, "executors")
+def test_small_files_are_rolled_up(spark: SparkSession, tmp_path: Path, expected: dict[str, Any]) -> None:
+    program = Program(spark, tmp_path, "executors", limits=Limits(shard_files=2))
     for batch_id in BATCHES:
         program.push(*batch_id)
         assert len(program.engine._loop.state.shards) <= 5

@@ -15,6 +15,7 @@ from tests.runtime.prod_helpers import traffic
 from tests.runtime.test_lookups import ALL, FIRST, SECOND, looked_up
 from transom.errors import StateError
 from transom.ondemand.partitioned_stores import FarStores
+from transom.plan.limits import Limits
 from transom.runtime.file_store import Store
 
 PATIENCE = 60  # seconds; tests wait for events, not for time to pass
@@ -103,9 +104,8 @@ def test_many_rows_in_tasks_come_to_the_same_near_and_far(
 def test_groups_that_become_too_many_move_to_the_executors_and_their_files_are_merged(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transom.runtime.executor_state.FAR_ROWS", 100)
     monkeypatch.setattr("transom.ondemand.partitioned_stores.MOST_REFS", 4)
-    engine, feed = traffic(spark, tmp_path)
+    engine, feed = traffic(spark, tmp_path, limits=Limits(driver_rows=100))
     query = engine.register(
         "SELECT sensor, max(volume) AS m, count(*) AS n FROM s [RANGE 40] GROUP BY sensor"
     )

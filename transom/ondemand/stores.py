@@ -13,7 +13,7 @@ from transom.ondemand.store_specs import StoreSet, StoreSpec, store_key, stores_
 from transom.ondemand.structures.runs import Run
 from transom.ondemand.structures.tiers import RunTiers
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import Place
+from transom.plan.strategy import Place
 from transom.results.stream_progress import BatchInput, missed
 from transom.state.shards import ShardRef
 from transom.state.state import State, StoreState, StreamState

@@ -17,9 +17,6 @@ from dataclasses import dataclass
 from transom.elements import WindowSpec
 from transom.windows.slices import cuts
 
-# A plan is changed when the other one costs less than this share of it: rates waver.
-CLEARLY = 0.5
-
 
 @dataclass(frozen=True)
 class Cost:
@@ -54,6 +51,6 @@ def shared(windows: Iterable[WindowSpec], rate: float, paned: bool = False) -> C
     return Cost(rate, edges * sum(spec.range / spec.slide for spec in each))
 
 
-def is_better(new: Cost, old: Cost) -> bool:
-    """Whether a change of plan is worth it."""
-    return new.total < CLEARLY * old.total
+def is_better(new: Cost, old: Cost, clearly: float) -> bool:
+    """Whether the new plan costs less than this part of the old one, so that a change is worth it."""
+    return new.total < clearly * old.total

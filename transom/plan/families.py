@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -25,20 +24,11 @@ from transom.elements import Clock, WindowSpec
 from transom.plan.axis import Axis, is_searchable
 from transom.plan.compiled import Slot
 from transom.plan.layout import Layout
+from transom.plan.limits import Limits
 from transom.plan.predicate_text import predicate_text
+from transom.plan.strategy import Fragments
 from transom.sql.query import And, Predicate, Scalar, scalars_of
 from transom.windows.slices import Progressions, progressions
-
-# Signatures of more selections than this are mostly as many as tuples.
-MOST_SIGNED = 64
-
-
-class Fragments(str, Enum):
-    """How tuples are told apart by predicates."""
-
-    UNSHARED = "unshared"
-    JOINT = "joint"
-    FAMILIES = "families"
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +177,7 @@ def families(
     intern: dict[object, int] | None = None,
     apart: Collection[int] = (),
     rolls: bool = True,
+    most_signed: int = Limits().signature_members,
 ) -> dict[object, Family]:
     """Selections put into families; those known from before are used again where nothing changed.
 
@@ -210,7 +201,7 @@ def families(
             together = []
         elif fragments is Fragments.JOINT:
             together = [m for m in members if m.merged]
-        size = len(together) if fragments is Fragments.JOINT else MOST_SIGNED
+        size = len(together) if fragments is Fragments.JOINT else most_signed
         for start in range(0, len(together), max(size, 1)):
             grouped["signed", ground, start] = together[start : start + size]
         alone = {m.id for m in members} - {m.id for m in together}

@@ -15,8 +15,9 @@ from transom.ondemand.store_specs import StoreSet, store_sets
 from transom.plan.compiled import CompiledQuery
 from transom.plan.families import Family, Selection, families
 from transom.plan.layout import Layout
-from transom.plan.passes.admission import Known, Strategy, selections
+from transom.plan.passes.admission import Known, selections
 from transom.plan.predicate_text import predicate_text
+from transom.plan.strategy import Strategy
 from transom.sql.query import Predicate
 from transom.state.state import State
 
@@ -100,6 +101,7 @@ class Planner:
                 known.intern,
                 apart,
                 strategy.rolls_up,
+                strategy.limits.signature_members,
             )
             known.order, known.apart = found, apart
             known.selections = {one.id: known.selections[one.id] for one in found}

@@ -21,7 +21,7 @@ from transom.backends.spark.session import ansi_off
 from transom.backends.spark.types import to_table
 from transom.elements import Summary
 from transom.overload.bursts import rows_within
-from transom.plan.passes.admission import Place
+from transom.plan.strategy import Place
 from transom.promising.answers import answer
 from transom.promising.batch_tuples import (
     NUMBER,

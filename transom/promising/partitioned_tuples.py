@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from transom.backends.spark.session import ansi_off
 from transom.backends.spark.types import plain_table
 from transom.elements import Summary
-from transom.plan.passes.admission import Place
+from transom.plan.strategy import Place
 from transom.promising.batch_tuples import NUMBER, Arrival, Wanted, all_arrived, arrival_of, in_one, tuples_of
 from transom.promising.probes import Found, Ints, Probe, found
 from transom.promising.tuples import Tuples

@@ -17,6 +17,7 @@ from transom.backends.spark.udf import user_functions
 from transom.durations import parse_duration
 from transom.elements import Drop, Punctuation, Register, Summarize, Summary, Tune
 from transom.errors import SettingError, SQLError, StateError
+from transom.plan.limits import Limits
 from transom.runtime.answers import Answers
 from transom.runtime.batch_report import say
 from transom.runtime.declarations import Declarations
@@ -62,7 +63,8 @@ class Engine(Declarations, Answers):
     time in microseconds; tests set it. `retention` is for how long results can be read back: a number
     of batches or a duration; None keeps them all. `strategy` is how windows are computed: from paired
     slices, or naively by rescanning the rows of each window. `state` is where slices are kept: on the
-    driver, with the executors, or (auto) wherever their number says.
+    driver, on the executors, or (auto) wherever their number says. `limits` are the numbers by which the
+    planner decides; they change costs, not answers.
     """
 
     def __init__(
@@ -75,10 +77,11 @@ class Engine(Declarations, Answers):
         strategy: str = "auto",
         fragments: str = "families",
         state: str = "auto",
+        limits: Limits | None = None,
         poll: str | int = "200 ms",
         max_failures: int = 3,
     ):
-        chosen = sharing_strategy(strategy, fragments, state)
+        chosen = sharing_strategy(strategy, fragments, state, limits)
         self.spark = spark if spark is not None else local_session()
         ship(self.spark)
         store = Store(checkpoint) if checkpoint is not None else Store.temporary()

@@ -22,8 +22,9 @@ from transom.backends.spark.session import ansi_off
 from transom.backends.spark.types import spark_schema
 from transom.kernel.shards import Shelf
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import Place, ground
+from transom.plan.passes.admission import ground
 from transom.plan.serving import known_slots
+from transom.plan.strategy import Place, Strategy
 from transom.results.presentation import Moment, Stored, computed_texts, result_schema
 from transom.results.shard_work import ShardWork
 from transom.runtime.executor_tasks import (
@@ -44,10 +45,6 @@ from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.state.shards import ShardRef
 from transom.state.state import State
-
-FAR_ROWS = 1_000_000  # selections over the same groups with more rows on the driver go far
-FAR_GROUPS = 50_000  # and those of which a task finds more groups than this in one go
-MOST_SHARDS = 32  # over the same groups, before they are rolled up
 
 
 @dataclass(frozen=True)
@@ -85,19 +82,19 @@ class FarClosed:
 class Far:
     """The far part of an engine's state."""
 
-    def __init__(self, spark: SparkSession, store: Store, place: Place):
-        self.spark, self.store, self.place = spark, store, place
+    def __init__(self, spark: SparkSession, store: Store, strategy: Strategy):
+        self.spark, self.store, self.place, self.limits = spark, store, strategy.place, strategy.limits
         self.shards = FileShards(store)
         self.partitions = 2 * spark.sparkContext.defaultParallelism
 
     @property
     def most_groups(self) -> int | None:
         """Of how many groups a task finds too many to send them to the driver."""
-        return FAR_GROUPS if self.place is Place.AUTO else None
+        return self.limits.driver_groups if self.place is Place.AUTO else None
 
     def shelf(self, state: State) -> Shelf:
         """Where the batch after a state puts its shards."""
-        limit = FAR_ROWS if self.place is Place.AUTO else None
+        limit = self.limits.driver_rows if self.place is Place.AUTO else None
         return Shelf(
             self.shards, directory_of(state.batch_id + 1), state.partitions or self.partitions, limit
         )
@@ -226,7 +223,7 @@ class Far:
 
     def rolled_up(self, state: State, queries: Iterable[CompiledQuery]) -> State:
         """The state with many small shards over the same groups made into few."""
-        if len(state.shards) <= MOST_SHARDS:
+        if len(state.shards) <= self.limits.shard_files:
             return state
         alike: dict[object, list[CompiledQuery]] = {}
         for query in queries:
@@ -236,8 +233,8 @@ class Far:
         for members in alike.values():
             homes = {home for query in members for home in state.queries[query.name].homes}
             mine = [ref for ref in shards if not homes.isdisjoint(ref.held)]
-            if len(mine) > MOST_SHARDS:
-                small = smaller(mine, MOST_SHARDS)
+            if len(mine) > self.limits.shard_files:
+                small = smaller(mine, self.limits.shard_files)
                 whole = self._rolled(small, members, state)
                 gone = {ref.name for ref in small}
                 shards = [ref for ref in shards if ref.name not in gone]

@@ -23,9 +23,10 @@ from transom.ondemand.cache import LookupCache
 from transom.ondemand.partitioned_stores import FarStores
 from transom.overload.bursts import NOTHING, Parted
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import Strategy, release_suspended
+from transom.plan.passes.admission import release_suspended
 from transom.plan.passes.resharing import reshare
 from transom.plan.planner import Planner
+from transom.plan.strategy import Strategy
 from transom.promising.batch_tuples import Arrival
 from transom.promising.execution import Pace, Promising
 from transom.results.emit import EmitContext
@@ -66,7 +67,7 @@ class BatchLoop(Archive):
         super().__init__(spark, store, clock)
         self.log, self.outputs = BatchLog(store), Outputs(store)
         self.planner = Planner(strategy)
-        self.far = Far(spark, store, strategy.place)
+        self.far = Far(spark, store, strategy)
         self.far_stores = FarStores(self.far)
         self.promising = Promising(spark, self.far, self.scalars)
         self.first_half = FirstHalf(

@@ -11,8 +11,8 @@ from transom.durations import parse_duration
 from transom.elements import Clock, ClockKind
 from transom.errors import SettingError, near_miss
 from transom.overload.bursts import Overload
-from transom.plan.families import Fragments
-from transom.plan.passes.admission import Place, Strategy
+from transom.plan.limits import Limits
+from transom.plan.strategy import Fragments, Place, Strategy
 from transom.windows.stream_rules import StreamRules
 
 DEFAULT_HORIZON = "366 days"
@@ -111,7 +111,7 @@ def length(what: str, value: Any, kind: ClockKind) -> int | None:
     return found
 
 
-def sharing_strategy(strategy: str, fragments: str, state: str) -> Strategy:
+def sharing_strategy(strategy: str, fragments: str, state: str, limits: Limits | None = None) -> Strategy:
     """How an engine shares work and where it keeps its state."""
     for name, given, known in (
         ("strategy", strategy, STRATEGIES),
@@ -126,4 +126,5 @@ def sharing_strategy(strategy: str, fragments: str, state: str) -> Strategy:
         fragments=Fragments(fragments),
         adapts=strategy == "auto",
         place=Place(state),
+        limits=limits or Limits(),
     )

@@ -13,8 +13,7 @@ import pytest
 from tests.plan.bids import RULES, SEQ, TIME, admitted, compiled
 from transom.plan.compiled import CompiledQuery
 from transom.plan.explain import Explained, Explanation, gather, query_text, text
-from transom.plan.families import Fragments
-from transom.plan.passes.admission import Strategy
+from transom.plan.strategy import Fragments, Strategy
 from transom.state.shards import ShardRef
 from transom.state.state import ClockState, State, StreamState, Work
 from transom.windows.intervals import IntervalSet

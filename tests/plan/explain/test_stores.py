@@ -19,7 +19,7 @@ from transom.elements import ClockKind, Demand
 from transom.plan.explain import Explained, Explanation, gather, mermaid, query_text, text
 from transom.plan.explain.records import StorePlan
 from transom.plan.explain.stores import structure_text
-from transom.plan.passes.admission import Place, Strategy
+from transom.plan.strategy import Place, Strategy
 from transom.state.shards import ShardRef
 from transom.state.state import State
 

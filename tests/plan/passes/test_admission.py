@@ -9,8 +9,9 @@ import pyarrow as pa
 from tests.plan.bids import SCALARS, SEQ, compiled
 from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import Strategy, admit, is_kept, release, release_suspended
+from transom.plan.passes.admission import admit, is_kept, release, release_suspended
 from transom.plan.planner import Planner
+from transom.plan.strategy import Strategy
 from transom.results.inprocess import advance
 from transom.results.stream_progress import BatchInput
 from transom.state.state import State

@@ -49,10 +49,11 @@ from transom.plan.explain.spelling import (
 )
 from transom.plan.explain.stores import store_set_plans
 from transom.plan.families import Family, Selection
-from transom.plan.passes.admission import Strategy, admit, release
+from transom.plan.passes.admission import admit, release
 from transom.plan.planner import Planner
 from transom.plan.predicate_text import predicate_text
 from transom.plan.serving import source
+from transom.plan.strategy import Strategy
 from transom.results.cascade import derived_rules, in_order
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import And, Comparison, Member, Not, Or, Predicate

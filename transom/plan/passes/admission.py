@@ -8,8 +8,7 @@ an edge of the newcomer's windows, they answer for it exactly, and the rest it h
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from functools import cached_property
 from operator import is_not
 from typing import Any, Protocol
@@ -21,40 +20,16 @@ from numpy.typing import NDArray
 from transom.gc_pause import uncollected
 from transom.kernel.sheets import combine, rows_of, without
 from transom.plan.compiled import CompiledQuery, Slot
-from transom.plan.families import Fragments, Selection
+from transom.plan.families import Selection
 from transom.plan.layout import Layout, reshaped
 from transom.plan.serving import is_served, kept, known_slots, source, sources
+from transom.plan.strategy import Place, Strategy
 from transom.state.shards import ShardRef
 from transom.state.state import QueryState, SelectionState, State
 from transom.windows.intervals import LOWEST, IntervalSet
 from transom.windows.slices import filed_anew
 
 Numbers = NDArray[np.int64]
-
-
-class Place(str, Enum):
-    """Where slices are kept: by their number, always on the driver, or always with the executors."""
-
-    AUTO = "auto"
-    DRIVER = "driver"
-    EXECUTORS = "executors"
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """How work is shared, slices (`shared`, of which kind) and predicates' fragments; where state is kept."""
-
-    shared: bool = True
-    paned: bool = False
-    fragments: Fragments = Fragments.FAMILIES
-    place: Place = Place.AUTO
-    adapts: bool = False  # whether to stop sharing slices, and begin again, as measured rates say
-    rolls: bool = True  # whether groups are rolled up from finer ones, where both are shared
-
-    @property
-    def rolls_up(self) -> bool:
-        """Whether families that differ in groups share cells: not where slices or fragments are apart."""
-        return self.rolls and self.shared and self.fragments is Fragments.FAMILIES
 
 
 @uncollected()

@@ -13,8 +13,9 @@ from transom.kernel.sheets import rows_of
 from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.cost import is_better, shared, unshared
 from transom.plan.layout import Layout
-from transom.plan.passes.admission import Strategy, slices_held
+from transom.plan.passes.admission import slices_held
 from transom.plan.serving import kept
+from transom.plan.strategy import Strategy
 from transom.state.state import SelectionState, State
 from transom.windows.intervals import LOWEST
 
@@ -48,11 +49,11 @@ def _reconsidered(state: State, members: Sequence[CompiledQuery], strategy: Stra
     windows = [query.query.window for query in members]
     together = shared(dict.fromkeys(windows), rate, strategy.paned)
     apart = unshared(dict.fromkeys(windows), rate)
-    if len(homes) == 1 and is_better(apart, together):
+    if len(homes) == 1 and is_better(apart, together, strategy.limits.clearly_better):
         name = members[0].selection
         by_window = {query.query.window: f"{name} for {query.name}" for query in reversed(members)}
         return _moved(state, members, {query.name: by_window[query.query.window] for query in members})
-    if len(homes) > 1 and is_better(together, apart):
+    if len(homes) > 1 and is_better(together, apart, strategy.limits.clearly_better):
         return _moved(state, members, {query.name: members[0].selection for query in members})
     return state
 
