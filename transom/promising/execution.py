@@ -276,7 +276,7 @@ class Near:
         self._read: dict[tuple[str, str, bytes], Tuples] = {}
 
     def batches(self, summary: str, batches: Ints) -> Tuples:
-        return self._chosen(summary, "batch", batches)
+        return self._chosen(summary, "batch_id", batches)
 
     def buckets(self, summary: str, buckets: Ints) -> Tuples:
         return self._chosen(summary, "bucket", buckets)
