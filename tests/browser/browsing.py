@@ -1,4 +1,4 @@
-"""Chromium, and a page of it that is watched: nothing leaves this machine, nothing goes wrong unseen."""
+"""Chromium pages that record console errors and every request to another machine."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, P
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SIZE = {"width": 1280, "height": 800}
-PATIENCE = 20_000  # milliseconds that anything may take to appear
-LOCAL = ("data", "blob", "about")  # schemes that reach nobody
+TIMEOUT = 20_000  # milliseconds until anything must have appeared
+LOCAL = ("data", "blob", "about")  # schemes that stay on this machine
 ARGUMENTS = (
     "--disable-gpu",
     "--disable-background-networking",
@@ -25,72 +25,75 @@ ARGUMENTS = (
     "--disable-sync",
     "--no-first-run",
     "--force-color-profile=srgb",
-    # Whatever a page asks for, no name is looked up and nobody else is called.
+    # No host name is resolved and no other machine is called, whatever a page requests.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 
 
 def find_chromium() -> str | None:
-    """Where the browser is: what CHROMIUM says, or the first of the usual names."""
-    given = os.environ.get("CHROMIUM")
-    return shutil.which(given) if given else next(filter(None, map(shutil.which, NAMES)), None)
+    """The path of the browser: from CHROMIUM, or the first usual name on the PATH."""
+    name = os.environ.get("CHROMIUM")
+    return shutil.which(name) if name else next(filter(None, map(shutil.which, NAMES)), None)
 
 
 def launch(playwright: Playwright, path: str) -> Browser:
-    """A browser without a window and with a profile of its own."""
-    own = ("--no-sandbox",) if os.geteuid() == 0 else ()
-    return playwright.chromium.launch(executable_path=path, args=[*ARGUMENTS, *own])
+    """Start a headless browser with a fresh profile."""
+    as_root = ("--no-sandbox",) if os.geteuid() == 0 else ()
+    return playwright.chromium.launch(executable_path=path, args=[*ARGUMENTS, *as_root])
 
 
 @dataclass
-class Watched:
-    """A page, and everything that it did that it should not have done."""
+class WatchedPage:
+    """A page, with its console errors and its requests to other machines."""
 
     page: Page
     problems: list[str] = field(default_factory=list)
-    pardons: list[re.Pattern[str]] = field(default_factory=list)
+    expected: list[re.Pattern[str]] = field(default_factory=list)
 
-    def pardon(self, pattern: str) -> None:
-        """A test brings about errors of this kind on purpose."""
-        self.pardons.append(re.compile(pattern))
+    def expect_problem(self, pattern: str) -> None:
+        """Accept problems that match a pattern: the test provokes them."""
+        self.expected.append(re.compile(pattern))
 
-    def unpardoned(self) -> list[str]:
-        return [text for text in self.problems if not any(known.search(text) for known in self.pardons)]
+    def unexpected_problems(self) -> list[str]:
+        return [text for text in self.problems if not any(pattern.search(text) for pattern in self.expected)]
 
     def watch(self) -> None:
-        self.page.on("request", self._requested)
-        self.page.on("console", self._said)
+        self.page.on("request", self._on_request)
+        self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.problems.append(f"uncaught: {error}"))
 
-    def _requested(self, request: Request) -> None:
-        address = urlsplit(request.url)
-        if address.scheme not in LOCAL and address.hostname != "127.0.0.1":
-            self.problems.append(f"left this machine: {request.url}")
+    def _on_request(self, request: Request) -> None:
+        url = urlsplit(request.url)
+        if url.scheme not in LOCAL and url.hostname != "127.0.0.1":
+            self.problems.append(f"request to another machine: {request.url}")
 
-    def _said(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             where = message.location.get("url", "")
             self.problems.append(f"console {message.type}: {message.text} ({where})")
 
-    def keep(self, place: Path) -> list[str]:
-        """Write down what is to be seen, and what led to it; says where."""
-        picture, trace = place / "page.png", place / "trace.zip"
-        self.page.screenshot(path=picture)
+    def save(self, directory: Path) -> list[str]:
+        """Write a screenshot and a trace; returns lines that name them."""
+        screenshot, trace = directory / "page.png", directory / "trace.zip"
+        self.page.screenshot(path=screenshot)
         self.page.context.tracing.stop(path=trace)
-        return [f"page:  {self.page.url}", f"seen:  {picture}", f"trace: {trace} (playwright show-trace)"]
+        return [
+            f"url:        {self.page.url}",
+            f"screenshot: {screenshot}",
+            f"trace:      {trace} (playwright show-trace)",
+        ]
 
 
 @contextmanager
-def watched_page(browser: Browser, address: str, **options: Any) -> Iterator[Watched]:
-    """A page in a context of its own: no cookie, no storage and no cache of another test."""
+def watched_page(browser: Browser, url: str, **options: Any) -> Iterator[WatchedPage]:
+    """A page in its own browser context, with no cookies, storage or cache of other tests."""
     context: BrowserContext = browser.new_context(
-        **{"base_url": address, "viewport": SIZE, "color_scheme": "light", "reduced_motion": "reduce"}
-        | options
+        **{"base_url": url, "viewport": SIZE, "color_scheme": "light", "reduced_motion": "reduce"} | options
     )
     try:
-        context.set_default_timeout(PATIENCE)
+        context.set_default_timeout(TIMEOUT)
         context.tracing.start(snapshots=True)
-        watched = Watched(context.new_page())
+        watched = WatchedPage(context.new_page())
         watched.watch()
         yield watched
     finally:

@@ -1,4 +1,4 @@
-"""A real browser for the tests of the page: one for all, a page and a server for each."""
+"""Fixtures for the browser tests: one Chromium for all, a page and a server for each test."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from tests.browser.browsing import PATIENCE, find_chromium, launch
-from tests.browser.desk import Desk, opened_desk
+from tests.browser.browsing import TIMEOUT, find_chromium, launch
+from tests.browser.dashboard_fixture import Dashboard, opened_dashboard
 
 HERE = Path(__file__).parent
-DESKS = pytest.StashKey[list[Desk]]()
+DASHBOARDS = pytest.StashKey[list[Dashboard]]()
 
-expect.set_options(timeout=PATIENCE)
+expect.set_options(timeout=TIMEOUT)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Screenshots are written only when somebody wants them, so that a plain run leaves no traces."""
+    """Add --screenshots: without it, a test run writes no files."""
     parser.addoption("--screenshots", metavar="DIR", help="write the documentation's screenshots here")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here needs the browser."""
+    """Mark every test in this directory as a browser test."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker("browser")
@@ -36,19 +36,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure names a picture of what was to be seen, and the trace that led to it."""
+    """Add a screenshot and a trace to the report of a failed test."""
     report = yield
     if call.when == "call" and report.failed:
-        for number, desk in enumerate(item.stash.get(DESKS, [])):
-            place = Path(tempfile.mkdtemp(prefix=f"transom-browser-{item.name[:40]}-{number}-"))
-            told = [*desk.seen.keep(place), *desk.seen.unpardoned()]
-            report.sections.append(("browser", "\n".join(told)))
+        for number, dashboard in enumerate(item.stash.get(DASHBOARDS, [])):
+            directory = Path(tempfile.mkdtemp(prefix=f"transom-browser-{item.name[:40]}-{number}-"))
+            lines = [*dashboard.watched.save(directory), *dashboard.watched.unexpected_problems()]
+            report.sections.append(("browser", "\n".join(lines)))
     return report
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    """A browser for all tests."""
+    """One browser for all tests."""
     path = find_chromium()
     if path is None:
         pytest.fail("no Chromium: `make test-browser` installs it, CHROMIUM=path names one", pytrace=False)
@@ -59,24 +59,26 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def open_desk(
+def open_dashboard(
     spark: Any, chromium: Browser, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[Callable[..., Desk]]:
-    """Opens desks; in the end asserts that their pages asked nobody else for anything, and met no error."""
-    desks = request.node.stash.setdefault(DESKS, [])
+) -> Iterator[Callable[..., Dashboard]]:
+    """A function that opens dashboards; at the end, their pages must have had no unexpected problems."""
+    dashboards = request.node.stash.setdefault(DASHBOARDS, [])
     with ExitStack() as stack:
 
-        def opened(**options: Any) -> Desk:
-            place = tmp_path / str(len(desks))
-            desks.append(stack.enter_context(opened_desk(spark, chromium, place, **options)))
-            return desks[-1]
+        def opened(**options: Any) -> Dashboard:
+            directory = tmp_path / str(len(dashboards))
+            dashboards.append(stack.enter_context(opened_dashboard(spark, chromium, directory, **options)))
+            return dashboards[-1]
 
         yield opened
-        problems = [problem for desk in desks for problem in desk.seen.unpardoned()]
+        problems = [
+            problem for dashboard in dashboards for problem in dashboard.watched.unexpected_problems()
+        ]
         assert not problems, "\n".join(problems)
 
 
 @pytest.fixture
-def desk(open_desk: Callable[..., Desk]) -> Desk:
-    """A desk like any other."""
-    return open_desk()
+def dashboard(open_dashboard: Callable[..., Dashboard]) -> Dashboard:
+    """A dashboard with default settings."""
+    return open_dashboard()

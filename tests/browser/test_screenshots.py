@@ -1,6 +1,7 @@
-"""The documentation's pictures, of the demo's flights: what each is to show is looked for first.
+"""The documentation's screenshots, taken with the demo's flights.
 
-Written only with `--screenshots DIR`; without it this still walks through the views.
+Each test first checks that the screenshot shows what it should. Without `--screenshots DIR` the tests visit the
+views and write nothing.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 import transom
 from tests.browser.browsing import watched_page
-from transom.cli.flights import EARLY, LOOKUPS, SCHEMA, data_file, demo_queries, flights, pages
+from transom.cli.flights import EARLY, LOOKUPS, SCHEMA, batches, data_file, demo_queries, flights
 from transom.server.lifecycle import serving
 from transom.server.settings import ServerSettings
 
-pytestmark = pytest.mark.timeout(1200)  # with pictures there are days of flights first
+pytestmark = pytest.mark.timeout(1200)  # screenshots need days of flights first
 
-PAGE = timedelta(minutes=30)
-RICH = (80, 92)  # queries and pages for a picture: until the afternoon of the third day
-PLAIN = (30, 16)  # and where nobody sees it
-OLD = 7  # flights of the first page that come once more, days later
-LARGEST = 250_000  # bytes of a picture
+BATCH = timedelta(minutes=30)
+FOR_SCREENSHOTS = (80, 92)  # queries and batches: until the afternoon of the third day
+WITHOUT_SCREENSHOTS = (30, 16)
+LATE_FLIGHTS = 7  # flights of the first batch that arrive again, days later
+LARGEST = 250_000  # bytes of a screenshot
 SHOWN = "flights by origin, early"
 WRONG = """SELECT origin, avg(delai) AS mean_delay
 FROM flights [RANGE 3 hours SLIDE 1 hour]
@@ -35,10 +36,10 @@ RIGHT = WRONG.replace("delai", "delay")
 
 
 class Tour:
-    """A page, the flights behind it, and where pictures go."""
+    """A page, the server behind it, and the directory for screenshots."""
 
-    def __init__(self, page: Page, sky: Sky, place: str | None):
-        self.page, self.sky, self.place = page, sky, Path(place) if place else None
+    def __init__(self, page: Page, demo: DemoServer, directory: str | None):
+        self.page, self.demo, self.directory = page, demo, Path(directory) if directory else None
 
     def open(self, path: str) -> Page:
         self.page.goto(path)
@@ -47,33 +48,33 @@ class Tour:
         return self.page
 
     def take(self, name: str, part: Locator | None = None) -> None:
-        """Take a picture, in which nothing moves and nothing is pointed at."""
+        """Take a screenshot without focus, pointer or animation."""
         self.page.mouse.move(0, 0)
         self.page.evaluate("document.activeElement.blur()")
         self.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        if self.place is not None:
-            self.place.mkdir(parents=True, exist_ok=True)
-            file = self.place / f"{name}.png"
+        if self.directory is not None:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            file = self.directory / f"{name}.png"
             (part or self.page).screenshot(path=file, animations="disabled", caret="hide")
             assert file.stat().st_size <= LARGEST, f"{file} has {file.stat().st_size:,} bytes"
 
 
-class Sky:
-    """A server with days of flights behind it, a few of them late and a few without a time."""
+class DemoServer:
+    """A server with days of flights, a few of them late and a few without a time."""
 
     def __init__(self, engine: transom.Engine, queries: int):
         self.engine, self.queries = engine, queries + len(EARLY) + len(LOOKUPS)
         self.feed = engine.feed("flights", schema=SCHEMA, time="sched", slack="1 hour")
         engine.table("airlines", str(data_file("airlines.csv")))
         engine.register_all(demo_queries(queries) | EARLY | LOOKUPS)
-        self.pages = list(pages(flights(), PAGE, 6))
+        self.batches = list(batches(flights(), BATCH, 6))
         self.pushed = 0
         self.url = ""
 
-    def fly(self, count: int) -> None:
-        """Push so many pages more."""
-        for page in self.pages[self.pushed : self.pushed + count]:
-            self.feed.push(page)
+    def push(self, count: int) -> None:
+        """Push the next batches of flights."""
+        for batch in self.batches[self.pushed : self.pushed + count]:
+            self.feed.push(batch)
             self.pushed += 1
             if self.pushed % 25 == 7:
                 self.feed.push([(None, "UA", "JFK", "LAX", 3, 2475, None)])
@@ -82,27 +83,30 @@ class Sky:
 
 
 @pytest.fixture(scope="module")
-def sky(
+def demo(
     spark: Any, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Sky]:
+) -> Iterator[DemoServer]:
     engine = transom.Engine(spark, str(tmp_path_factory.mktemp("flights") / "checkpoint"), poll="50 ms")
-    queries, count = RICH if request.config.getoption("--screenshots", None) else PLAIN
-    sky = Sky(engine, queries)
+    queries, count = (
+        FOR_SCREENSHOTS if request.config.getoption("--screenshots", None) else WITHOUT_SCREENSHOTS
+    )
+    server = DemoServer(engine, queries)
     with serving(engine, ServerSettings(port=0), start=False) as served:
-        sky.url = served.url
-        sky.fly(count)
-        sky.feed.push(sky.pages[0].slice(0, OLD))
+        server.url = served.url
+        server.push(count)
+        server.feed.push(server.batches[0].slice(0, LATE_FLIGHTS))
         engine.step()
         served.service.start()
-        yield sky
+        yield server
 
 
 @pytest.fixture(params=["light", "dark"])
-def tour(request: pytest.FixtureRequest, chromium: Browser, sky: Sky) -> Iterator[Tour]:
-    look = {"color_scheme": request.param, "device_scale_factor": 1.2}
-    with watched_page(chromium, sky.url, **look) as seen:
-        yield Tour(seen.page, sky, request.config.getoption("--screenshots", None))
-        assert not seen.unpardoned(), "\n".join(seen.unpardoned())
+def tour(request: pytest.FixtureRequest, chromium: Browser, demo: DemoServer) -> Iterator[Tour]:
+    options = {"color_scheme": request.param, "device_scale_factor": 1.2}
+    with watched_page(chromium, demo.url, **options) as watched:
+        yield Tour(watched.page, demo, request.config.getoption("--screenshots", None))
+        problems = watched.unexpected_problems()
+        assert not problems, "\n".join(problems)
 
 
 def only(theme: str) -> Any:
@@ -121,7 +125,7 @@ def test_the_overview(tour: Tour) -> None:
 def test_the_queries(tour: Tour) -> None:
     page = tour.open("/queries")
     expect(page.get_by_test_id("query-row")).to_have_count(25)
-    expect(page.get_by_test_id("nav-queries")).to_contain_text(str(tour.sky.queries))
+    expect(page.get_by_test_id("nav-queries")).to_contain_text(str(tour.demo.queries))
     tour.take("queries")
 
 
@@ -169,7 +173,7 @@ def test_the_editor_with_a_preview(tour: Tour) -> None:
     expect(page.get_by_test_id("preview")).to_be_enabled()
     page.get_by_test_id("preview").click()
     expect(page.get_by_test_id("preview-rows")).to_be_visible()
-    tour.sky.fly(10)
+    tour.demo.push(10)
     expect(page.locator("[data-testid=preview-row][data-kind=final]").first).to_be_visible()
     expect(page.locator("[data-testid=preview-row][data-kind=early]").first).to_be_visible()
     tour.take("editor-preview")

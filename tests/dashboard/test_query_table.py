@@ -1,14 +1,22 @@
-"""The list of queries: searched, sorted, paged."""
+"""The list of queries: search, filter, sort and paging."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.dashboard.fake import FakeService, query
-from transom.dashboard.query_list import Queries
-from transom.dashboard.query_table import PAGE, Wanted, page_of, query_row, query_table, selected, state_of
+from tests.dashboard.fake_service import FakeService, query
+from transom.dashboard.query_list import QueryListView
+from transom.dashboard.query_table import (
+    PAGE_SIZE,
+    ListFilter,
+    filter_queries,
+    paginate,
+    query_state,
+    query_table,
+    query_table_row,
+)
 
-KNOWN = [
+QUERIES = [
     query("mean delay", results=5),
     query("Flights", results=9, kind="on demand"),
     query("worst", results=7, suspended="a table is gone", sql="SELECT max(delay) AS worst FROM flights"),
@@ -18,41 +26,47 @@ KNOWN = [
 @pytest.mark.parametrize(
     ("wanted", "names"),
     [
-        pytest.param(Wanted(), ["mean delay", "Flights", "worst"], id="as registered"),
-        pytest.param(Wanted("DELAY"), ["mean delay", "worst"], id="a word of the name or of the SQL"),
-        pytest.param(Wanted("max delay"), ["worst"], id="all words"),
-        pytest.param(Wanted(kind="on demand"), ["Flights"], id="of a kind"),
-        pytest.param(Wanted(kind="suspended"), ["worst"], id="suspended"),
-        pytest.param(Wanted(sort="name"), ["Flights", "mean delay", "worst"], id="by name, in any case"),
-        pytest.param(Wanted(sort="-results"), ["Flights", "worst", "mean delay"], id="most results first"),
-        pytest.param(Wanted(sort="nonsense"), ["mean delay", "Flights", "worst"], id="an order unknown"),
+        pytest.param(ListFilter(), ["mean delay", "Flights", "worst"], id="in order of registration"),
+        pytest.param(ListFilter("DELAY"), ["mean delay", "worst"], id="a word in the name or the SQL"),
+        pytest.param(ListFilter("max delay"), ["worst"], id="all words"),
+        pytest.param(ListFilter(kind="on demand"), ["Flights"], id="by kind"),
+        pytest.param(ListFilter(kind="suspended"), ["worst"], id="suspended"),
+        pytest.param(
+            ListFilter(sort="name"), ["Flights", "mean delay", "worst"], id="by name, ignoring case"
+        ),
+        pytest.param(
+            ListFilter(sort="-results"), ["Flights", "worst", "mean delay"], id="most results first"
+        ),
+        pytest.param(
+            ListFilter(sort="nonsense"), ["mean delay", "Flights", "worst"], id="an unknown sort key"
+        ),
     ],
 )
-def test_the_queries_that_are_wanted(wanted, names):
-    assert [one.name for one in selected(KNOWN, wanted)] == names
+def test_queries_are_filtered_and_sorted(wanted, names):
+    assert [query.name for query in filter_queries(QUERIES, wanted)] == names
 
 
-def test_a_page_beyond_the_end_is_the_last_one():
-    many = [query(f"q{n}") for n in range(2 * PAGE + 1)]
-    shown, page, pages = page_of(many, 99)
-    assert ([one.name for one in shown], page, pages) == ([f"q{2 * PAGE}"], 3, 3)
+def test_a_page_beyond_the_end_is_the_last_page():
+    many = [query(f"q{n}") for n in range(2 * PAGE_SIZE + 1)]
+    shown, page, pages = paginate(many, 99)
+    assert ([query.name for query in shown], page, pages) == ([f"q{2 * PAGE_SIZE}"], 3, 3)
 
 
-def test_only_queries_that_are_seen_are_asked_for_their_trend():
+def test_only_the_queries_on_the_page_have_their_trend_read():
     service = FakeService(*[query(f"q{n}") for n in range(1000)])
-    found = Queries(service, "", "", "", 2).fetch()
-    assert service.asked == [f"q{n}" for n in range(PAGE, 2 * PAGE)]
-    assert (found.total, found.matching, found.page, found.pages) == (1000, 1000, 2, 40)
+    data = QueryListView(service, "", "", "", 2).fetch()
+    assert service.trend_calls == [f"q{n}" for n in range(PAGE_SIZE, 2 * PAGE_SIZE)]
+    assert (data.total, data.matching, data.page, data.pages) == (1000, 1000, 2, 40)
 
 
-def test_a_row_says_why_a_query_is_suspended_and_escapes_its_name():
-    word, _, why = state_of(KNOWN[2])
-    assert (word, why) == ("suspended", "a table is gone")
-    row = query_row(query("<script>"), None, 0)
+def test_a_row_gives_the_reason_of_a_suspension_and_escapes_the_name():
+    state, _, tooltip = query_state(QUERIES[2])
+    assert (state, tooltip) == ("suspended", "a table is gone")
+    row = query_table_row(query("<script>"), None, 0)
     assert "<script>" not in row and "&lt;script&gt;" in row and "/query/%3Cscript%3E" in row
 
 
-def test_the_column_that_is_sorted_by_says_so_and_turns():
+def test_the_sorted_column_has_its_direction_and_a_click_reverses_it():
     table = query_table([], "name")
     assert 'aria-sort="ascending"' in table and 'data-arg="-name"' in table
     assert 'data-arg="name"' in query_table([], "-name")

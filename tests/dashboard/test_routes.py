@@ -1,4 +1,4 @@
-"""The addresses of the page, over HTTP, with a service that is made up."""
+"""The dashboard's URLs over HTTP, with a fake service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from nicegui import background_tasks
 from starlette.testclient import TestClient
 
-from tests.dashboard.fake import FakeService, query, stream
+from tests.dashboard.fake_service import FakeService, query, stream
 from transom.dashboard import mount
 
 
@@ -20,7 +20,7 @@ def browser():
         app,
         FakeService(
             query("a, b"),
-            query("told", emits_early=True, early="at 75%"),
+            query("early", emits_early=True, early="at 75%"),
             query("100%?#x"),
             query("a%2Fb"),
             streams=(stream(),),
@@ -36,13 +36,13 @@ def browser():
         ("/", "Overview"),
         ("/queries?search=a&sort=-name&page=3", "Queries"),
         ("/query/a%2C%20b", "a, b"),
-        ("/query/told?tab=explain", "told"),
+        ("/query/early?tab=explain", "early"),
         ("/sharing?search=a", "Sharing"),
         ("/new?sql=SELECT", "New query"),
         ("/late?stream=bids&what=rejected", "Late and rejected"),
     ],
 )
-def test_every_view_has_an_address_and_a_title(browser, path, title):
+def test_every_view_has_a_url_and_a_title(browser, path, title):
     answer = browser.get(path)
     assert answer.status_code == 200
     assert f"<title>{title} · Transom</title>" in answer.text
@@ -53,19 +53,19 @@ def test_a_name_is_decoded_once(browser):
     assert "<title>a%2Fb · Transom</title>" in browser.get("/query/a%252Fb").text
 
 
-@pytest.mark.parametrize("path", ["/query/nobody", "/what/ever"])
-def test_what_is_not_there_is_a_page_that_says_so(browser, path):
+@pytest.mark.parametrize("path", ["/query/unknown", "/what/ever"])
+def test_an_unknown_url_is_a_not_found_view(browser, path):
     answer = browser.get(path)
     assert answer.status_code == 404
     assert "<title>Not found · Transom</title>" in answer.text
 
 
-def test_an_unknown_address_of_the_api_is_json(browser):
+def test_an_unknown_url_of_the_api_is_json(browser):
     answer = browser.get("/api/nothing")
     assert (answer.status_code, answer.json()["error"]["kind"]) == (404, "not_found")
 
 
-def test_the_page_names_nothing_outside(browser):
+def test_the_dashboard_loads_nothing_from_other_hosts(browser):
     text = browser.get("/").text
     linked = re.findall(r"""(?:src|href)=["'](https?:)?//""", text)
     assert not linked
@@ -76,11 +76,11 @@ def test_the_page_names_nothing_outside(browser):
 def test_each_of_two_servers_in_a_process_shows_its_own_service():
     apps = [FastAPI(), FastAPI()]
     for app, name in zip(apps, "ab", strict=True):
-        mount(app, FakeService(query(name)), f"Page {name}")
+        mount(app, FakeService(query(name)), f"Dashboard {name}")
     with TestClient(apps[1]) as second:
         with TestClient(apps[0]) as first:
             for client, own, other in ((first, "a", "b"), (second, "b", "a")):
-                assert f"<title>{own} · Page {own}</title>" in client.get(f"/query/{own}").text
+                assert f"<title>{own} · Dashboard {own}</title>" in client.get(f"/query/{own}").text
                 assert client.get(f"/query/{other}").status_code == 404
         assert second.get("/query/b").status_code == 200
 

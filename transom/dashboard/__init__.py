@@ -1,4 +1,4 @@
-"""The page: streams, queries and results for people to look at, on NiceGUI, with its own assets only."""
+"""The dashboard: a NiceGUI web application that shows streams, queries and results, and works offline."""
 
 from transom.dashboard.routes import mount
 

@@ -1,4 +1,4 @@
-"""From results to what is drawn: of each group and window the newest early result, and the final one."""
+"""Chart data from results: for each group and window, the newest early value and the final value."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from transom.api.records import ColumnInfo
-from transom.dashboard.formatting import cell
+from transom.dashboard.formatting import format_cell
 
-Key = tuple[str, ...]  # a group: its columns as text
-ALL: Key = ()
-SHOWN = 6  # groups, unless others are chosen
+GroupKey = tuple[str, ...]  # the text of each group column
+ALL_ROWS: GroupKey = ()
+TOP_GROUPS = 6  # groups drawn when the user selects none
 _NUMERIC = ("int", "double", "float", "decimal", "long", "short", "byte")
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Where a query's columns are; two may share a name, so they go by place."""
+class ResultColumns:
+    """The positions of a query's result columns by role; by position because two columns may share a name."""
 
     window: tuple[int, ...]
     keys: tuple[int, ...]
     values: tuple[int, ...]
-    estimates: Mapping[int, Mapping[str, int]]  # of a value: low, high and projected
+    estimates: Mapping[int, Mapping[str, int]]  # for each value: its low, high and projected columns
     system: Mapping[str, int]
     names: tuple[str, ...]
-    numeric: tuple[int, ...]  # values that can be drawn
+    numeric: tuple[int, ...]  # values that a chart can draw
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A value of one result, and what is known about it."""
+class WindowValue:
+    """The value of one result row, with its estimate and its origin."""
 
     value: float | None
     projected: float | None = None
@@ -43,62 +43,63 @@ class Reading:
     made: int | None = None
     latency: float | None = None
     complete: bool = True
-    page: int | None = None
+    batch: int | None = None
 
     @property
     def best(self) -> float | None:
-        """What is drawn: the projected value if there is one."""
+        """The value to draw: the projected value if there is one."""
         return self.value if self.projected is None else self.projected
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A window of a group: what was told of it before it closed, and then."""
+class WindowPoint:
+    """One window of one group: its newest early value and, once the window is closed, its final value."""
 
     start: int
     end: int
-    early: Reading | None = None
-    final: Reading | None = None
+    early: WindowValue | None = None
+    final: WindowValue | None = None
 
     @property
     def is_open(self) -> bool:
         return self.final is None
 
     @property
-    def readings(self) -> list[Reading]:
-        """What is known of it."""
-        return [reading for reading in (self.early, self.final) if reading is not None]
+    def values(self) -> list[WindowValue]:
+        """The early and the final value, as far as they exist."""
+        return [value for value in (self.early, self.final) if value is not None]
 
 
 @dataclass(frozen=True)
-class Drawn:
+class ChartData:
     """What a chart shows of a query's results."""
 
-    groups: Mapping[str, Sequence[Mark]]  # by label, windows in order
+    groups: Mapping[str, Sequence[WindowPoint]]  # by label; windows in order
     is_time: bool = True
     value: str = ""
 
     @property
     def early(self) -> int:
-        """Windows of groups of which no more than an early result is known."""
-        return sum(mark.is_open for marks in self.groups.values() for mark in marks)
+        """How many points have only an early value."""
+        return sum(point.is_open for points in self.groups.values() for point in points)
 
     @property
     def final(self) -> int:
-        return sum(not mark.is_open for marks in self.groups.values() for mark in marks)
+        """How many points have a final value."""
+        return sum(not point.is_open for points in self.groups.values() for point in points)
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What is chosen to be seen: a value by its place, groups (none: the top ones), how many windows."""
+class ChartSelection:
+    """What the user selected to see: a value column, groups (none: the top groups), and how many windows."""
 
     value: int | None = None
-    groups: tuple[Key, ...] = field(default=())
+    groups: tuple[GroupKey, ...] = field(default=())
     windows: int = 60
 
 
-def layout_of(columns: Sequence[ColumnInfo]) -> Layout:
-    """Where the columns are, by what they are to the query."""
+def result_columns(columns: Sequence[ColumnInfo]) -> ResultColumns:
+    """Sort a query's columns by their role."""
     roles: dict[str, list[int]] = {}
     for at, column in enumerate(columns):
         roles.setdefault(column.role, []).append(at)
@@ -106,103 +107,111 @@ def layout_of(columns: Sequence[ColumnInfo]) -> Layout:
     by_name = {columns[at].name: at for at in values}
     estimates: dict[int, dict[str, int]] = {at: {} for at in values}
     for at in roles.get("estimate", []):
-        of = by_name.get(columns[at].of or "")
-        if of is not None:
-            estimates[of][columns[at].name.rsplit("_", 1)[-1]] = at
-    return Layout(
+        value = by_name.get(columns[at].of or "")
+        if value is not None:
+            estimates[value][columns[at].name.rsplit("_", 1)[-1]] = at
+    return ResultColumns(
         tuple(roles.get("window", [])),
         tuple(roles.get("key", [])),
         tuple(values),
         estimates,
         {columns[at].name.removeprefix("transom_"): at for at in roles.get("system", [])},
         tuple(column.name for column in columns),
-        tuple(at for at in values if is_numeric(columns[at].type)),
+        tuple(at for at in values if is_numeric_type(columns[at].type)),
     )
 
 
-def is_numeric(kind: str) -> bool:
-    """Whether a type, in SQL's words, is of numbers.
+def is_numeric_type(sql_type: str) -> bool:
+    """Whether an SQL type holds numbers.
 
-    >>> is_numeric("bigint"), is_numeric("decimal(10,2)"), is_numeric("string"), is_numeric("interval day")
-    (True, True, False, False)
+    >>> [is_numeric_type(name) for name in ("bigint", "decimal(10,2)", "string", "interval day")]
+    [True, True, False, False]
     """
-    kind = kind.casefold()
-    return not kind.startswith("interval") and any(word in kind for word in _NUMERIC)
+    sql_type = sql_type.casefold()
+    return not sql_type.startswith("interval") and any(word in sql_type for word in _NUMERIC)
 
 
 def plain_values(column: pa.ChunkedArray) -> list[Any]:
-    """A column's values; instants as microseconds."""
+    """A column's values as Python objects, timestamps as microseconds."""
     if kinds.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
     return column.to_pylist()
 
 
-def keys_of(table: pa.Table, layout: Layout) -> list[Key]:
+def group_keys(table: pa.Table, columns: ResultColumns) -> list[GroupKey]:
     """The group of each row."""
-    if not layout.keys:
-        return [ALL] * table.num_rows
-    columns = [[cell(value) for value in table.column(at).to_pylist()] for at in layout.keys]
-    return list(zip(*columns, strict=True))
+    if not columns.keys:
+        return [ALL_ROWS] * table.num_rows
+    texts = [[format_cell(value) for value in table.column(at).to_pylist()] for at in columns.keys]
+    return list(zip(*texts, strict=True))
 
 
-def label(key: Key) -> str:
-    """A group as one text."""
+def group_label(key: GroupKey) -> str:
+    """A group's name in legends and lists."""
     return " · ".join(key) if key else "all rows"
 
 
-def collect(table: pa.Table, layout: Layout, value: int) -> dict[Key, dict[int, Mark]]:
-    """Of each group, by the end of the window, the newest early result and the final one."""
-    found: dict[Key, dict[int, Mark]] = {}
-    if len(layout.window) < 2 or not table.num_rows:
-        return found
-    read = {name: plain_values(table.column(at)) for name, at in layout.system.items()}
-    sides = {side: plain_values(table.column(at)) for side, at in layout.estimates.get(value, {}).items()}
+def collect_points(
+    table: pa.Table, columns: ResultColumns, value: int
+) -> dict[GroupKey, dict[int, WindowPoint]]:
+    """For each group, its windows by their end, with the newest early value and the final value."""
+    groups: dict[GroupKey, dict[int, WindowPoint]] = {}
+    if len(columns.window) < 2 or not table.num_rows:
+        return groups
+    system = {name: plain_values(table.column(at)) for name, at in columns.system.items()}
+    bounds = {side: plain_values(table.column(at)) for side, at in columns.estimates.get(value, {}).items()}
     values = table.column(value).to_pylist()
-    starts, ends = (plain_values(table.column(at)) for at in layout.window[:2])
-    for row, key in enumerate(keys_of(table, layout)):
-        known = {name: column[row] for name, column in read.items()}
-        estimates = {side: column[row] for side, column in sides.items()}
-        reading = Reading(
+    starts, ends = (plain_values(table.column(at)) for at in columns.window[:2])
+    for row, key in enumerate(group_keys(table, columns)):
+        facts = {name: column[row] for name, column in system.items()}
+        window_value = WindowValue(
             None if values[row] is None else float(values[row]),
-            **estimates,
-            rows=known.get("rows"),
-            made=known.get("made"),
-            latency=known.get("latency"),
-            complete=known.get("complete", True),
-            page=known.get("page"),
+            **{side: column[row] for side, column in bounds.items()},
+            rows=facts.get("rows"),
+            made=facts.get("made"),
+            latency=facts.get("latency"),
+            complete=facts.get("complete", True),
+            batch=facts.get("batch"),
         )
-        marks = found.setdefault(key, {})
-        mark = marks.get(ends[row], Mark(starts[row], ends[row]))
-        if known.get("kind", "final") == "early":
-            newer = mark.early is None or (mark.early.made or 0) <= (reading.made or 0)
-            marks[ends[row]] = replace(mark, early=reading) if newer else mark
+        points = groups.setdefault(key, {})
+        point = points.get(ends[row], WindowPoint(starts[row], ends[row]))
+        if facts.get("kind", "final") == "early":
+            is_newer = point.early is None or (point.early.made or 0) <= (window_value.made or 0)
+            points[ends[row]] = replace(point, early=window_value) if is_newer else point
         else:
-            marks[ends[row]] = replace(mark, final=reading)
-    return found
+            points[ends[row]] = replace(point, final=window_value)
+    return groups
 
 
-def top_groups(found: Mapping[Key, Mapping[int, Mark]], count: int = SHOWN) -> list[Key]:
-    """The groups with the greatest newest values, in the order of their names."""
+def top_groups(
+    groups: Mapping[GroupKey, Mapping[int, WindowPoint]], count: int = TOP_GROUPS
+) -> list[GroupKey]:
+    """The groups whose newest values are greatest, sorted by name."""
 
-    def newest(key: Key) -> float:
-        mark = found[key][max(found[key])]
-        reading = mark.final or mark.early
-        best = None if reading is None else reading.best
+    def newest(key: GroupKey) -> float:
+        point = groups[key][max(groups[key])]
+        value = point.final or point.early
+        best = None if value is None else value.best
         return float("-inf") if best is None or best != best else best
 
-    return sorted(sorted(found, key=newest, reverse=True)[:count])
+    return sorted(sorted(groups, key=newest, reverse=True)[:count])
 
 
-def draw(table: pa.Table, columns: Sequence[ColumnInfo], choice: Choice) -> tuple[Drawn, list[Key]]:
-    """What to draw of results, and all groups that there are."""
-    layout = layout_of(columns)
-    if not layout.numeric:
-        return Drawn({}), sorted(set(keys_of(table, layout)))
-    value = choice.value if choice.value in layout.numeric else layout.numeric[0]
-    found = collect(table, layout, value)
-    chosen = [key for key in choice.groups if key in found] or top_groups(found)
-    ends = sorted({end for key in chosen for end in found[key]})[-choice.windows :]
-    since = ends[0] if ends else 0
-    groups = {label(key): [found[key][end] for end in sorted(found[key]) if end >= since] for key in chosen}
-    is_time = bool(layout.window) and kinds.is_timestamp(table.schema.types[layout.window[0]])
-    return Drawn(groups, is_time, layout.names[value]), sorted(found)
+def chart_data(
+    table: pa.Table, columns: Sequence[ColumnInfo], selection: ChartSelection
+) -> tuple[ChartData, list[GroupKey]]:
+    """The selected part of the results as chart data, and the list of all groups."""
+    roles = result_columns(columns)
+    if not roles.numeric:
+        return ChartData({}), sorted(set(group_keys(table, roles)))
+    value = selection.value if selection.value in roles.numeric else roles.numeric[0]
+    points = collect_points(table, roles, value)
+    keys = [key for key in selection.groups if key in points] or top_groups(points)
+    ends = sorted({end for key in keys for end in points[key]})[-selection.windows :]
+    first_end = ends[0] if ends else 0
+    groups = {
+        group_label(key): [points[key][end] for end in sorted(points[key]) if end >= first_end]
+        for key in keys
+    }
+    is_time = bool(roles.window) and kinds.is_timestamp(table.schema.types[roles.window[0]])
+    return ChartData(groups, is_time, roles.names[value]), sorted(points)

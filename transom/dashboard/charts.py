@@ -1,7 +1,7 @@
-"""Charts: options for ECharts, and small drawings that are plain SVG.
+"""ECharts options for the chart of a query's windows and the chart of early accuracy.
 
-Colours are CSS variables, which drawings in SVG follow when the theme changes. A key that begins with a
-colon is JavaScript; the functions of `transom` are in page.js.
+Colours are CSS variables, so SVG charts follow the theme. The value of a key that begins with a colon is
+JavaScript; the functions of the `transom` object are in dashboard.js.
 """
 
 from __future__ import annotations
@@ -9,14 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from transom.dashboard.chart_points import Drawn, Mark, Reading
+from transom.dashboard.chart_points import ChartData, WindowPoint, WindowValue
 from transom.dashboard.colors import SERIES
-from transom.dashboard.formatting import about, clock, e, instant, number, percent, seconds
-from transom.estimates.monitor import Mark as Point
+from transom.dashboard.formatting import (
+    esc,
+    format_clock,
+    format_estimate,
+    format_event_time,
+    format_number,
+    format_percent,
+    format_seconds,
+)
+from transom.estimates.monitor import Mark as CurvePoint
 
 Options = dict[str, Any]
 
-# Named in full: text is measured on a canvas, which inherits nothing.
+# Written out because ECharts measures text on a canvas, which inherits no font.
 FONT = (
     'ui-sans-serif, system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, '
     "sans-serif"
@@ -31,56 +39,64 @@ _TIMES = {
     "millisecond": "{HH}:{mm}:{ss}.{SSS}",
     "none": "{HH}:{mm}:{ss}",
 }
-_CALM = "!matchMedia('(prefers-reduced-motion: reduce)').matches"
+_ANIMATION = "!matchMedia('(prefers-reduced-motion: reduce)').matches"
 _LABEL = {"color": "var(--muted)", "fontSize": 11, "fontFamily": FONT, "hideOverlap": True}
 
 
-def results_chart(drawn: Drawn) -> Options:
-    """A query's windows: finals solid, early estimates hollow with their intervals, joined to what came."""
-    many, reach = len(drawn.groups) > 1, _reach(drawn)
+def results_chart(data: ChartData) -> Options:
+    """A query's windows: final values as solid points, early values as rings with their intervals."""
+    has_groups, limits = len(data.groups) > 1, _interval_limits(data)
     series = [
-        one
-        for at, (group, marks) in enumerate(drawn.groups.items())
-        for one in _group(group, marks, f"var(--c{at % SERIES + 1})", drawn.is_time, many, reach)
+        group_series
+        for at, (group, points) in enumerate(data.groups.items())
+        for group_series in _group_series(
+            group, points, f"var(--c{at % SERIES + 1})", data.is_time, has_groups, limits
+        )
     ]
     return {
-        ":animation": _CALM,
+        ":animation": _ANIMATION,
         "animationDuration": 200,
         "animationDurationUpdate": 200,
         "useUTC": True,
         "textStyle": {"fontFamily": FONT},
-        "grid": {"left": 8, "right": 24, "top": 36 if many else 20, "bottom": 4, "containLabel": True},
+        "grid": {
+            "left": 8,
+            "right": 24,
+            "top": 36 if has_groups else 20,
+            "bottom": 4,
+            "containLabel": True,
+        },
         "legend": {
-            "show": many,
+            "show": has_groups,
             "type": "scroll",
             "left": 8,
             "top": 0,
             "itemWidth": 14,
             "itemHeight": 8,
             "icon": "circle",
-            "data": list(drawn.groups),
+            "data": list(data.groups),
             "textStyle": {"color": "var(--text)", "fontSize": 12, "fontFamily": FONT},
             "inactiveColor": "var(--edge)",
         },
         "tooltip": _tooltip(),
-        "xAxis": _axis("time" if drawn.is_time else "value", False) | {"show": bool(drawn.groups)},
+        "xAxis": _axis("time" if data.is_time else "value", False) | {"show": bool(data.groups)},
         "yAxis": _axis("value", True),
         "series": series,
     }
 
 
-def _reach(drawn: Drawn) -> tuple[float, float]:
-    """How far the axis goes for an interval: half of what the values span, and the rest of it is cut off.
+def _interval_limits(data: ChartData) -> tuple[float, float]:
+    """How far intervals may stretch the axis: half the span of the values on each side.
 
-    Otherwise the first wide one would make the values a flat line.
+    Without a limit, one wide interval would flatten all values into a line.
     """
-    told = [reading.best for marks in drawn.groups.values() for mark in marks for reading in mark.readings]
-    known = [value for value in told if value is not None and abs(value) < float("inf")]
-    if not known:
+    drawn = [value.best for points in data.groups.values() for point in points for value in point.values]
+    finite = [value for value in drawn if value is not None and abs(value) < float("inf")]
+    if not finite:
         return 0.0, 0.0
-    least, most = min(known), max(known)
-    more = (most - least) / 2 or abs(most) or 1.0
-    return least - more, most + more
+    least, most = min(finite), max(finite)
+    margin = (most - least) / 2 or abs(most) or 1.0
+    return least - margin, most + margin
 
 
 def _tooltip() -> Options:
@@ -98,7 +114,7 @@ def _tooltip() -> Options:
 
 
 def _axis(kind: str, split: bool) -> Options:
-    number_format: Options = {"formatter": _TIMES} if kind == "time" else {":formatter": "transom.figure"}
+    number_format: Options = {"formatter": _TIMES} if kind == "time" else {":formatter": "transom.axisLabel"}
     return {
         "type": kind,
         "scale": True,
@@ -109,17 +125,22 @@ def _axis(kind: str, split: bool) -> Options:
     }
 
 
-def _group(
-    group: str, marks: Sequence[Mark], colour: str, is_time: bool, many: bool, reach: tuple[float, float]
+def _group_series(
+    group: str,
+    points: Sequence[WindowPoint],
+    colour: str,
+    is_time: bool,
+    has_groups: bool,
+    limits: tuple[float, float],
 ) -> list[Options]:
-    """Five series, always, so that a chart is changed in place: the line, the early ones and what becomes."""
-    least, most = reach
-    finals = [(mark, mark.final) for mark in marks if mark.final is not None]
-    opens = [(mark, mark.early) for mark in marks if mark.early is not None and mark.final is None]
-    both = [(mark, mark.early, mark.final) for mark in marks if mark.early and mark.final]
-    shown = group if many else ""
-    last = [[_x(mark.end, is_time), mark_value.value] for mark, mark_value in finals[-1:]]
-    early_points = [_point(mark, early, early.best, shown, is_time) for mark, early in opens]
+    """The series of a group; always five, so that ECharts updates the chart in place."""
+    least, most = limits
+    finals = [(point, point.final) for point in points if point.final is not None]
+    opens = [(point, point.early) for point in points if point.early is not None and point.final is None]
+    both = [(point, point.early, point.final) for point in points if point.early and point.final]
+    label = group if has_groups else ""
+    last_final = [[_x(point.end, is_time), final.value] for point, final in finals[-1:]]
+    early_points = [_chart_point(point, early, early.best, label, is_time) for point, early in opens]
     base: Options = {"emphasis": {"disabled": True}, "itemStyle": {"color": colour}, "color": colour}
     ring = {"color": "var(--surface)", "borderColor": colour, "borderWidth": 2}
     return [
@@ -132,7 +153,7 @@ def _group(
             "symbolSize": 6,
             "showAllSymbol": True,
             "lineStyle": {"width": 1.75, "color": colour},
-            "data": [_point(mark, final, final.value, shown, is_time) for mark, final in finals],
+            "data": [_chart_point(point, final, final.value, label, is_time) for point, final in finals],
         },
         base
         | {
@@ -144,7 +165,8 @@ def _group(
             "showAllSymbol": True,
             "lineStyle": {"width": 1.5, "type": "dashed", "color": colour},
             "itemStyle": ring,
-            "data": [{"value": point, "symbol": "none"} for point in last if early_points] + early_points,
+            "data": [{"value": start, "symbol": "none"} for start in last_final if early_points]
+            + early_points,
         },
         base
         | {
@@ -155,21 +177,21 @@ def _group(
             "encode": {"x": 0, "y": [3, 4]},
             "clip": True,
             "data": [
-                [_x(mark.end, is_time), early.low, early.high, max(early.low, least), min(early.high, most)]
-                for mark, early in opens
+                [_x(point.end, is_time), early.low, early.high, max(early.low, least), min(early.high, most)]
+                for point, early in opens
                 if early.low is not None and early.high is not None
             ],
         },
         base
         | {
-            "name": f"{group}, became",
+            "name": f"{group}, early to final",
             "type": "custom",
             "z": 2,
-            ":renderItem": "transom.became",
+            ":renderItem": "transom.earlyToFinal",
             "encode": {"x": 0, "y": [1, 2]},
             "data": [
-                [_x(mark.end, is_time), early.best, final.value]
-                for mark, early, final in both
+                [_x(point.end, is_time), early.best, final.value]
+                for point, early, final in both
                 if early.best is not None and final.value is not None
             ],
         },
@@ -186,7 +208,7 @@ def _group(
                 "opacity": 0.75,
             },
             "data": [
-                [_x(mark.end, is_time), early.best] for mark, early, _ in both if early.best is not None
+                [_x(point.end, is_time), early.best] for point, early, _ in both if early.best is not None
             ],
         },
     ]
@@ -196,52 +218,56 @@ def _x(end: int, is_time: bool) -> float:
     return end / 1000 if is_time else end
 
 
-def _point(mark: Mark, reading: Reading, value: float | None, group: str, is_time: bool) -> Options:
-    window = f"{instant(mark.start, is_time)} to {instant(mark.end, is_time)[-8 if is_time else 0 :]}"
+def _chart_point(
+    point: WindowPoint, value: WindowValue, drawn: float | None, group: str, is_time: bool
+) -> Options:
+    start, end = (format_event_time(time, is_time) for time in (point.start, point.end))
     return {
-        "value": [_x(mark.end, is_time), value],
-        "head": window,
-        "tip": _tip(mark, reading, group),
+        "value": [_x(point.end, is_time), drawn],
+        "head": f"{start} to {end[-8 if is_time else 0 :]}",
+        "tip": _tip(point, value, group),
     }
 
 
-def _tip(mark: Mark, reading: Reading, group: str) -> str:
-    """What is said of a mark where the pointer is: of one group everything, of several a line each."""
+def _tip(point: WindowPoint, value: WindowValue, group: str) -> str:
+    """A point's tooltip: all details if the chart has a single group, else one line per group."""
     if group:
-        return f'<dl class="tip"><dt>{e(group)}</dt><dd>{_in_short(mark)}</dd></dl>'
-    rows = [("final", number(mark.final.value))] if mark.final else []
-    if (early := mark.early) is not None:
-        rows.append(("early", about(early.value)))
+        return f'<dl class="tip"><dt>{esc(group)}</dt><dd>{_one_line(point)}</dd></dl>'
+    rows = [("final", format_number(point.final.value))] if point.final else []
+    if (early := point.early) is not None:
+        rows.append(("early", format_estimate(early.value)))
         if early.projected is not None:
-            rows.append(("projected", about(early.projected)))
+            rows.append(("projected", format_estimate(early.projected)))
         if early.low is not None and early.high is not None:
-            rows.append(("interval", f"{about(early.low)} to {about(early.high)}"))
+            rows.append(("interval", f"{format_estimate(early.low)} to {format_estimate(early.high)}"))
     rows += [
-        ("rows", number(reading.rows)),
-        ("made", f"{clock(reading.made)}, page {number(reading.page)}"),
-        ("latency", seconds(reading.latency)),
+        ("rows", format_number(value.rows)),
+        ("made", f"{format_clock(value.made)}, batch {format_number(value.batch)}"),
+        ("latency", format_seconds(value.latency)),
     ]
-    if not reading.complete:
+    if not value.complete:
         rows.append(("complete", "no"))
-    return '<dl class="tip">' + "".join(f"<dt>{k}</dt><dd>{e(v)}</dd>" for k, v in rows) + "</dl>"
+    return '<dl class="tip">' + "".join(f"<dt>{k}</dt><dd>{esc(v)}</dd>" for k, v in rows) + "</dl>"
 
 
-def _in_short(mark: Mark) -> str:
-    early = mark.early
-    if mark.final is not None:
-        told = f", early {about(early.best)}" if early else ""
-        return e(f"{number(mark.final.value)} final{told}")
-    assert early is not None  # a mark is of one or the other
-    sure = "" if early.low is None or early.high is None else f", {about(early.low)} to {about(early.high)}"
-    so_far = "" if early.projected is None else f" ({about(early.value)} so far)"
-    return e(f"{about(early.best)} early{so_far}{sure}")
+def _one_line(point: WindowPoint) -> str:
+    early = point.early
+    if point.final is not None:
+        before = f", early {format_estimate(early.best)}" if early else ""
+        return esc(f"{format_number(point.final.value)} final{before}")
+    assert early is not None  # a point has an early or a final value
+    interval = ""
+    if early.low is not None and early.high is not None:
+        interval = f", {format_estimate(early.low)} to {format_estimate(early.high)}"
+    so_far = "" if early.projected is None else f" ({format_estimate(early.value)} so far)"
+    return esc(f"{format_estimate(early.best)} early{so_far}{interval}")
 
 
-def accuracy_chart(curve: Sequence[Point], aggressiveness: float | None, confidence: float) -> Options:
-    """How accurate early results are by aggressiveness: what had arrived, and what was projected."""
-    points = sorted(curve, key=lambda one: -one.point)
+def accuracy_chart(curve: Sequence[CurvePoint], aggressiveness: float | None) -> Options:
+    """The accuracy of early results by aggressiveness: one line for projected values, one for unprojected."""
+    points = sorted(curve, key=lambda point: -point.point)
     lowest = min((part for p in points for part in (p.raw, p.projected) if part == part), default=0.0)
-    here = [] if aggressiveness is None else [{"xAxis": round(100 * aggressiveness, 1)}]
+    current = [] if aggressiveness is None else [{"xAxis": round(100 * aggressiveness, 1)}]
 
     def line(name: str, values: Sequence[float], colour: str, dashed: bool) -> Options:
         return {
@@ -259,26 +285,26 @@ def accuracy_chart(curve: Sequence[Point], aggressiveness: float | None, confide
             "lineStyle": {"width": 2, "color": colour, "type": "dashed" if dashed else "solid"},
             "data": [
                 {
-                    "value": [round(100 * (1 - one.point), 1), round(100 * part, 2)],
-                    "head": f"at {percent(1 - one.point, 0)}",
-                    "tip": f'<dl class="tip"><dt>{name}</dt><dd>{percent(part)}</dd></dl>',
+                    "value": [round(100 * (1 - point.point), 1), round(100 * accuracy, 2)],
+                    "head": f"at {format_percent(1 - point.point, 0)}",
+                    "tip": f'<dl class="tip"><dt>{name}</dt><dd>{format_percent(accuracy)}</dd></dl>',
                 }
-                for one, part in zip(points, values, strict=True)
-                if part == part
+                for point, accuracy in zip(points, values, strict=True)
+                if accuracy == accuracy
             ],
         }
 
-    projected = line("projected", [one.projected for one in points], "var(--c1)", False)
+    projected = line("projected", [point.projected for point in points], "var(--c1)", False)
     projected["markLine"] = {
         "silent": True,
         "symbol": "none",
         "animation": False,
         "lineStyle": {"color": "var(--text)", "width": 1, "type": "solid"},
         "label": {"show": False},
-        "data": here,
+        "data": current,
     }
     return {
-        ":animation": _CALM,
+        ":animation": _ANIMATION,
         "animationDuration": 200,
         "grid": {"left": 8, "right": 16, "top": 28, "bottom": 22, "containLabel": True},
         "legend": {
@@ -300,27 +326,27 @@ def accuracy_chart(curve: Sequence[Point], aggressiveness: float | None, confide
             "nameTextStyle": {"color": "var(--muted)", "fontSize": 11, "fontFamily": FONT},
         },
         "yAxis": _axis("value", True) | {"min": int(100 * lowest) // 10 * 10, "max": 100, "scale": False},
-        "series": [projected, line("as arrived", [one.raw for one in points], "var(--c2)", True)],
+        "series": [projected, line("as received", [point.raw for point in points], "var(--c2)", True)],
     }
 
 
-def expected(curve: Sequence[Point], aggressiveness: float) -> Point | None:
-    """What accuracy is to be expected there: between the two nearest points of the curve.
+def expected_accuracy(curve: Sequence[CurvePoint], aggressiveness: float) -> CurvePoint | None:
+    """The accuracy to expect at an aggressiveness, interpolated between the curve's two nearest points.
 
-    >>> expected([Point(0.5, 0.4, 0.8), Point(1.0, 1.0, 1.0)], 0.25)
-    Mark(point=0.75, raw=0.7, projected=0.9)
+    None if no window has been observed that early.
+
+    >>> at = expected_accuracy([CurvePoint(0.5, 0.4, 0.8), CurvePoint(1.0, 1.0, 1.0)], 0.25)
+    >>> at.point, at.raw, at.projected
+    (0.75, 0.7, 0.9)
     """
     at = 1 - aggressiveness
-    known = sorted((one for one in curve if one.raw == one.raw), key=lambda one: one.point)
-    if not known or at < known[0].point - 0.05:
+    points = sorted((point for point in curve if point.raw == point.raw), key=lambda point: point.point)
+    if not points or at < points[0].point - 0.05:
         return None
-    below = [one for one in known if one.point <= at][-1:] or known[:1]
-    above = [one for one in known if one.point >= at][:1] or known[-1:]
-    (low,), (high,) = below, above
-    part = (at - low.point) / (high.point - low.point) if high.point > low.point else 0.0
-    part = min(1.0, max(0.0, part))
-    raw, projected = (
-        round(one + (other - one) * part, 6)
-        for one, other in ((low.raw, high.raw), (low.projected, high.projected))
-    )
-    return Point(at, raw, projected)
+    low = ([point for point in points if point.point <= at] or points[:1])[-1]
+    high = ([point for point in points if point.point >= at] or points[-1:])[0]
+    fraction = (at - low.point) / (high.point - low.point) if high.point > low.point else 0.0
+    fraction = min(1.0, max(0.0, fraction))
+    raw = round(low.raw + (high.raw - low.raw) * fraction, 6)
+    projected = round(low.projected + (high.projected - low.projected) * fraction, 6)
+    return CurvePoint(at, raw, projected)

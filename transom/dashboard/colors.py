@@ -1,4 +1,4 @@
-"""The page's colours, for light and dark, and the pairs of them that have to be readable."""
+"""The dashboard's colours for the light and dark theme, and the pairs that must have enough contrast."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ DARK = {
     "c7": "#e0c04a",
     "c8": "#aeb8c4",
 }
-SERIES = 8  # colours of groups: c1 to c8
+SERIES = 8  # colours of chart series: c1 to c8
 
-# (what is written or drawn, what it is on, the least contrast by WCAG 2.2 AA)
-PAIRS = (
+# (foreground, background, minimum contrast by WCAG 2.2 AA)
+CONTRAST_PAIRS = (
     *(
-        (ink, paper, 4.5)
-        for ink in ("text", "muted", "accent", "good", "warn", "bad")
-        for paper in ("bg", "surface", "sunken")
+        (foreground, background, 4.5)
+        for foreground in ("text", "muted", "accent", "good", "warn", "bad")
+        for background in ("bg", "surface", "sunken")
     ),
-    *((ink, f"{ink}-soft", 4.5) for ink in ("accent", "good", "warn", "bad")),
+    *((foreground, f"{foreground}-soft", 4.5) for foreground in ("accent", "good", "warn", "bad")),
     ("text", "accent-soft", 4.5),
     ("text", "warn-soft", 4.5),
     ("text", "bad-soft", 4.5),
@@ -89,7 +89,7 @@ def luminance(colour: str) -> float:
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast of two colours, from 1 to 21.
+    """The contrast ratio of two colours, from 1 to 21.
 
     >>> contrast("#000000", "#ffffff")
     21.0
@@ -99,7 +99,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def stylesheet() -> str:
-    """The colours as CSS variables: the system's choice, unless the page was told another."""
+    """CSS variables for both themes; the system's theme applies unless the user has selected one."""
     light, dark = (
         "".join(f"--{name}:{colour};" for name, colour in theme.items()) for theme in (LIGHT, DARK)
     )

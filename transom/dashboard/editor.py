@@ -1,4 +1,4 @@
-"""The editor: a query is written, checked as it is, tried for real, and registered."""
+"""The editor: check a query as it is typed, preview it on the live stream, register it."""
 
 from __future__ import annotations
 
@@ -12,35 +12,44 @@ from nicegui import ui
 
 from transom.api.errors import NotFound
 from transom.api.records import CheckedQuery, QueryStatus, StreamStatus
-from transom.dashboard.chart_points import Drawn, Key
-from transom.dashboard.formatting import e
-from transom.dashboard.frame import View, query_link
+from transom.dashboard.chart_points import ChartData, GroupKey
+from transom.dashboard.formatting import esc
+from transom.dashboard.frame import DashboardView, query_link
 from transom.dashboard.icons import icon
 from transom.dashboard.live_chart import LiveChart
 from transom.dashboard.lookup_panel import LookupPanel
 from transom.dashboard.result_table import result_table
-from transom.dashboard.sql_highlight import error_place, examples, quoted
-from transom.dashboard.threads import in_thread, later
-from transom.dashboard.widgets import Panel, box, button, empty, entry, set_attributes, skeleton, toast
+from transom.dashboard.sql_highlight import error_span, examples, quote_identifier
+from transom.dashboard.threads import run_in_thread, run_later
+from transom.dashboard.widgets import (
+    Panel,
+    box,
+    button,
+    empty_state,
+    set_attributes,
+    skeleton,
+    text_field,
+    toast,
+)
 from transom.errors import SQLError, TransomError
 from transom.server.service import Service
 
-WAIT = 0.4  # seconds without typing, before a query is checked
-PROD_EVERY = 2  # looks at a preview
-ROWS = 2_000
+CHECK_DELAY = 0.4  # seconds after the last key press
+PROD_TICKS = 2  # refreshes per prod of a preview
+MOST_RESULTS = 2_000
 
 
 @dataclass(frozen=True)
-class Tried:
-    """What a preview has told so far."""
+class PreviewData:
+    """The results of a preview so far."""
 
     status: QueryStatus
     table: pa.Table
-    drawn: tuple[Drawn, list[Key]] | None
+    chart: tuple[ChartData, list[GroupKey]] | None
 
 
-class Editor(View):
-    """Where queries are written."""
+class EditorView(DashboardView):
+    """An SQL editor with live checks, examples and a preview."""
 
     section = "new"
     title = "New query"
@@ -51,312 +60,314 @@ class Editor(View):
         self.checked: CheckedQuery | None = None
         self.streams: Sequence[StreamStatus] = ()
         self.preview: str | None = None
-        self._trying: LiveChart | LookupPanel | None = None
+        self._preview_panel: LiveChart | LookupPanel | None = None
         self._checks = 0
         self._ticks = 0
-
-    # --- elements ---
 
     def build(self) -> None:
         with box("head"):
             Panel("<h1>New query</h1>", classes="grow")
             with box("actions"):
-                self.name_field = entry(
-                    self._named,
+                self.name_field = text_field(
+                    self._on_name,
                     self.name,
                     type="text",
                     placeholder="Name (optional)",
-                    aria_label="Name of the query",
+                    aria_label="Query name",
                     data_testid="query-name",
                     style="width:200px",
                     maxlength="200",
                 )
-                self.try_button = button("Preview", self._preview, "", "play", data_testid="preview")
-                self.add_button = button("Register", self._register, "main", data_testid="register")
+                self.preview_button = button("Preview", self._preview, "", "play", data_testid="preview")
+                self.register_button = button("Register", self._register, "main", data_testid="register")
         with box("two"):
             with box("stack"):
                 with box("card", data_testid="editor"):
-                    self._editor()
-                    self.verdict = Panel(_hint(), classes="verdict", data_testid="verdict", role="status")
-                self.tried = box("stack", data_testid="preview-area")
+                    self._build_editor()
+                    self.verdict = Panel(
+                        _hint_html(), classes="verdict", data_testid="verdict", role="status"
+                    )
+                self.preview_area = box("stack", data_testid="preview-area")
                 self.plan = Panel("", data_testid="checked")
             with box("stack"):
-                self.start = Panel(skeleton(4), classes="card").act(self._insert)
-        set_attributes(self.try_button, {"title": "Preview (Ctrl Enter)", "disabled": True})
-        set_attributes(self.add_button, {"title": "Register (Ctrl Shift Enter)", "disabled": True})
+                self.examples_panel = Panel(skeleton(4), classes="card").on_action(self._insert)
+        set_attributes(self.preview_button, {"title": "Preview (Ctrl Enter)", "disabled": True})
+        set_attributes(self.register_button, {"title": "Register (Ctrl Shift Enter)", "disabled": True})
 
-    def _editor(self) -> None:
+    def _build_editor(self) -> None:
         self.code = ui.codemirror(
             self.sql,
             language="SQL",
             theme="vscodeLight",
             indent="  ",
             line_wrapping=True,
-            on_change=self._changed,
+            on_change=self._on_change,
             keymap={"Mod-Enter": self._preview, "Mod-Shift-Enter": self._register},
         )
         if self.sql:
-            ui.timer(0.1, self._changed, once=True)
+            ui.timer(0.1, self._on_change, once=True)
 
-    def _mark(self, place: tuple[int, int] | None) -> None:
-        """Underline a part of the text. (Setting the element's `decorations` would send the text, too, as the
-        server knows it, over what was typed since.)"""
-        marks = (
-            [] if place is None else [{"kind": "mark", "from": place[0], "to": place[1], "class": "wrong"}]
-        )
+    def _underline(self, span: tuple[int, int] | None) -> None:
+        """Underline a part of the text, or nothing.
+
+        Setting the element's `decorations` would also send the server's copy of the text, and overwrite what
+        the user has typed since.
+        """
+        marks = [] if span is None else [{"kind": "mark", "from": span[0], "to": span[1], "class": "wrong"}]
         self.code.run_method("setDecorations", marks)
 
-    # --- checking ---
-
-    async def _changed(self) -> None:
+    async def _on_change(self) -> None:
         self._checks += 1
-        mine = self._checks
-        self._allow(False)
-        await asyncio.sleep(WAIT)
-        if mine == self._checks:
-            await self._check(mine)
+        number = self._checks
+        self._enable_buttons(False)
+        await asyncio.sleep(CHECK_DELAY)
+        if number == self._checks:  # no key was pressed since
+            await self._check(number)
 
-    async def _check(self, mine: int) -> None:
+    async def _check(self, number: int) -> None:
         sql = self.code.value or ""
         if not sql.strip():
-            self._mark(None)
-            self._judge("", _hint())
+            self._underline(None)
+            self._show_verdict("", _hint_html())
             self.plan.set("")
             return
         try:
-            found = await in_thread(self.service.check, sql)
+            checked = await run_in_thread(self.service.check, sql)
         except TransomError as error:
-            if mine == self._checks:
-                self._wrong(sql, error)
+            if number == self._checks:
+                self._show_error(sql, error)
             return
-        if mine == self._checks:
-            self.checked = found
-            self._mark(None)
-            self._judge("good", f"{icon('good')}<div>{_kind(found)}</div>")
-            self.plan.set(_checked(found))
-            self._allow(True)
+        if number == self._checks:
+            self.checked = checked
+            self._underline(None)
+            self._show_verdict("good", f"{icon('good')}<div>{_verdict_html(checked)}</div>")
+            self.plan.set(_plan_html(checked))
+            self._enable_buttons(True)
 
-    def _allow(self, allowed: bool) -> None:
-        for one in (self.try_button, self.add_button):
-            set_attributes(one, {"disabled": None if allowed else True})
-        if not allowed:
+    def _enable_buttons(self, enabled: bool) -> None:
+        for element in (self.preview_button, self.register_button):
+            set_attributes(element, {"disabled": None if enabled else True})
+        if not enabled:
             self.checked = None
 
-    def _wrong(self, sql: str, error: TransomError) -> None:
+    def _show_error(self, sql: str, error: TransomError) -> None:
         self.plan.set("")
         start, end = (error.start, error.end) if isinstance(error, SQLError) else (None, None)
-        self._mark(error_place(sql, start, end))
-        self._judge("bad", error_html(sql, error))
+        self._underline(error_span(sql, start, end))
+        self._show_verdict("bad", error_html(sql, error))
 
-    def _judge(self, kind: str, html: str) -> None:
+    def _show_verdict(self, kind: str, html: str) -> None:
         self.verdict.set(html)
         self.verdict.classes(replace=f"verdict {kind}")
-
-    # --- trying ---
 
     async def _preview(self) -> None:
         if self.checked is None:
             return
         await self._end_preview()
         checked, sql = self.checked, self.code.value or ""
-        self.try_button.classes("busy")
+        self.preview_button.classes("busy")
         try:
-            self.preview = await in_thread(self.service.preview, sql)
-            status = await in_thread(self.service.query, self.preview)
+            self.preview = await run_in_thread(self.service.preview, sql)
+            status = await run_in_thread(self.service.query, self.preview)
         except TransomError as error:
             toast(str(error), "bad")
             return
         finally:
-            self.try_button.classes(remove="busy")
+            self.preview_button.classes(remove="busy")
         self._ticks = 0
-        self.tried.clear()
-        with self.tried:
-            self._trial(checked, status)
+        self.preview_area.clear()
+        with self.preview_area:
+            self._build_preview(checked, status)
 
-    def _trial(self, checked: CheckedQuery, status: QueryStatus) -> None:
+    def _build_preview(self, checked: CheckedQuery, status: QueryStatus) -> None:
         if checked.kind == "on demand":
             panel = LookupPanel(self.service, status, "preview-row")
-            panel.keeps = True
-            self._trying = panel
+            panel.repeats = True
+            self._preview_panel = panel
             panel.build()
             return
         if checked.kind == "standing":
-            self._trying = LiveChart(status.columns, "Preview", "low")
-            self._trying.build()
-        with box("card", "section", aria_label="Results of the preview"):
+            self._preview_panel = LiveChart(status.columns, "Preview", "low")
+            self._preview_panel.build()
+        with box("card", "section", aria_label="Preview results"):
             with box("bar"):
-                Panel("<h2>First values</h2>")
-                self.tried_note = Panel("It joins with the next page …", "span", "small muted", role="status")
+                Panel("<h2>First results</h2>")
+                self.preview_note = Panel(
+                    "Joining with the next batch …", "span", "small muted", role="status"
+                )
                 with box("end"):
-                    button("End the preview", self._stop_preview, "small", data_testid="preview-end")
-            self.tried_rows = Panel(skeleton(3), data_testid="preview-rows")
+                    button("End preview", self._on_end_preview, "small", data_testid="preview-end")
+            self.preview_rows = Panel(skeleton(3), data_testid="preview-rows")
 
-    async def _stop_preview(self) -> None:
+    async def _on_end_preview(self) -> None:
         await self._end_preview()
-        self.tried.clear()
+        self.preview_area.clear()
 
     async def _end_preview(self) -> None:
-        name, self.preview, self._trying = self.preview, None, None
+        name, self.preview, self._preview_panel = self.preview, None, None
         if name is not None:
             try:
-                await in_thread(self.service.end_preview, name)
+                await run_in_thread(self.service.end_preview, name)
             except TransomError:
-                pass  # it has left by itself
+                pass  # the preview has expired already
 
     def close(self) -> None:
         if self.preview is not None:
-            later(self.service.end_preview, self.preview)  # its loop may be ending, too
+            run_later(self.service.end_preview, self.preview)  # not awaited: this event loop may be closing
             self.preview = None
 
     async def _register(self) -> None:
         if self.checked is None:
             return
-        self.add_button.classes("busy")
+        self.register_button.classes("busy")
         try:
             await self._end_preview()
             name = self.name.strip() or None
-            status = await in_thread(self.service.register, self.code.value or "", name)
+            status = await run_in_thread(self.service.register, self.code.value or "", name)
         except TransomError as error:
             toast(str(error), "bad")
             return
         finally:
-            self.add_button.classes(remove="busy")
+            self.register_button.classes(remove="busy")
         ui.navigate.to(query_link(status.name))
 
-    def _named(self, text: str) -> None:
+    def _on_name(self, text: str) -> None:
         self.name = text
 
-    def _insert(self, what: str, text: str) -> None:
-        if what == "example":
+    def _insert(self, action: str, text: str) -> None:
+        if action == "example":
             self.code.value = self._examples[int(text)].sql
         else:
-            ui.run_javascript(_insertion(self.code.id, text))
+            ui.run_javascript(_insert_script(self.code.id, text))
 
-    # --- looking ---
-
-    def fetch(self) -> tuple[Sequence[StreamStatus], pa.Table | Tried | None]:
+    def fetch(self) -> tuple[Sequence[StreamStatus], pa.Table | PreviewData | None]:
         streams = self.service.streams() if not self.streams else self.streams
-        name, trying = self.preview, self._trying
+        name, panel = self.preview, self._preview_panel
         if name is None:
             return streams, None
         try:
-            if isinstance(trying, LookupPanel):
-                return streams, trying.fetch()
+            if isinstance(panel, LookupPanel):
+                return streams, panel.fetch()
             status = self.service.query(name)
             self._ticks += 1
-            if trying is not None and not status.waits and self._ticks % PROD_EVERY == 0:
+            if panel is not None and not status.waits and self._ticks % PROD_TICKS == 0:
                 self.service.prod(name)
-            table = self.service.recent(name, ROWS)
-            return streams, Tried(status, table, trying.drawing(table) if trying else None)
+            table = self.service.recent(name, MOST_RESULTS)
+            return streams, PreviewData(status, table, panel.prepare(table) if panel else None)
         except NotFound:
             self.preview = None
             return streams, None
 
-    def show(self, found: tuple[Sequence[StreamStatus], pa.Table | Tried | None]) -> None:
-        streams, tried = found
+    def show(self, data: tuple[Sequence[StreamStatus], pa.Table | PreviewData | None]) -> None:
+        streams, preview = data
         if streams and not self.streams:
             self.streams = streams
             self._examples = examples(streams)
-            self.start.set(_start(streams, [one.title for one in self._examples]))
+            self.examples_panel.set(_examples_html(streams, [example.title for example in self._examples]))
         elif not streams:
-            self.start.set(empty("none", "No streams", "The pipeline declares none.", slim=True))
-        if isinstance(tried, Tried):
-            self._show_tried(tried)
-        elif tried is not None and isinstance(self._trying, LookupPanel):
-            self._trying.show(tried)
+            self.examples_panel.set(
+                empty_state("none", "No streams", "The pipeline declares no streams.", slim=True)
+            )
+        if isinstance(preview, PreviewData):
+            self._show_preview(preview)
+        elif preview is not None and isinstance(self._preview_panel, LookupPanel):
+            self._preview_panel.show(preview)
 
-    def _show_tried(self, tried: Tried) -> None:
+    def _show_preview(self, preview: PreviewData) -> None:
         if self.preview is None:
             return
-        if isinstance(self._trying, LiveChart) and tried.drawn is not None:
-            self._trying.show(*tried.drawn, tried.table)
-        none = "The preview sees rows from now on. Its open windows are asked every two seconds."
-        self.tried_note.set(
-            "It joins with the next page …"
-            if tried.status.waits
-            else "What its open windows hold is asked for as it comes."
+        if isinstance(self._preview_panel, LiveChart) and preview.chart is not None:
+            self._preview_panel.show(*preview.chart, preview.table)
+        no_results = "The preview reads rows from now on. Its open windows update every two seconds."
+        self.preview_note.set(
+            "Joining with the next batch …"
+            if preview.status.waits
+            else "Open windows update every two seconds."
         )
-        self.tried_rows.set(result_table(tried.table, tried.status.columns, none, "preview-row", brief=True))
+        self.preview_rows.set(
+            result_table(preview.table, preview.status.columns, no_results, "preview-row", brief=True)
+        )
 
 
-def _insertion(element: int, text: str) -> str:
-    """JavaScript that writes text where the cursor is."""
+def _insert_script(element: int, text: str) -> str:
+    """JavaScript that inserts text at the cursor."""
     return (
         f"(() => {{ const view = getElement({element}).editor; if (!view) return;"
         f" view.dispatch(view.state.replaceSelection({json.dumps(text)})); view.focus(); }})()"
     )
 
 
-def _hint() -> str:
+def _hint_html() -> str:
     return (
-        '<span class="muted">A query is <code>SELECT</code> over a stream with a window: '
-        "<code>[RANGE 10 minutes SLIDE 1 minute]</code>. Without <code>SLIDE</code> it is looked up on "
-        "demand."
+        '<span class="muted">Write a <code>SELECT</code> over a stream with a window, such as '
+        "<code>[RANGE 10 minutes SLIDE 1 minute]</code>. Without <code>SLIDE</code>, the query runs on demand."
         "</span>"
     )
 
 
 def error_html(sql: str, error: TransomError) -> str:
-    """What is wrong, and with the line and the place, if there is one."""
+    """An error message, with its line and carets under the error if its position is known."""
     message = error.message if isinstance(error, SQLError) else str(error)
-    at = ""
+    excerpt = ""
     if isinstance(error, SQLError) and error.start is not None and error.line and error.column:
         lines = (error.text or sql).split("\n")
         line = lines[error.line - 1] if error.line <= len(lines) else ""
         width = max(1, min((error.end or error.start + 1) - error.start, len(line) - error.column + 1))
-        number = f"{error.line} "
-        at = f"<pre>{number}{e(line)}\n{' ' * (len(number) + error.column - 1)}<b>{'^' * width}</b></pre>"
-    return f'{icon("bad")}<div class="grow" data-testid="check-error"><span>{e(message)}</span>{at}</div>'
-
-
-def _kind(checked: CheckedQuery) -> str:
-    window = f", {e(checked.window)}" if checked.window else ""
-    early = f", told early: {e(checked.early)}" if checked.early else ""
+        prefix = f"{error.line} "
+        indent = " " * (len(prefix) + error.column - 1)
+        excerpt = f"<pre>{prefix}{esc(line)}\n{indent}<b>{'^' * width}</b></pre>"
     return (
-        f"It can be registered: <b>{e(checked.kind)}</b> over {e(', '.join(checked.streams))}{window}{early}."
+        f'{icon("bad")}<div class="grow" data-testid="check-error"><span>{esc(message)}</span>{excerpt}</div>'
     )
 
 
-def _checked(checked: CheckedQuery) -> str:
+def _verdict_html(checked: CheckedQuery) -> str:
+    window = f", {esc(checked.window)}" if checked.window else ""
+    early = f", early results {esc(checked.early)}" if checked.early else ""
+    streams = esc(", ".join(checked.streams))
+    return f"Valid query: <b>{esc(checked.kind)}</b>, over {streams}{window}{early}."
+
+
+def _plan_html(checked: CheckedQuery) -> str:
     shown = [column for column in checked.columns if column.role != "system"]
     rows = "".join(
-        f"<tr><td class='mono'>{e(column.name)}</td><td class='mono muted'>{e(column.type)}</td>"
-        f"<td class='muted' style='white-space:nowrap'>{e(column.role)}</td></tr>"
+        f"<tr><td class='mono'>{esc(column.name)}</td><td class='mono muted'>{esc(column.type)}</td>"
+        f"<td class='muted' style='white-space:nowrap'>{esc(column.role)}</td></tr>"
         for column in shown
     )
-    others = ", ".join(column.name for column in checked.columns if column.role == "system")
+    system = ", ".join(column.name for column in checked.columns if column.role == "system")
     return (
         '<div class="halves" style="grid-template-columns:minmax(0,300px) minmax(0,1fr)"><div class="card">'
         '<div class="bar"><h2>Columns</h2></div><div class="scroll">'
         '<table class="t"><thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">'
         "Role</th>"
         f"</tr></thead><tbody>{rows}</tbody></table></div>"
-        f'<p class="small muted pad" style="padding-top:8px">and {e(others)}</p></div>'
-        '<div class="card"><div class="bar"><h2>How it would be computed</h2></div>'
-        f'<pre class="plan wrap" tabindex="0" aria-label="Plan">{e(checked.plan)}</pre></div></div>'
+        f'<p class="small muted pad" style="padding-top:8px">and {esc(system)}</p></div>'
+        '<div class="card"><div class="bar"><h2>Plan</h2></div>'
+        f'<pre class="plan wrap" tabindex="0" aria-label="Plan">{esc(checked.plan)}</pre></div></div>'
     )
 
 
-def _start(streams: Sequence[StreamStatus], titles: Sequence[str]) -> str:
-    """Examples to start from, and the streams with their columns."""
-    links = "".join(
-        f'<button type="button" data-act="example" data-arg="{at}" data-testid="example">{e(title)}</button>'
+def _examples_html(streams: Sequence[StreamStatus], titles: Sequence[str]) -> str:
+    """Example queries, and the streams with their columns; a click inserts them."""
+    buttons = "".join(
+        f'<button type="button" data-act="example" data-arg="{at}" data-testid="example">{esc(title)}</button>'
         for at, title in enumerate(titles)
     )
     parts = [
-        f'<div class="pad examples"><h2 class="minor" style="margin-bottom:4px">Start from</h2>{links}</div>'
+        f'<div class="pad examples"><h2 class="minor" style="margin-bottom:4px">Examples</h2>{buttons}</div>'
     ]
     for stream in streams:
         columns = "".join(
-            f'<li><button type="button" data-act="insert" data-arg="{e(quoted(name))}">{e(name)}</button>'
-            f'<span class="muted small">{e(kind)}{" · time" if name == stream.time else ""}</span></li>'
+            f'<li><button type="button" data-act="insert" data-arg="{esc(quote_identifier(name))}">{esc(name)}</button>'
+            f'<span class="muted small">{esc(kind)}{" · time" if name == stream.time else ""}</span></li>'
             for name, kind in stream.columns.items()
         )
         parts.append(
             '<div class="pad columns" style="border-top:1px solid var(--line)">'
             '<h2 class="minor" style="margin-bottom:4px">'
-            f'<button type="button" data-act="insert" data-arg="{e(quoted(stream.name))}">'
-            f"{e(stream.name)}</button>"
+            f'<button type="button" data-act="insert" data-arg="{esc(quote_identifier(stream.name))}">'
+            f"{esc(stream.name)}</button>"
             f"</h2><ul>{columns}</ul></div>"
         )
     return "".join(parts)

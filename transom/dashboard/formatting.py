@@ -1,4 +1,4 @@
-"""Numbers, times and sizes as people read them."""
+"""Numbers, times and sizes as text for people."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ NONE = "–"
 _SIZES = ("B", "KB", "MB", "GB", "TB")
 _SHORT = {"day": "d", "hour": "h", "minute": "min", "second": "s", "millisecond": "ms"}
 _UNITS = re.compile(r"\b(\d[\d.,]*) (day|hour|minute|second|millisecond)s?\b")
-_AGO = ((86_400, "d"), (3_600, "h"), (60, "min"))
+_LONG_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
-def e(value: Any) -> str:
-    """Text that is safe inside HTML and its attributes."""
+def esc(value: Any) -> str:
+    """Escape text for use in HTML and its attributes."""
     return escape(str(value), quote=True)
 
 
-def number(value: Any) -> str:
-    """A number in full, with at most four digits behind the point of a small one.
+def format_number(value: Any) -> str:
+    """A number with all its integer digits, and up to four decimals if it is small.
 
-    >>> number(1234567), number(3.14159265), number(12345.678), number(None), number(float("nan"))
-    ('1,234,567', '3.1416', '12,345.7', '–', 'NaN')
+    >>> [format_number(value) for value in (1234567, 3.14159265, 12345.678, None, float("nan"))]
+    ['1,234,567', '3.1416', '12,345.7', '–', 'NaN']
     """
     if value is None:
         return NONE
@@ -46,23 +46,23 @@ def number(value: Any) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def about(value: Any) -> str:
-    """An estimate, in the three digits that it is good for.
+def format_estimate(value: Any) -> str:
+    """An estimate, rounded to about three significant digits.
 
-    >>> about(34.9714), about(56.8181), about(0.12345), about(12345.678), about(7), about(None)
-    ('35', '56.8', '0.123', '12,346', '7', '–')
+    >>> [format_estimate(value) for value in (34.9714, 56.8181, 0.12345, 12345.678, 7, None)]
+    ['35', '56.8', '0.123', '12,346', '7', '–']
     """
     if not isinstance(value, (float, Decimal)) or not math.isfinite(value) or not value:
-        return number(value)
+        return format_number(value)
     digits = 2 - math.floor(math.log10(abs(float(value))))
-    return number(value) if digits > 4 else number(round(float(value), max(0, digits)))
+    return format_number(value) if digits > 4 else format_number(round(float(value), max(0, digits)))
 
 
-def compact(value: float) -> str:
-    """A count in about three digits.
+def format_count(value: float) -> str:
+    """A count or rate in about three digits.
 
-    >>> compact(950), compact(12_340), compact(4_500_000), compact(0.26), compact(-3)
-    ('950', '12.3k', '4.5M', '0.3', '-3')
+    >>> [format_count(value) for value in (950, 12_340, 4_500_000, 0.26, -3)]
+    ['950', '12.3k', '4.5M', '0.3', '-3']
     """
     size = abs(value)
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
@@ -72,10 +72,10 @@ def compact(value: float) -> str:
     return f"{value:,.0f}" if size >= 10 or value == int(value) else f"{value:.1f}"
 
 
-def size(count: int) -> str:
-    """Bytes.
+def format_bytes(count: int) -> str:
+    """A number of bytes.
 
-    >>> size(512), size(48_300), size(3_250_000)
+    >>> format_bytes(512), format_bytes(48_300), format_bytes(3_250_000)
     ('512 B', '48.3 KB', '3.2 MB')
     """
     scaled, unit = float(count), 0
@@ -84,11 +84,11 @@ def size(count: int) -> str:
     return f"{count} B" if unit == 0 else f"{scaled:.1f} {_SIZES[unit]}"
 
 
-def seconds(value: float | None) -> str:
-    """A stretch of time, roughly.
+def format_seconds(value: float | None) -> str:
+    """A duration in its one or two largest units.
 
-    >>> seconds(0.0421), seconds(3.25), seconds(200), seconds(5400), seconds(None)
-    ('42 ms', '3.2 s', '3 min 20 s', '1 h 30 min', '–')
+    >>> [format_seconds(value) for value in (0.0421, 3.25, 200, 5400, None)]
+    ['42 ms', '3.2 s', '3 min 20 s', '1 h 30 min', '–']
     """
     if value is None or math.isnan(value):
         return NONE
@@ -99,34 +99,34 @@ def seconds(value: float | None) -> str:
         return f"{sign}{value:.1f} s" if value < 10 else f"{sign}{value:.0f} s"
     whole = round(value)
     parts, rest = [], whole
-    for length, unit in (*_AGO, (1, "s")):
+    for length, unit in (*_LONG_UNITS, (1, "s")):
         count, rest = divmod(rest, length)
         if count:
             parts.append(f"{count} {unit}")
     return sign + " ".join(parts[:2])
 
 
-def ago(made: int | None, now: int) -> str:
-    """How long ago, both in microseconds.
+def format_age(made: int | None, now: int) -> str:
+    """How long ago something was made; both times in microseconds.
 
-    >>> ago(1_000_000, 1_500_000), ago(0, 59_000_000), ago(0, 7_300_000_000), ago(None, 5)
-    ('now', '59 s ago', '2 h ago', '–')
+    >>> format_age(1_000_000, 1_500_000), format_age(0, 59_000_000), format_age(0, 7_300_000_000)
+    ('now', '59 s ago', '2 h ago')
     """
     if made is None:
         return NONE
-    past = (now - made) / 1e6
-    if past < 2:
+    age = (now - made) / 1e6
+    if age < 2:
         return "now"
-    for length, unit in _AGO:
-        if past >= length:
-            return f"{past / length:.0f} {unit} ago"
-    return f"{past:.0f} s ago"
+    for length, unit in _LONG_UNITS:
+        if age >= length:
+            return f"{age / length:.0f} {unit} ago"
+    return f"{age:.0f} s ago"
 
 
-def instant(value: int | None, is_time: bool = True) -> str:
-    """A point of a stream's time.
+def format_event_time(value: int | None, is_time: bool = True) -> str:
+    """A point in a stream's event time.
 
-    >>> instant(60_000_000), instant(1200, is_time=False), instant(None)
+    >>> format_event_time(60_000_000), format_event_time(1200, is_time=False), format_event_time(None)
     ('1970-01-01 00:01:00', '1,200', '–')
     """
     if value is None:
@@ -134,19 +134,19 @@ def instant(value: int | None, is_time: bool = True) -> str:
     return format_instant(value) if is_time else f"{value:,}"
 
 
-def clock(value: int | None) -> str:
+def format_clock(value: int | None) -> str:
     """The time of day, to the second.
 
-    >>> clock(43_385_250_000)
+    >>> format_clock(43_385_250_000)
     '12:03:05'
     """
     return NONE if value is None else format_instant(value)[11:19]
 
 
-def percent(part: float | None, digits: int = 1) -> str:
-    """A part of 1.
+def format_percent(part: float | None, digits: int = 1) -> str:
+    """A fraction as a percentage.
 
-    >>> percent(0.9512), percent(0.25, 0), percent(float("nan"))
+    >>> format_percent(0.9512), format_percent(0.25, 0), format_percent(float("nan"))
     ('95.1 %', '25 %', '–')
     """
     if part is None or math.isnan(part):
@@ -154,20 +154,20 @@ def percent(part: float | None, digits: int = 1) -> str:
     return f"{part * 100:.{digits}f} %"
 
 
-def cell(value: Any) -> str:
-    """A value of a result, as a table shows it."""
+def format_cell(value: Any) -> str:
+    """A value of a result, as shown in a table."""
     if isinstance(value, datetime):
         return plain(value).replace("T", " ").removesuffix("Z")
-    return number(value)
+    return format_number(value)
 
 
-def window(text: str | None) -> str:
-    """A window in few letters.
+def short_window(text: str | None) -> str:
+    """A short form of a window's description.
 
-    >>> window("range 1 hour 40 minutes, slide 45 minutes"), window("the last 24 hours of ts"), window(None)
-    ('1 h 40 min / 45 min', 'last 24 h of ts', '–')
+    >>> short_window("range 1 hour 40 minutes, slide 45 minutes"), short_window("the last 24 hours of ts")
+    ('1 h 40 min / 45 min', 'last 24 h of ts')
     """
     if not text:
         return NONE
-    short = _UNITS.sub(lambda found: f"{found[1]} {_SHORT[found[2]]}", text)
+    short = _UNITS.sub(lambda match: f"{match[1]} {_SHORT[match[2]]}", text)
     return short.removeprefix("range ").removeprefix("the ").replace(", slide ", " / ")

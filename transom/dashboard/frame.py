@@ -1,48 +1,46 @@
-"""What all views stand in: the navigation, the engine's state, banners, toasts, keys, and one timer."""
+"""The frame around every view: navigation, engine status, banners, toasts, shortcuts and the refresh timer."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from nicegui import ui
 
 from transom.api.errors import NotFound
 from transom.api.records import ServiceStatus
-from transom.dashboard.formatting import compact, e, number, seconds
+from transom.dashboard.formatting import esc, format_count, format_number, format_seconds
 from transom.dashboard.icons import BRAND, icon
-from transom.dashboard.threads import in_thread
-from transom.dashboard.widgets import Panel, box, empty
+from transom.dashboard.threads import run_in_thread
+from transom.dashboard.widgets import Panel, box, empty_state
 from transom.errors import TransomError
 from transom.server.login import COOKIE, LOGOUT
-
-if TYPE_CHECKING:
-    from transom.server.service import Service
+from transom.server.service import Service
 
 log = logging.getLogger("transom")
 
-PLACES = (
+SECTIONS = (  # key, name, path, shortcut
     ("overview", "Overview", "/", "o"),
     ("queries", "Queries", "/queries", "q"),
     ("sharing", "Sharing", "/sharing", "s"),
     ("new", "New query", "/new", "n"),
     ("late", "Late and rejected", "/late", "l"),
 )
-KEYS = (
-    *((f"g {key}", name) for _, name, _, key in PLACES),
+SHORTCUTS = (
+    *((f"g {key}", name) for _, name, _, key in SECTIONS),
     ("/", "Search"),
-    ("r", "Refresh, on a query's page"),
+    ("r", "Refresh a query"),
     ("Ctrl Enter", "Preview, in the editor"),
     ("Ctrl Shift Enter", "Register, in the editor"),
-    ("?", "These keys"),
+    ("?", "Show this list"),
 )
-EVERY = 1.0  # seconds between looks at the service
+REFRESH_SECONDS = 1.0
 
 
 def query_link(name: str) -> str:
-    """The address of a query's page.
+    """The URL of a query's view.
 
     >>> query_link("delay of 9 in 10, a/b")
     '/query/delay%20of%209%20in%2010%2C%20a/b'
@@ -50,77 +48,78 @@ def query_link(name: str) -> str:
     return f"/query/{quote(name)}"
 
 
-class View:
-    """A page: what it asks the service for, in a thread, and how that is shown."""
+class DashboardView:
+    """One view of the dashboard: `fetch` reads from the service in a thread, `show` displays the data."""
 
     section = ""
     title = ""
 
     def __init__(self, service: Service):
         self.service = service
-        self.frame: Frame  # given by it
+        self.frame: Frame  # set by the frame
 
     def build(self) -> None:
-        """Put the elements on the page, before anything is known."""
+        """Create the elements; no data is available yet."""
 
     def fetch(self) -> Any:
-        """Ask the service; in a thread."""
+        """Read the view's data from the service; called in a thread, about once a second."""
         return None
 
-    def show(self, found: Any) -> None:
-        """Show what was fetched."""
+    def show(self, data: Any) -> None:
+        """Display what `fetch` returned; called on the event loop."""
 
-    def gone(self, reason: str) -> None:
-        """What is looked at has left."""
+    def on_missing(self) -> None:
+        """Called when `fetch` raises NotFound: what the view shows no longer exists."""
 
     def close(self) -> None:
-        """The page was left."""
+        """Called when the user leaves the view."""
 
 
 class Frame:
-    """The frame around a view, and the timer that keeps both up to date."""
+    """Draws the frame around a view, and refreshes both once a second."""
 
-    def __init__(self, service: Service, view: View, name: str):
+    def __init__(self, service: Service, view: DashboardView, name: str):
         self.service, self.view, self.name = service, view, name
         view.frame = self
-        self.is_seen = True
-        self.is_lost = False
-        self._looking = asyncio.Lock()
+        self.is_visible = True
+        self.is_stopped = False
+        self._refreshing = asyncio.Lock()
         self._client = ui.context.client
 
     def build(self) -> None:
         ui.page_title(f"{self.view.title} · {self.name}" if self.view.title else self.name)
-        around = self._client.content.parent_slot
-        if around is not None:  # Quasar's page would be a main part, with the navigation in it
-            around.parent.tag = "div"
-        Panel("Skip to the content", "a", "skip", href="#main")
+        parent = self._client.content.parent_slot
+        if parent is not None:  # Quasar would make it a second <main>, with the navigation inside
+            parent.parent.tag = "div"
+        Panel("Skip to content", "a", "skip", href="#main")
         with box("frame"):
             with box("side", "header"):
-                self._side()
-            with box("page-body", "main", id="main", tabindex="-1"):
+                self._build_sidebar()
+            with box("content", "main", id="main", tabindex="-1"):
                 self.banner = Panel("", role="status")
                 with box("") as self.content:
                     self.view.build()
         Panel("", id="toasts", aria_live="polite", role="status")
-        Panel(_keys(), "dialog", id="keys", aria_labelledby="keys-title")
-        ui.on("seen", self._seen)
-        self._client.on_delete(self._left)
-        ui.timer(EVERY, self.look)
+        Panel(_shortcuts_html(), "dialog", id="keys", aria_labelledby="keys-title")
+        ui.on("visible", self._on_visibility)
+        self._client.on_delete(self.view.close)
+        ui.timer(REFRESH_SECONDS, self.refresh)
 
-    def _side(self) -> None:
-        Panel(f"{BRAND}<span>{e(self.name)}</span>", "a", "brand", href="/")
-        self._nav = Panel(self._links(None), "nav", aria_label="Main")
+    def _build_sidebar(self) -> None:
+        Panel(f"{BRAND}<span>{esc(self.name)}</span>", "a", "brand", href="/")
+        self._navigation = Panel(self._navigation_html(None), "nav", aria_label="Main")
         self._engine = Panel("", classes="engine", data_testid="engine")
         Panel(
             f'<button type="button" class="b icon quiet" data-do="theme" data-testid="theme" '
-            f'aria-label="Change the theme">{icon("theme")}</button>'
-            f'<button type="button" class="b icon quiet" data-do="keys" aria-label="Keys" title="Keys (?)">'
-            f"{icon('keys')}</button>{self._sign_out()}<span class='small'>Times are UTC</span>",
+            f'aria-label="Switch theme">{icon("theme")}</button>'
+            f'<button type="button" class="b icon quiet" data-do="keys" aria-label="Keyboard shortcuts" '
+            f'title="Keyboard shortcuts (?)">'
+            f"{icon('keys')}</button>{self._sign_out_html()}<span class='small'>Times are UTC</span>",
             classes="tools",
         )
 
-    def _sign_out(self) -> str:
-        """A way out for those who came in with a token."""
+    def _sign_out_html(self) -> str:
+        """A sign-out button, for users who signed in with a token."""
         if COOKIE not in self._client.request.cookies:
             return ""
         return (
@@ -128,111 +127,109 @@ class Frame:
             f'aria-label="Sign out" title="Sign out">{icon("out")}</button></form>'
         )
 
-    def _links(self, status: ServiceStatus | None) -> str:
+    def _navigation_html(self, status: ServiceStatus | None) -> str:
         def link(key: str, name: str, path: str) -> str:
             current = ' aria-current="page"' if key == self.view.section else ""
             count = (
-                f'<span class="count">{number(status.queries)}</span>' if status and key == "queries" else ""
+                f'<span class="count">{format_number(status.queries)}</span>'
+                if status and key == "queries"
+                else ""
             )
             return (
                 f'<a href="{path}" data-testid="nav-{key}"{current}>{icon(key)}<span>{name}</span>{count}</a>'
             )
 
-        return "".join(link(key, name, path) for key, name, path, _ in PLACES)
+        return "".join(link(key, name, path) for key, name, path, _ in SECTIONS)
 
-    # --- looking ---
+    def _on_visibility(self, event: Any) -> None:
+        self.is_visible = bool(event.args)
 
-    def _seen(self, event: Any) -> None:
-        self.is_seen = bool(event.args)
-
-    def _left(self) -> None:
-        self.view.close()
-
-    async def look(self) -> None:
-        """Ask the service for what is shown, unless nobody looks."""
+    async def refresh(self) -> None:
+        """Fetch and show new data, unless the browser tab is hidden or gone or a refresh is under way."""
         if (
-            self.is_lost
-            or not self.is_seen
+            self.is_stopped
+            or not self.is_visible
             or not self._client.has_socket_connection
-            or self._looking.locked()
+            or self._refreshing.locked()
         ):
             return
-        async with self._looking:
+        async with self._refreshing:
             try:
-                found = await in_thread(self._fetch)
-            except NotFound as error:
-                self.is_lost = True
-                self.view.gone(str(error))
+                status, data = await run_in_thread(self._fetch)
+            except NotFound:
+                self.is_stopped = True
+                self.view.on_missing()
                 return
             except TransomError as error:
-                self.banner.set(banner(str(error)))
+                self.banner.set(banner_html(str(error)))
                 return
             except Exception:
-                log.exception("the page could not be brought up to date")
-                self.banner.set(banner("This can't be read now. What is shown is what was last known."))
+                log.exception("the dashboard could not be refreshed")
+                self.banner.set(banner_html("Could not refresh. The values below may be out of date."))
                 return
             if not self._client.is_deleted:
-                self._show(*found)
+                self._show(status, data)
 
     def _fetch(self) -> tuple[ServiceStatus, Any]:
         return self.service.status(), self.view.fetch()
 
-    def _show(self, status: ServiceStatus, found: Any) -> None:
-        self._engine.set(_engine(status))
-        self._nav.set(self._links(status))
-        self.banner.set(_state_banner(status))
-        self.view.show(found)
+    def _show(self, status: ServiceStatus, data: Any) -> None:
+        self._engine.set(_engine_html(status))
+        self._navigation.set(self._navigation_html(status))
+        self.banner.set(_engine_banner(status))
+        self.view.show(data)
 
     def replace(self, html: str) -> None:
-        """Show something else in place of the view, for good."""
-        self.is_lost = True
+        """Replace the view by a message and stop refreshing."""
+        self.is_stopped = True
         self.content.clear()
         with self.content:
             Panel(html, classes="card")
 
 
-def banner(text: str, kind: str = "", detail: str = "") -> str:
-    """A message above everything, as HTML."""
-    more = f"<pre>{e(detail)}</pre>" if detail else ""
-    words = f"<div><b>{e(text)}</b>{more}</div>"
-    return f'<div class="banner {kind}" data-testid="banner">{icon("warn")}{words}</div>'
+def banner_html(text: str, kind: str = "", detail: str = "") -> str:
+    """A message at the top of a view."""
+    detail_html = f"<pre>{esc(detail)}</pre>" if detail else ""
+    message = f"<div><b>{esc(text)}</b>{detail_html}</div>"
+    return f'<div class="banner {kind}" data-testid="banner">{icon("warn")}{message}</div>'
 
 
-def _state_banner(status: ServiceStatus) -> str:
+def _engine_banner(status: ServiceStatus) -> str:
     if status.state == "failed":
-        text = "The engine has failed. What is shown is what it last knew."
-        return banner(text, "bad", status.failure or "")
+        text = "The engine has failed. The values below are the last ones before the failure."
+        return banner_html(text, "bad", status.failure or "")
     if status.state == "stopped":
-        return banner("The engine is stopped. Nothing new will come until it is started again.")
+        return banner_html("The engine is stopped. No new results until it starts again.")
     return ""
 
 
-def _engine(status: ServiceStatus) -> str:
+def _engine_html(status: ServiceStatus) -> str:
     facts = (
-        ("page", number(status.batch)),
-        ("took", seconds(status.batch_seconds)),
-        ("rows/s", compact(status.rate)),
+        ("batch", format_number(status.batch)),
+        ("duration", format_seconds(status.batch_seconds)),
+        ("rows/s", format_count(status.rate)),
     )
     return (
-        f'<div data-testid="engine-state" data-state="{e(status.state)}"><span class="dot {e(status.state)}">'
-        f'</span><span class="word" data-off="Not connected">{e(status.state.capitalize())}</span></div><dl>'
-        + "".join(f"<dt>{name}</dt><dd>{e(value)}</dd>" for name, value in facts)
+        f'<div data-testid="engine-state" data-state="{esc(status.state)}">'
+        f'<span class="dot {esc(status.state)}"></span>'
+        f'<span class="word" data-off="Not connected">{esc(status.state.capitalize())}</span></div><dl>'
+        + "".join(f"<dt>{name}</dt><dd>{esc(value)}</dd>" for name, value in facts)
         + "</dl>"
     )
 
 
-def _keys() -> str:
+def _shortcuts_html() -> str:
     rows = "".join(
-        "<dt>" + " ".join(f"<kbd>{e(one)}</kbd>" for one in keys.split()) + f"</dt><dd>{e(what)}</dd>"
-        for keys, what in KEYS
+        "<dt>" + " ".join(f"<kbd>{esc(key)}</kbd>" for key in keys.split()) + f"</dt><dd>{esc(action)}</dd>"
+        for keys, action in SHORTCUTS
     )
     return (
-        f'<h2 id="keys-title">Keys</h2><dl class="keys">{rows}</dl>'
+        f'<h2 id="keys-title">Keyboard shortcuts</h2><dl class="keys">{rows}</dl>'
         '<div class="row"><button type="button" class="b" data-do="close">Close</button></div>'
     )
 
 
-def missing(head: str, text: str) -> str:
-    """What is shown where nothing is, and a way back, as HTML."""
-    back = '<a class="b" href="/queries">All queries</a> <a class="b" href="/">Overview</a>'
-    return empty("lost", head, text, f'<div class="row" style="justify-content:center">{back}</div>')
+def not_found_html(head: str, text: str) -> str:
+    """An empty state for something that does not exist, with links back."""
+    links = '<a class="b" href="/queries">All queries</a> <a class="b" href="/">Overview</a>'
+    return empty_state("lost", head, text, f'<div class="row" style="justify-content:center">{links}</div>')

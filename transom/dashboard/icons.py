@@ -1,4 +1,4 @@
-"""Icons, drawn here so that none has to be fetched."""
+"""Icons as inline SVG, so that the dashboard loads no icon font."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ FAVICON = (
 
 
 def icon(name: str) -> str:
-    """An icon as SVG, which says nothing to those who listen: what it is on has a name."""
+    """An icon as SVG, hidden from screen readers: the element that contains it has a name."""
     return f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{_PATHS[name]}</svg>'

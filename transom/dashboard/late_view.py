@@ -1,4 +1,4 @@
-"""Rows that came too late, and rows that could not be placed: never dropped in silence."""
+"""The view of late rows and rejected rows, with the reason for each."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from transom.api.records import StreamStatus
-from transom.dashboard.formatting import cell, e, number, percent
-from transom.dashboard.frame import View
+from transom.dashboard.formatting import esc, format_cell, format_number, format_percent
+from transom.dashboard.frame import DashboardView
 from transom.dashboard.icons import icon
-from transom.dashboard.widgets import Panel, empty, skeleton
+from transom.dashboard.widgets import Panel, empty_state, skeleton
 from transom.server.service import Service
 
-SHOWN = 50  # rows
+MOST_ROWS = 50
 WORDS = {
-    "late": ("Late", "Every row was in time", "A row is late when all windows that asked for it are closed."),
-    "rejected": ("Rejected", "Every row had its time", "A row is rejected when it has no usable time."),
+    "late": ("Late", "No late rows", "A row is late when every window that needs it has closed."),
+    "rejected": ("Rejected", "No rejected rows", "A row is rejected when it has no usable time."),
 }
 
 
 @dataclass(frozen=True)
-class Found:
-    """The streams, and the rows of the one that is looked at."""
+class LateRowsData:
+    """The streams, and the late or rejected rows of the selected one."""
 
     streams: Sequence[StreamStatus]
     stream: str
@@ -34,7 +34,7 @@ class Found:
     rows: pa.Table | None
 
 
-class Late(View):
+class LateRowsView(DashboardView):
     """Late and rejected rows, stream by stream."""
 
     section = "late"
@@ -43,106 +43,107 @@ class Late(View):
     def __init__(self, service: Service, stream: str, what: str):
         super().__init__(service)
         self.stream, self.what = stream, what if what in WORDS else "late"
-        self._read: tuple[tuple[str, str, int], pa.Table] | None = None
+        self._cached: tuple[tuple[str, str, int], pa.Table] | None = None
 
     def build(self) -> None:
         Panel(
-            '<div><h1>Late and rejected</h1><p class="sub">Rows that no open window could take are kept '
-            "here, "
-            "each with the reason.</p></div>",
+            '<div><h1>Late and rejected</h1><p class="sub">Rows that no window could take, each with its '
+            "reason.</p></div>",
             classes="head",
         )
-        self.streams = Panel(f'<div class="card">{skeleton(2)}</div>', classes="section").act(self._act)
+        self.streams = Panel(f'<div class="card">{skeleton(2)}</div>', classes="section").on_action(
+            self._on_action
+        )
         self.rows = Panel(skeleton(8), classes="card", data_testid="late-rows")
 
-    async def _act(self, what: str, stream: str) -> None:
+    async def _on_action(self, what: str, stream: str) -> None:
         self.what, self.stream = what, stream
         self.rows.set(skeleton(8))
-        await self.frame.look()
+        await self.frame.refresh()
 
-    def fetch(self) -> Found:
+    def fetch(self) -> LateRowsData:
         streams = self.service.streams()
         names = [stream.name for stream in streams]
         if self.stream not in names:
-            counted = [stream.name for stream in streams if stream.late or stream.rejected]
-            self.stream = next(iter(counted + names), "")
-        at = next((stream for stream in streams if stream.name == self.stream), None)
-        if at is None:
-            return Found(streams, "", self.what, None)
-        return Found(streams, at.name, self.what, self._rows(at))
+            affected = [stream.name for stream in streams if stream.late or stream.rejected]
+            self.stream = next(iter(affected + names), "")
+        selected = next((stream for stream in streams if stream.name == self.stream), None)
+        if selected is None:
+            return LateRowsData(streams, "", self.what, None)
+        return LateRowsData(streams, selected.name, self.what, self._read_rows(selected))
 
-    def _rows(self, stream: StreamStatus) -> pa.Table | None:
-        """The newest rows, read again only when there are more of them."""
+    def _read_rows(self, stream: StreamStatus) -> pa.Table | None:
+        """The newest rows; read again only when their number has changed."""
         count = stream.late if self.what == "late" else stream.rejected
-        asked = (stream.name, self.what, count)
+        version = (stream.name, self.what, count)
         if not count:
             return None
-        if self._read is None or self._read[0] != asked:
+        if self._cached is None or self._cached[0] != version:
             read = self.service.late if self.what == "late" else self.service.rejected
-            self._read = asked, read(stream.name, SHOWN)
-        return self._read[1]
+            self._cached = version, read(stream.name, MOST_ROWS)
+        return self._cached[1]
 
-    def show(self, found: Found) -> None:
-        if not found.streams:
+    def show(self, data: LateRowsData) -> None:
+        if not data.streams:
             self.streams.set("")
-            self.rows.set(empty("good", "No streams", "Nothing can be late where nothing comes."))
+            self.rows.set(empty_state("good", "No streams", "The pipeline declares no streams."))
             return
-        self.streams.set(_streams(found))
-        self.rows.set(_rows(found))
+        self.streams.set(_streams_html(data))
+        self.rows.set(_rows_html(data))
 
 
-def _streams(found: Found) -> str:
-    rows = "".join(_stream(stream, found) for stream in found.streams)
+def _streams_html(data: LateRowsData) -> str:
+    rows = "".join(_stream_row(stream, data) for stream in data.streams)
     return (
         '<div class="card scroll"><table class="t"><thead><tr><th scope="col">Stream</th>'
         '<th scope="col" class="num">Rows</th><th scope="col" class="num">Late</th>'
-        '<th scope="col" class="num">Of all</th><th scope="col" class="num">Rejected</th>'
+        '<th scope="col" class="num">Share late</th><th scope="col" class="num">Rejected</th>'
         '<th scope="col">Slack</th><th scope="col"><span class="sr">Show</span></th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 
 
-def _stream(stream: StreamStatus, found: Found) -> str:
-    def look(what: str, count: int) -> str:
-        pressed = "true" if (stream.name, what) == (found.stream, found.what) else "false"
+def _stream_row(stream: StreamStatus, data: LateRowsData) -> str:
+    def show_button(what: str) -> str:
+        pressed = "true" if (stream.name, what) == (data.stream, data.what) else "false"
         return (
-            f'<button type="button" data-act="{what}" data-arg="{e(stream.name)}" aria-pressed="{pressed}" '
+            f'<button type="button" data-act="{what}" data-arg="{esc(stream.name)}" aria-pressed="{pressed}" '
             f'data-testid="show-{what}">{WORDS[what][0]} rows</button>'
         )
 
     share = stream.late / stream.rows if stream.rows else float("nan")
     return (
-        f'<tr data-key="{e(stream.name)}"><td class="name">{e(stream.name)}</td>'
-        f'<td class="num">{number(stream.rows)}</td><td class="num">{number(stream.late)}</td>'
-        f'<td class="num">{percent(share, 2)}</td><td class="num">{number(stream.rejected)}</td>'
-        f"<td>{e(stream.slack)}</td>"
-        f'<td class="num"><span class="seg" role="group" aria-label="Rows of {e(stream.name)}">'
-        f"{look('late', stream.late)}{look('rejected', stream.rejected)}</span></td></tr>"
+        f'<tr data-key="{esc(stream.name)}"><td class="name">{esc(stream.name)}</td>'
+        f'<td class="num">{format_number(stream.rows)}</td><td class="num">{format_number(stream.late)}</td>'
+        f'<td class="num">{format_percent(share, 2)}</td><td class="num">{format_number(stream.rejected)}</td>'
+        f"<td>{esc(stream.slack)}</td>"
+        f'<td class="num"><span class="seg" role="group" aria-label="Rows of {esc(stream.name)}">'
+        f"{show_button('late')}{show_button('rejected')}</span></td></tr>"
     )
 
 
 def _cell(name: str, value: Any) -> str:
-    kind = "why" if name.endswith("reason") else "when" if isinstance(value, datetime) else ""
+    kind = "reason" if name.endswith("reason") else "time" if isinstance(value, datetime) else ""
     css = f' class="{kind}"' if kind else ""
-    return f"<td{css}>{e(cell(value))}</td>"
+    return f"<td{css}>{esc(format_cell(value))}</td>"
 
 
-def _rows(found: Found) -> str:
-    word, fine, why = WORDS[found.what]
-    if found.rows is None or not found.rows.num_rows:
-        return empty("good", fine, why)
-    table = found.rows
-    address = f"/api/streams/{quote(found.stream, safe='')}/{found.what}?format=csv"
-    heads = "".join(f'<th scope="col">{e(name)}</th>' for name in table.column_names)
+def _rows_html(data: LateRowsData) -> str:
+    title, no_rows, reason = WORDS[data.what]
+    if data.rows is None or not data.rows.num_rows:
+        return empty_state("good", no_rows, reason)
+    table = data.rows
+    url = f"/api/streams/{quote(data.stream, safe='')}/{data.what}?format=csv"
+    heads = "".join(f'<th scope="col">{esc(name)}</th>' for name in table.column_names)
     columns = [column.to_pylist() for column in table.columns]
     lines = "".join(
         '<tr data-testid="late-row">' + "".join(map(_cell, table.column_names, row)) + "</tr>"
         for row in reversed(list(zip(*columns, strict=True)))
     )
     return (
-        f'<div class="bar"><h2>{word} rows of {e(found.stream)}</h2><span class="muted small">the newest '
+        f'<div class="bar"><h2>{title} rows of {esc(data.stream)}</h2><span class="muted small">newest '
         "first</span>"
-        f'<div class="end"><a class="b small" href="{e(address)}" download data-testid="download">'
+        f'<div class="end"><a class="b small" href="{esc(url)}" download data-testid="download">'
         f"{icon('down')}"
         f'CSV</a></div></div><div class="scroll"><table class="t"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{lines}</tbody></table></div>"

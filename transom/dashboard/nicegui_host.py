@@ -1,4 +1,4 @@
-"""Several pages in one process: NiceGUI has one application and one loop for all, so they are shared."""
+"""Several dashboards in one process, although NiceGUI has one application and one event loop per process."""
 
 from __future__ import annotations
 
@@ -18,46 +18,49 @@ from starlette.types import Receive, Scope, Send
 from transom.dashboard.icons import FAVICON
 from transom.server.service import Service
 
-KEY = "transom.page"
+SCOPE_KEY = "transom.dashboard"
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
-    """NiceGUI's application for one service: a request tells whose page is asked for."""
+class MountedDashboard:
+    """NiceGUI's application as mounted for one service; it adds itself to the scope of each request."""
 
     service: Service
     title: str
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[KEY] = self
+        scope[SCOPE_KEY] = self
         await core.app(scope, receive, send)
 
 
-def given(request: Request) -> Given:
-    """Whose page a request asks for."""
-    found: Given = request.scope[KEY]
-    return found
+def dashboard_of(request: Request) -> MountedDashboard:
+    """The dashboard that a request belongs to."""
+    dashboard: MountedDashboard = request.scope[SCOPE_KEY]
+    return dashboard
 
 
 class RunningLoop:
-    """The loop of whoever asks, for each server has its own; NiceGUI knows the newest one alone."""
+    """A stand-in for NiceGUI's event loop that resolves to the caller's loop.
+
+    Each server has its own loop, but NiceGUI remembers only the newest one.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio.get_running_loop(), name)
 
 
-_LIVE: set[Given] = set()
+_LIVE: set[MountedDashboard] = set()
 _LOCK = Lock()
 
 
-def run_with(app: FastAPI, page: Given) -> None:
-    """Mount the page into an application, and let it live as long as that."""
-    before = app.router.lifespan_context
-    core.app.user_middleware.clear()  # of an earlier mount
+def serve_with(app: FastAPI, dashboard: MountedDashboard) -> None:
+    """Mount a dashboard at the root of an application and tie it to the application's lifespan."""
+    app_lifespan = app.router.lifespan_context
+    core.app.user_middleware.clear()  # left behind by an earlier mount
     core.app.middleware_stack = None
     ui.run_with(
         app,
-        title=page.title,
+        title=dashboard.title,
         favicon=FAVICON,
         dark=None,
         language="en-US",
@@ -66,32 +69,32 @@ def run_with(app: FastAPI, page: Given) -> None:
         tailwind=False,
         show_welcome_message=False,
     )
-    app.router.routes[-1] = Mount("/", page)
+    app.router.routes[-1] = Mount("/", dashboard)
 
     @asynccontextmanager
-    async def living(app: FastAPI) -> AsyncIterator[Any]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
         with _LOCK:
             is_first = not _LIVE
-            _LIVE.add(page)
+            _LIVE.add(dashboard)
         try:
             if is_first:
                 await _startup()
                 core.loop = RunningLoop()  # type: ignore[assignment]
-            async with before(app) as state:
+            async with app_lifespan(app) as state:
                 yield state
         finally:
             with _LOCK:
-                _LIVE.discard(page)
+                _LIVE.discard(dashboard)
                 is_last = not _LIVE
-            await _end_tasks()
+            await _cancel_tasks()
             if is_last:
                 await _shutdown()
 
-    app.router.lifespan_context = living
+    app.router.lifespan_context = lifespan
 
 
-async def _end_tasks() -> None:
-    """End what goes on in this loop, and leave what goes on in others."""
+async def _cancel_tasks() -> None:
+    """Cancel NiceGUI's background tasks of this event loop, and no tasks of other loops."""
     loop = asyncio.get_running_loop()
     tasks = [task for task in list(background_tasks.running_tasks) if task.get_loop() is loop]
     for task in tasks:

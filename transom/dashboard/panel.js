@@ -1,5 +1,5 @@
-// HTML that the server writes, changed in place: what has the focus, is selected or was opened stays so.
-function sync(old, now) {
+// Updates HTML from the server in place, so that focus, selection and open <details> elements survive.
+function syncAttributes(old, now) {
   for (const { name, value } of [...now.attributes]) {
     if (name !== "open" && old.getAttribute(name) !== value) {
       old.setAttribute(name, value);
@@ -13,17 +13,18 @@ function sync(old, now) {
 
 const keyOf = (node) => (node.nodeType === 1 ? node.getAttribute("data-key") : null);
 
-function alike(old, now) {
+function isSameNode(old, now) {
   return old.nodeType === now.nodeType && old.nodeName === now.nodeName && keyOf(old) === keyOf(now);
 }
 
+// Changes the children of `parent` into those of `wanted`; nodes with the same data-key are kept.
 function morph(parent, wanted) {
   let at = parent.firstChild;
   for (const now of [...wanted.childNodes]) {
     let old = at;
-    if (!old || !alike(old, now)) {
+    if (!old || !isSameNode(old, now)) {
       const key = keyOf(now);
-      old = key === null ? null : [...parent.childNodes].find((each) => alike(each, now));
+      old = key === null ? null : [...parent.childNodes].find((each) => isSameNode(each, now));
       if (!old && at && key === null && keyOf(at) === null && at.nodeType === now.nodeType) {
         const next = at.nextSibling;
         parent.replaceChild(now, at);
@@ -38,7 +39,7 @@ function morph(parent, wanted) {
     }
     if (old === at) at = at.nextSibling;
     if (old.nodeType === 1) {
-      sync(old, now);
+      syncAttributes(old, now);
       morph(old, now);
     } else if (old.data !== now.data) {
       old.data = now.data;

@@ -1,4 +1,4 @@
-"""The list of all queries: searched, sorted, a page at a time."""
+"""The list of all queries, with search, filter, sort and paging."""
 
 from __future__ import annotations
 
@@ -11,18 +11,25 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from transom.api.records import QueryStatus
-from transom.dashboard.frame import View
-from transom.dashboard.overview import WRITE
-from transom.dashboard.query_table import KINDS, Wanted, page_of, query_row, query_table, selected
-from transom.dashboard.widgets import Panel, box, empty, entry, segments, skeleton
+from transom.dashboard.frame import DashboardView
+from transom.dashboard.overview import FIRST_QUERY_LINK
+from transom.dashboard.query_table import (
+    KINDS,
+    ListFilter,
+    filter_queries,
+    paginate,
+    query_table,
+    query_table_row,
+)
+from transom.dashboard.widgets import Panel, box, empty_state, segments, skeleton, text_field
 from transom.plan.explain.words import counted
 from transom.server.service import Service
 from transom.server.trends import Trend
 
 
 @dataclass(frozen=True)
-class Found:
-    """The part of the list that is shown; trends of that part alone."""
+class QueryListData:
+    """One page of the list, with trends for the queries on it."""
 
     total: int
     matching: int
@@ -32,15 +39,15 @@ class Found:
     pages: int
 
 
-class Queries(View):
-    """All queries."""
+class QueryListView(DashboardView):
+    """All queries, a page at a time."""
 
     section = "queries"
     title = "Queries"
 
     def __init__(self, service: Service, search: str, kind: str, sort: str, page: int):
         super().__init__(service)
-        self.wanted = Wanted(search, kind, sort, page)
+        self.filter = ListFilter(search, kind, sort, page)
 
     def build(self) -> None:
         Panel(
@@ -50,9 +57,9 @@ class Queries(View):
         )
         with box("card"):
             with box("bar"):
-                entry(
+                text_field(
                     self._search,
-                    self.wanted.search,
+                    self.filter.search,
                     0.25,
                     type="search",
                     placeholder="Search names and SQL  ( / )",
@@ -61,66 +68,70 @@ class Queries(View):
                     data_testid="search",
                     style="width:280px",
                 )
-                self.kinds = Panel(segments("kind", KINDS, self.wanted.kind)).act(self._act)
+                self.kinds = Panel(segments("kind", KINDS, self.filter.kind)).on_action(self._on_action)
                 self.count = Panel("", classes="end muted small", role="status")
-            self.table = Panel(skeleton(12), data_testid="queries").act(self._act)
+            self.table = Panel(skeleton(12), data_testid="queries").on_action(self._on_action)
 
     async def _search(self, text: str) -> None:
-        await self._want(replace(self.wanted, search=text, page=1))
+        await self._apply(replace(self.filter, search=text, page=1))
 
-    async def _act(self, what: str, value: str) -> None:
-        if what == "kind":
-            await self._want(replace(self.wanted, kind=value, page=1))
-        elif what == "sort":
-            await self._want(replace(self.wanted, sort=value))
-        elif what == "page":
-            await self._want(replace(self.wanted, page=int(value)))
+    async def _on_action(self, action: str, value: str) -> None:
+        if action == "kind":
+            await self._apply(replace(self.filter, kind=value, page=1))
+        elif action == "sort":
+            await self._apply(replace(self.filter, sort=value))
+        elif action == "page":
+            await self._apply(replace(self.filter, page=int(value)))
 
-    async def _want(self, wanted: Wanted) -> None:
-        self.wanted = wanted
-        asked = {key: value for key, value in vars(wanted).items() if value not in ("", 1)}
-        address = "/queries" + (f"?{urlencode(asked)}" if asked else "")
-        ui.run_javascript(f"history.replaceState(history.state, '', {json.dumps(address)})")
+    async def _apply(self, wanted: ListFilter) -> None:
+        self.filter = wanted
+        parameters = {key: value for key, value in vars(wanted).items() if value not in ("", 1)}
+        url = "/queries" + (f"?{urlencode(parameters)}" if parameters else "")
+        ui.run_javascript(f"history.replaceState(history.state, '', {json.dumps(url)})")
         self.kinds.set(segments("kind", KINDS, wanted.kind))
-        await self.frame.look()
+        await self.frame.refresh()
 
-    def fetch(self) -> Found:
-        wanted = self.wanted
-        known = self.service.queries()
-        matching = selected(known, wanted)
-        shown, page, pages = page_of(matching, wanted.page)
+    def fetch(self) -> QueryListData:
+        queries = self.service.queries()
+        matching = filter_queries(queries, self.filter)
+        shown, page, pages = paginate(matching, self.filter.page)
         trends = {query.name: self.service.trend(query.name) for query in shown}
-        return Found(len(known), len(matching), shown, trends, page, pages)
+        return QueryListData(len(queries), len(matching), shown, trends, page, pages)
 
-    def show(self, found: Found) -> None:
-        of = f" of {found.total:,}" if found.matching != found.total else ""
-        self.count.set(f"{found.matching:,}{of}" if of else counted(found.total, "query", "queries"))
-        if not found.total:
-            text = "Nobody asks anything of the streams. A query is SQL with a window."
-            self.table.set(empty("queries", "No queries yet", text, WRITE))
-        elif not found.matching:
-            self.table.set(
-                empty("lost", "Nothing matches", "No query has all of these words in its name or SQL.")
+    def show(self, data: QueryListData) -> None:
+        self.count.set(
+            counted(data.total, "query", "queries")
+            if data.matching == data.total
+            else f"{data.matching:,} of {data.total:,}"
+        )
+        if not data.total:
+            text = (
+                "A query is SQL with a window. While it is registered, it returns a result for every window."
             )
+            self.table.set(empty_state("queries", "No queries yet", text, FIRST_QUERY_LINK))
+        elif not data.matching:
+            text = "No query has all of these words in its name or SQL."
+            self.table.set(empty_state("lost", "No matches", text))
         else:
             now = time.time_ns() // 1000
-            rows = [query_row(query, found.trends[query.name], now) for query in found.shown]
-            self.table.set(query_table(rows, self.wanted.sort) + _pager(found.page, found.pages))
+            rows = [query_table_row(query, data.trends[query.name], now) for query in data.shown]
+            self.table.set(query_table(rows, self.filter.sort) + _pager(data.page, data.pages))
 
 
 def _pager(page: int, pages: int) -> str:
     if pages == 1:
         return ""
 
-    def turn(to: int, text: str) -> str:
-        off = " disabled" if not 1 <= to <= pages else ""
+    def page_button(to: int, text: str) -> str:
+        disabled = " disabled" if not 1 <= to <= pages else ""
         return (
             f'<button type="button" class="b small" data-act="page" data-arg="{to}" '
-            f'data-testid="page-{text.casefold()}"{off}>{text}</button>'
+            f'data-testid="page-{text.casefold()}"{disabled}>{text}</button>'
         )
 
     return (
         '<div class="row apart pad" style="padding:8px 16px;border-top:1px solid var(--line)">'
         f'<span class="small muted">Page {page} of {pages}</span>'
-        f'<span class="row tight">{turn(page - 1, "Previous")}{turn(page + 1, "Next")}</span></div>'
+        f'<span class="row tight">{page_button(page - 1, "Previous")}{page_button(page + 1, "Next")}</span>'
+        "</div>"
     )

@@ -1,4 +1,4 @@
-"""Queries as rows of a table, and how a long list of them is searched, sorted and paged."""
+"""The table of queries, and the search, filter, sort and paging of its rows."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from transom.api.records import QueryStatus
-from transom.dashboard.formatting import NONE, ago, e, number, window
+from transom.dashboard.formatting import NONE, esc, format_age, format_number, short_window
 from transom.dashboard.frame import query_link
 from transom.dashboard.sparklines import sparkline
 from transom.dashboard.widgets import tag
 from transom.server.trends import Trend
 
-PAGE = 25  # rows
+PAGE_SIZE = 25
 KINDS = (
     ("", "All"),
     ("standing", "Standing"),
@@ -26,18 +26,18 @@ COLUMNS = (
     ("name", "Query", ""),
     ("kind", "Kind", ""),
     ("window", "Window", ""),
-    ("stream", "Reads", ""),
-    ("", "Newest value", "num"),
+    ("stream", "Input", ""),
+    ("", "Latest value", "num"),
     ("", "Trend", ""),
     ("results", "Results", "num"),
-    ("last", "Last", "num"),
+    ("last", "Last result", "num"),
     ("state", "State", ""),
 )
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What part of the list is wanted; a sort key with a minus is from the greatest down."""
+class ListFilter:
+    """The user's search, filter, sort and page; a sort key with a minus sorts in descending order."""
 
     search: str = ""
     kind: str = ""
@@ -45,34 +45,34 @@ class Wanted:
     page: int = 1
 
 
-def state_of(query: QueryStatus) -> tuple[str, str, str]:
-    """A query's state: a word, its kind of tag, and why."""
+def query_state(query: QueryStatus) -> tuple[str, str, str]:
+    """A query's state tag: its text, its style and its tooltip."""
     if query.suspended is not None:
         return "suspended", "warn", query.suspended
     if query.waits:
-        return "waiting", "", "It joins with the next page."
+        return "waiting", "", "Joins with the next batch."
     if query.emits_early:
-        return "early", "early", f"Tells windows early: {query.early or 'on demand'}"
+        return "early", "early", f"Emits early results: {query.early or 'on demand'}"
     return "", "", ""
 
 
-SORTS: dict[str, Callable[[QueryStatus], Any]] = {
+SORT_KEYS: dict[str, Callable[[QueryStatus], Any]] = {
     "name": lambda query: query.name.casefold(),
     "kind": lambda query: query.kind,
     "window": lambda query: query.window or "",
     "stream": lambda query: query.streams,
     "results": lambda query: query.results,
     "last": lambda query: query.last or 0,
-    "state": lambda query: state_of(query)[0],
+    "state": lambda query: query_state(query)[0],
 }
 
 
-def selected(queries: Sequence[QueryStatus], wanted: Wanted) -> list[QueryStatus]:
-    """The queries that are wanted, in the order that is."""
+def filter_queries(queries: Sequence[QueryStatus], wanted: ListFilter) -> list[QueryStatus]:
+    """The queries that match a filter, in its sort order."""
     words = wanted.search.casefold().split()
-    found = [query for query in queries if _is_kind(query, wanted.kind) and _has(query, words)]
-    key = SORTS.get(wanted.sort.removeprefix("-"))
-    return found if key is None else sorted(found, key=key, reverse=wanted.sort.startswith("-"))
+    matching = [query for query in queries if _is_kind(query, wanted.kind) and _contains(query, words)]
+    key = SORT_KEYS.get(wanted.sort.removeprefix("-"))
+    return matching if key is None else sorted(matching, key=key, reverse=wanted.sort.startswith("-"))
 
 
 def _is_kind(query: QueryStatus, kind: str) -> bool:
@@ -81,61 +81,61 @@ def _is_kind(query: QueryStatus, kind: str) -> bool:
     return not kind or query.kind == kind
 
 
-def _has(query: QueryStatus, words: Sequence[str]) -> bool:
+def _contains(query: QueryStatus, words: Sequence[str]) -> bool:
     if not words:
         return True
     text = f"{query.name} {query.sql}".casefold()
     return all(word in text for word in words)
 
 
-def page_of(found: Sequence[QueryStatus], page: int) -> tuple[Sequence[QueryStatus], int, int]:
-    """One page of a list, its number and how many there are.
+def paginate(queries: Sequence[QueryStatus], page: int) -> tuple[Sequence[QueryStatus], int, int]:
+    """The queries on a page, the page's number (at most the last one's), and the number of pages.
 
-    >>> page_of(["a", "b"], 7)
+    >>> paginate(["a", "b"], 7)
     (['a', 'b'], 1, 1)
     """
-    pages = max(1, math.ceil(len(found) / PAGE))
-    at = min(max(1, page), pages)
-    return found[(at - 1) * PAGE : at * PAGE], at, pages
+    pages = max(1, math.ceil(len(queries) / PAGE_SIZE))
+    page = min(max(1, page), pages)
+    return queries[(page - 1) * PAGE_SIZE : page * PAGE_SIZE], page, pages
 
 
 def query_table(rows: Sequence[str], sort: str | None = None) -> str:
-    """A table of queries; with a sort, even an empty one, its heads are buttons."""
-    heads = "".join(_head(key, name, css, sort) for key, name, css in COLUMNS)
+    """A table of queries; with a sort key, even an empty one, its headings are buttons."""
+    heads = "".join(_heading(key, name, css, sort) for key, name, css in COLUMNS)
     return (
         f'<div class="scroll"><table class="t"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
-def _head(key: str, name: str, css: str, sort: str | None) -> str:
+def _heading(key: str, name: str, css: str, sort: str | None) -> str:
     if sort is None or not key:
         return f'<th scope="col" class="{css}">{name}</th>'
-    sorted_by = sort.removeprefix("-") == key
-    down = sort.startswith("-")
-    about = f' aria-sort="{"descending" if down else "ascending"}"' if sorted_by else ""
-    arrow = f'<span aria-hidden="true">{"↓" if down else "↑"}</span>' if sorted_by else ""
-    turned = f"-{key}" if sorted_by and not down else key
+    is_sorted = sort.removeprefix("-") == key
+    descending = sort.startswith("-")
+    aria_sort = f' aria-sort="{"descending" if descending else "ascending"}"' if is_sorted else ""
+    arrow = f'<span aria-hidden="true">{"↓" if descending else "↑"}</span>' if is_sorted else ""
+    next_sort = f"-{key}" if is_sorted and not descending else key
     return (
-        f'<th scope="col" class="{css}"{about}><button type="button" data-act="sort" data-arg="{turned}" '
+        f'<th scope="col" class="{css}"{aria_sort}><button type="button" data-act="sort" data-arg="{next_sort}" '
         f'data-testid="sort-{key}">{name}{arrow}</button></th>'
     )
 
 
-def query_row(query: QueryStatus, trend: Trend | None, now: int) -> str:
-    """A query as a row."""
-    word, kind, why = state_of(query)
-    value = number(trend.values[-1]) if trend and trend.values else NONE
-    what = f'<span class="muted small">{e(trend.name)}</span> ' if trend and trend.values else ""
-    name = e(query.name)
+def query_table_row(query: QueryStatus, trend: Trend | None, now: int) -> str:
+    """A query's row in the table."""
+    state, style, tooltip = query_state(query)
+    value = format_number(trend.values[-1]) if trend and trend.values else NONE
+    value_name = f'<span class="muted small">{esc(trend.name)}</span> ' if trend and trend.values else ""
+    name = esc(query.name)
     return (
         f'<tr data-key="{name}" data-testid="query-row" data-name="{name}">'
-        f'<td class="name clip" style="width:34%"><a href="{e(query_link(query.name))}" title="{name}">'
+        f'<td class="name clip" style="width:34%"><a href="{esc(query_link(query.name))}" title="{name}">'
         f"{name}</a></td>"
-        f"<td>{e(query.kind)}</td>"
-        f'<td title="{e(query.window or "")}" style="white-space:nowrap">{e(window(query.window))}</td>'
-        f"<td>{e(', '.join(query.streams))}</td>"
-        f'<td class="num">{what}{value}</td><td>{sparkline(trend.values if trend else ())}</td>'
-        f'<td class="num">{number(query.results)}</td><td class="num muted">{ago(query.last, now)}</td>'
-        f"<td>{tag(word, kind, why) if word else ''}</td></tr>"
+        f"<td>{esc(query.kind)}</td>"
+        f'<td title="{esc(query.window or "")}" style="white-space:nowrap">{esc(short_window(query.window))}</td>'
+        f"<td>{esc(', '.join(query.streams))}</td>"
+        f'<td class="num">{value_name}{value}</td><td>{sparkline(trend.values if trend else ())}</td>'
+        f'<td class="num">{format_number(query.results)}</td><td class="num muted">{format_age(query.last, now)}</td>'
+        f"<td>{tag(state, style, tooltip) if state else ''}</td></tr>"
     )

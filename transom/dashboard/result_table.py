@@ -1,4 +1,4 @@
-"""The newest results of a query as a table."""
+"""The table of a query's newest results."""
 
 from __future__ import annotations
 
@@ -9,112 +9,134 @@ from typing import Any
 import pyarrow as pa
 
 from transom.api.records import ColumnInfo
-from transom.dashboard.chart_points import Layout, layout_of, plain_values
-from transom.dashboard.formatting import NONE, about, cell, clock, e, instant, number, percent, seconds
+from transom.dashboard.chart_points import ResultColumns, plain_values, result_columns
+from transom.dashboard.formatting import (
+    NONE,
+    esc,
+    format_cell,
+    format_clock,
+    format_estimate,
+    format_event_time,
+    format_number,
+    format_percent,
+    format_seconds,
+)
 from transom.dashboard.sparklines import interval_bar
-from transom.dashboard.widgets import empty, tag
+from transom.dashboard.widgets import empty_state, tag
+from transom.plan.explain.words import counted
 
-SHOWN = 40  # rows
-_MAKING = ("page", "made", "latency")
+MOST_ROWS = 40
+_ORIGIN = ("batch", "made", "latency")  # system columns that a brief table omits
+_SYSTEM_FORMATS: Mapping[str, Callable[[Any], str]] = {
+    "rows": format_number,
+    "share": format_percent,
+    "skipped": format_number,
+    "batch": format_number,
+    "made": format_clock,
+    "latency": format_seconds,
+}
 
 
 def result_table(
-    table: pa.Table, columns: Sequence[ColumnInfo], none: str, testid: str = "result-row", brief: bool = False
+    table: pa.Table,
+    columns: Sequence[ColumnInfo],
+    no_results: str,
+    testid: str = "result-row",
+    brief: bool = False,
 ) -> str:
-    """The newest results first, early ones marked; `none` is said where there are none.
+    """The newest results first; `no_results` is the text of an empty table.
 
-    In brief: without when and after which page each was made.
+    A brief table omits the batch, the time and the latency of each result.
     """
     if not table.num_rows:
-        return empty("none", "No results yet", none, slim=True)
-    layout = layout_of(columns)
+        return empty_state("none", "No results yet", no_results, slim=True)
+    roles = result_columns(columns)
     if brief:
-        layout = replace(
-            layout, system={name: at for name, at in layout.system.items() if name not in _MAKING}
-        )
-    newest = table.slice(max(0, table.num_rows - SHOWN))
-    is_time = bool(layout.window) and pa.types.is_timestamp(table.schema.types[layout.window[0]])
+        roles = replace(roles, system={name: at for name, at in roles.system.items() if name not in _ORIGIN})
+    newest = table.slice(max(0, table.num_rows - MOST_ROWS))
+    is_time = bool(roles.window) and pa.types.is_timestamp(table.schema.types[roles.window[0]])
     values = [
-        plain_values(column) if at in (*layout.window, layout.system.get("made")) else column.to_pylist()
+        plain_values(column) if at in (*roles.window, roles.system.get("made")) else column.to_pylist()
         for at, column in enumerate(newest.columns)
     ]
-    spans = {} if "kind" in layout.system else _spans(values, layout)
+    spans = {} if "kind" in roles.system else _interval_spans(values, roles)
     rows = [
-        _row([column[at] for column in values], layout, is_time, testid, spans)
+        _row([column[at] for column in values], roles, is_time, testid, spans)
         for at in range(newest.num_rows)
     ]
-    if "kind" in layout.system or not layout.window:  # else it is the answer to a lookup, all of one moment
+    if "kind" in roles.system or not roles.window:  # the rows of a lookup keep their order
         rows.reverse()
     return (
-        f'<div class="scroll"><table class="t"><thead><tr>{_heads(layout)}</tr></thead>'
+        f'<div class="scroll"><table class="t"><thead><tr>{_headings(roles)}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
-def _heads(layout: Layout) -> str:
-    names = [("Result", "")] if "kind" in layout.system else []
-    names += [("Window", "")] if layout.window else []
-    names += [(layout.names[at], "") for at in layout.keys]
-    for at in layout.values:
-        names.append((layout.names[at], "num" if at in layout.numeric else ""))
-        if "low" in layout.estimates[at]:
-            names.append(("Projected" if "projected" in layout.estimates[at] else "Interval", "num"))
-    names += [(name.capitalize(), "num") for name in _told(layout)]
-    return "".join(f'<th scope="col" class="{css}">{e(name)}</th>' for name, css in names)
+def _headings(roles: ResultColumns) -> str:
+    names = [("Result", "")] if "kind" in roles.system else []
+    names += [("Window", "")] if roles.window else []
+    names += [(roles.names[at], "") for at in roles.keys]
+    for at in roles.values:
+        names.append((roles.names[at], "num" if at in roles.numeric else ""))
+        if "low" in roles.estimates[at]:
+            names.append(("Projected" if "projected" in roles.estimates[at] else "Interval", "num"))
+    names += [(name.capitalize(), "num") for name in _shown_system_columns(roles)]
+    return "".join(f'<th scope="col" class="{css}">{esc(name)}</th>' for name, css in names)
 
 
-def _told(layout: Layout) -> list[str]:
-    known = ("rows", "share", "skipped", "page", "made", "latency")
-    return [name for name in known if name in layout.system]
+def _shown_system_columns(roles: ResultColumns) -> list[str]:
+    return [name for name in _SYSTEM_FORMATS if name in roles.system]
 
 
-def _spans(values: Sequence[Sequence[Any]], layout: Layout) -> dict[int, tuple[float, float]]:
-    """From where to where intervals reach, by value."""
-    found = {}
-    for at, sides in layout.estimates.items():
-        ends = [
-            end for side in sides.values() for end in values[side] if end is not None and abs(end) < 1e300
+def _interval_spans(values: Sequence[Sequence[Any]], roles: ResultColumns) -> dict[int, tuple[float, float]]:
+    """For each value column, the least and the greatest bound of its intervals."""
+    spans = {}
+    for at, sides in roles.estimates.items():
+        bounds = [
+            bound
+            for side in sides.values()
+            for bound in values[side]
+            if bound is not None and abs(bound) < 1e300
         ]
-        if ends:
-            found[at] = min(ends), max(ends)
-    return found
+        if bounds:
+            spans[at] = min(bounds), max(bounds)
+    return spans
 
 
 def _row(
-    row: Sequence[Any], layout: Layout, is_time: bool, testid: str, spans: Mapping[int, tuple[float, float]]
+    row: Sequence[Any],
+    roles: ResultColumns,
+    is_time: bool,
+    testid: str,
+    spans: Mapping[int, tuple[float, float]],
 ) -> str:
-    kind = row[layout.system["kind"]] if "kind" in layout.system else "answer"
-    complete = bool(row[layout.system["complete"]]) if "complete" in layout.system else True
+    has_kind = "kind" in roles.system
+    kind = row[roles.system["kind"]] if has_kind else "answer"
+    complete = bool(row[roles.system["complete"]]) if "complete" in roles.system else True
+    incomplete = "" if complete else " " + tag("incomplete", "warn", "Some rows of the window are missing.")
     cells = []
-    lacking = "" if complete else " " + tag("not complete", "warn", "Not all rows of the window were seen.")
-    if "kind" in layout.system:
-        cells.append(f"<td>{tag(kind, kind)}{lacking}</td>")
-    if layout.window:
-        start, end = (row[at] for at in layout.window[:2])
-        other = "" if "kind" in layout.system else lacking
-        cells.append(f'<td style="white-space:nowrap">{e(window_text(start, end, is_time))}{other}</td>')
-    cells += [f"<td>{e(cell(row[at]))}</td>" for at in layout.keys]
-    for at in layout.values:
-        css = ' class="num"' if at in layout.numeric else ""
-        cells.append(f"<td{css}>{e((about if kind == 'early' else cell)(row[at]))}</td>")
-        if "low" in (sides := layout.estimates[at]):
-            cells.append(f'<td class="num">{_estimate(row, sides)}{_bar(row, at, sides, spans)}</td>')
-    told: Mapping[str, Callable[[Any], str]] = {
-        "rows": number,
-        "share": percent,
-        "skipped": number,
-        "page": number,
-        "made": clock,
-        "latency": seconds,
-    }
+    if has_kind:
+        cells.append(f"<td>{tag(kind, kind)}{incomplete}</td>")
+    if roles.window:
+        start, end = (row[at] for at in roles.window[:2])
+        note = "" if has_kind else incomplete
+        cells.append(f'<td style="white-space:nowrap">{esc(window_label(start, end, is_time))}{note}</td>')
+    cells += [f"<td>{esc(format_cell(row[at]))}</td>" for at in roles.keys]
+    format_value = format_estimate if kind == "early" else format_cell
+    for at in roles.values:
+        css = ' class="num"' if at in roles.numeric else ""
+        cells.append(f"<td{css}>{esc(format_value(row[at]))}</td>")
+        if "low" in (sides := roles.estimates[at]):
+            cells.append(f'<td class="num">{_estimate(row, sides)}{_interval(row, at, sides, spans)}</td>')
     cells += [
-        f'<td class="num muted">{e(told[name](row[layout.system[name]]))}</td>' for name in _told(layout)
+        f'<td class="num muted">{esc(_SYSTEM_FORMATS[name](row[roles.system[name]]))}</td>'
+        for name in _shown_system_columns(roles)
     ]
-    key = "|".join(str(row[at]) for at in (*layout.window, *layout.keys, *layout.system.values()))
-    return f'<tr data-testid="{testid}" data-kind="{e(kind)}" data-key="{e(key)}">{"".join(cells)}</tr>'
+    key = "|".join(str(row[at]) for at in (*roles.window, *roles.keys, *roles.system.values()))
+    return f'<tr data-testid="{testid}" data-kind="{esc(kind)}" data-key="{esc(key)}">{"".join(cells)}</tr>'
 
 
-def _bar(
+def _interval(
     row: Sequence[Any], at: int, sides: Mapping[str, int], spans: Mapping[int, tuple[float, float]]
 ) -> str:
     low, high = row[sides["low"]], row[sides["high"]]
@@ -126,33 +148,34 @@ def _bar(
 def _estimate(row: Sequence[Any], sides: Mapping[str, int]) -> str:
     low, high = row[sides["low"]], row[sides["high"]]
     projected = row[sides["projected"]] if "projected" in sides else None
-    middle = "" if projected is None else e(about(projected))
+    middle = "" if projected is None else esc(format_estimate(projected))
     if low is None or high is None:
         return middle or f'<span class="muted">{NONE}</span>'
     if low == high and "projected" not in sides:
         return '<span class="muted small">exact</span>'
-    return f'{middle} <span class="muted small">{e(about(low))} to {e(about(high))}</span>'
+    bounds = f"{esc(format_estimate(low))} to {esc(format_estimate(high))}"
+    return f'{middle} <span class="muted small">{bounds}</span>'
 
 
-def window_text(start: int, end: int, is_time: bool) -> str:
-    """A window, without saying its day twice.
+def window_label(start: int, end: int, is_time: bool) -> str:
+    """A window from start to end; a day that both share is written once.
 
-    >>> window_text(0, 60_000_000, True), window_text(0, 1200, False)
+    >>> window_label(0, 60_000_000, True), window_label(0, 1200, False)
     ('1970-01-01 00:00:00 – 00:01:00', '0 – 1,200')
     """
-    first, last = (instant(one, is_time).removesuffix(".000001") for one in (start, end))
-    same = is_time and first[:10] == last[:10]
-    return f"{first} – {last[11:] if same else last}"
+    first, last = (format_event_time(time, is_time).removesuffix(".000001") for time in (start, end))
+    same_day = is_time and first[:10] == last[:10]
+    return f"{first} – {last[11:] if same_day else last}"
 
 
 def refresh_note(table: pa.Table, columns: Sequence[ColumnInfo]) -> str:
-    """What a prod told, in a line: when, after which page, of how many windows."""
-    layout = layout_of(columns)
+    """A line about the early results of a prod: their time, their batch and the number of windows."""
+    roles = result_columns(columns)
     if not table.num_rows:
-        return "No open window holds rows."
-    made, page = (
-        plain_values(table.column(layout.system[name]))[-1] if name in layout.system else None
-        for name in ("made", "page")
+        return "No open windows with rows."
+    made, batch = (
+        plain_values(table.column(roles.system[name]))[-1] if name in roles.system else None
+        for name in ("made", "batch")
     )
-    windows = len(set(plain_values(table.column(layout.window[1])))) if len(layout.window) > 1 else 0
-    return f"as of {clock(made)}, page {number(page)}, {windows} open window{'' if windows == 1 else 's'}"
+    windows = len(set(plain_values(table.column(roles.window[1])))) if len(roles.window) > 1 else 0
+    return f"as of {format_clock(made)}, batch {format_number(batch)}, {counted(windows, 'open window')}"

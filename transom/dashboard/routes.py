@@ -1,4 +1,4 @@
-"""From a service to a page: the addresses, and what each shows."""
+"""The dashboard's URLs and the view that each one opens."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from urllib.parse import unquote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from nicegui import app as pages
+from nicegui import app as nicegui_app
 from nicegui import ui
 from starlette.types import Scope
 
 from transom.api.errors import NotFound
 from transom.dashboard.colors import stylesheet
-from transom.dashboard.editor import Editor
-from transom.dashboard.frame import Frame, View, missing
-from transom.dashboard.late_view import Late
-from transom.dashboard.nicegui_host import Given, given, run_with
-from transom.dashboard.overview import Overview
-from transom.dashboard.query_list import Queries
-from transom.dashboard.query_view import OneQuery
-from transom.dashboard.sharing_view import Sharing
-from transom.dashboard.threads import in_thread
+from transom.dashboard.editor import EditorView
+from transom.dashboard.frame import DashboardView, Frame, not_found_html
+from transom.dashboard.late_view import LateRowsView
+from transom.dashboard.nicegui_host import MountedDashboard, dashboard_of, serve_with
+from transom.dashboard.overview import OverviewView
+from transom.dashboard.query_list import QueryListView
+from transom.dashboard.query_view import QueryView
+from transom.dashboard.sharing_view import SharingView
+from transom.dashboard.threads import run_in_thread
 from transom.dashboard.widgets import Panel
 from transom.server.service import Service
 
 HERE = Path(__file__).parent
 ASSETS = "/_transom"
-# Before anything is painted, so that nothing flashes.
+ASSET_FILES = ("style.css", "dashboard.js")
+# Runs before the first paint, so that the wrong theme never flashes.
 THEME = (
     "<script>try{const t=localStorage.getItem('transom-theme');"
     "if(t==='dark'||t==='light')document.documentElement.dataset.theme=t}catch{}</script>"
 )
 
 
-class Missing(View):
-    """An address where nothing is."""
+class NotFoundView(DashboardView):
+    """The view of a URL that leads nowhere."""
 
     title = "Not found"
 
@@ -45,49 +46,49 @@ class Missing(View):
         self.head, self.text = head, text
 
     def build(self) -> None:
-        Panel(missing(self.head, self.text), classes="card", data_testid="missing")
+        Panel(not_found_html(self.head, self.text), classes="card", data_testid="missing")
 
 
 def mount(app: FastAPI, service: Service, title: str = "Transom") -> None:
-    """Serve the page at / of an application, beside what it serves already."""
-    for name in ("style.css", "page.js"):
-        pages.add_static_file(local_file=HERE / name, url_path=f"{ASSETS}/{name}")
-    _views()
-    run_with(app, Given(service, title))
+    """Serve the dashboard at / of an application, next to the routes that the application already has."""
+    for name in ASSET_FILES:
+        nicegui_app.add_static_file(local_file=HERE / name, url_path=f"{ASSETS}/{name}")
+    _add_views()
+    serve_with(app, MountedDashboard(service, title))
 
 
-def _views() -> None:
-    """Every view at its address; the service is that of the application which was asked."""
+def _add_views() -> None:
+    """Register every view at its URL; each request finds its service through its dashboard."""
 
     @ui.page("/")
     def overview(request: Request) -> None:
-        _open(request, Overview(given(request).service))
+        _open(request, OverviewView(dashboard_of(request).service))
 
     @ui.page("/queries")
     def queries(request: Request, search: str = "", kind: str = "", sort: str = "", page: int = 1) -> None:
-        _open(request, Queries(given(request).service, search, kind, sort, page))
+        _open(request, QueryListView(dashboard_of(request).service, search, kind, sort, page))
 
     @ui.page("/query/{name:path}")
     async def query(request: Request, name: str, tab: str = "") -> None:
-        service = given(request).service
+        service = dashboard_of(request).service
         try:
-            status = await in_thread(service.query, named(request.scope, name))
+            status = await run_in_thread(service.query, query_name_in_path(request.scope, name))
         except NotFound as error:
             _not_found(request, "No such query", f"{str(error)[:1].upper()}{str(error)[1:]}")
         else:
-            _open(request, OneQuery(service, status, tab))
+            _open(request, QueryView(service, status, tab))
 
     @ui.page("/sharing")
     def sharing(request: Request, search: str = "") -> None:
-        _open(request, Sharing(given(request).service, search))
+        _open(request, SharingView(dashboard_of(request).service, search))
 
     @ui.page("/new")
     def editor(request: Request, sql: str = "", name: str = "") -> None:
-        _open(request, Editor(given(request).service, sql, name))
+        _open(request, EditorView(dashboard_of(request).service, sql, name))
 
     @ui.page("/late")
     def late(request: Request, stream: str = "", what: str = "late") -> None:
-        _open(request, Late(given(request).service, stream, what))
+        _open(request, LateRowsView(dashboard_of(request).service, stream, what))
 
     @ui.page("/{path:path}")
     def other(request: Request, path: str) -> Response | None:
@@ -95,40 +96,40 @@ def _views() -> None:
             return JSONResponse(
                 {"error": {"kind": "not_found", "message": f"there is nothing at /{path}"}}, 404
             )
-        _not_found(request, "There is nothing here", f"No view of this page is at /{unquote(path)}")
+        _not_found(request, "Nothing here", f"The dashboard has no view at /{unquote(path)}")
         return None
 
 
-def _open(request: Request, view: View) -> None:
-    page = given(request)
-    ui.add_head_html(_head())
-    Frame(page.service, view, page.title).build()
+def _open(request: Request, view: DashboardView) -> None:
+    dashboard = dashboard_of(request)
+    ui.add_head_html(_head_html())
+    Frame(dashboard.service, view, dashboard.title).build()
 
 
 def _not_found(request: Request, head: str, text: str) -> None:
     ui.context.client.status_code = 404
-    _open(request, Missing(given(request).service, head, text))
+    _open(request, NotFoundView(dashboard_of(request).service, head, text))
 
 
-def named(scope: Scope, name: str) -> str:
-    """The name of a query at the end of an address, decoded once, whatever was done to the path before.
+def query_name_in_path(scope: Scope, name: str) -> str:
+    """The query's name at the end of a URL, decoded exactly once, even if a proxy decoded the path already.
 
-    >>> named({"raw_path": b"/query/100%25%3F%23x"}, "100%25?#x"), named({}, "a, b")
+    >>> query_name_in_path({"raw_path": b"/query/100%25%3F%23x"}, "100%25?#x"), query_name_in_path({}, "a, b")
     ('100%?#x', 'a, b')
     """
-    raw: bytes = scope.get("raw_path") or b""
-    _, found, rest = raw.partition(b"?")[0].partition(b"/query/")
-    return unquote(rest.decode("latin-1"), errors="replace") if found else name
+    raw_path: bytes = scope.get("raw_path") or b""
+    _, prefix, encoded = raw_path.partition(b"?")[0].partition(b"/query/")
+    return unquote(encoded.decode("latin-1"), errors="replace") if prefix else name
 
 
-def _head() -> str:
-    style, script = (f"{ASSETS}/{name}?{_mark(name)}" for name in ("style.css", "page.js"))
+def _head_html() -> str:
+    style, script = (f"{ASSETS}/{name}?{_fingerprint(name)}" for name in ASSET_FILES)
     return (
         f'{THEME}<style>{stylesheet()}</style><link rel="stylesheet" href="{style}">'
         f'<script defer src="{script}"></script>'
     )
 
 
-def _mark(name: str) -> str:
-    """What changes with a file, so that no browser keeps an old one."""
+def _fingerprint(name: str) -> str:
+    """A hash of a file's content, so that browsers do not use an outdated copy."""
     return hashlib.blake2s((HERE / name).read_bytes(), digest_size=4).hexdigest()

@@ -1,21 +1,21 @@
-"""Drawings so small that they are plain SVG: sparklines and intervals."""
+"""Small charts in plain SVG: sparklines and interval bars."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transom.dashboard.formatting import e
+from transom.dashboard.formatting import esc
 
 
 def sparkline(values: Sequence[float], width: int = 96, height: int = 24, label: str = "") -> str:
-    """Some numbers as a small line; the last one is a dot.
+    """A line of numbers without axes; a dot marks the last one.
 
     >>> sparkline([]).count("polyline"), sparkline([1, 2, 3]).count("polyline")
     (0, 1)
     """
     finite = [value for value in values if value == value and abs(value) != float("inf")]
-    about = f'role="img" aria-label="{e(label)}"' if label else 'aria-hidden="true"'
-    head = f'<svg class="spark" {about} width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
+    accessibility = f'role="img" aria-label="{esc(label)}"' if label else 'aria-hidden="true"'
+    head = f'<svg class="spark" {accessibility} width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
     if not finite:
         return f'{head}<line class="none" x1="2" x2="{width - 2}" y1="{height - 4}" y2="{height - 4}"/></svg>'
     low, high = min(finite), max(finite)
@@ -31,11 +31,11 @@ def sparkline(values: Sequence[float], width: int = 96, height: int = 24, label:
 
 
 def interval_bar(low: float, high: float, value: float | None, least: float, most: float) -> str:
-    """An interval among others, drawn small: a line with caps, and a dot for the value."""
+    """An interval on a scale from `least` to `most`: a line with caps, and a dot at the value."""
     span = (most - least) or 1.0
-    x1, x2 = (4 + 88 * (one - least) / span for one in (low, high))
+    x1, x2 = (4 + 88 * (bound - least) / span for bound in (low, high))
     caps = "".join(f'<path d="M{x:.1f} 3v10" stroke="currentColor" stroke-width="1.5"/>' for x in (x1, x2))
-    at = (
+    dot = (
         ""
         if value is None
         else f'<circle cx="{4 + 88 * (value - least) / span:.1f}" cy="8" r="2.5" fill="currentColor"/>'
@@ -43,5 +43,5 @@ def interval_bar(low: float, high: float, value: float | None, least: float, mos
     return (
         '<svg class="interval" width="96" height="16" aria-hidden="true"><path d="M4 8h88" '
         'stroke="var(--line)"/>'
-        f'<path d="M{x1:.1f} 8H{x2:.1f}" stroke="currentColor" stroke-width="1.5"/>{caps}{at}</svg>'
+        f'<path d="M{x1:.1f} 8H{x2:.1f}" stroke="currentColor" stroke-width="1.5"/>{caps}{dot}</svg>'
     )

@@ -1,4 +1,4 @@
-"""SQL on the page: coloured, with its errors in place, and examples to start from."""
+"""SQL on the dashboard: syntax highlighting, error positions, and example queries."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from transom.api.records import StreamStatus
-from transom.dashboard.chart_points import is_numeric
-from transom.dashboard.formatting import e
+from transom.dashboard.chart_points import is_numeric_type
+from transom.dashboard.formatting import esc
 
-_WORDS = [
+_KEYWORDS = [
     "select",
     "from",
     "where",
@@ -84,14 +84,14 @@ _BREAKS = re.compile(r"(?i)\s+(?=(?:FROM|WHERE|GROUP BY|HAVING|EMIT EARLY|WITH P
 
 @dataclass(frozen=True)
 class Example:
-    """A query to start from."""
+    """An example query for the editor."""
 
     title: str
     sql: str
 
 
 def highlight(sql: str) -> str:
-    """SQL as HTML.
+    """SQL as HTML with syntax highlighting.
 
     >>> highlight("SELECT 'a<b'")
     '<span class="k">SELECT</span> <span class="s">&#x27;a&lt;b&#x27;</span>'
@@ -101,17 +101,17 @@ def highlight(sql: str) -> str:
         kind, text = token.lastgroup, token[0]
         if kind == "word":
             follows = sql[token.end() : token.end() + 1]
-            css = "k" if text.casefold() in _WORDS else "f" if follows == "(" else ""
+            css = "k" if text.casefold() in _KEYWORDS else "f" if follows == "(" else ""
         else:
             css = {"note": "c", "text": "s", "number": "n"}.get(kind or "", "")
-        parts.append(f'<span class="{css}">{e(text)}</span>' if css else e(text))
+        parts.append(f'<span class="{css}">{esc(text)}</span>' if css else esc(text))
     return "".join(parts)
 
 
-def laid_out(sql: str) -> str:
-    """A query that is written in one line, over several; one that has lines of its own stays as it is.
+def break_lines(sql: str) -> str:
+    """Break a one-line query at its clauses; a query of several lines stays as it is.
 
-    >>> print(laid_out("SELECT a FROM b [RANGE 1 minute] WHERE a > 1"))
+    >>> print(break_lines("SELECT a FROM b [RANGE 1 minute] WHERE a > 1"))
     SELECT a
     FROM b [RANGE 1 minute]
     WHERE a > 1
@@ -119,59 +119,60 @@ def laid_out(sql: str) -> str:
     return sql if "\n" in sql.strip() else _BREAKS.sub("\n", sql.strip())
 
 
-def error_place(text: str, start: int | None, end: int | None) -> tuple[int, int] | None:
-    """Where an error is to be underlined: at least a character, within the text."""
+def error_span(text: str, start: int | None, end: int | None) -> tuple[int, int] | None:
+    """The span of an error that the editor underlines: at least one character, within the text."""
     if start is None or not text:
         return None
     begin = min(max(0, start), len(text) - 1)
     return begin, max(begin + 1, min(end if end is not None else begin + 1, len(text)))
 
 
-def quoted(name: str) -> str:
-    """A name as SQL wants it written.
+def quote_identifier(name: str) -> str:
+    """A name for use in SQL, in backticks if it needs them.
 
-    >>> quoted("price"), quoted("unit price")
+    >>> quote_identifier("price"), quote_identifier("unit price")
     ('price', '`unit price`')
     """
     return name if _BARE.fullmatch(name) else f"`{name}`"
 
 
 def examples(streams: Iterable[StreamStatus]) -> list[Example]:
-    """Queries over the streams that there are: the first numbers and the first words that they have."""
+    """Example queries over the given streams, built from their first numeric and text columns."""
     return [example for stream in streams for example in _examples(stream)]
 
 
 def _examples(stream: StreamStatus) -> list[Example]:
     others = {name: kind for name, kind in stream.columns.items() if name != stream.time}
-    measure = _first(name for name, kind in others.items() if is_numeric(kind))
+    measure = _first(name for name, kind in others.items() if is_numeric_type(kind))
     group = _first(name for name, kind in others.items() if kind.casefold() in ("string", "int", "boolean"))
     if group == measure:
         group = _first(name for name, kind in others.items() if kind.casefold() == "string")
-    name = quoted(stream.name)
+    name = quote_identifier(stream.name)
     short, long = ("1 minute", "10 minutes") if stream.is_time else ("10", "100")
-    made = [
+    queries = [
         Example(f"Count {stream.name}", f"SELECT count(*) AS n\nFROM {name} [RANGE {long} SLIDE {short}]"),
     ]
     if measure:
-        value = quoted(measure)
-        by, keys = (f"\nGROUP BY {quoted(group)}", f"{quoted(group)}, ") if group else ("", "")
-        made += [
+        value = quote_identifier(measure)
+        key = quote_identifier(group) if group else ""
+        by, keys = (f"\nGROUP BY {key}", f"{key}, ") if group else ("", "")
+        queries += [
             Example(
                 f"Mean {measure}{f' by {group}' if group else ''}",
                 f"SELECT {keys}avg({value}) AS mean, count(*) AS n"
                 f"\nFROM {name} [RANGE {long} SLIDE {short}]{by}",
             ),
             Example(
-                f"Total {measure}, told early",
+                f"Total {measure}, with early results",
                 f"SELECT sum({value}) AS total\nFROM {name} [RANGE {long} SLIDE {long}]"
                 "\nEMIT EARLY AT 75% OF SLIDE",
             ),
             Example(
-                f"Top {measure}, looked up on demand",
+                f"Highest {measure}, on demand",
                 f"SELECT max({value}) AS top, count(*) AS n\nFROM {name} [RANGE {long}]",
             ),
         ]
-    return made
+    return queries
 
 
 def _first(names: Iterable[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""Threads in which the page asks the service, so that whoever waits for Spark lets the others go on."""
+"""A thread pool for calls to the service, so that a call that waits for Spark does not block the event loop."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-Given = ParamSpec("Given")
-Found = TypeVar("Found")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 THREADS = 16
-_POOL = ThreadPoolExecutor(THREADS, thread_name_prefix="page")
+_POOL = ThreadPoolExecutor(THREADS, thread_name_prefix="dashboard")
 
 
-def later(ask: Callable[Given, object], *args: Given.args, **named: Given.kwargs) -> None:
-    """Have a function called, some time; who asks does not wait, and may be gone by then."""
-    _POOL.submit(ask, *args, **named)
+def run_later(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Run a function in the pool without waiting for its result."""
+    _POOL.submit(function, *args, **kwargs)
 
 
-async def in_thread(ask: Callable[Given, Found], *args: Given.args, **named: Given.kwargs) -> Found:
-    """Call a function that may take its time."""
-    return await asyncio.get_running_loop().run_in_executor(_POOL, partial(ask, *args, **named))
+async def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a blocking function in the pool and await its result."""
+    return await asyncio.get_running_loop().run_in_executor(_POOL, partial(function, *args, **kwargs))

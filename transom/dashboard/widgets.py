@@ -1,4 +1,4 @@
-"""The elements that views are made of: plain HTML with names, in the page's own looks."""
+"""The elements that views are built from: plain HTML in the dashboard's own style."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from nicegui import ui
 from nicegui.element import Element
 
-from transom.dashboard.formatting import e
+from transom.dashboard.formatting import esc
 from transom.dashboard.icons import icon
 
 Handler = Callable[[], Awaitable[None] | None]
 
 
 class Panel(Element, component="panel.js"):
-    """HTML that is sent when it changes, and changed in place, so that the focus stays where it is."""
+    """An element with HTML content that the browser updates in place, so that the focus stays."""
 
     def __init__(self, html: str = "", tag: str = "div", classes: str = "", **attributes: str):
         super().__init__()
@@ -27,23 +27,23 @@ class Panel(Element, component="panel.js"):
         set_attributes(self, attributes)
 
     def set(self, html: str) -> None:
-        """Show this, if it is not what is shown already."""
+        """Replace the content, if it differs."""
         if self._props["html"] != html:
             self._props["html"] = html
 
-    def act(self, handler: Callable[[str, str], Awaitable[None] | None]) -> Panel:
-        """Call back with the `data-act` and `data-arg` of what was clicked inside."""
+    def on_action(self, handler: Callable[[str, str], Awaitable[None] | None]) -> Panel:
+        """Call the handler with the `data-act` and `data-arg` attributes of a clicked element inside."""
         self.on(
             "click",
             lambda event: handler(*event.args),
-            js_handler="(event) => { const found = event.target.closest('[data-act]');"
-            " if (found && !found.disabled) emit([found.dataset.act, found.dataset.arg || '']); }",
+            js_handler="(event) => { const target = event.target.closest('[data-act]');"
+            " if (target && !target.disabled) emit([target.dataset.act, target.dataset.arg || '']); }",
         )
         return self
 
 
 def set_attributes(element: Element, attributes: Mapping[str, Any]) -> None:
-    """Give an element attributes: `data_testid` is written data-testid; None takes one away."""
+    """Set HTML attributes; `data_testid` becomes data-testid, and None removes an attribute."""
     for name, value in attributes.items():
         key = name.rstrip("_").replace("_", "-")
         if value is None:
@@ -54,106 +54,110 @@ def set_attributes(element: Element, attributes: Mapping[str, Any]) -> None:
 
 def box(classes: str = "", tag: str = "div", **attributes: Any) -> Element:
     """A container."""
-    made = ui.element(tag)
+    element = ui.element(tag)
     if classes:
-        made.classes(classes)
-    set_attributes(made, attributes)
-    return made
+        element.classes(classes)
+    set_attributes(element, attributes)
+    return element
 
 
 def button(
     text: str, handler: Handler | None = None, kind: str = "", symbol: str = "", **attributes: Any
 ) -> Element:
-    """A button; with an icon alone, its text is its name."""
-    made = box(f"b {kind}", "button", type="button", **attributes)
-    bare = "icon" in kind.split()
-    if bare:
-        set_attributes(made, {"aria_label": text, "title": text})
-    with made:
+    """A button; if it has only an icon, the text becomes its accessible name."""
+    element = box(f"b {kind}", "button", type="button", **attributes)
+    icon_only = "icon" in kind.split()
+    if icon_only:
+        set_attributes(element, {"aria_label": text, "title": text})
+    with element:
         Panel(
-            (icon(symbol) if symbol else "") + ("" if bare else f"<span>{e(text)}</span>"),
+            (icon(symbol) if symbol else "") + ("" if icon_only else f"<span>{esc(text)}</span>"),
             "span",
             "row tight",
         )
     if handler is not None:
-        made.on("click", lambda: handler())
-    return made
+        element.on("click", lambda: handler())
+    return element
 
 
-def entry(
+def text_field(
     on_input: Callable[[str], Awaitable[None] | None], value: str = "", wait: float = 0.0, **attributes: Any
 ) -> Panel:
-    """A field to type in; calls back with its text, at most once in `wait` seconds.
+    """A text field; calls `on_input` with its text, at most once in `wait` seconds.
 
-    It is plain HTML, so that what is typed is the browser's alone, and nothing that the server sends is put
-    over it.
+    It is a plain input element, so the server never overwrites what the user types.
     """
-    made = Panel(f'<input class="field" value="{e(value)}"{_written(attributes)}>', "span")
-    made.on(
+    field = Panel(f'<input class="field" value="{esc(value)}"{_attributes_html(attributes)}>', "span")
+    field.on(
         "input",
         lambda event: on_input(str(event.args)),
         js_handler="(event) => emit(event.target.value)",
         throttle=wait,
         leading_events=wait == 0.0,
     )
-    return made
+    return field
 
 
 def slider_html(value: int, least: int, most: int, step: int, **attributes: Any) -> str:
-    """A slider, as HTML."""
+    """The HTML of a slider."""
     return (
-        f'<input type="range" min="{least}" max="{most}" step="{step}" value="{value}"{_written(attributes)}>'
+        f'<input type="range" min="{least}" max="{most}" step="{step}" value="{value}"'
+        f"{_attributes_html(attributes)}>"
     )
 
 
-def slider(html: str, moved: Callable[[int], Any], chosen: Callable[[int], Any]) -> Panel:
-    """A slider that tells while it is moved, and when it is let go."""
-    made = Panel(html)
-    for event, handler in (("input", moved), ("change", chosen)):
-        made.on(
-            event,
-            lambda told, handler=handler: handler(int(told.args)),
+def slider(html: str, on_drag: Callable[[int], Any], on_release: Callable[[int], Any]) -> Panel:
+    """A slider that calls back while it is dragged, and when it is released."""
+    panel = Panel(html)
+    for name, handler in (("input", on_drag), ("change", on_release)):
+        panel.on(
+            name,
+            lambda event, handler=handler: handler(int(event.args)),
             js_handler="(event) => emit(event.target.value)",
         )
-    return made
+    return panel
 
 
-def _written(attributes: Mapping[str, Any]) -> str:
-    return "".join(f' {name.rstrip("_").replace("_", "-")}="{e(text)}"' for name, text in attributes.items())
+def _attributes_html(attributes: Mapping[str, Any]) -> str:
+    return "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{esc(text)}"' for name, text in attributes.items()
+    )
 
 
-def choice(
+def select_field(
     label: str,
     options: Sequence[tuple[str, str]],
     value: str,
     handler: Callable[[str], Any],
     **attributes: Any,
 ) -> Panel:
-    """A list to choose from, with its label; calls back with the value that was chosen."""
-    made = Panel(
-        choice_html(label, options, value, attributes.pop("data_testid", "")), "span", "lab", **attributes
+    """A drop-down list; calls the handler with the selected value."""
+    panel = Panel(
+        _select_html(label, options, value, attributes.pop("data_testid", "")), "span", "lab", **attributes
     )
-    made.on(
+    panel.on(
         "change", lambda event: handler(str(event.args)), js_handler="(event) => emit(event.target.value)"
     )
-    return made
+    return panel
 
 
-def choice_html(label: str, options: Sequence[tuple[str, str]], value: str, testid: str = "") -> str:
-    chosen = "".join(
-        f'<option value="{e(key)}"{" selected" if key == value else ""}>{e(text)}</option>'
+def _select_html(label: str, options: Sequence[tuple[str, str]], value: str, testid: str = "") -> str:
+    items = "".join(
+        f'<option value="{esc(key)}"{" selected" if key == value else ""}>{esc(text)}</option>'
         for key, text in options
     )
-    return f'<select class="field small" aria-label="{e(label)}" data-testid="{e(testid)}">{chosen}</select>'
+    return (
+        f'<select class="field small" aria-label="{esc(label)}" data-testid="{esc(testid)}">{items}</select>'
+    )
 
 
 def segments(name: str, options: Sequence[tuple[str, str]], value: str) -> str:
-    """A few choices side by side, as HTML: the clicks are `data-act=name`."""
+    """The HTML of a segmented control; a click is the action `name`."""
     return (
-        f'<div class="seg" role="group" aria-label="{e(name)}">'
+        f'<div class="seg" role="group" aria-label="{esc(name)}">'
         + "".join(
-            f'<button type="button" data-act="{e(name)}" data-arg="{e(key)}" '
-            f'aria-pressed="{"true" if key == value else "false"}">{e(text)}</button>'
+            f'<button type="button" data-act="{esc(name)}" data-arg="{esc(key)}" '
+            f'aria-pressed="{"true" if key == value else "false"}">{esc(text)}</button>'
             for key, text in options
         )
         + "</div>"
@@ -161,12 +165,12 @@ def segments(name: str, options: Sequence[tuple[str, str]], value: str) -> str:
 
 
 def toast(text: str, kind: str = "") -> None:
-    """Say something in passing."""
+    """Show a message that disappears by itself."""
     ui.run_javascript(f"transom.toast({json.dumps(text)}, {json.dumps(kind)})")
 
 
 def skeleton(lines: int = 3) -> str:
-    """What is shown until there is something to show."""
+    """The placeholder that is shown while data loads."""
     widths = (72, 48, 64, 56, 40)
     bars = "".join(
         f'<div class="skeleton" style="width:{widths[n % len(widths)]}%"></div>' for n in range(lines)
@@ -174,25 +178,27 @@ def skeleton(lines: int = 3) -> str:
     return f'<div aria-busy="true" aria-label="Loading">{bars}</div>'
 
 
-def empty(symbol: str, head: str, text: str, action: str = "", slim: bool = False) -> str:
-    """What is shown where there is nothing; `action` is HTML."""
+def empty_state(symbol: str, head: str, text: str, action: str = "", slim: bool = False) -> str:
+    """The HTML of an empty view or table: an icon, a heading, a text, and optionally a link or button."""
     classes = "empty slim" if slim else "empty"
-    return f'<div class="{classes}">{icon(symbol)}<b>{e(head)}</b><p>{e(text)}</p>{action}</div>'
+    return f'<div class="{classes}">{icon(symbol)}<b>{esc(head)}</b><p>{esc(text)}</p>{action}</div>'
 
 
 def tile(name: str, value: str, note: str = "", **attributes: str) -> str:
-    """A figure with its name, as HTML."""
+    """The HTML of a figure with its name and a note."""
     return (
-        f'<div class="tile"{_written(attributes)}><dt>{e(name)}</dt><dd title="{e(value)}">{e(value)}</dd>'
-        f'<dd class="note" title="{e(note)}">{e(note) or "&nbsp;"}</dd></div>'
+        f'<div class="tile"{_attributes_html(attributes)}><dt>{esc(name)}</dt>'
+        f'<dd title="{esc(value)}">{esc(value)}</dd>'
+        f'<dd class="note" title="{esc(note)}">{esc(note) or "&nbsp;"}</dd></div>'
     )
 
 
 def tiles(figures: Sequence[str], classes: str = "") -> str:
+    """The HTML of a row of tiles."""
     return f'<dl class="tiles {classes}">{"".join(figures)}</dl>'
 
 
 def tag(text: str, kind: str = "", title: str = "") -> str:
-    """A word in a box, as HTML."""
-    about = f' title="{e(title)}"' if title else ""
-    return f'<span class="tag {kind}"{about}>{e(text)}</span>'
+    """The HTML of a tag: a word with a border."""
+    tooltip = f' title="{esc(title)}"' if title else ""
+    return f'<span class="tag {kind}"{tooltip}>{esc(text)}</span>'

@@ -1,4 +1,4 @@
-"""A server with a token lets nobody in without it."""
+"""A server with a token lets no user in without it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from collections.abc import Callable
 
 from playwright.sync_api import expect
 
-from tests.browser.desk import COUNTS, Desk
+from tests.browser.dashboard_fixture import COUNTS, Dashboard
 from transom.server.settings import ServerSettings
 
 TOKEN = "correct horse battery staple"
 
 
-def test_only_the_right_token_gets_in_and_leaving_ends_it(open_desk: Callable[..., Desk]) -> None:
-    desk = open_desk(settings=ServerSettings(port=0, token=TOKEN))
-    desk.seen.pardon("status of 401")
-    desk.register(counts=COUNTS)
-    page = desk.page
+def test_only_the_right_token_signs_in_and_signing_out_ends_the_session(
+    open_dashboard: Callable[..., Dashboard],
+) -> None:
+    dashboard = open_dashboard(settings=ServerSettings(port=0, token=TOKEN))
+    dashboard.watched.expect_problem("status of 401")
+    dashboard.register(counts=COUNTS)
+    page = dashboard.page
     page.goto("/query/counts")
     expect(page).to_have_url(re.compile("/login"))
     field = page.get_by_label("This server asks for its token.")
@@ -28,8 +30,8 @@ def test_only_the_right_token_gets_in_and_leaving_ends_it(open_desk: Callable[..
     assert not page.context.cookies()
     field.fill(TOKEN)
     page.keyboard.press("Enter")
-    expect(desk.at("title")).to_have_text("counts")
-    expect(desk.at("engine-state")).to_be_visible()
+    expect(dashboard.at("title")).to_have_text("counts")
+    expect(dashboard.at("engine-state")).to_be_visible()
     assert all(cookie["httpOnly"] for cookie in page.context.cookies() if "session" in cookie["name"])
     page.evaluate("fetch('/logout', {method: 'POST'})")
     page.goto("/")

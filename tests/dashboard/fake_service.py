@@ -1,4 +1,4 @@
-"""A service with made-up streams, queries and results, for pages that are built without an engine."""
+"""A fake service with made-up streams, queries and results, for tests without an engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMNS = (
     ColumnInfo("kind", "string", "system"),
     ColumnInfo("complete", "boolean", "system"),
     ColumnInfo("rows", "bigint", "system"),
-    ColumnInfo("page", "bigint", "system"),
+    ColumnInfo("batch", "bigint", "system"),
     ColumnInfo("made", "timestamp", "system"),
     ColumnInfo("latency", "double", "system"),
 )
@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
         ("kind", pa.string()),
         ("complete", pa.bool_()),
         ("rows", pa.int64()),
-        ("page", pa.int64()),
+        ("batch", pa.int64()),
         ("made", TIME),
         ("latency", pa.float64()),
     ]
@@ -53,20 +53,20 @@ SCHEMA = pa.schema(
 
 
 def result(end: int, site: str, total: float | None, kind: str = "final", **more: Any) -> dict[str, Any]:
-    """A row of results: the window of ten minutes that ends after so many minutes."""
+    """A result row of the ten-minute window that ends `end` minutes after the epoch."""
     row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
     row |= {"window_start": (end - 10) * MINUTE, "window_end": end * MINUTE, "site": site, "total": total}
-    row |= {"kind": kind, "complete": True, "rows": 5, "page": 7, "made": end * MINUTE, "latency": 1.5}
+    row |= {"kind": kind, "complete": True, "rows": 5, "batch": 7, "made": end * MINUTE, "latency": 1.5}
     return row | more
 
 
 def results(*rows: dict[str, Any]) -> pa.Table:
-    """Rows as a table."""
+    """Result rows as a table."""
     return pa.Table.from_pylist(list(rows), SCHEMA)
 
 
 def query(name: str, **more: Any) -> QueryStatus:
-    """A standing query, unless more is said."""
+    """A standing query, with changes."""
     status = QueryStatus(
         name,
         "SELECT site, sum(price) AS total FROM bids [RANGE 10 minutes SLIDE 1 minute] GROUP BY site",
@@ -89,9 +89,9 @@ def query(name: str, **more: Any) -> QueryStatus:
 
 
 def stream(**more: Any) -> StreamStatus:
-    """A stream of bids."""
+    """A stream of bids, with changes."""
     columns = {"site": "string", "unit price": "double", "ts": "timestamp"}
-    made = StreamStatus(
+    status = StreamStatus(
         "bids",
         columns,
         "ts",
@@ -114,44 +114,59 @@ def stream(**more: Any) -> StreamStatus:
         (1.0, 2.0),
         False,
     )
-    return replace(made, **more)
+    return replace(status, **more)
 
 
 def accuracy() -> Accuracy:
-    """Some early results became final."""
+    """The accuracy of twelve early results."""
     score = Score(12, 0.8, 0.95, 0.5, 0.7, 10, 0.9)
     curve = (Mark(0.25, 0.3, 0.7), Mark(0.5, 0.5, 0.8), Mark(0.75, 0.8, 0.9))
     return Accuracy(score, score, (Item("total", score, score, curve),), 0.9, None, None)
 
 
 class FakeService:
-    """As much of a service as the page asks for."""
+    """The part of a service that the dashboard calls."""
 
     def __init__(self, *queries: QueryStatus, streams: tuple[StreamStatus, ...] = ()):
-        self.known = {one.name: one for one in queries}
-        self.declared = streams
+        self._queries = {query.name: query for query in queries}
+        self._streams = streams
         self.state, self.failure = "running", None
-        self.asked: list[str] = []
+        self.trend_calls: list[str] = []
 
     def status(self) -> ServiceStatus:
-        spent = {"planning": 0.1, "first_half": 0.3}
+        spent = {"planning": 0.1, "ingest": 0.3}
         return ServiceStatus(
-            self.state, self.failure, "0", 5.0, 8, 0.4, spent, len(self.known), 0, 1, 0, 100, 0, 10, 2.0, 3.0
+            self.state,
+            self.failure,
+            "0",
+            5.0,
+            8,
+            0.4,
+            spent,
+            len(self._queries),
+            0,
+            1,
+            0,
+            100,
+            0,
+            10,
+            2.0,
+            3.0,
         )
 
     def streams(self) -> list[StreamStatus]:
-        return list(self.declared)
+        return list(self._streams)
 
     def queries(self) -> list[QueryStatus]:
-        return list(self.known.values())
+        return list(self._queries.values())
 
     def query(self, name: str) -> QueryStatus:
-        if name not in self.known:
+        if name not in self._queries:
             raise NotFound(f"there is no query named {name}")
-        return self.known[name]
+        return self._queries[name]
 
     def trend(self, name: str, points: int = 40) -> Trend | None:
-        self.asked.append(name)
+        self.trend_calls.append(name)
         return Trend("total", (1, 2), (1.0, 2.0))
 
     def recent(self, name: str, limit: int = 100) -> pa.Table:

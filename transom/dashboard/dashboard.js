@@ -1,51 +1,51 @@
-// What the page does by itself, without the server: the theme, keys, dialogs, toasts, copying.
+// The part of the dashboard that needs no server: theme, keyboard shortcuts, dialogs, toasts, clipboard, chart shapes.
 (() => {
   const root = document.documentElement;
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const chosen = () => root.dataset.theme || (dark.matches ? "dark" : "light");
+  const currentTheme = () => root.dataset.theme || (dark.matches ? "dark" : "light");
 
-  // The editor has themes of its own, and no name. It comes a while after the page.
-  function dressEditor(theme, tries) {
-    const place = document.querySelector(".nicegui-codemirror");
-    if (!place) return;
-    const editor = window.getElement?.(place.id.slice(1));
+  // CodeMirror has its own themes and no accessible name. It loads after the rest, so try a few times.
+  function styleEditor(theme, tries) {
+    const element = document.querySelector(".nicegui-codemirror");
+    if (!element) return;
+    const editor = window.getElement?.(element.id.slice(1));
     if (editor?.editor) {
       editor.setTheme(theme === "dark" ? "vscodeDark" : "vscodeLight");
       editor.editor.contentDOM.setAttribute("aria-label", "SQL");
-    } else if (tries) setTimeout(() => dressEditor(theme, tries - 1), 250);
+    } else if (tries) setTimeout(() => styleEditor(theme, tries - 1), 250);
   }
 
-  function announce() {
-    const theme = chosen();
+  function applyTheme() {
+    const theme = currentTheme();
     window.Quasar?.Dark.set(theme === "dark");
     document.querySelectorAll("[data-testid=theme]").forEach((button) => {
       const other = theme === "dark" ? "light" : "dark";
       button.setAttribute("aria-label", `Use the ${other} theme`);
       button.title = `Use the ${other} theme`;
     });
-    dressEditor(theme, 20);
+    styleEditor(theme, 20);
     document.getElementById("popup")?.setAttribute("role", "alert");
   }
 
   function toggleTheme() {
-    root.dataset.theme = chosen() === "dark" ? "light" : "dark";
+    root.dataset.theme = currentTheme() === "dark" ? "light" : "dark";
     try {
       localStorage.setItem("transom-theme", root.dataset.theme);
     } catch {}
-    announce();
+    applyTheme();
   }
-  dark.addEventListener("change", announce);
+  dark.addEventListener("change", applyTheme);
 
   function toast(text, kind) {
-    const box = document.getElementById("toasts");
+    const list = document.getElementById("toasts");
     const note = document.createElement("div");
     note.className = `toast ${kind || ""}`;
     note.dataset.testid = "toast";
     note.textContent = text;
-    if (!kind && box.lastChild?.className === note.className) box.lastChild.remove(); // good news, but newer
-    box.append(note);
+    if (!kind && list.lastChild?.className === note.className) list.lastChild.remove(); // a newer success replaces an older one
+    list.append(note);
     setTimeout(() => note.remove(), kind === "bad" ? 12000 : 5000);
-    while (box.children.length > 4) box.firstChild.remove();
+    while (list.children.length > 4) list.firstChild.remove();
   }
 
   async function copy(text) {
@@ -61,17 +61,17 @@
     toast("Copied");
   }
 
-  const places = { o: "/", q: "/queries", s: "/sharing", n: "/new", l: "/late" };
-  let going = 0;
+  const sections = { o: "/", q: "/queries", s: "/sharing", n: "/new", l: "/late" };
+  let goPressedAt = 0; // when `g` was pressed: the next key names a section
   const isTyping = (target) => target.closest?.("input:not([type=range]):not([type=checkbox]),textarea,select,.cm-editor");
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
     if (document.querySelector("dialog[open]")) return;
     const key = event.key;
-    if (Date.now() - going < 1500 && places[key]) {
-      location.assign(places[key]);
+    if (Date.now() - goPressedAt < 1500 && sections[key]) {
+      location.assign(sections[key]);
     } else if (key === "g") {
-      going = Date.now();
+      goPressedAt = Date.now();
       return;
     } else if (key === "/") {
       const search = document.querySelector("[data-search]");
@@ -84,25 +84,25 @@
     } else if (key === "?") {
       document.getElementById("keys")?.showModal();
     }
-    going = 0;
+    goPressedAt = 0;
   });
 
   document.addEventListener("click", (event) => {
-    const act = event.target.closest?.("[data-do]");
-    if (!act) return;
-    const what = act.dataset.do;
+    const button = event.target.closest?.("[data-do]");
+    if (!button) return;
+    const what = button.dataset.do;
     if (what === "theme") toggleTheme();
     if (what === "keys") document.getElementById("keys").showModal();
-    if (what === "copy") copy(act.dataset.text);
-    if (what === "open") document.getElementById(act.dataset.what).showModal();
-    if (what === "close") act.closest("dialog").close();
+    if (what === "copy") copy(button.dataset.text);
+    if (what === "open") document.getElementById(button.dataset.what).showModal();
+    if (what === "close") button.closest("dialog").close();
   });
-  document.addEventListener("visibilitychange", () => window.emitEvent?.("seen", !document.hidden));
-  window.addEventListener("load", () => setTimeout(announce, 300));
+  document.addEventListener("visibilitychange", () => window.emitEvent?.("visible", !document.hidden));
+  window.addEventListener("load", () => setTimeout(applyTheme, 300));
 
-  // --- parts of charts ---
+  // --- chart shapes ---
 
-  // From [x, low, high]: a soft bar with a cap at each end.
+  // Draws [x, low, high] as a light bar with a cap at each end.
   function interval(params, api) {
     const stroke = api.visual("color");
     const half = 5;
@@ -118,21 +118,21 @@
     return { type: "group", children: [band, cap(low), cap(high)] };
   }
 
-  // From [x, early, final]: what was told, led to what came.
-  function became(params, api) {
+  // Draws [x, early, final] as a dashed line from the early value to the final one.
+  function earlyToFinal(params, api) {
     const [x, y1] = api.coord([api.value(0), api.value(1)]);
     const y2 = api.coord([api.value(0), api.value(2)])[1];
     const style = { stroke: api.visual("color"), lineWidth: 1, lineDash: [2, 2], opacity: 0.7 };
     return { type: "line", shape: { x1: x, y1, x2: x, y2 }, style };
   }
 
-  function tooltip(all) {
-    const told = all.map((one) => one.data).filter((data) => data && data.tip);
-    return told.length ? `<b>${told[0].head}</b>${told.map((data) => data.tip).join("")}` : "";
+  function tooltip(series) {
+    const points = series.map((each) => each.data).filter((data) => data && data.tip);
+    return points.length ? `<b>${points[0].head}</b>${points.map((data) => data.tip).join("")}` : "";
   }
 
-  const short = Intl.NumberFormat("en", { notation: "compact" });
-  const figure = (value) => (Math.abs(value) >= 1e4 ? short.format(value) : value.toLocaleString("en"));
+  const compact = Intl.NumberFormat("en", { notation: "compact" });
+  const axisLabel = (value) => (Math.abs(value) >= 1e4 ? compact.format(value) : value.toLocaleString("en"));
 
-  window.transom = { toast, interval, became, tooltip, figure };
+  window.transom = { toast, interval, earlyToFinal, tooltip, axisLabel };
 })();
