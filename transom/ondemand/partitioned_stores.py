@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from transom.backends.spark.types import plain_table
+from transom.backends.arrow_types import plain_table
+from transom.backends.base import RecordBatches, Task
 from transom.kernel.store_runs import fetched_runs
 from transom.ondemand.lookup import Answer, Lookup, answer_schema, look_up
-from transom.ondemand.store_specs import StoreRead, StoreSet
+from transom.ondemand.store_specs import StoreSet, StoreRead
 from transom.ondemand.structures.runs import GroupAnswers, Structure
-from transom.runtime.batch_tasks import Batches
-from transom.runtime.executor_state import Far, frame_of, places_of
-from transom.runtime.executor_tasks import FileShards, Task, numbers_in, packed_value
+from transom.runtime.executor_state import ExecutorState, places_of
+from transom.runtime.executor_tasks import FileShards, numbers_in, packed_value
 from transom.state.shards import ShardRef
 from transom.state.state import State, StoreState
 
@@ -25,10 +25,10 @@ MOST_REFS = 16  # of a store, before they are merged
 
 
 @dataclass(frozen=True)
-class FarStores:
+class PartitionedStores:
     """Looks queries up in files, by tasks."""
 
-    far: Far
+    executors: ExecutorState
 
     def answered(self, lookup: Lookup, state: State) -> Answer:
         """What a query's stores hold of a window."""
@@ -37,8 +37,8 @@ class FarStores:
         schema = answer_schema(lookup.query.query)
         if not places:
             return Answer(lookup, schema.empty_table())
-        task = lookup_task(lookup, refs, self.far.shards, places)
-        found = plain_table(frame_of(self.far.spark, len(places), task, schema).toArrow())
+        task = lookup_task(lookup, refs, self.executors.shards, places)
+        found = plain_table(self.executors.backend.run(task, len(places), schema).to_table())
         return Answer(lookup, found.cast(schema).combine_chunks())
 
     def rolled_up(self, state: State, store_sets: Sequence[StoreSet]) -> State:
@@ -52,9 +52,9 @@ class FarStores:
 
     def _merged(self, store: StoreState, structure: Structure, batch_id: int) -> StoreState:
         def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
-            return merge_task(refs, structure, store.floor, target, self.far.shards, places)
+            return merge_task(refs, structure, store.floor, target, self.executors.shards, places)
 
-        return replace(store, refs=self.far.merged(store.refs, MOST_REFS, store.floor, batch_id, task))
+        return replace(store, refs=self.executors.merged(store.refs, MOST_REFS, store.floor, batch_id, task))
 
 
 def lookup_task(
@@ -62,7 +62,7 @@ def lookup_task(
 ) -> Task:
     """A task that looks a query up in its partition of the groups."""
 
-    def task(batches: Batches) -> Batches:
+    def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
             place = places[number]
 
@@ -84,7 +84,7 @@ def merge_task(
 ) -> Task:
     """A task that makes one file of its partition's many: its place, entries and bytes."""
 
-    def task(batches: Batches) -> Batches:
+    def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
             place = places[number]
             run = structure.merged(fetched_runs(shards, refs, place), floor)

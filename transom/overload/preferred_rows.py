@@ -10,22 +10,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
-from transom.backends.projection import quoted
+from transom.backends.base import Frame, RecordBatches, Task
+from transom.backends.expressions import quoted
 from transom.plan.compiled import CompiledQuery
 from transom.promising.batch_tuples import NUMBER, numbers_of
 from transom.promising.execution import key_sql
 from transom.promising.representation import Representation, bucket_of
-from transom.runtime.batch_tasks import Batches, gathered
-from transom.runtime.executor_tasks import Task
-from transom.runtime.ingest_batch import Batch, BatchRun
+from transom.runtime.batch_tasks import gathered
+from transom.runtime.ingest_batch import DataBatch, IngestRun
 from transom.sql.promise import Arithmetic, Column, Count, Number, Promise, leaves
 from transom.sql.query import Overloaded
 
 BUCKET, RANK = "__bucket__", "__rank__"
-TIMED, SCORE = "__timed__", "__score__"
+TIMED, SCORE, DROPPED = "__timed__", "__score__", "__dropped__"
 
 Clauses = Mapping[Overloaded, int]
 
@@ -37,35 +34,37 @@ def clauses_of(queries: Iterable[CompiledQuery]) -> Clauses:
 
 
 def preferred(
-    run: BatchRun, df: DataFrame, limit: int | None, affected: DataFrame, keeps: str, clauses: Clauses
-) -> DataFrame:
-    """The affected rows of a batch, numbered within their buckets: first the ones that are kept, then the
-    others, both by time. `keeps` is how many a row's bucket keeps.
+    run: IngestRun, frame: Frame, limit: int | None, affected: Frame, keeps: str, clauses: Clauses
+) -> Frame:
+    """The affected rows of a batch, numbered within their buckets: first the rows to keep, then the others,
+    both by time. `keeps` is how many rows a row's bucket keeps.
 
-    Each clause ranks the rows of a bucket, of those that promise the same none before the other; what counts
-    is the average of the ranks, or their sum, each clause weighing as much as queries have it; then the time.
+    Each clause ranks the rows of a bucket; rows of equal promise have equal ranks. Rows are kept by the sum
+    of their ranks, each clause weighted by the number of queries that have it, then by time.
     """
-    over = f"OVER (PARTITION BY {BUCKET} ORDER BY"
-    timed = affected.withColumn(TIMED, F.expr(f"row_number() {over} {', '.join(run.order(affected))})"))
+    timed = affected.rank(TIMED, BUCKET, run.order(affected))
     counts = {leaf: f"__count{i}__" for i, leaf in enumerate(_counted(clauses))}
+    accepted = frame.filter(run.is_accepted(limit))
     for leaf, name in counts.items():
         key = key_sql(leaf.column, run.batch.columns[leaf.column])
-        estimates = _estimates(run.batch, df.filter(run.accepted(limit)), leaf.column, key, name)
-        timed = timed.join(estimates, F.expr(key) == F.col(_by(name)))
+        timed = timed.lookup(key, _estimates(run.batch, accepted, leaf.column, key, name), _by(name))
 
-    def known(leaf: Count | Column) -> str:
+    def value(leaf: Count | Column) -> str:
         return quoted(counts[leaf]) if isinstance(leaf, Count) else number_sql(leaf.column)
 
-    scores = {f"{SCORE}{i}": _score(clause, known, run) for i, clause in enumerate(clauses)}
-    scored = timed.withColumns({name: F.expr(text) for name, text in scores.items()})
-    ranks = (
-        f"{weight} * rank() {over} {name})" for name, weight in zip(scores, clauses.values(), strict=True)
-    )
-    score = " + ".join(ranks) if len(scores) > 1 else f"{SCORE}0"  # one alone needs no ranks: a sort less
-    ordered = scored.withColumn(SCORE, F.expr(score))
-    best = ordered.withColumn(RANK, F.expr(f"row_number() {over} {SCORE}, {TIMED})"))
-    rank = F.expr(f"row_number() {over} {RANK} > {keeps}, {TIMED})")
-    return best.withColumn(RANK, rank).select(*map(quoted, affected.columns), RANK)
+    scores = {f"{SCORE}{i}": _score(clause, value, run) for i, clause in enumerate(clauses)}
+    scored = timed.extend(scores)
+    if len(scores) == 1:  # a single clause needs no ranks, which saves a sort
+        total = f"{SCORE}0"
+    else:
+        for name in scores:
+            scored = scored.rank(f"{name}rank", BUCKET, [name], ties=True)
+        weighted = zip(scores, clauses.values(), strict=True)
+        total = " + ".join(f"{weight} * {name}rank" for name, weight in weighted)
+    best = scored.extend({SCORE: total}).rank(RANK, BUCKET, [SCORE, TIMED])
+    is_dropped = best.extend({DROPPED: f"{RANK} > {keeps}"})
+    names = list(affected.columns)
+    return is_dropped.rank(RANK, BUCKET, [DROPPED, TIMED]).project({RANK: RANK}, names)
 
 
 def _counted(clauses: Clauses) -> list[Count]:
@@ -80,18 +79,19 @@ def _by(name: str) -> str:
     return f"{name}key"
 
 
-def _estimates(batch: Batch, accepted: DataFrame, column: str, key: str, name: str) -> DataFrame:
+def _estimates(batch: DataBatch, accepted: Frame, column: str, key: str, name: str) -> Frame:
     """How often each value of a batch occurs: in the batch, and among what its summary knows to be kept."""
-    rows = accepted.groupBy(F.expr(key).alias("key"))
-    known = _representation(batch, column)
-    if known is None:
-        return rows.agg(F.count("*").cast("double").alias(name)).withColumnRenamed("key", _by(name))
-    number = "0D" if known.shape.between is None else f"CAST({quoted(column)} AS DOUBLE)"
-    values = rows.agg(F.count("*").alias("rows"), F.min(F.expr(number)).alias(NUMBER))
-    return values.mapInArrow(estimate_task(known), f"{_by(name)} bigint, {name} double")
+    summary = _representation(batch, column)
+    if summary is None:
+        counts = accepted.aggregate({_by(name): key}, {name: ("count", "*")})
+        return counts.project({name: f"CAST({quoted(name)} AS DOUBLE)"}, [_by(name)])
+    number = "0D" if summary.shape.between is None else f"CAST({quoted(column)} AS DOUBLE)"
+    values = accepted.aggregate({"key": key}, {"rows": ("count", "*"), NUMBER: ("min", number)})
+    schema = pa.schema([(_by(name), pa.int64()), (name, pa.float64())])
+    return values.map(estimate_task(summary), schema)
 
 
-def _representation(batch: Batch, column: str) -> Representation | None:
+def _representation(batch: DataBatch, column: str) -> Representation | None:
     """What is known of a column's values before the batch; of several summaries the first by name tells."""
     summaries = batch.state.preferring.summaries
     shown = (summaries[name].representation for name in sorted(summaries))
@@ -104,7 +104,7 @@ def _representation(batch: Batch, column: str) -> Representation | None:
 def estimate_task(known: Representation) -> Task:
     """A task that adds what is known of values to how often they occur."""
 
-    def task(batches: Batches) -> Batches:
+    def task(batches: RecordBatches) -> RecordBatches:
         for table in gathered(batches):
             keys = table["key"].to_numpy().view("uint64")
             buckets = bucket_of(known.shape, keys, numbers_of(table[NUMBER]))
@@ -139,7 +139,7 @@ def promise_sql(promise: Promise, known: Callable[[Count | Column], str]) -> str
     return known(promise)
 
 
-def _score(clause: Overloaded, known: Callable[[Count | Column], str], run: BatchRun) -> str:
+def _score(clause: Overloaded, known: Callable[[Count | Column], str], run: IngestRun) -> str:
     """A number by which rows are kept, the lowest first.
 
     A weighted choice gives each row an exponential variate, with its promise for the rate: the lowest ones

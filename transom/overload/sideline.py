@@ -15,13 +15,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
-from transom.backends.spark.broadcast_plan import Shipper
-from transom.backends.spark.session import ansi_off
-from transom.backends.spark.tables import Tables
-from transom.backends.spark.types import to_table
+from transom.backends.base import Backend, Frame
+from transom.backends.expressions import quoted
 from transom.elements import Clock, ClockKind
 from transom.overload.bursts import (
     BUCKETS,
@@ -40,8 +35,9 @@ from transom.overload.bursts import (
 )
 from transom.overload.preferred_rows import BUCKET, RANK, clauses_of, preferred
 from transom.runtime.file_store import Store
-from transom.runtime.ingest_batch import Batch, BatchRun
+from transom.runtime.ingest_batch import DataBatch, IngestRun
 from transom.runtime.streams import Stream
+from transom.runtime.tables import StaticTables
 from transom.runtime.write_ahead_log import BatchIntent
 from transom.state.state import State, StreamState
 
@@ -65,7 +61,7 @@ class Bound:
 class Parting:
     """A batch's rows after a burst was dealt with; what is cached for it is let go with `resources`."""
 
-    batch: Batch
+    batch: DataBatch
     parted: Parted = NOTHING
     resources: ExitStack = field(default_factory=ExitStack)
 
@@ -73,8 +69,8 @@ class Parting:
 class Sideline:
     """Sets rows aside and takes them in again."""
 
-    def __init__(self, spark: SparkSession, store: Store, tables: Tables, shipper: Shipper):
-        self.spark, self.store, self.tables, self.shipper = spark, store, tables, shipper
+    def __init__(self, backend: Backend, store: Store, tables: StaticTables):
+        self.backend, self.store, self.tables = backend, store, tables
         self.paces: dict[str, list[tuple[int, float]]] = {}  # by stream: rows and seconds of its last batches
 
     def resume(self, state: State, paces: Mapping[str, Sequence[tuple[int, float]]]) -> None:
@@ -128,65 +124,63 @@ class Sideline:
 
     # --- while it runs ---
 
-    def part(self, intent: BatchIntent, stream: Stream, batch: Batch) -> Parting:
+    def part(self, intent: BatchIntent, stream: Stream, batch: DataBatch) -> Parting:
         """A batch with the chunks that it takes in and without the rows that it sets aside or sheds.
 
         A batch that brings nothing new consists of such chunks alone, which were judged when they came.
         """
         taken = self._taken(intent, batch.before)
         if not intent.reference:
-            return Parting(replace(batch, is_judged=True, near=False), Parted(released=taken))
+            return Parting(replace(batch, is_judged=True, on_driver=False), Parted(released=taken))
         if intent.budget is None and not taken:
             return Parting(batch)
         with ExitStack() as resources:
             parting = self._kept(intent, stream, batch, rows_of(taken), resources)
             if taken:
-                both = parting.batch.df.unionByName(self._read(taken, stream), allowMissingColumns=True)
-                parting.batch = replace(parting.batch, df=both, near=False)
+                both = parting.batch.frame.union(self._read(taken, stream))
+                parting.batch = replace(parting.batch, frame=both, on_driver=False)
                 parting.parted = replace(parting.parted, released=taken)
             parting.resources = resources.pop_all()
             return parting
 
-    def rows(self, intent: BatchIntent, stream: Stream, state: State) -> DataFrame:
+    def rows(self, intent: BatchIntent, stream: Stream, state: State) -> Frame:
         """The rows of a batch that brings nothing new."""
         return self._read(self._taken(intent, state.stream(stream.name)), stream)
 
     def _taken(self, intent: BatchIntent, known: StreamState) -> tuple[Chunk, ...]:
         return tuple(chunk for chunk in known.aside if chunk.name in intent.aside)
 
-    def _read(self, chunks: tuple[Chunk, ...], stream: Stream) -> DataFrame:
-        paths = [self.store.path(chunk.name) for chunk in chunks]
-        return self.spark.read.parquet(*paths).toDF(*stream.columns)
+    def _read(self, chunks: tuple[Chunk, ...], stream: Stream) -> Frame:
+        frame = self.backend.read_parquet([self.store.path(chunk.name) for chunk in chunks])
+        return frame.project({name: f"c{i}" for i, name in enumerate(stream.columns)})
 
     def _kept(
-        self, intent: BatchIntent, stream: Stream, batch: Batch, taken: int, resources: ExitStack
+        self, intent: BatchIntent, stream: Stream, batch: DataBatch, taken: int, resources: ExitStack
     ) -> Parting:
         """The rows of a batch that fit its budget, judged by all that came: what is ahead of the stream is
         not to depend on what is set aside."""
-        run = BatchRun(batch, self.tables, self.shipper)
-        limit, profile = run.judged(batch.df)
-        batch = replace(batch, limit=limit, is_judged=True)
+        run = IngestRun(batch, self.tables, self.backend)
+        limit, profile = run.judge_times(batch.frame)
+        batch = replace(batch, time_limit=limit, is_judged=True)
         if intent.budget is None or profile.count + taken <= intent.budget:
             return Parting(batch)
         cut = _Cut(batch, run, limit)
-        df = batch.df.persist()
-        resources.callback(df.unpersist)
+        frame = resources.enter_context(batch.frame.held())
         top = profile.runs[-1][1]
         start, width = grid(profile.runs[0][0], top if limit is None else min(limit, top))
-        counts, others = cut.histogram(df, start, width)
+        counts, others = cut.histogram(frame, start, width)
         choice = choose(start, width, counts, intent.budget, intent.budget - taken - others)
         if not choice.affected:
             return Parting(batch)
-        ranked = cut.ranked(df, choice).persist()
-        resources.callback(ranked.unpersist)
+        ranked = resources.enter_context(cut.ranked(frame, choice).held())
         chunks = self._write(intent, stream, cut, ranked, choice)
-        kept = cut.kept(df, ranked, choice)
+        kept = cut.kept(frame, ranked, choice)
         is_shed = stream.rules.overload is not None and stream.rules.overload.shed
         parted = Parted(shed=chunks) if is_shed else Parted(aside=chunks)
-        return Parting(replace(batch, df=kept, near=False), parted)
+        return Parting(replace(batch, frame=kept, on_driver=False), parted)
 
     def _write(
-        self, intent: BatchIntent, stream: Stream, cut: _Cut, ranked: DataFrame, choice: Choice
+        self, intent: BatchIntent, stream: Stream, cut: _Cut, ranked: Frame, choice: Choice
     ) -> tuple[Chunk, ...]:
         """The chunks of the rows beyond the budget, written unless they are shed."""
         aside = cut.aside(ranked, choice)
@@ -195,9 +189,9 @@ class Sideline:
         if stream.rules.overload is not None and stream.rules.overload.shed:
             log.warning("batch %d of %s: %d rows were shed", intent.batch_id, stream.name, rows_of(chunks))
             return chunks
-        columns = [F.col(f"`{name}`").alias(f"c{i}") for i, name in enumerate(cut.batch.columns)]
-        plain = aside.select(*columns, F.col(CHUNK).alias("chunk"))
-        plain.write.mode("overwrite").partitionBy("chunk").parquet(self.store.path(directory))
+        columns = {f"c{i}": quoted(name) for i, name in enumerate(cut.batch.columns)}
+        numbered = aside.project(columns | {"chunk": CHUNK})
+        numbered.write_parquet(self.store.path(directory), partition_by="chunk")
         log.info("batch %d of %s: %d rows were set aside", intent.batch_id, stream.name, rows_of(chunks))
         return chunks
 
@@ -219,83 +213,83 @@ class Sideline:
 class _Cut:
     """Where a batch is cut: the expressions that tell its rows apart."""
 
-    def __init__(self, batch: Batch, run: BatchRun, limit: int | None):
+    def __init__(self, batch: DataBatch, run: IngestRun, limit: int | None):
         self.batch, self.run, self.limit = batch, run, limit
-        known = [clock for clock in batch.before.clocks if clock.attribute in batch.columns]
-        clocks = dict.fromkeys([*run.clocks, *known])
+        followed = [clock for clock in batch.before.clocks if clock.attribute in batch.columns]
+        clocks = dict.fromkeys([*run.clocks, *followed])
         self.clocks = [clock for clock in clocks if clock.kind is not ClockKind.ROWS]
 
     def _value(self, clock: Clock) -> str:
         return self.run.time if clock == self.batch.rules.clock else self.run.micros(clock)
 
-    def _may(self) -> str:
-        """Which accepted rows may go aside: nothing is closed yet where they are."""
+    def _is_open(self) -> str:
+        """Which accepted rows may be sidelined: nothing is closed yet where they are."""
         ranges = closed_times({clock: self.batch.before.clock(clock).closed for clock in self.clocks})
         parts = [
             f"({self._value(clock)}) >= {start} AND ({self._value(clock)}) < {stop}"
-            for clock, own in ranges.items()
-            for start, stop in own
+            for clock, closed in ranges.items()
+            for start, stop in closed
         ]
         return f"NOT coalesce({' OR '.join(parts)}, false)" if parts else "true"
 
     def bucket(self, start: int, width: int) -> str:
-        """A row's bucket; -1 if it may not go aside, null if it is not accepted."""
+        """A row's bucket; -1 if it may not be sidelined, null if it is not accepted."""
         number = f"least(greatest((({self.run.time}) - ({start})) div {width}, 0), {BUCKETS - 1})"
-        known = f"CASE WHEN {self._may()} THEN {number} ELSE -1 END"
-        return f"CASE WHEN {self.run.accepted(self.limit)} THEN CAST({known} AS INT) END"
+        bucket = f"CASE WHEN {self._is_open()} THEN {number} ELSE -1 END"
+        return f"CASE WHEN {self.run.is_accepted(self.limit)} THEN CAST({bucket} AS INT) END"
 
-    def histogram(self, df: DataFrame, start: int, width: int) -> tuple[list[int], int]:
-        """How many rows may go aside of each bucket, and how many other rows are accepted."""
-        with ansi_off(df.sparkSession):
-            found = df.select(F.expr(self.bucket(start, width)).alias(BUCKET)).groupBy(BUCKET).count()
-            counts = {row[BUCKET]: row["count"] for row in to_table(found).to_pylist()}
-        return [counts.get(at, 0) for at in range(BUCKETS)], counts.get(-1, 0)
+    def histogram(self, frame: Frame, start: int, width: int) -> tuple[list[int], int]:
+        """How many rows of each bucket may be sidelined, and how many other rows are accepted."""
+        counted = frame.aggregate({BUCKET: self.bucket(start, width)}, {"rows": ("count", "*")})
+        counts = {row[BUCKET]: row["rows"] for row in counted.to_table().to_pylist()}
+        return [counts.get(bucket, 0) for bucket in range(BUCKETS)], counts.get(-1, 0)
 
-    def ranked(self, df: DataFrame, choice: Choice) -> DataFrame:
-        """The rows of the affected buckets, numbered by time, ties by their other columns; where queries
-        prefer some, those come first that are kept for them."""
+    def ranked(self, frame: Frame, choice: Choice) -> Frame:
+        """The rows of the affected buckets, numbered by time, ties by their other columns. Where queries
+        prefer some rows, the ones to keep come first."""
         clauses = clauses_of(self.batch.queries)
-        order = ", ".join(self.run.order(df))
-        with ansi_off(df.sparkSession):
-            marked = df.withColumn(BUCKET, F.expr(self.bucket(choice.start, choice.width)))
-            affected = marked.filter(F.col(BUCKET).isin(choice.affected))
-            if clauses:
-                keeps = _by_bucket(choice.keeps)
-                return preferred(self.run, df, self.limit, affected, keeps, clauses)
-            rank = F.expr(f"row_number() OVER (PARTITION BY {BUCKET} ORDER BY {order})")
-            return affected.withColumn(RANK, rank)
+        marked = frame.extend({BUCKET: self.bucket(choice.start, choice.width)})
+        affected = marked.filter(_is_affected(BUCKET, choice))
+        if clauses:
+            keeps = _by_bucket(choice.keeps)
+            return preferred(self.run, frame, self.limit, affected, keeps, clauses)
+        return affected.rank(RANK, BUCKET, self.run.order(affected))
 
-    def kept(self, df: DataFrame, ranked: DataFrame, choice: Choice) -> DataFrame:
+    def kept(self, frame: Frame, ranked: Frame, choice: Choice) -> Frame:
         """The rows that the batch processes."""
-        with ansi_off(df.sparkSession):
-            bucket = F.expr(self.bucket(choice.start, choice.width))
-            others = df.filter(~F.coalesce(bucket.isin(choice.affected), F.lit(False)))
-            return others.union(ranked.filter(f"{RANK} <= {_by_bucket(choice.keeps)}").drop(BUCKET, RANK))
+        names = list(frame.columns)
+        bucket = self.bucket(choice.start, choice.width)
+        others = frame.filter(f"NOT coalesce({_is_affected(bucket, choice)}, false)")
+        return others.union(ranked.filter(f"{RANK} <= {_by_bucket(choice.keeps)}").project({}, names))
 
-    def aside(self, ranked: DataFrame, choice: Choice) -> DataFrame:
+    def aside(self, ranked: Frame, choice: Choice) -> Frame:
         """The other rows, with the number of the chunk of each."""
         keeps, firsts = _by_bucket(choice.keeps), _by_bucket(choice.first_chunks())
-        chunk = F.expr(f"{firsts} + ({RANK} - 1 - {keeps}) div {choice.size}")
-        return ranked.filter(f"{RANK} > {keeps}").withColumn(CHUNK, chunk)
+        chunk = f"{firsts} + ({RANK} - 1 - {keeps}) div {choice.size}"
+        return ranked.filter(f"{RANK} > {keeps}").extend({CHUNK: chunk})
 
-    def chunks(self, aside: DataFrame, directory: str, now: int) -> tuple[Chunk, ...]:
-        """What there is to know of the chunks: their rows, and from where to where they reach."""
-        ends = []
+    def chunks(self, aside: Frame, directory: str, now: int) -> tuple[Chunk, ...]:
+        """The chunks with their numbers of rows and the times that they span."""
+        ends: dict[str, tuple[str, str]] = {}
         for i, clock in enumerate(self.clocks):
-            value = F.expr(self._value(clock))
-            ends += [F.min(value).alias(f"low{i}"), F.max(value).alias(f"high{i}")]
-        with ansi_off(aside.sparkSession):
-            found = to_table(aside.groupBy(CHUNK).agg(F.count("*").alias("rows"), *ends)).to_pylist()
+            value = self._value(clock)
+            ends |= {f"low{i}": ("min", value), f"high{i}": ("max", value)}
+        rows = aside.aggregate({CHUNK: CHUNK}, {"rows": ("count", "*")} | ends).to_table().to_pylist()
         return tuple(
             Chunk(f"{directory}/chunk={row[CHUNK]}", row["rows"], now, self._ranges(row))
-            for row in sorted(found, key=lambda row: int(row[CHUNK]))
+            for row in sorted(rows, key=lambda row: int(row[CHUNK]))
         )
 
     def _ranges(self, row: dict[str, Any]) -> dict[Clock, tuple[int, int]]:
         ends = {clock: (row[f"low{i}"], row[f"high{i}"]) for i, clock in enumerate(self.clocks)}
-        return {clock: own for clock, own in ends.items() if own[0] is not None}
+        return {clock: span for clock, span in ends.items() if span[0] is not None}
+
+
+def _is_affected(bucket: str, choice: Choice) -> str:
+    """A condition that is true for rows of the buckets that are cut."""
+    return f"({bucket}) IN ({', '.join(map(str, choice.affected))})"
 
 
 def _by_bucket(values: Sequence[int]) -> str:
-    """A number of a row's bucket."""
+    """The number of a row's bucket among some."""
     return f"element_at(array({', '.join(f'{value}L' for value in values)}), {BUCKET} + 1)"

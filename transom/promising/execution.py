@@ -1,4 +1,4 @@
-"""Queries with a preference on Spark: rows become tuples of summaries, and budgets are spent on them.
+"""Queries with a preference in a batch: rows become tuples of summaries, and budgets are spent on them.
 
 A small batch is inserted and probed on the driver. The rows of a large one go to partitions of the value
 buckets, where tasks summarize and keep them; the driver adds the summaries up, decides which regions the
@@ -13,12 +13,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-
-from transom.backends.projection import project, quoted
-from transom.backends.spark.scalars import SparkScalars, collect_small, short_message
-from transom.backends.spark.session import ansi_off
-from transom.backends.spark.types import to_table
+from transom.backends.base import Backend, Frame
+from transom.backends.expressions import quoted
 from transom.elements import Summary
 from transom.overload.bursts import rows_within
 from transom.plan.strategy import Place
@@ -36,14 +32,14 @@ from transom.promising.batch_tuples import (
     with_arrival,
 )
 from transom.promising.budget import Planning
-from transom.promising.partitioned_tuples import FarTuples
+from transom.promising.partitioned_tuples import PartitionedTuples
 from transom.promising.probes import Found, Ints, Probe, found
 from transom.promising.structure_review import Review, reviewed
 from transom.promising.tuples import Tuples
 from transom.results.emit import BatchOutput
 from transom.results.presentation import Moment, ResultBatch, Results
-from transom.runtime.executor_state import Far
-from transom.runtime.ingest_batch import BatchRun
+from transom.runtime.executor_state import ExecutorState
+from transom.runtime.ingest_batch import IngestRun
 from transom.runtime.registry import Registry
 from transom.runtime.suspension import suspend
 from transom.runtime.write_ahead_log import BatchIntent
@@ -124,9 +120,9 @@ class _Answers:
 class Promising:
     """What a batch loop does for summaries and the queries that they guide."""
 
-    def __init__(self, spark: SparkSession, far: Far, scalars: SparkScalars):
-        self.spark, self.far, self.scalars = spark, far, scalars
-        self.tuples, self.pace = FarTuples(far), Pace()
+    def __init__(self, backend: Backend, executors: ExecutorState):
+        self.backend, self.executors = backend, executors
+        self.tuples, self.pace = PartitionedTuples(executors), Pace()
         self._inserting = 0.0
 
     # --- when a batch begins ---
@@ -139,7 +135,7 @@ class Promising:
     # --- rows become tuples ---
 
     def arrive(
-        self, run: BatchRun, limit: int | None, intent: BatchIntent, registry: Registry
+        self, run: IngestRun, limit: int | None, intent: BatchIntent, registry: Registry
     ) -> dict[str, Arrival]:
         """What a batch's accepted rows come to for each summary of their stream."""
         arrivals: dict[str, Arrival] = {}
@@ -153,7 +149,7 @@ class Promising:
             frame = tuple_frame(run, limit, shape, want)
             if self._is_near(run):
                 is_small = intent.reference.get("rows", FEW_ROWS + 1) <= FEW_ROWS
-                table = collect_small(frame) if is_small else to_table(frame)
+                table = frame.to_table(few=is_small)
                 arrival = _near(table, known, want, intent.batch_id)
             else:
                 arrival = self.tuples.arrive(frame, known, want, intent.batch_id)
@@ -162,17 +158,17 @@ class Promising:
         self._inserting = time.perf_counter() - started if arrivals else 0.0
         return arrivals
 
-    def attempt(self, run: BatchRun, name: str, registry: Registry) -> None:
+    def attempt(self, run: IngestRun, name: str, registry: Registry) -> None:
         """Compute what a query alone needs of a batch's rows, to see whether that fails."""
         query = registry.preferring()[name]
         for own in run.batch.state.preferring.summaries.values():
             shape = own.representation.shape
             if shape.stream == run.batch.rules.clock.stream:
-                to_table(tuple_frame(run, None, shape, wanted(shape, {name: query})))
+                tuple_frame(run, None, shape, wanted(shape, {name: query})).to_table()
 
-    def _is_near(self, run: BatchRun) -> bool:
-        place = self.far.place
-        return run.batch.near if place is Place.AUTO else place is Place.DRIVER
+    def _is_near(self, run: IngestRun) -> bool:
+        place = self.executors.place
+        return run.batch.on_driver if place is Place.AUTO else place is Place.DRIVER
 
     # --- budgets are spent ---
 
@@ -255,11 +251,11 @@ class Promising:
         for name, own in made.items():
             query = registry.preferring()[name]
             try:
-                done = answer(query, own.probes, own.table, planning.known, moment, self.scalars)
+                done = answer(query, own.probes, own.table, planning.known, moment, self.backend.scalars)
             except Exception as error:
                 if not query.functions:
                     raise
-                suspend(registry, name, f"its function failed: {short_message(error)}")
+                suspend(registry, name, f"its function failed: {self.backend.error_text(error)}")
                 continue
             after = planning.concluded(name, query, own.probes, own.charge, done.found)
             answers.queries[name] = replace(after, selected=done.selected)
@@ -303,7 +299,7 @@ def _near(table: pa.Table, known: SummaryState, want: Wanted, batch_id: int) -> 
     return replace(arrival_of(shape, tuples, want, known.floor), near=TupleRun(tuples))
 
 
-def tuple_frame(run: BatchRun, limit: int | None, shape: Summary, want: Wanted) -> DataFrame:
+def tuple_frame(run: IngestRun, limit: int | None, shape: Summary, want: Wanted) -> Frame:
     """A batch's accepted rows as tuples of a summary: key, bucket, time, and what queries read of them."""
     kind = run.batch.columns[shape.column]
     scalars = {"key": key_sql(shape.column, kind), "time": run.time}
@@ -311,9 +307,7 @@ def tuple_frame(run: BatchRun, limit: int | None, shape: Summary, want: Wanted) 
         scalars[NUMBER] = f"CAST({quoted(shape.column)} AS DOUBLE)"
     texts = [*map(quoted, want.columns), *want.computed]
     scalars |= {f"x{i}": text for i, text in enumerate(texts)}
-    with ansi_off(run.batch.df.sparkSession):
-        accepted = run.batch.df.filter(run.accepted(limit))
-    return project(accepted, scalars, now=run.batch.now)
+    return run.batch.frame.filter(run.is_accepted(limit)).project(run.at_clock(scalars))
 
 
 def key_sql(column: str, kind: pa.DataType) -> str:

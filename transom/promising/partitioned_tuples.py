@@ -13,48 +13,40 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
-from transom.backends.spark.session import ansi_off
-from transom.backends.spark.types import plain_table
+from transom.backends.arrow_types import plain_table
+from transom.backends.base import Frame, RecordBatches, Task
 from transom.elements import Summary
 from transom.plan.strategy import Place
 from transom.promising.batch_tuples import NUMBER, Arrival, Wanted, all_arrived, arrival_of, in_one, tuples_of
 from transom.promising.probes import Found, Ints, Probe, found
 from transom.promising.tuples import Tuples
 from transom.promising.zones import buckets_of
-from transom.runtime.batch_tasks import Batches
-from transom.runtime.executor_state import Far, directory_of, frame_of, places_of
-from transom.runtime.executor_tasks import FileShards, Task, numbers_in, packed_value
+from transom.runtime.executor_state import PACKED, ExecutorState, directory_of, places_of
+from transom.runtime.executor_tasks import FileShards, numbers_in, packed_value
 from transom.state.promising import Preferring, SummaryState
 from transom.state.shards import ShardRef
 
 NEAR_TUPLES = 1_000_000  # of a summary, on the driver
 MOST_REFS = 16  # of a summary, before they are merged
 _FIRST, _SECOND = -4658895280553007687, -7723592293110705685  # the factors of SplitMix64, with a sign
-PACKED = pa.schema([("packed", pa.binary())])
 
 
-class FarTuples:
+class PartitionedTuples:
     """Keeps tuples in files, and lets tasks work on them."""
 
-    def __init__(self, far: Far):
-        self.far = far
+    def __init__(self, executors: ExecutorState):
+        self.executors = executors
 
     # --- insertion ---
 
-    def arrive(self, frame: DataFrame, known: SummaryState, want: Wanted, batch_id: int) -> Arrival | None:
+    def arrive(self, frame: Frame, known: SummaryState, want: Wanted, batch_id: int) -> Arrival | None:
         """What the rows of a batch come to; their tuples are written by partition."""
-        shape, partitions = known.representation.shape, self.far.partitions
+        shape, partitions = known.representation.shape, self.executors.partitions
         target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), {})
-        with ansi_off(frame.sparkSession):
-            dealt = frame.repartition(partitions, F.expr(f"({bucket_sql(shape)}) % {partitions}"))
-        packed = dealt.mapInArrow(
-            arrive_task(shape, known.floor, want, batch_id, partitions, target, self.far.shards),
-            "packed binary",
-        ).toArrow()
-        found = [pickle.loads(one) for one in packed["packed"].to_pylist()]
+        dealt = frame.distribute(f"({bucket_sql(shape)}) % {partitions}", partitions)
+        task = arrive_task(shape, known.floor, want, batch_id, partitions, target, self.executors.shards)
+        packed = dealt.map(task, PACKED).to_table()
+        found = [pickle.loads(part) for part in packed["packed"].to_pylist()]
         if not found:
             return None
         arrival = all_arrived([part for _, part in found])
@@ -66,7 +58,7 @@ class FarTuples:
 
     def found(self, probes: Sequence[Probe], rates: Sequence[float | None], known: Preferring) -> list[Found]:
         """What probes find; those of a partition may cost `rate` times their number, if one is given."""
-        partitions = self.far.partitions
+        partitions = self.executors.partitions
         done = [Found(pa.table({}), 0, np.zeros_like(probe.taken)) for probe in probes]
         buckets = [probe.regions.bucket[probe.taken > 0] for probe in probes]
         places = np.unique(np.concatenate([*buckets, np.zeros(0, np.int64)]) % partitions).tolist()
@@ -75,8 +67,8 @@ class FarTuples:
         names = {side.summary for probe in probes for side in probe.query.sides}
         held = {name: _Held.of(known.summaries[name]) for name in names}
         work = [(probe.of(probe.taken > 0), rate) for probe, rate in zip(probes, rates, strict=True)]
-        task = probe_task(work, held, partitions, self.far.shards, places)
-        packed = frame_of(self.far.spark, len(places), task, PACKED).toArrow()
+        task = probe_task(work, held, partitions, self.executors.shards, places)
+        packed = self.executors.backend.run(task, len(places), PACKED).to_table()
         for one in packed["packed"].to_pylist():
             place, results = pickle.loads(one)
             for number, part in results:
@@ -95,7 +87,7 @@ class FarTuples:
         """With many small files of a summary made into few, without what it has let go."""
         summaries = dict(known.summaries)
         for name, own in summaries.items():
-            if sum(run.rows for run in own.near) > NEAR_TUPLES and self.far.place is Place.AUTO:
+            if sum(run.rows for run in own.near) > NEAR_TUPLES and self.executors.place is Place.AUTO:
                 own = summaries[name] = self._put_away(own, batch_id)
             if len(own.far) > MOST_REFS:
                 summaries[name] = self._merged(own, batch_id)
@@ -105,7 +97,7 @@ class FarTuples:
         """A summary whose tuples were too many for the driver."""
         tuples = in_one([run.tuples for run in summary.near]).since(summary.representation.floor)
         target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), {})
-        parts = [part for part, _ in _dealt(tuples, self.far.partitions, target, self.far.shards)]
+        parts = [part for part, _ in _dealt(tuples, self.executors.partitions, target, self.executors.shards)]
         held = {0: ((int(tuples.time.min()), int(tuples.time.max())),)}
         ref = replace(target, parts=tuple(parts), held=held)
         return replace(summary, near=(), far=(*summary.far, ref))
@@ -114,9 +106,9 @@ class FarTuples:
         floor = summary.representation.floor
 
         def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
-            return merge_task(refs, floor, target, self.far.shards, places)
+            return merge_task(refs, floor, target, self.executors.shards, places)
 
-        return replace(summary, far=self.far.merged(summary.far, MOST_REFS, floor, batch_id, task))
+        return replace(summary, far=self.executors.merged(summary.far, MOST_REFS, floor, batch_id, task))
 
 
 def arrive_task(
@@ -130,7 +122,7 @@ def arrive_task(
 ) -> Task:
     """A task that writes the tuples of its partitions, and sends on what they come to."""
 
-    def task(batches: Batches) -> Batches:
+    def task(batches: RecordBatches) -> RecordBatches:
         held = list(batches)
         if not sum(part.num_rows for part in held):
             return
@@ -160,7 +152,7 @@ def probe_task(
 ) -> Task:
     """A task that makes the probes of its partition's regions: for each query what they found."""
 
-    def task(batches: Batches) -> Batches:
+    def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
             place = places[number]
             read = _Files(held, shards, place, partitions)
@@ -180,7 +172,7 @@ def merge_task(
 ) -> Task:
     """A task that makes one file of its partition's many: its place, tuples and bytes."""
 
-    def task(batches: Batches) -> Batches:
+    def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
             place = places[number]
             whole = in_one(list(_fetched(shards, refs, place))).since(floor)

@@ -1,14 +1,14 @@
-"""What runs inside Spark's tasks: the kernel over Arrow batches. Everything here is shipped by value."""
+"""Tasks that run the kernel over the rows of a batch. A backend ships them by value to where the rows are."""
 
 from __future__ import annotations
 
 import gc
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 
-from transom.backends.spark.broadcast_plan import Shipped
+from transom.backends.base import RecordBatches, ShippedPlan, Task
 from transom.kernel.aggregate import Outcome, late_rows, merge, put_away, run
 from transom.kernel.shards import Shelf
 
@@ -16,13 +16,11 @@ from transom.kernel.shards import Shelf
 ROWS_AT_ONCE = 1 << 18
 CELLS_AT_ONCE = 1 << 20  # of far selections that a task holds
 
-Batches = Iterator[pa.RecordBatch]
 
-
-def aggregate_task(shipped: Shipped, shelf: Shelf | None) -> Callable[[Batches], Batches]:
+def aggregate_task(shipped: ShippedPlan, shelf: Shelf | None) -> Task:
     """A task that turns its share of a batch into one pickled `Outcome`, and puts far cells away."""
 
-    def task(batches: Batches) -> Batches:
+    def task(batches: RecordBatches) -> RecordBatches:
         spare_collection()
         plan = shipped.plan()
         done: Outcome | None = None
@@ -39,10 +37,10 @@ def aggregate_task(shipped: Shipped, shelf: Shelf | None) -> Callable[[Batches],
     return task
 
 
-def late_task(shipped: Shipped, keep: list[str]) -> Callable[[Batches], Batches]:
-    """A task that passes on the rows that come too late for all who asked for them."""
+def late_task(shipped: ShippedPlan, keep: list[str]) -> Task:
+    """A task that passes on the rows that come too late for every query that wants them."""
 
-    def task(batches: Batches) -> Batches:
+    def task(batches: RecordBatches) -> RecordBatches:
         plan = shipped.plan()
         for table in gathered(batches):
             chosen = table.filter(pa.array(late_rows(table, plan))).select(keep)
@@ -57,7 +55,7 @@ def spare_collection() -> None:
         gc.freeze()
 
 
-def gathered(batches: Batches) -> Iterator[pa.Table]:
+def gathered(batches: RecordBatches) -> Iterator[pa.Table]:
     """Batches put together into tables of a good size."""
     held: list[pa.RecordBatch] = []
     rows = 0

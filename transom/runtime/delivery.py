@@ -7,10 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-
-from transom.backends.spark.sinks import Sink
-from transom.backends.spark.types import to_frame
+from transom.backends.base import Backend, Frame, Sink
 from transom.errors import SettingError
 from transom.results.presentation import Results
 from transom.runtime.batch_report import BatchReport
@@ -38,15 +35,14 @@ class Delivery:
 
     def sink(self, query: str | None, format: str, path: str | None, options: Mapping[str, Any]) -> None:
         """Write a query's results, or those of all queries, from now on."""
-        sink = Sink(format, dict(options) if path is None else {**options, "path": str(path)})
-        sink.check(self.loop.spark)
-        if sink.exactly_once:
-            self._check_path(sink.options["path"])
+        sink = self.loop.backend.sink(format, dict(options) if path is None else {**options, "path": str(path)})
+        if sink.path is not None:
+            self._check_path(sink.path)
         self._sinks.append((query, sink))
 
     def _check_path(self, path: str) -> None:
         """A directory per batch is written exactly once only if nobody else writes batches there."""
-        if any(other.exactly_once and other.options["path"] == path for _, other in self._sinks):
+        if any(other.path == path for _, other in self._sinks):
             raise SettingError(f"another sink writes to {path} already")
         try:
             has_batches = any(name.startswith("batch=") for name in Store(path).list())
@@ -70,12 +66,12 @@ class Delivery:
 
     def deliver(self, report: BatchReport) -> None:
         """Hand out the results of a batch, and let go of those that are too old."""
-        spark = self.loop.spark
+        backend = self.loop.backend
         for query, sink in self._sinks:
             if query is None and report.results:
-                sink.write(_all_rows(report, spark), report.batch_id, spark)
+                sink.write(_all_rows(report, backend), report.batch_id)
             elif query is not None and query in report.results:
-                sink.write(_rows(report, query, spark), report.batch_id, spark)
+                sink.write(_rows(report, query, backend), report.batch_id)
         self.tell(report.results)
         self._retain(report.batch_id)
 
@@ -100,16 +96,16 @@ class Delivery:
             self.loop.drop_results(lambda made, at: at < oldest)
 
 
-def _rows(report: BatchReport, query: str, spark: SparkSession) -> DataFrame | pa.Table:
-    """A query's results in a batch; those that tasks wrote are read by tasks."""
+def _rows(report: BatchReport, query: str, backend: Backend) -> Frame:
+    """A query's results in a batch; results that tasks wrote are read by tasks."""
     stored = report.results.stored.get(query)
-    return stored.frame(spark) if isinstance(stored, FarResults) else report.results[query]
+    return stored.frame(backend) if isinstance(stored, FarResults) else backend.frame(report.results[query])
 
 
-def _all_rows(report: BatchReport, spark: SparkSession) -> DataFrame | pa.Table:
+def _all_rows(report: BatchReport, backend: Backend) -> Frame:
     """The results of all queries in one schema."""
-    near = fixed_rows(Results(report.results.batches), report.queries)
+    on_driver = fixed_rows(Results(report.results.batches), report.queries)
     if not report.results.stored:
-        return near
-    far = fixed_frame(spark, report.results.stored, report.queries)
-    return far.unionByName(to_frame(spark, near)) if near.num_rows else far
+        return backend.frame(on_driver)
+    written = fixed_frame(backend, report.results.stored, report.queries)
+    return written.union(backend.frame(on_driver)) if on_driver.num_rows else written

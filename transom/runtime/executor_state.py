@@ -15,11 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
-from transom.backends.spark.session import ansi_off
-from transom.backends.spark.types import spark_schema
+from transom.backends.base import Backend, Frame, Task
 from transom.kernel.shards import Shelf
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import ground
@@ -28,9 +24,8 @@ from transom.plan.strategy import Place, Strategy
 from transom.results.presentation import Moment, Stored, computed_texts, result_schema
 from transom.results.shard_work import ShardWork
 from transom.runtime.executor_tasks import (
-    Desk,
     FileShards,
-    Task,
+    ResultTarget,
     Written,
     close_task,
     fixed_task,
@@ -45,6 +40,8 @@ from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.state.shards import ShardRef
 from transom.state.state import State
+
+PACKED = pa.schema([("packed", pa.binary())])
 
 
 @dataclass(frozen=True)
@@ -64,10 +61,10 @@ class FarResults:
     def and_also(self, more: FarResults) -> FarResults:
         return replace(self, files=(*self.files, *more.files), rows=self.rows + more.rows)
 
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """The results as a DataFrame whose tasks read the files: they don't pass through the driver."""
+    def frame(self, backend: Backend) -> Frame:
+        """The results as a frame whose tasks read the files: they don't pass through the driver."""
         task = read_task(self.store, self.files, self.identity, self.schema)
-        return frame_of(spark, len(self.files), task, self.schema)
+        return backend.run(task, len(self.files), self.schema)
 
 
 @dataclass
@@ -79,13 +76,13 @@ class FarClosed:
     failed: dict[str, Exception] = field(default_factory=dict)  # queries with functions of their own
 
 
-class Far:
-    """The far part of an engine's state."""
+class ExecutorState:
+    """The part of an engine's state that executors keep in files under the checkpoint."""
 
-    def __init__(self, spark: SparkSession, store: Store, strategy: Strategy):
-        self.spark, self.store, self.place, self.limits = spark, store, strategy.place, strategy.limits
+    def __init__(self, backend: Backend, store: Store, strategy: Strategy):
+        self.backend, self.store, self.place, self.limits = backend, store, strategy.place, strategy.limits
         self.shards = FileShards(store)
-        self.partitions = 2 * spark.sparkContext.defaultParallelism
+        self.partitions = 2 * backend.parallelism
 
     @property
     def most_groups(self) -> int | None:
@@ -155,7 +152,7 @@ class Far:
             return found
         queries = {reader.query.name: reader.query for work in works for reader in work.readers}
         names = {name: identity(name) for name in queries}
-        written = self._written(works, Desk(self.store, directory, moment, names), found)
+        written = self._written(works, ResultTarget(self.store, directory, moment, names), found)
         known.update(file for one in written for file in one.files)
         for file in self.store.list(directory):
             if file not in known:
@@ -163,16 +160,16 @@ class Far:
         self._collect(found, written, names, queries, directory)
         return found
 
-    def _written(self, works: Sequence[ShardWork], desk: Desk, found: FarClosed) -> list[Written]:
+    def _written(self, works: Sequence[ShardWork], target: ResultTarget, found: FarClosed) -> list[Written]:
         written = list[Written]()
         plain = [one for work in works if (one := _plain(work)) is not None]
         if plain:
             places = places_of(ref for work in plain for ref in work.refs)
-            written += self._run(close_task(plain, self.shards, places, desk), len(places))
+            written += self._run(close_task(plain, self.shards, places, target), len(places))
         for work in works:
             for shape in _computed(work):
                 try:
-                    written += self._computed(shape, desk)
+                    written += self._computed(shape, target)
                 except Exception as error:
                     culprits = [r.query.name for r in shape.readers if r.query.query.functions]
                     if len(culprits) < len(shape.readers):
@@ -199,7 +196,7 @@ class Far:
             total = sum(files.values())
             found.stored[name] = FarResults(self.store, tuple(files), total, names[name], schema)
 
-    def _computed(self, work: ShardWork, desk: Desk) -> list[Written]:
+    def _computed(self, work: ShardWork, target: ResultTarget) -> list[Written]:
         """Results whose SELECT list or HAVING Spark computes, between the tasks that close and that write."""
         bound = work.readers[0].query.query
         places, texts = places_of(work.refs), computed_texts(bound)
@@ -207,17 +204,14 @@ class Far:
         columns |= {f"a{i}": call.type for i, call in enumerate(bound.calls)}
         columns |= {name: bound.clock_type for name in ("window_start", "window_end")}
         columns |= {name: pa.int64() for name in ("rows", "which", "steps")}
-        lowered = frame_of(
-            self.spark, len(places), lower_task(work, self.shards, places), pa.schema(list(columns.items()))
+        lowered = self.backend.run(
+            lower_task(work, self.shards, places), len(places), pa.schema(list(columns.items()))
         )
-        with ansi_off(self.spark):
-            computed = [F.expr(text).alias(f"x{i}") for i, text in enumerate(texts)]
-            frame = lowered.select("*", *computed)
-        return _unpacked(frame.mapInArrow(write_task(work, texts, desk), "packed binary"))
+        frame = lowered.extend({f"x{i}": text for i, text in enumerate(texts)})
+        return _unpacked(frame.map(write_task(work, texts, target), PACKED))
 
     def _run(self, task: Task, partitions: int) -> list[Any]:
-        numbers = self.spark.range(0, partitions, 1, partitions)
-        return _unpacked(numbers.mapInArrow(task, "packed binary"))
+        return _unpacked(self.backend.run(task, partitions, PACKED))
 
     # --- rolling up ---
 
@@ -283,24 +277,19 @@ class Far:
 
 
 def fixed_frame(
-    spark: SparkSession, results: Mapping[str, Stored], queries: Mapping[str, Query | Preferred]
-) -> DataFrame:
+    backend: Backend, results: Mapping[str, Stored], queries: Mapping[str, Query | Preferred]
+) -> Frame:
     """Results that tasks wrote, of any queries, in the schema that fits all; they don't pass the driver."""
-    far = {name: one for name, one in results.items() if isinstance(one, FarResults)}
-    files = list(dict.fromkeys(file for one in far.values() for file in one.files))
-    names = {one.identity: name for name, one in far.items()}
-    store = next(iter(far.values())).store
-    own = {name: queries[name] for name in far}
-    return frame_of(spark, len(files), fixed_task(store, files, names, own), FIXED)
+    written = {name: stored for name, stored in results.items() if isinstance(stored, FarResults)}
+    files = list(dict.fromkeys(file for stored in written.values() for file in stored.files))
+    names = {stored.identity: name for name, stored in written.items()}
+    store = next(iter(written.values())).store
+    task = fixed_task(store, files, names, {name: queries[name] for name in written})
+    return backend.run(task, len(files), FIXED)
 
 
-def frame_of(spark: SparkSession, partitions: int, task: Task, schema: pa.Schema) -> DataFrame:
-    columns = spark_schema({column.name: column.type for column in schema})
-    return spark.range(0, partitions, 1, partitions).mapInArrow(task, columns)
-
-
-def _unpacked(frame: DataFrame) -> list[Any]:
-    return [pickle.loads(one) for one in frame.toArrow()["packed"].to_pylist()]
+def _unpacked(frame: Frame) -> list[Any]:
+    return [pickle.loads(packed) for packed in frame.to_table()["packed"].to_pylist()]
 
 
 def _plain(work: ShardWork) -> ShardWork | None:

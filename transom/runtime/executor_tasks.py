@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,20 +16,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.backends.spark.types import plain_table
+from transom.backends.arrow_types import plain_table
+from transom.backends.base import RecordBatches, Task
 from transom.kernel.shards import fetched, rolled
 from transom.plan.compiled import Slot
 from transom.results.presentation import LoweredWindows, Moment, ResultBatch, result_batch
 from transom.results.shard_windows import close_shards
 from transom.results.shard_work import ShardWork
-from transom.runtime.batch_tasks import Batches, gathered
+from transom.runtime.batch_tasks import gathered
 from transom.runtime.file_store import Store
 from transom.runtime.outputs import QUERY, fixed_rows, own_rows, with_names
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.state.shards import ShardRef
-
-Task = Callable[[Batches], Batches]
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Desk:
+class ResultTarget:
     """Where a batch's results are written, and under which names queries go there."""
 
     store: Store
@@ -72,8 +71,8 @@ class Desk:
 class _Writer:
     """Writes results as they are made, one file for each schema."""
 
-    def __init__(self, desk: Desk):
-        self.desk, self.written = desk, Written()
+    def __init__(self, target: ResultTarget):
+        self.target, self.written = target, Written()
         self._stack = ExitStack()
         self._open: dict[pa.Schema, tuple[str, Any]] = {}
 
@@ -86,11 +85,11 @@ class _Writer:
     def write(self, batch: ResultBatch) -> None:
         if not batch.table.num_rows:
             return
-        table = with_names(batch, self.desk.identities.__getitem__)
+        table = with_names(batch, self.target.identities.__getitem__)
         if table.schema not in self._open:
             name = f"far-{uuid.uuid4().hex}.arrow"
             writer = self._stack.enter_context(
-                self.desk.store.writer(f"{self.desk.directory}/{name}", table.schema)
+                self.target.store.writer(f"{self.target.directory}/{name}", table.schema)
             )
             self._open[table.schema] = name, writer
             self.written.files[name] = {}
@@ -101,14 +100,16 @@ class _Writer:
             counts[query] = counts.get(query, 0) + rows
 
 
-def close_task(works: Sequence[ShardWork], shards: FileShards, places: Sequence[int], desk: Desk) -> Task:
+def close_task(
+    works: Sequence[ShardWork], shards: FileShards, places: Sequence[int], target: ResultTarget
+) -> Task:
     """A task that closes windows over its partition and writes their results, which need no computing."""
 
-    def task(batches: Batches) -> Batches:
+    def task(batches: RecordBatches) -> RecordBatches:
         for place in numbers_in(batches):
-            with _Writer(desk) as writer:
+            with _Writer(target) as writer:
                 for one, steps in _closed(works, shards, places[place]):
-                    writer.write(result_batch(one, {}, desk.moment))
+                    writer.write(result_batch(one, {}, target.moment))
                     writer.written.steps += steps
             yield packed_value(writer.written)
 
@@ -122,7 +123,7 @@ def lower_task(work: ShardWork, shards: FileShards, places: Sequence[int]) -> Ta
     """
     numbers = {reader.query.name: i for i, reader in enumerate(work.readers)}
 
-    def task(batches: Batches) -> Batches:
+    def task(batches: RecordBatches) -> RecordBatches:
         for place in numbers_in(batches):
             for one, steps in _closed([work], shards, places[place]):
                 which = np.array([numbers[query.name] for query in one.queries])[one.which]
@@ -134,13 +135,13 @@ def lower_task(work: ShardWork, shards: FileShards, places: Sequence[int]) -> Ta
     return task
 
 
-def write_task(work: ShardWork, texts: Sequence[str], desk: Desk) -> Task:
+def write_task(work: ShardWork, texts: Sequence[str], target: ResultTarget) -> Task:
     """A task that writes the results of rows of `lower_task` with the computed `texts` as x0, x1, ..."""
     queries = [reader.query for reader in work.readers]
     partial = [query.name in work.partial for query in queries]
 
-    def task(batches: Batches) -> Batches:
-        with _Writer(desk) as writer:
+    def task(batches: RecordBatches) -> RecordBatches:
+        with _Writer(target) as writer:
             for table in gathered(batches):
                 table = plain_table(table)
                 which = table["which"].to_numpy()
@@ -148,7 +149,7 @@ def write_task(work: ShardWork, texts: Sequence[str], desk: Desk) -> Task:
                 table = table.take(pa.array(order))
                 computed = {text: table[f"x{i}"] for i, text in enumerate(texts)}
                 one = LoweredWindows(queries, which[order], table, work.unseen, partial, work.arrivals)
-                writer.write(result_batch(one, computed, desk.moment))
+                writer.write(result_batch(one, computed, target.moment))
                 writer.written.steps += int(pc.sum(table["steps"]).as_py())
         yield packed_value(writer.written)
 
@@ -165,7 +166,7 @@ def roll_task(
     """A task that makes one file of its partition's many: its place, rows and bytes."""
     starts = {start for slices in target.held.values() for start, _ in slices}
 
-    def task(batches: Batches) -> Batches:
+    def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
             place = places[number]
             found = rolled(fetched(shards, refs, place), slots, list(target.held), starts)
@@ -179,7 +180,7 @@ def roll_task(
 def read_task(store: Store, files: Sequence[str], identity: str, schema: pa.Schema) -> Task:
     """A task that reads back the results of one query from files."""
 
-    def task(batches: Batches) -> Batches:
+    def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
             yield from own_rows(store, files[number], identity, schema)
 
@@ -191,7 +192,7 @@ def fixed_task(
 ) -> Task:
     """A task that reads back the results of all queries from files, in the schema that fits all."""
 
-    def task(batches: Batches) -> Batches:
+    def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
             with store.batches(files[number]) as reader:
                 for i in range(reader.num_record_batches):
@@ -204,14 +205,12 @@ def fixed_task(
     return task
 
 
-def _closed(
-    works: Iterable[ShardWork], shards: FileShards, place: int
-) -> Iterator[tuple[LoweredWindows, int]]:
+def _closed(works: Iterable[ShardWork], shards: FileShards, place: int) -> Iterator[tuple[LoweredWindows, int]]:
     for work in works:
         yield from close_shards(fetched(shards, work.refs, place), work)
 
 
-def numbers_in(batches: Batches) -> Iterator[int]:
+def numbers_in(batches: RecordBatches) -> Iterator[int]:
     for batch in batches:
         yield from batch.column(0).to_pylist()
 

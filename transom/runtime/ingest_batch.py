@@ -1,24 +1,19 @@
-"""The first half of a batch on Spark: project, number, judge the future, run the kernel, set rows apart."""
+"""The ingest of one data batch: project its rows, number them, aggregate them, and find late and rejected ones."""
 
 from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import MapType, VariantType
 
-from transom.backends.projection import micros, project
-from transom.backends.spark.broadcast_plan import Shipper
-from transom.backends.spark.files import CORRUPT
-from transom.backends.spark.scalars import collect_small
-from transom.backends.spark.session import ansi_off
-from transom.backends.spark.tables import Tables
+from transom.backends.base import Backend, Frame, JoinedTable
+from transom.backends.expressions import at_clock, micros, quoted
+from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
 from transom.elements import Clock, ClockKind
 from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, put_away, run
 from transom.kernel.shards import Shelf
@@ -29,7 +24,7 @@ from transom.plan.layout import Layout
 from transom.plan.planner import SharedPlan, askers
 from transom.results.advance import clocks_of
 from transom.runtime.batch_tasks import aggregate_task, late_task
-from transom.runtime.sources import HIDDEN, TIME_TEXT
+from transom.runtime.tables import StaticTables
 from transom.sql.query import Join
 from transom.state.state import State, StreamState
 from transom.windows.horizon import horizon_limit
@@ -37,50 +32,52 @@ from transom.windows.profile import Profile
 from transom.windows.stream_rules import StreamRules
 
 ROW_NUMBER, ROW_ID = "__row_number__", "__row_id__"
+OUTCOME = pa.schema([("outcome", pa.binary())])
 
 
 @dataclass(frozen=True)
-class Batch:
-    """A data batch: its rows, and what was known when it began."""
+class DataBatch:
+    """A data batch: its rows, and what is known when it begins."""
 
-    df: DataFrame
+    frame: Frame
     columns: Mapping[str, pa.DataType]  # of the stream, those that queries can name
     rules: StreamRules
-    queries: Sequence[CompiledQuery]
+    queries: Sequence[CompiledQuery]  # the standing queries
     state: State
-    shared: SharedPlan  # of the queries
-    now: int
+    shared: SharedPlan  # of the standing queries
+    clock: int  # what current_timestamp() means in the batch
     versions: Mapping[str, int]  # of the static tables
-    near: bool = False  # few rows, already on the driver: no job is worth its start
-    shelf: Shelf | None = None  # for cells of far selections
-    most_groups: int | None = None  # families with more go far
-    limit: int | None = None  # of its times, if that is known
-    is_judged: bool = False  # whether it is
-    looking: Sequence[CompiledQuery] = ()  # on-demand queries
-    store_sets: Sequence[StoreSet] = ()  # what they need kept
+    on_driver: bool = False  # few rows that are on the driver already: no job is worth its start
+    shelf: Shelf | None = None  # where executors put cells of selections whose state they keep
+    most_groups: int | None = None  # families with more groups leave the driver
+    time_limit: int | None = None  # times above it are rejected, if the horizon was applied already
+    is_judged: bool = False  # whether the horizon was applied
+    on_demand: Sequence[CompiledQuery] = ()
+    store_sets: Sequence[StoreSet] = ()  # what the on-demand queries need kept
 
     @property
-    def everyone(self) -> list[CompiledQuery]:
+    def readers(self) -> list[CompiledQuery]:
         """The queries that read its rows, standing or on demand."""
-        return [*self.queries, *self.looking]
+        return [*self.queries, *self.on_demand]
 
-    def looked_at_by(self, looking: Sequence[CompiledQuery]) -> Batch:
+    def with_on_demand(self, queries: Sequence[CompiledQuery]) -> DataBatch:
         """The batch with other on-demand queries."""
-        return replace(self, looking=looking, store_sets=store_sets(looking))
+        return replace(self, on_demand=queries, store_sets=store_sets(queries))
 
     @property
     def before(self) -> StreamState:
+        """The stream's state before the batch."""
         return self.state.stream(self.rules.clock.stream)
 
 
 @dataclass
-class Processed:
-    """What came of the rows, and the rows that were set apart."""
+class Ingested:
+    """The partial aggregates of a batch's rows, and its late and rejected rows."""
 
     outcome: Outcome
-    limit: int | None
-    late: DataFrame | pa.Table | None = None
-    rejected: DataFrame | None = None
+    time_limit: int | None
+    late: Frame | None = None
+    rejected: Frame | None = None
 
 
 @dataclass(frozen=True)
@@ -89,162 +86,157 @@ class _Branch:
 
     queries: tuple[CompiledQuery, ...]
     joins: tuple[Join, ...]
-    df: DataFrame
+    frame: Frame
     plan: BatchPlan
     scalars: Mapping[str, str] = field(default_factory=dict)
 
 
-class BatchRun:
-    """One data batch on its way through Spark; what it set apart can be read until it is left."""
+class IngestRun:
+    """The ingest of one batch; its late and rejected rows can be read until the run is left."""
 
-    def __init__(self, batch: Batch, tables: Tables, shipper: Shipper):
-        self.batch, self.tables, self.shipper = batch, tables, shipper
+    def __init__(self, batch: DataBatch, tables: StaticTables, backend: Backend):
+        self.batch, self.tables, self.backend = batch, tables, backend
         self.clocks = clocks_of(batch.queries, batch.rules, batch.store_sets)
         self.time = self.micros(batch.rules.clock)
-        if CORRUPT in batch.df.columns:
+        if CORRUPT in batch.frame.columns:
             self.time = f"CASE WHEN `{CORRUPT}` IS NULL THEN {self.time} END"
+        self._held = ExitStack()
+        self._unique_joins: dict[tuple[str, tuple[str, ...]], bool] = {}  # by join, and the joins beside it
 
-        self._cached: DataFrame | None = None
-        self._once: dict[tuple[str, tuple[str, ...]], bool] = {}  # by join, and the joins beside it
-
-    def __enter__(self) -> BatchRun:
+    def __enter__(self) -> IngestRun:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._cached is not None:
-            self._cached.unpersist()
+        self._held.close()
 
-    def process(self) -> Processed:
-        """Aggregate the rows that are accepted, and find those that are late or rejected."""
-        repeated, df = self._repeating(), self.batch.df
-        if any(repeated):
-            # The branches must agree on which row is which, so that the rows are read once.
-            df = self._cached = df.withColumn(ROW_ID, F.monotonically_increasing_id()).persist()
-        limit, exact = self._first_limit(df)
-        df = self._numbered(df, limit)
-        branches = [self._branch(queries, df, limit, any(repeated)) for queries in repeated.values()]
-        outcomes = [self._run(branch, branch.plan) for branch in branches]
-        if not exact and outcomes[0].ahead:
-            limit, outcomes = self._followed(branches, outcomes, limit)
-        outcome = _accounted(outcomes, self.batch.shared.layouts)
-        done = Processed(outcome, limit)
+    def process(self) -> Ingested:
+        """Aggregate the accepted rows, and find those that are late or rejected."""
+        branches_by_joins, frame = self._by_repeating_joins(), self.batch.frame
+        has_branches = any(branches_by_joins)
+        if has_branches:  # the branches must agree on which row is which, so the rows are read once
+            frame = self._held.enter_context(frame.with_row_ids(ROW_ID))
+        limit, is_exact = self._first_limit(frame)
+        frame = self._numbered(frame, limit)
+        branches = [
+            self._branch(queries, frame, limit, has_branches) for queries in branches_by_joins.values()
+        ]
+        outcomes = [self._aggregate(branch, branch.plan) for branch in branches]
+        if not is_exact and outcomes[0].ahead:
+            limit, outcomes = self._with_rows_after_a_gap(branches, outcomes, limit)
+        outcome = _combined(outcomes, self.batch.shared.layouts)
+        ingested = Ingested(outcome, limit)
         if outcome.late:
-            done.late = self._late(branches, outcomes, limit)
+            ingested.late = self._late(branches, outcomes, limit)
         if outcome.timeless or outcome.ahead:
-            done.rejected = self._rejected(df, limit)
-        return done
+            ingested.rejected = self._rejected(frame, limit)
+        return ingested
 
-    # --- the future ---
+    # --- the horizon ---
 
-    def _first_limit(self, df: DataFrame) -> tuple[int | None, bool]:
-        """The limit of this batch's times, and whether it is certain.
+    def _first_limit(self, frame: Frame) -> tuple[int | None, bool]:
+        """The highest time that the batch may have, and whether that is certain.
 
-        Where the stream was is known after its first batch. Then rows within the horizon of that are
-        aggregated at once, and only if some lie beyond it is the whole batch's profile consulted.
+        After a stream's first batch it is known how far the stream has come. Rows within the horizon of that
+        are aggregated at once. The profile of the whole batch is consulted only if some rows lie beyond it.
         """
         rules, high = self.batch.rules, self.batch.before.clock(self.batch.rules.clock).high
         if self.batch.is_judged or rules.horizon is None:
-            return self.batch.limit, True
+            return self.batch.time_limit, True
         if high is not None and not any(clock.kind is ClockKind.ROWS for clock in self.clocks):
-            return self._not_after_now(high + rules.horizon), False
-        return self.judged(df)[0], True
+            return self._not_after_clock(high + rules.horizon), False
+        return self.judge_times(frame)[0], True
 
-    def judged(self, df: DataFrame) -> tuple[int | None, Profile]:
-        """The limit of this batch's times, for certain, and where its rows lie."""
+    def judge_times(self, frame: Frame) -> tuple[int | None, Profile]:
+        """The highest time that the batch may have, for certain, and where in time its rows lie."""
         rules, high = self.batch.rules, self.batch.before.clock(self.batch.rules.clock).high
         cut = None if high is None or rules.horizon is None else high + rules.horizon
         plan = BatchPlan((), (), {}, {}, "t0", limit=cut, horizon=rules.horizon)
-        profile = self._run(_Branch((), (), df, plan, {"t0": self.time}), plan).profile
-        return self._not_after_now(horizon_limit(profile, high, rules.horizon)), profile
+        profile = self._aggregate(_Branch((), (), frame, plan, {"t0": self.time}), plan).profile
+        return self._not_after_clock(horizon_limit(profile, high, rules.horizon)), profile
 
-    def _not_after_now(self, limit: int | None) -> int | None:
+    def _not_after_clock(self, limit: int | None) -> int | None:
         rules = self.batch.rules
         if not rules.live or rules.horizon is None or limit is None:
             return limit
-        return min(limit, self.batch.now + rules.horizon)
+        return min(limit, self.batch.clock + rules.horizon)
 
-    def _followed(
+    def _with_rows_after_a_gap(
         self, branches: Sequence[_Branch], outcomes: Sequence[Outcome], limit: int | None
     ) -> tuple[int | None, list[Outcome]]:
-        """Rows beyond the horizon that belong to the stream after all are aggregated in addition."""
+        """Aggregate rows beyond the horizon too, if the stream itself jumped ahead."""
         high = self.batch.before.clock(self.batch.rules.clock).high
-        found = horizon_limit(outcomes[0].profile, high, self.batch.rules.horizon)
-        further = self._not_after_now(found)
-        if further is None or limit is None or further <= limit:
+        new_limit = self._not_after_clock(horizon_limit(outcomes[0].profile, high, self.batch.rules.horizon))
+        if new_limit is None or limit is None or new_limit <= limit:
             return limit, list(outcomes)
-        both = []
+        combined = []
         for branch, outcome in zip(branches, outcomes, strict=True):
-            more = self._run(branch, replace(branch.plan, limit=further, floor=limit))
+            more = self._aggregate(branch, replace(branch.plan, limit=new_limit, floor=limit))
             merged = merge([outcome, more], self.batch.shared.layouts)
             merged.rows, merged.timeless, merged.ahead = outcome.rows, outcome.timeless, more.ahead
             merged.profile = outcome.profile
-            both.append(merged)
-        return further, both
+            combined.append(merged)
+        return new_limit, combined
 
-    # --- the rows' way to the kernel ---
+    # --- from rows to the kernel ---
 
     def micros(self, clock: Clock) -> str:
+        """A clock's value as an expression over the rows."""
         if clock.kind is ClockKind.ROWS:
             return f"`{ROW_NUMBER}`"
-        return micros(f"`{clock.attribute}`", self.batch.columns[clock.attribute])
+        return micros(quoted(clock.attribute), self.batch.columns[clock.attribute])
 
-    def accepted(self, limit: int | None) -> str:
+    def is_accepted(self, limit: int | None) -> str:
+        """A condition that is true for rows with a usable time."""
         within = "" if limit is None else f" AND ({self.time}) <= {limit}"
         return f"(({self.time}) IS NOT NULL{within})"
 
-    def order(self, df: DataFrame) -> list[str]:
+    def order(self, frame: Frame) -> list[str]:
         """What rows are sorted by: their time, ties by their other columns."""
-        order = [f"({self.time})"]
-        for name in self.batch.columns:
-            kind = df.schema[name].dataType
-            order.append(
-                f"to_json(struct(`{name}`))" if isinstance(kind, MapType | VariantType) else f"`{name}`"
-            )
-        return order
+        return [f"({self.time})", *(frame.order_of(name) for name in self.batch.columns)]
 
-    def _numbered(self, df: DataFrame, limit: int | None) -> DataFrame:
-        """With accepted rows numbered by time, ties by their other columns: partitioning has no say."""
+    def at_clock(self, scalars: Mapping[str, str]) -> dict[str, str]:
+        """Expressions in which the current time is the batch's."""
+        return {name: at_clock(text, self.batch.clock) for name, text in scalars.items()}
+
+    def _numbered(self, frame: Frame, limit: int | None) -> Frame:
+        """The accepted rows with their numbers; partitioning has no influence on them."""
         if not any(clock.kind is ClockKind.ROWS for clock in self.clocks):
-            return df
-        base, accepted = self.batch.before.totals.accepted, self.accepted(limit)
-        number = f"row_number() OVER (PARTITION BY {accepted} ORDER BY {', '.join(self.order(df))})"
-        with ansi_off(df.sparkSession):
-            return df.withColumn(
-                ROW_NUMBER, F.expr(f"CASE WHEN {accepted} THEN CAST({base - 1} AS BIGINT) + {number} END")
-            )
+            return frame
+        first = self.batch.before.totals.accepted
+        return frame.number(ROW_NUMBER, self.order(frame), self.is_accepted(limit), first)
 
-    def _repeating(self) -> dict[tuple[str, ...], list[CompiledQuery]]:
-        """The queries by the joins of theirs that repeat rows; first those (perhaps none) that have none."""
-        found: dict[tuple[str, ...], list[CompiledQuery]] = {(): []}
-        for query in self.batch.everyone:
+    def _by_repeating_joins(self) -> dict[tuple[str, ...], list[CompiledQuery]]:
+        """The queries by their joins that repeat rows; first those (perhaps none) without such a join."""
+        queries_by_joins: dict[tuple[str, ...], list[CompiledQuery]] = {(): []}
+        for query in self.batch.readers:
             joins = query.query.joins
             ids = tuple(join.id for join in joins)
             for join in joins:
-                if (join.id, ids) not in self._once:
-                    self._once[join.id, ids] = self._matches_once(join, joins)
-            repeating = tuple(id for id in ids if not self._once[id, ids])
-            found.setdefault(repeating, []).append(query)
-        return found
+                if (join.id, ids) not in self._unique_joins:
+                    self._unique_joins[join.id, ids] = self._matches_once(join, joins)
+            repeating = tuple(id for id in ids if not self._unique_joins[id, ids])
+            queries_by_joins.setdefault(repeating, []).append(query)
+        return queries_by_joins
 
     def _matches_once(self, join: Join, joins: Sequence[Join]) -> bool:
-        """Whether a row finds at most one row of the table: its keys are unique, and compared as they are.
+        """Whether a row matches at most one row of the table: its keys are unique, and compared as they are.
 
-        A comparison that first casts a key (an integer with a text) may find several for one.
+        A comparison that first casts a key (an integer with a text) may match several.
         """
         version = self.batch.versions[join.table]
-        known = {f"`{name}`": kind for name, kind in self.batch.columns.items()}
-        for one in joins:
-            columns = self.tables.columns(one.table, self.batch.versions[one.table])
-            known |= {f"`{one.id}.{name}`": kind for name, kind in columns.items()}
+        types = {quoted(name): type for name, type in self.batch.columns.items()}
+        for other in joins:
+            columns = self.tables.columns(other.table, self.batch.versions[other.table])
+            types |= {f"`{other.id}.{name}`": type for name, type in columns.items()}
         for key in join.keys:
-            own = f"`{join.id}.{key}`"
-            others = re.findall(rf"{re.escape(own)} = (`[^`]+`)(?= AND |$)", join.on)
-            if not any(known.get(other) == known[own] for other in others):
+            column = f"`{join.id}.{key}`"
+            others = re.findall(rf"{re.escape(column)} = (`[^`]+`)(?= AND |$)", join.on)
+            if not any(types.get(other) == types[column] for other in others):
                 return False
         return self.tables.is_unique(join.table, version, join.keys)
 
     def _branch(
-        self, queries: Sequence[CompiledQuery], df: DataFrame, limit: int | None, with_id: bool
+        self, queries: Sequence[CompiledQuery], frame: Frame, limit: int | None, with_ids: bool
     ) -> _Branch:
         names: dict[str, str] = {}
         for query in queries:
@@ -255,116 +247,116 @@ class BatchRun:
         scalars |= {name: self.micros(clock) for clock, name in clocks.items()}
         time = clocks[self.batch.rules.clock]
         scalars[time] = self.time
-        if with_id:
+        if with_ids:
             scalars[ROW_ID] = f"`{ROW_ID}`"
-        mine = {query.name for query in queries}
+        in_branch = {query.name for query in queries}
         shared = self.batch.shared
-        families, asking = shared.families, shared.askers
-        if len(mine) < len(self.batch.everyone):
-            families = tuple(family for family in families if family.members[0].queries[0] in mine)
-            asking = askers(self.batch.state, [query for query in queries if query.query.demand is None])
-        gathered = [one for one in self.batch.store_sets if one.queries[0] in mine]
+        families, interests = shared.families, shared.askers
+        if len(in_branch) < len(self.batch.readers):
+            families = tuple(family for family in families if family.members[0].queries[0] in in_branch)
+            interests = askers(self.batch.state, [query for query in queries if query.query.demand is None])
+        gathered = [one for one in self.batch.store_sets if one.queries[0] in in_branch]
         plan = BatchPlan(
             families,
-            asking,
+            interests,
             names,
             clocks,
             time,
             {clock: self.batch.before.clock(clock).closed for clock in clocks},
             limit,
             horizon=self.batch.rules.horizon,
-            row_id=ROW_ID if with_id else None,
+            row_id=ROW_ID if with_ids else None,
             far=self.batch.state.far,
             most_groups=self.batch.most_groups,
             store_inputs=store_inputs(self.batch.state, self.batch.before, gathered),
         )
-        joins: dict[str, Join] = {}
-        for join in (join for query in queries for join in query.query.joins):
-            known = joins.get(join.id, join)
-            if join.id not in joins or not set(join.columns) <= set(known.columns):
-                columns = tuple(dict.fromkeys((*known.columns, *join.columns)))
-                joins[join.id] = replace(known, columns=columns)
-        return _Branch(tuple(queries), tuple(joins.values()), df, plan, scalars)
+        return _Branch(tuple(queries), tuple(_merged_joins(queries)), frame, plan, scalars)
 
-    def _projected(self, branch: _Branch, df: DataFrame, keep: Sequence[str] = ()) -> DataFrame:
-        frames = {
-            join.table: self.tables.frame(join.table, self.batch.versions[join.table])
-            for join in branch.joins
-        }
-        return project(df, branch.scalars, branch.joins, frames, keep=keep, now=self.batch.now)
+    def _projected(self, branch: _Branch, frame: Frame, keep: Sequence[str] = ()) -> Frame:
+        versions = self.batch.versions
+        joins = [
+            JoinedTable(join, self.tables.frame(join.table, versions[join.table])) for join in branch.joins
+        ]
+        return frame.project(self.at_clock(branch.scalars), keep, joins)
 
-    def _run(self, branch: _Branch, plan: BatchPlan) -> Outcome:
-        projected = self._projected(branch, branch.df)
-        if self.batch.near:
-            outcome = run(collect_small(projected), plan)
+    def _aggregate(self, branch: _Branch, plan: BatchPlan) -> Outcome:
+        """Run the kernel over a branch's rows: on the driver if they are few, else by tasks."""
+        projected = self._projected(branch, branch.frame)
+        if self.batch.on_driver:
+            outcome = run(projected.to_table(few=True), plan)
             return outcome if self.batch.shelf is None else put_away(outcome, self.batch.shelf)
-        packed = projected.mapInArrow(
-            aggregate_task(self.shipper.ship(plan), self.batch.shelf), "outcome binary"
-        ).toArrow()
-        outcomes = (pickle.loads(one) for one in packed["outcome"].to_pylist())
+        packed = projected.map(aggregate_task(self.backend.ship(plan), self.batch.shelf), OUTCOME).to_table()
+        outcomes = (pickle.loads(outcome) for outcome in packed["outcome"].to_pylist())
         return merge(outcomes, self.batch.shared.layouts)
 
-    # --- rows set apart ---
+    # --- late and rejected rows ---
 
-    def _late(
-        self, branches: Sequence[_Branch], outcomes: Sequence[Outcome], limit: int | None
-    ) -> DataFrame | pa.Table:
+    def _late(self, branches: Sequence[_Branch], outcomes: Sequence[Outcome], limit: int | None) -> Frame:
         keep = list(self.batch.columns)
         if len(branches) > 1:
-            asked, counted = _row_sets(outcomes)
-            ids = pa.array(np.setdiff1d(asked, counted)).to_pylist()
-            return branches[0].df.filter(F.col(ROW_ID).isin(ids)).select(*(f"`{name}`" for name in keep))
+            wanted, counted = _row_sets(outcomes)
+            ids = ", ".join(f"{id}L" for id in np.setdiff1d(wanted, counted).tolist())
+            return branches[0].frame.filter(f"`{ROW_ID}` IN ({ids})").project({}, keep)
         branch = replace(branches[0], plan=replace(branches[0].plan, limit=limit))
         bound = self._latest_closed(branch.plan)
-        candidates = branch.df
+        candidates = branch.frame
         if bound is not None:
-            with ansi_off(candidates.sparkSession):
-                candidates = candidates.filter(f"({self.time}) < {bound}")
+            candidates = candidates.filter(f"({self.time}) < {bound}")
         projected = self._projected(branch, candidates, keep)
-        if self.batch.near:
-            table = collect_small(projected)
-            return table.filter(pa.array(late_rows(table, branch.plan))).select(keep)
-        schema = candidates.select(*(f"`{name}`" for name in keep)).schema
-        return projected.mapInArrow(late_task(self.shipper.ship(branch.plan), keep), schema)
+        if self.batch.on_driver:
+            table = projected.to_table(few=True)
+            return self.backend.frame(table.filter(pa.array(late_rows(table, branch.plan))).select(keep))
+        columns = candidates.columns
+        schema = pa.schema([(name, columns[name]) for name in keep])
+        return projected.map(late_task(self.backend.ship(branch.plan), keep), schema)
 
     def _latest_closed(self, plan: BatchPlan) -> int | None:
         """A time above which no row can be late, if all windows follow the stream's own time."""
-        own = self.batch.rules.clock
-        return plan.latest_closed(own) if self.clocks == [own] else None
+        clock = self.batch.rules.clock
+        return plan.latest_closed(clock) if self.clocks == [clock] else None
 
-    def _rejected(self, df: DataFrame, limit: int | None) -> DataFrame:
-        hidden = [name for name in HIDDEN if name in df.columns]
-        unparsable = f"WHEN `{CORRUPT}` IS NOT NULL THEN 'not parsable' " if CORRUPT in df.columns else ""
+    def _rejected(self, frame: Frame, limit: int | None) -> Frame:
+        hidden = [name for name in HIDDEN if name in frame.columns]
+        unparsable = f"WHEN `{CORRUPT}` IS NOT NULL THEN 'not parsable' " if CORRUPT in hidden else ""
         unreadable = (
             f"WHEN `{TIME_TEXT}` IS NOT NULL AND ({self.time}) IS NULL THEN 'no time: not a timestamp' "
         )
         reason = (
-            f"CASE {unparsable}{unreadable if TIME_TEXT in df.columns else ''}"
+            f"CASE {unparsable}{unreadable if TIME_TEXT in hidden else ''}"
             f"WHEN ({self.time}) IS NULL THEN 'no time: null' "
             "ELSE 'ahead of the stream by more than the horizon' END"
         )
-        with ansi_off(df.sparkSession):
-            chosen = df.filter(f"NOT {self.accepted(limit)}")
-            columns = [F.col(f"`{name}`") for name in (*self.batch.columns, *hidden)]
-            return chosen.select(*columns, F.expr(reason).alias("reason"))
+        rejected = frame.filter(f"NOT {self.is_accepted(limit)}")
+        return rejected.project({"reason": reason}, [*self.batch.columns, *hidden])
 
 
-def _accounted(outcomes: Sequence[Outcome], layouts: Mapping[str, Layout]) -> Outcome:
+def _merged_joins(queries: Sequence[CompiledQuery]) -> Iterator[Join]:
+    """The joins of some queries, each once, with all columns that any of them reads."""
+    joins: dict[str, Join] = {}
+    for join in (join for query in queries for join in query.query.joins):
+        earlier = joins.get(join.id, join)
+        if join.id not in joins or not set(join.columns) <= set(earlier.columns):
+            columns = tuple(dict.fromkeys((*earlier.columns, *join.columns)))
+            joins[join.id] = replace(earlier, columns=columns)
+    yield from joins.values()
+
+
+def _combined(outcomes: Sequence[Outcome], layouts: Mapping[str, Layout]) -> Outcome:
     """One outcome of all branches, in which a row is counted once however often joins repeated it."""
     main = outcomes[0]
     if len(outcomes) == 1:
         return main
     total = merge(outcomes, layouts)
-    asked, counted = _row_sets(outcomes)
+    wanted, counted = _row_sets(outcomes)
     total.rows, total.timeless, total.ahead = main.rows, main.timeless, main.ahead
     total.profile, total.clocks, total.flags = main.profile, main.clocks, None
-    total.counted, total.late = len(counted), len(np.setdiff1d(asked, counted))
-    total.unasked = main.rows - main.timeless - main.ahead - len(asked)
+    total.counted, total.late = len(counted), len(np.setdiff1d(wanted, counted))
+    total.unasked = main.rows - main.timeless - main.ahead - len(wanted)
     return total
 
 
 def _row_sets(outcomes: Sequence[Outcome]) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of the rows that were asked for, and of those that were counted, in any branch."""
+    """The ids of the rows that a query wanted, and of those that were counted, in any branch."""
     flags = pa.concat_tables([outcome.flags for outcome in outcomes if outcome.flags is not None])
     rows, counted = flags["row"].to_numpy(), flags["counted"].to_numpy()
     return np.unique(rows), np.unique(rows[counted])

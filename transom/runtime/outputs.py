@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
-
+from transom.backends.base import Frame
 from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.results.presentation import SYSTEM, ResultBatch, Results
@@ -98,16 +97,22 @@ class Outputs:
             for directory in [f"prods/{batch_id:010d}"] if len(old) == len(directories) else old:
                 self.store.delete(directory)
 
-    def set_apart(self, kind: str, stream: str, batch_id: int, rows: DataFrame | pa.Table | None) -> None:
-        """Write a batch's late or rejected rows; a large batch's are written by the executors."""
+    def write_rows(
+        self, kind: str, stream: str, batch_id: int, rows: Frame | None, on_driver: bool = False
+    ) -> None:
+        """Write a batch's late or rejected rows: here if they are on the driver, else by the executors."""
         directory = f"{kind}/{stream}/{batch_id:010d}"
         self.store.delete(directory)
-        if isinstance(rows, DataFrame):
-            rows.write.mode("overwrite").parquet(self.store.path(directory))
-        elif rows is not None and rows.num_rows:
-            self.store.write_table(f"{directory}/part.arrow", rows)
+        if rows is None:
+            return
+        if on_driver:
+            table = rows.to_table(few=True)
+            if table.num_rows:
+                self.store.write_table(f"{directory}/part.arrow", table)
+        else:
+            rows.write_parquet(self.store.path(directory))
 
-    def read_apart(self, kind: str, stream: str, committed: int, schema: pa.Schema) -> pa.Table:
+    def read_rows(self, kind: str, stream: str, committed: int, schema: pa.Schema) -> pa.Table:
         """All late or rejected rows of a stream up to the last committed batch, with the batch of each."""
         schema = schema.append(pa.field("batch", pa.int64()))
         found = [schema.empty_table()]

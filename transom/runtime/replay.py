@@ -13,16 +13,13 @@ from typing import Any, TypedDict
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
-
-from transom.backends.spark.files import PathSource
-from transom.backends.spark.types import to_arrow, to_frame, to_table
+from transom.backends.base import Backend, Columns, Frame
+from transom.backends.hidden_columns import TIME_TEXT
 from transom.durations import parse_duration, parse_instant
 from transom.errors import SettingError, StateError, near_miss
 from transom.runtime.file_store import Store
 from transom.runtime.options import declared_column
-from transom.runtime.sources import TIME_TEXT, FileSource, Reference, Source, Taken, visible, with_time
+from transom.runtime.sources import FileSource, NextBatch, Reference, Source, visible, with_time
 from transom.runtime.streamer import Streamer
 
 ARRIVAL = "_arrival"  # when a row is delivered, in microseconds of the recording's own time
@@ -84,15 +81,15 @@ class ReplaySource(Source):
 
     def __init__(
         self,
-        spark: SparkSession,
-        schema: StructType,
+        backend: Backend,
+        columns: Columns,
         rows: pa.Table,
         clock: Callable[[], int],
         speed: float,
-        batch_id: int,
+        step: int,
     ):
-        self.spark, self.speed, self.batch_id, self._clock = spark, speed, batch_id, clock
-        self._schema, self._rows = schema, rows.drop_columns([ARRIVAL])
+        self.backend, self.speed, self.step, self._clock = backend, speed, step, clock
+        self._columns, self._rows = columns, rows.drop_columns([ARRIVAL])
         self._arrivals = rows[ARRIVAL].to_numpy()
         first = int(self._arrivals[0]) if len(self._arrivals) else 0
         self._delivered, self._reached = 0, first  # as of the last batch
@@ -100,16 +97,17 @@ class ReplaySource(Source):
         self._since: int | None = None  # the clock at that moment
         self._hurried = False
 
-    def schema(self) -> StructType:
-        return self._schema
+    @property
+    def columns(self) -> Columns:
+        return self._columns
 
-    def take(self, batch_id: int) -> Taken | None:
+    def next(self, batch_id: int) -> NextBatch | None:
         moment = self._due()
         until = int(np.searchsorted(self._arrivals, moment, "right"))
         if until <= self._delivered:
             return None
         rows = until - self._delivered
-        return Taken({"replay": [self._delivered, until], "moment": moment, "rows": rows})
+        return NextBatch({"replay": [self._delivered, until], "moment": moment, "rows": rows})
 
     def _due(self) -> int:
         """How far the recording is now: a whole number of batches from where this engine began it."""
@@ -117,8 +115,8 @@ class ReplaySource(Source):
             return int(self._arrivals[-1]) if len(self._arrivals) else 0
         if self._since is None:
             self._since = self._clock()
-        batches = max((self._clock() - self._since) // self.batch_id, 0)
-        return self._begun + int(batches * self.batch_id * self.speed)
+        batches = max((self._clock() - self._since) // self.step, 0)
+        return self._begun + int(batches * self.step * self.speed)
 
     @property
     def finished(self) -> bool:
@@ -132,9 +130,9 @@ class ReplaySource(Source):
     def hurry(self) -> None:
         self._hurried = True
 
-    def frame(self, reference: Reference) -> DataFrame:
+    def read(self, reference: Reference) -> Frame:
         start, stop = reference["replay"]
-        return to_frame(self.spark, self._rows.slice(start, stop - start)).to(self._schema)
+        return self.backend.frame(self._rows.slice(start, stop - start))
 
     def advance(self, reference: Reference) -> None:
         self._delivered, self._reached = reference["replay"][1], reference["moment"]
@@ -182,10 +180,10 @@ class Replay:
 
 
 def replay_source(
-    spark: SparkSession,
+    backend: Backend,
     store: Store,
     name: str,
-    recording: DataFrame | pa.Table | str,
+    recording: Any,
     time: str,
     clock: Callable[[], int],
     given: ReplayOptions,
@@ -195,13 +193,13 @@ def replay_source(
     speed = options["speed"]
     if isinstance(speed, bool) or not isinstance(speed, (int, float)) or not 0 < speed < float("inf"):
         raise SettingError(f"speed is a factor above 0, such as 60 for a minute in a second, not {speed!r}")
-    batch_id = parse_duration(options["batch"])
-    if batch_id <= 0:
-        raise SettingError(f"batch is a duration longer than nothing, not {options['batch_id']!r}")
+    step = parse_duration(options["batch"])
+    if step <= 0:
+        raise SettingError(f"batch is a duration longer than nothing, not {options['batch']!r}")
     streamer = Streamer.of(*(options[key] for key in ("delay", "delays", "burst", "seed")))
     start = None if options["start"] is None else parse_instant(options["start"])
-    schema, read = _opened(spark, recording, options)
-    column = declared_column(name, time, visible(to_arrow(schema)))
+    columns, read = _opened(backend, recording, options)
+    column = declared_column(name, time, visible(columns))
     path = f"replays/{name}.arrow"
     written_with = json.dumps([column, start, *vars(streamer).values()]).encode()
     if store.exists(path):
@@ -213,7 +211,7 @@ def replay_source(
         rows = rows.replace_schema_metadata({WRITTEN_WITH: written_with})
         store.write_table(path, rows)
     own = {key: options[key] for key in StreamOptions.__annotations__}
-    return ReplaySource(spark, schema, rows, clock, float(speed), batch_id), own
+    return ReplaySource(backend, columns, rows, clock, float(speed), step), own
 
 
 def _known(given: ReplayOptions) -> dict[str, Any]:
@@ -224,41 +222,36 @@ def _known(given: ReplayOptions) -> dict[str, Any]:
 
 
 def _opened(
-    spark: SparkSession, recording: DataFrame | pa.Table | str, options: Mapping[str, Any]
-) -> tuple[StructType, Callable[[str], pa.Table]]:
+    backend: Backend, recording: Any, options: Mapping[str, Any]
+) -> tuple[Columns, Callable[[str], pa.Table]]:
     """The columns of a recording, and a function that reads it with its times parsed into `ARRIVAL`."""
-    form: str | None = None
-    if isinstance(recording, pa.Table):
-        recording = to_frame(spark, recording)
-    if isinstance(recording, DataFrame):
-        if recording.isStreaming:
-            raise SettingError("a recording has an end: a streaming DataFrame can't be replayed")
-        frame, schema = recording, recording.schema
-    else:
-        path = PathSource(
-            spark,
-            str(recording),
-            options.get("format"),
-            options.get("schema"),
-            dict(options["options"] or {}),
-        )
-        files = [file for batch_id in path.pending() for file in batch_id]
-        if not files:
+    frame, form = backend.input_of(recording), None
+    if frame is None:
+        given = (options.get("format"), options.get("schema"), dict(options["options"] or {}))
+        files = backend.open_files(str(recording), *given)
+        names = [file for batch in files.pending() for file in batch]
+        if not names:
             raise SettingError(f"no files in {recording}: there is nothing to replay")
-        frame, schema, form = path.read(files), FileSource(path).schema(), path.timestamp_format
+        source = FileSource(files)
+        frame, columns, form = source.read({"files": names}), source.columns, source.time_format
+    elif isinstance(frame, Frame):
+        columns = frame.columns
+    else:
+        raise SettingError("a recording has an end: a streaming DataFrame can't be replayed")
+    rows: Frame = frame
 
     def read(time: str) -> pa.Table:
-        table = to_table(with_time(frame, time, form))
+        table = with_time(rows, time, form).to_table()
         times = table[time]
         if not (pa.types.is_timestamp(times.type) or pa.types.is_date(times.type)):
             raise SettingError(f"the column {time} is {times.type}: a recording is delivered by its times")
         if TIME_TEXT in table.column_names:  # batches are parsed like those of any other source
             table = table.set_column(table.column_names.index(time), time, table[TIME_TEXT])
-        return table.select(schema.names).append_column(
+        return table.select(list(columns)).append_column(
             ARRIVAL, times.cast(pa.timestamp("us")).cast(pa.int64())
         )
 
-    return schema, read
+    return columns, read
 
 
 def _ordered(name: str, rows: pa.Table, time: str, streamer: Streamer, start: int | None) -> pa.Table:

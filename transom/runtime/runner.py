@@ -1,4 +1,4 @@
-"""The life of a batch loop: stepped by its program, run in the background, or drained to the end."""
+"""What drives a batch loop: its program step by step, a thread in the background, or a drain to the end."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
-
+from transom.backends.base import Frame, StreamingInput
 from transom.errors import StateError
 from transom.runtime.loop import BatchLoop
-from transom.runtime.sources import SparkSource
+from transom.runtime.sources import StreamingSource
 from transom.runtime.streams import Stream
 
 log = logging.getLogger("transom")
 
 
 class Runner:
-    """Drives a batch loop. Sources of its own are asked for batches; Spark's streams call back with theirs."""
+    """Drives a batch loop. It asks sources for their batches; streaming sources call back with theirs."""
 
     def __init__(self, loop: BatchLoop, poll_seconds: float):
         self.loop, self.poll_seconds = loop, poll_seconds
@@ -29,11 +27,11 @@ class Runner:
         self._stopped = threading.Event()
         self._awake = threading.Event()
         self._error: BaseException | None = None
-        self._batch_error: BaseException | None = None  # of a batch that Spark brought
-        self._spark: dict[str, StreamingQuery] = {}
+        self._batch_error: BaseException | None = None  # of a batch that a streaming source brought
+        self._streaming: dict[str, StreamingInput] = {}
         self._turn = 0
         self._draining = False
-        self._arriving: set[str] = set()  # Spark's streams with a batch that waits for its turn, or has it
+        self._arriving: set[str] = set()  # streaming sources with a batch that waits for its turn, or has it
 
     @property
     def running(self) -> bool:
@@ -52,7 +50,7 @@ class Runner:
         self._stopping.clear()
         self._stopped.clear()
         self._error = self._batch_error = None
-        self._start_spark(available_now=False)
+        self._start_streaming(available_now=False)
         self._thread = threading.Thread(target=self._pump, name="transom", daemon=True)
         self._thread.start()
 
@@ -61,13 +59,13 @@ class Runner:
             while not self._stopping.is_set():
                 self._awake.clear()
                 if not self.batch() and not self._idle_batch():
-                    self._raise_spark_error()
+                    self._raise_streaming_error()
                     self._awake.wait(self.poll_seconds)
         except BaseException as error:
             self._error = error
             log.error("the engine stopped: %s", error)
-            for query in self._spark.values():
-                query.stop()
+            for input in self._streaming.values():
+                input.stop()
         finally:
             self._stopped.set()
 
@@ -85,9 +83,9 @@ class Runner:
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             thread.join()
-        for query in self._spark.values():
-            query.stop()
-        self._spark.clear()
+        for input in self._streaming.values():
+            input.stop()
+        self._streaming.clear()
         self._stopped.set()
 
     def await_termination(self, timeout: float | None = None) -> bool:
@@ -112,8 +110,8 @@ class Runner:
     def drain(self, close: bool | None) -> None:
         was_running = self.running
         if was_running:
-            for query in self._spark.values():
-                query.processAllAvailable()
+            for input in self._streaming.values():
+                input.finish()
             self.stop()
             if self._error is not None:
                 raise self._error
@@ -124,12 +122,12 @@ class Runner:
             for stream in self.loop.streams.values():
                 stream.source.hurry()
             if not was_running:
-                self._start_spark(available_now=True)
-            while self.batch() or any(query.isActive for query in self._spark.values()):
-                self._raise_spark_error()
-                if self._spark:
+                self._start_streaming(available_now=True)
+            while self.batch() or any(input.active for input in self._streaming.values()):
+                self._raise_streaming_error()
+                if self._streaming:
                     time.sleep(0.01)
-            self._raise_spark_error()
+            self._raise_streaming_error()
             self.loop.end(
                 [s.name for s in self.loop.streams.values() if (s.source.finite if close is None else close)]
             )
@@ -147,9 +145,9 @@ class Runner:
             intent = loop.pending()
             if intent is not None and intent.stream is not None and intent.reference:
                 stream = loop.streams[intent.stream]
-                if isinstance(stream.source, SparkSource):
+                if isinstance(stream.source, StreamingSource):
                     return False
-                loop.data_batch(stream, intent.reference, self._frame(stream, intent.reference))
+                loop.data_batch(stream, intent.reference, self._rows(stream, intent.reference))
                 return True
             if intent is None and self._source_batch():
                 return True
@@ -161,43 +159,40 @@ class Runner:
         return not self._arriving and self.loop.idle_batch()
 
     def _source_batch(self) -> bool:
-        """A batch of the next stream that has one, of new rows or of rows set aside; streams take turns."""
+        """A batch of the next stream that has one, of new rows or of sidelined ones; streams take turns."""
         streams = list(self.loop.streams.values())
         for _ in streams:
             stream = streams[self._turn % len(streams)]
             self._turn += 1
-            taken = stream.source.take(self.loop.state.batch_id + 1)
-            if taken is not None:
-                frame = self._frame(stream, taken.reference)
-                self.loop.data_batch(stream, taken.reference, frame, tuple(taken.control))
+            batch = stream.source.next(self.loop.state.batch_id + 1)
+            if batch is not None:
+                rows = self._rows(stream, batch.reference)
+                self.loop.data_batch(stream, batch.reference, rows, tuple(batch.control))
                 return True
             if not self._arriving and self.loop.lull_batch(stream, self._draining):
                 return True
         return False
 
     @staticmethod
-    def _frame(stream: Stream, reference: Mapping[str, Any]) -> DataFrame:
-        return stream.timed(stream.source.frame(reference))
+    def _rows(stream: Stream, reference: Mapping[str, Any]) -> Frame:
+        return stream.with_time(stream.source.read(reference))
 
-    # --- Spark's streams ---
+    # --- streaming sources ---
 
-    def _start_spark(self, available_now: bool) -> None:
+    def _start_streaming(self, available_now: bool) -> None:
         for stream in self.loop.streams.values():
-            if isinstance(stream.source, SparkSource):
-                writer = stream.source.df.writeStream.foreachBatch(self._handler(stream)).option(
-                    "checkpointLocation", self.loop.store.path(f"spark/{stream.name}")
-                )
-                self._spark[stream.name] = (
-                    writer.trigger(availableNow=True) if available_now else writer
-                ).start()
+            if isinstance(stream.source, StreamingSource):
+                checkpoint = self.loop.store.path(f"spark/{stream.name}")
+                stream.source.stream.start(self._handler(stream), checkpoint, available_now)
+                self._streaming[stream.name] = stream.source.stream
 
-    def _handler(self, stream: Stream) -> Callable[[DataFrame, int], None]:
-        def handle(df: DataFrame, batch: int) -> None:
-            if batch <= self.loop.progress.get(stream.name, -1):  # committed before Spark came to note it
+    def _handler(self, stream: Stream) -> Callable[[Frame, int], None]:
+        def handle(frame: Frame, number: int) -> None:
+            if number <= self.loop.progress.get(stream.name, -1):  # committed before its own system noted it
                 return
             try:
-                self._arriving.add(stream.name)  # so that no lull comes before it
-                self._spark_batch(stream, {"spark": batch}, stream.timed(rebound(df, self.loop.spark)))
+                self._arriving.add(stream.name)  # so that no batch of sidelined rows comes before it
+                self._streamed_batch(stream, {"stream": number}, stream.with_time(frame))
             except BaseException as error:
                 self._batch_error = error
                 raise
@@ -206,28 +201,20 @@ class Runner:
 
         return handle
 
-    def _spark_batch(self, stream: Stream, reference: Mapping[str, Any], frame: DataFrame) -> None:
-        """Run a batch that Spark brought, after the one begun before the last stop, if there is one."""
+    def _streamed_batch(self, stream: Stream, reference: Mapping[str, Any], frame: Frame) -> None:
+        """Run a batch that a streaming source brought, after one that was begun before the last stop."""
         loop = self.loop
         with loop.lock:
             mine = (stream.name, reference)
-            while (intent := loop.pending()) is not None and (intent.stream, intent.reference) != mine:
+            while (begun := loop.pending()) is not None and (begun.stream, begun.reference) != mine:
                 if self._stopping.is_set():
                     raise StateError("the engine is stopping")
                 self.wake()
                 loop.idle.wait(0.1)
             loop.data_batch(stream, reference, frame)
 
-    def _raise_spark_error(self) -> None:
-        for query in self._spark.values():
-            error = query.exception()
+    def _raise_streaming_error(self) -> None:
+        for input in self._streaming.values():
+            error = input.error
             if error is not None:
                 raise self._batch_error or error
-
-
-def rebound(df: DataFrame, spark: SparkSession) -> DataFrame:
-    """A batch of a stream in the engine's own session: a stream runs in a copy of it that was made when
-    the stream was started, and does not know functions registered since."""
-    jvm: Any = spark._jvm
-    plan = df._jdf.queryExecution().analyzed()
-    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)

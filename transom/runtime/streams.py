@@ -8,13 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import sqlglot
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from sqlglot import exp
 
-from transom.backends.projection import micros
-from transom.backends.spark.session import ansi_off
-from transom.backends.spark.types import to_table
+from transom.backends.base import Frame
+from transom.backends.expressions import micros, quoted
 from transom.elements import Clock, Prod, Punctuation
 from transom.plan.compiled import plain_value
 from transom.runtime.sources import Source, with_time
@@ -47,10 +44,10 @@ class Stream:
     last_data: int = 0  # the loop's clock when it last brought rows
     idle_closed: bool = True  # nothing has come since its windows were closed
 
-    def timed(self, df: DataFrame) -> DataFrame:
-        """Its rows with a time that is a time; those that are prods of another stream may have none."""
+    def with_time(self, frame: Frame) -> Frame:
+        """Its rows with a time column that holds times; rows that are prods of another stream may have none."""
         time = self.rules.clock.attribute if self.prods is None else self.prods.until
-        return df if time is None else with_time(df, time, self.source.time_format)
+        return frame if time is None else with_time(frame, time, self.source.time_format)
 
 
 @dataclass(frozen=True)
@@ -70,22 +67,22 @@ def stream_info(stream: Stream, clock: int) -> StreamInfo:
     return StreamInfo(stream.name, dict(stream.columns), stream.rules, source.finished, source.now(clock))
 
 
-def carried_control(stream: Stream, df: DataFrame) -> tuple[list[Carried], DataFrame]:
-    """The punctuations and prods that a batch's rows are, and its other rows."""
+def carried_control(stream: Stream, frame: Frame) -> tuple[list[Carried], Frame]:
+    """The punctuations and prods among a batch's rows, and its other rows."""
     found: list[Carried] = []
     for kind, marker in stream.markers.items():
-        marked, df = _split(stream, marker, df, timed=kind is Punctuation)
+        marked, frame = _split(stream, marker, frame, timed=kind is Punctuation)
         for until, pattern in marked:
             if kind is Punctuation:
                 found.append(Punctuation(stream.rules.clock, until, None, pattern))
             else:
                 found.append(Prod(stream.rules.clock, until, where=pattern))
-    return found, df
+    return found, frame
 
 
 def _split(
-    stream: Stream, marker: str, df: DataFrame, timed: bool
-) -> tuple[list[tuple[int, tuple[tuple[str, Any], ...]]], DataFrame]:
+    stream: Stream, marker: str, frame: Frame, timed: bool
+) -> tuple[list[tuple[int, tuple[tuple[str, Any], ...]]], Frame]:
     """The rows that a condition marks, as a time and a pattern in which null is `*`; and the others."""
     named = {
         column.name.casefold() for column in sqlglot.parse_one(marker, read="spark").find_all(exp.Column)
@@ -98,26 +95,22 @@ def _split(
         if name.casefold() not in named and name != clock.attribute and not pa.types.is_nested(kind)
     ]
     is_one = f"({marker}) AND ({until}) IS NOT NULL" if timed else marker
-    with ansi_off(df.sparkSession):
-        marked = df.filter(is_one).select(
-            F.expr(until).alias("until"), *(F.col(f"`{name}`").alias(f"is {name}") for name in columns)
-        )
-        rest = df.filter(f"NOT coalesce({is_one}, false)")
-    return [(row["until"], _pattern(row)) for row in to_table(marked).to_pylist()], rest
+    marked = frame.filter(is_one).project({"until": until} | {f"is {name}": quoted(name) for name in columns})
+    rest = frame.filter(f"NOT coalesce({is_one}, false)")
+    return [(row["until"], _pattern(row)) for row in marked.to_table().to_pylist()], rest
 
 
-def rows_as_prods(stream: Stream, df: DataFrame) -> list[Prod]:
+def rows_as_prods(stream: Stream, frame: Frame) -> list[Prod]:
     """The prods that a batch's rows become, of a stream of prods."""
     rule = stream.prods
     assert rule is not None
-    columns = [F.col(f"`{name}`").alias(f"is {alias}") for alias, name in rule.where.items()]
     kind = stream.columns.get(rule.until or "")
     until = "CAST(NULL AS BIGINT)" if kind is None else micros(f"`{rule.until}`", kind)
-    with ansi_off(df.sparkSession):
-        rows = df.select(F.expr(until).alias("until"), *columns).distinct()
+    columns = {f"is {alias}": quoted(name) for alias, name in rule.where.items()}
+    rows = frame.aggregate({"until": until} | columns, {})  # each prod once
     return [
         Prod(rule.clock, row["until"], rule.exactly and row["until"] is not None, _pattern(row))
-        for row in to_table(rows).to_pylist()
+        for row in rows.to_table().to_pylist()
     ]
 
 

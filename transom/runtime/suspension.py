@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from transom.backends.spark.scalars import short_message
 from transom.runtime.registry import Registry
 
 log = logging.getLogger("transom")
@@ -17,19 +16,25 @@ def suspend(registry: Registry, name: str, reason: str) -> None:
     log.warning("query %s is suspended: %s", name, reason)
 
 
-def suspend_failed(registry: Registry, failed: Mapping[str, Exception]) -> None:
+def suspend_failed(
+    registry: Registry, failed: Mapping[str, Exception], error_text: Callable[[Exception], str]
+) -> None:
     """Suspend queries whose functions failed."""
     for name, error in failed.items():
-        suspend(registry, name, f"its function failed: {short_message(error)}")
+        suspend(registry, name, f"its function failed: {error_text(error)}")
 
 
-def suspend_failing(registry: Registry, tried: Mapping[str, Callable[[], object]]) -> bool:
+def suspend_failing(
+    registry: Registry,
+    attempts: Mapping[str, Callable[[], object]],
+    error_text: Callable[[Exception], str],
+) -> bool:
     """Try queries one by one, and suspend those that fail; whether there were any."""
     failed: dict[str, Exception] = {}
-    for name, attempt in tried.items():
+    for name, attempt in attempts.items():
         try:
             attempt()
         except Exception as error:
             failed[name] = error
-    suspend_failed(registry, failed)
+    suspend_failed(registry, failed, error_text)
     return bool(failed)

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.broadcast import Broadcast
 from pyspark.sql import SparkSession
 
+from transom.backends.base import ShippedPlan
 from transom.kernel.aggregate import BatchPlan
 
 LARGE = 256  # selections from which on a plan is worth a broadcast
@@ -33,7 +34,7 @@ class Parcel:
         return _unpacked[self.key]
 
 
-class Shipped:
+class BroadcastPlan(ShippedPlan):
     """A batch plan as a task receives it."""
 
     def __init__(self, plan: BatchPlan, parcel: Parcel | None):
@@ -46,17 +47,17 @@ class Shipped:
         return replace(self._plan, families=families, askers=askers)
 
 
-class Shipper:
+class PlanBroadcaster:
     """Packs plans; families and askers that were sent for the batch before are not sent again."""
 
     def __init__(self, spark: SparkSession):
         self.spark = spark
         self._sent: OrderedDict[tuple[int, int], tuple[tuple[Any, ...], Parcel]] = OrderedDict()
 
-    def ship(self, plan: BatchPlan) -> Shipped:
+    def ship(self, plan: BatchPlan) -> BroadcastPlan:
         content = plan.families, plan.askers
         if sum(len(family) for family in plan.families) + len(plan.askers) < LARGE:
-            return Shipped(plan, None)
+            return BroadcastPlan(plan, None)
         key = id(plan.families), id(plan.askers)
         if key not in self._sent:
             self._sent[key] = content, Parcel(self.spark, content)  # held, so that its id stays its own
@@ -64,4 +65,4 @@ class Shipper:
                 _, (_, old) = self._sent.popitem(last=False)
                 old.packed.destroy()
         self._sent.move_to_end(key)
-        return Shipped(replace(plan, families=(), askers=()), self._sent[key][1])
+        return BroadcastPlan(replace(plan, families=(), askers=()), self._sent[key][1])

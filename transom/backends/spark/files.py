@@ -13,11 +13,13 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from transom.backends.projection import quoted
-from transom.backends.spark.types import schema_of
+from transom.backends.base import InputFiles
+from transom.backends.expressions import quoted
+from transom.backends.hidden_columns import CORRUPT
+from transom.backends.spark.frame import SparkFrame
+from transom.backends.spark.types import schema_of, to_arrow
 from transom.errors import SettingError
 
-CORRUPT = "_corrupt_record"  # what Spark's readers call a row that they could not parse
 FORMATS = {
     "json": "json",
     "jsonl": "json",
@@ -38,7 +40,7 @@ class File(NamedTuple):
     path: str
 
 
-class PathSource:
+class SparkFiles(InputFiles):
     """The files of a path: one file, those of a directory, or those that match a glob."""
 
     def __init__(
@@ -60,6 +62,10 @@ class PathSource:
         self.format = format.lower() if format else format_of(names)
         self._options = self._with_defaults(options or {}, names)
         self.schema = self._given(schema) if schema is not None else self._inferred(names)
+        self.columns = to_arrow(self.schema)
+        self.is_text = self.format in ("json", "csv")
+        given = {name.lower(): value for name, value in self._options.items()}
+        self.timestamp_format = given.get("timestampformat")
 
     def pending(self, done: Iterable[str] = ()) -> list[list[str]]:
         """The files that are not done, oldest first (then by name), in groups of a batch each."""
@@ -67,22 +73,12 @@ class PathSource:
         new = [file.path for file in sorted(list_files(self.spark, self.path)) if file.path not in seen]
         return [new[i : i + self.files_per_batch] for i in range(0, len(new), self.files_per_batch)]
 
-    def read(self, files: Sequence[str]) -> DataFrame:
+    def read(self, files: Sequence[str]) -> SparkFrame:
         """The rows of some files; a row that can't be parsed has its text in `_corrupt_record`."""
         if self.format == "csv" and self._has_header:
-            return reduce(DataFrame.union, [self._read_by_header(*same) for same in self._by_header(files)])
-        return self._load(self.schema, files)
-
-    @property
-    def timestamp_format(self) -> str | None:
-        """How times are written in the files, if the reader was told."""
-        found = {name.lower(): value for name, value in self._options.items()}
-        return found.get("timestampformat")
-
-    @property
-    def is_text(self) -> bool:
-        """Whether rows are parsed, and may be found corrupt."""
-        return self.format in ("json", "csv")
+            parts = [self._read_by_header(*same) for same in self._by_header(files)]
+            return SparkFrame(reduce(DataFrame.union, parts))
+        return SparkFrame(self._load(self.schema, files))
 
     @property
     def _has_header(self) -> bool:

@@ -1,17 +1,12 @@
-"""The shared projection of a batch: joins with static tables, then each scalar once, by Spark SQL."""
+"""Scalar expressions as texts: quoted names, the batch's clock, and times in microseconds."""
 
 from __future__ import annotations
 
 import re
-from typing import Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from transom.backends.spark.session import ansi_off
 from transom.errors import SettingError
-from transom.sql.query import Join
 
 # Strings and quoted names first, so that nothing inside them is taken for a call.
 _CLOCK_CALL = re.compile(
@@ -22,41 +17,10 @@ _CLOCK_CALL = re.compile(
 )
 
 
-def project(
-    df: DataFrame,
-    scalars: Mapping[str, str],
-    joins: Sequence[Join] = (),
-    tables: Mapping[str, DataFrame] | None = None,
-    keep: Sequence[str] = (),
-    now: int | None = None,
-) -> DataFrame:
-    """The batch's columns in `keep` and the named scalars, over the batch left-joined with its tables.
+def at_clock(sql: str, now: int | None) -> str:
+    """The expression with the batch's clock in place of the calls that ask for the current time.
 
-    `tables` are the snapshots by table name. `now` is the batch's clock in microseconds: what
-    `current_timestamp()` and its like mean in the scalars.
-    """
-    # As texts, and few steps: each column object and each step is several calls of the JVM.
-    with ansi_off(df.sparkSession):
-        for join in joins:
-            df = df.join(_side((tables or {})[join.table], join), F.expr(join.on), "left")
-        if joins:
-            flags = {join.id: F.expr(f"coalesce({quoted(join.id)}, false)") for join in joins}
-            df = df.withColumns(flags)
-        computed = [f"{at(text, now)} AS {quoted(name)}" for name, text in scalars.items()]
-        return df.selectExpr(*map(quoted, keep), *computed)
-
-
-def _side(table: DataFrame, join: Join) -> DataFrame:
-    """A table's columns as `<id>.column`, and `<id>`, which is null for rows that find no match."""
-    names = dict.fromkeys((*join.keys, *join.columns))
-    renamed = [f"{quoted(name)} AS {quoted(f'{join.id}.{name}')}" for name in names]
-    return table.selectExpr(*renamed, f"true AS {quoted(join.id)}")
-
-
-def at(sql: str, now: int | None) -> str:
-    """The expression with the batch's clock in place of the calls that ask what time it is.
-
-    >>> at("`ts` < current_timestamp() AND `note` = 'now()'", 5)
+    >>> at_clock("`ts` < current_timestamp() AND `note` = 'now()'", 5)
     "`ts` < timestamp_micros(5) AND `note` = 'now()'"
     """
     if now is None:
@@ -98,3 +62,13 @@ def micros(sql: str, type: pa.DataType) -> str:
 def quoted(name: str) -> str:
     """A column's name in backticks, dots and all."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def text_literal(value: str) -> str:
+    """A text as a literal.
+
+    >>> text_literal("it's")
+    "'it\\\\'s'"
+    """
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from transom.backends.projection import at, micros, project
+from transom.backends.expressions import at, micros, project
 from transom.backends.spark.types import to_frame, to_table
 from transom.errors import SettingError
 from transom.sql.query import Join

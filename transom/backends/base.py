@@ -1,0 +1,268 @@
+"""What the runtime needs of the system that it runs on: rows, files, tasks, functions and outputs.
+
+A backend reads input, types and evaluates scalar expressions, runs tasks where rows or files are, and writes
+outputs. `backends.spark` and `backends.local` implement it; the runtime, the planner and the kernel import
+neither. Scalar expressions are texts in Spark SQL's dialect, evaluated with ANSI mode off.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from transom.kernel.aggregate import BatchPlan
+from transom.sql.catalog import Scalars
+from transom.sql.query import Join
+
+RecordBatches = Iterator[pa.RecordBatch]
+Task = Callable[[RecordBatches], RecordBatches]
+Columns = Mapping[str, pa.DataType]
+
+
+class Frame(ABC):
+    """Rows of a batch or of a table, wherever they are. A value: each operation returns other rows."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> dict[str, pa.DataType]:
+        """The columns in order, with their types."""
+
+    @abstractmethod
+    def filter(self, condition: str) -> Frame:
+        """The rows for which a condition is true."""
+
+    @abstractmethod
+    def project(
+        self, scalars: Mapping[str, str], keep: Sequence[str] = (), joins: Sequence[JoinedTable] = ()
+    ) -> Frame:
+        """The columns in `keep` and the named scalars, over the rows left-joined with static tables.
+
+        A joined table's columns are named `` `<id>.column` ``; the column `` `<id>` `` tells whether a row
+        of the table matched.
+        """
+
+    @abstractmethod
+    def extend(self, scalars: Mapping[str, str]) -> Frame:
+        """All columns and the named scalars, which replace columns of the same name."""
+
+    @abstractmethod
+    def with_row_ids(self, name: str) -> AbstractContextManager[Frame]:
+        """The rows with a column that identifies each of them as long as the context is open."""
+
+    @abstractmethod
+    def number(self, name: str, order: Sequence[str], where: str, first: int) -> Frame:
+        """The rows for which `where` is true numbered from `first` in an order, the others null."""
+
+    @abstractmethod
+    def rank(self, name: str, within: str, order: Sequence[str], ties: bool = False) -> Frame:
+        """The rows numbered from 1 within equal values of the column `within`, ordered by expressions.
+
+        With `ties`, rows that are equal in the order have the same rank.
+        """
+
+    @abstractmethod
+    def order_of(self, column: str) -> str:
+        """An expression that sorts rows by a column of any type."""
+
+    @abstractmethod
+    def union(self, other: Frame) -> Frame:
+        """These rows and others, columns by name; a column that one side lacks is null there."""
+
+    @abstractmethod
+    def lookup(self, key: str, other: Frame, other_key: str) -> Frame:
+        """Each row with the columns of the row of `other` that has the same key; rows without one are
+        dropped."""
+
+    @abstractmethod
+    def aggregate(self, by: Mapping[str, str], functions: Mapping[str, tuple[str, str]]) -> Frame:
+        """One row for each value of the expressions in `by`, with `count`, `min` or `max` of expressions."""
+
+    @abstractmethod
+    def distribute(self, key: str, partitions: int) -> Frame:
+        """The rows in partitions: rows with the same key are in the same partition."""
+
+    @abstractmethod
+    def map(self, task: Task, schema: pa.Schema) -> Frame:
+        """What a task makes of each partition's rows."""
+
+    @abstractmethod
+    def held(self) -> AbstractContextManager[Frame]:
+        """The same rows, computed once while the context is open."""
+
+    @abstractmethod
+    def to_table(self, few: bool = False) -> pa.Table:
+        """The rows on the driver; `few` says that they are few enough to be fetched without a job."""
+
+    @abstractmethod
+    def first(self, count: int) -> pa.Table:
+        """At most so many of the rows, on the driver."""
+
+    @abstractmethod
+    def write_parquet(self, path: str, partition_by: str | None = None) -> None:
+        """Write the rows as Parquet files to a directory, over what is there."""
+
+
+@dataclass(frozen=True)
+class JoinedTable:
+    """A static table as a query joins it."""
+
+    join: Join
+    frame: Frame
+
+
+class InputFiles(ABC):
+    """The files of a path: one file, those of a directory, or those that match a glob."""
+
+    columns: Columns
+    is_text: bool  # whether rows are parsed, and may be corrupt
+    timestamp_format: str | None  # how times are written, if the reader was told
+
+    @abstractmethod
+    def pending(self, done: Iterable[str] = ()) -> list[list[str]]:
+        """The files that are not done, oldest first (then by name), in groups of a batch each."""
+
+    @abstractmethod
+    def read(self, files: Sequence[str]) -> Frame:
+        """The rows of some files; a row that can't be parsed has its text in `CORRUPT`."""
+
+
+class Sink(ABC):
+    """An output for results in one format."""
+
+    path: str | None  # of a directory that holds a directory per batch, if it writes files
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether a replayed batch overwrites what the first attempt wrote."""
+        return self.path is not None
+
+    @abstractmethod
+    def write(self, frame: Frame, batch_id: int) -> None:
+        """Write a batch's results."""
+
+
+class StreamingInput(ABC):
+    """A stream whose batches its own system brings, one after the other, when it has them."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Columns:
+        """The columns of its rows."""
+
+    @abstractmethod
+    def start(self, handler: Callable[[Frame, int], None], checkpoint: str, available_now: bool) -> None:
+        """Call the handler with each batch and its number. With `available_now` it ends with what is there."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Bring no more batches."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Wait until the handler has been called with all that is available."""
+
+    @property
+    @abstractmethod
+    def active(self) -> bool:
+        """Whether more batches may come."""
+
+    @property
+    @abstractmethod
+    def error(self) -> BaseException | None:
+        """What made it stop, if it failed."""
+
+
+class ShippedPlan(ABC):
+    """A plan on its way to tasks."""
+
+    @abstractmethod
+    def plan(self) -> BatchPlan:
+        """The plan, where a task runs."""
+
+
+class Backend(ABC):
+    """Where an engine reads, computes and writes."""
+
+    name: str
+    scalars: Scalars
+    parallelism: int  # how many tasks run at once
+
+    @property
+    @abstractmethod
+    def in_utc(self) -> bool:
+        """Whether a time written without a zone is in UTC."""
+
+    @property
+    @abstractmethod
+    def shares_disk(self) -> bool:
+        """Whether tasks see the files of the driver's own machine."""
+
+    # --- rows ---
+
+    @abstractmethod
+    def frame(self, table: pa.Table) -> Frame:
+        """A frame of rows that are on the driver."""
+
+    @abstractmethod
+    def read_parquet(self, paths: Sequence[str]) -> Frame:
+        """The rows of Parquet files that this backend wrote."""
+
+    @abstractmethod
+    def run(self, task: Task, partitions: int, schema: pa.Schema) -> Frame:
+        """What a task makes of the numbers of partitions, one partition each."""
+
+    @abstractmethod
+    def ship(self, plan: BatchPlan) -> ShippedPlan:
+        """A plan for tasks; parts that were sent for the batch before are not sent again."""
+
+    # --- input ---
+
+    @abstractmethod
+    def open_files(
+        self,
+        path: str,
+        format: str | None = None,
+        schema: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        files_per_batch: int = 1,
+    ) -> InputFiles:
+        """The files of a path, with their format and columns inferred unless they are given."""
+
+    @abstractmethod
+    def input_of(self, source: Any) -> Frame | StreamingInput | None:
+        """An object of the user's as rows or as a stream; None if it is neither here."""
+
+    @abstractmethod
+    def parse_schema(self, text: str) -> dict[str, pa.DataType]:
+        """The columns that a text such as `site int, ts timestamp` describes."""
+
+    # --- functions ---
+
+    @abstractmethod
+    def register_function(self, name: str, function: Callable[..., Any], returns: str) -> None:
+        """Let queries call a Python function; where it raises, its value is null."""
+
+    @abstractmethod
+    def functions(self) -> set[str]:
+        """The user-defined functions that queries can call, in lower case."""
+
+    @abstractmethod
+    def function_failures(self, name: str) -> int:
+        """How many calls of a function have raised so far."""
+
+    # --- output ---
+
+    @abstractmethod
+    def sink(self, format: str, options: Mapping[str, Any]) -> Sink:
+        """An output in a format that this backend can write; refuses others at once."""
+
+    # --- the rest ---
+
+    @abstractmethod
+    def error_text(self, error: Exception) -> str:
+        """What is wrong, in one line."""

@@ -1,0 +1,96 @@
+"""Spark as a backend: rows are DataFrames, tasks run in its executors, scalars are Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from transom.backends.base import Backend, Frame, StreamingInput, Task
+from transom.backends.spark.broadcast_plan import BroadcastPlan, PlanBroadcaster
+from transom.backends.spark.files import SparkFiles
+from transom.backends.spark.frame import SparkFrame
+from transom.backends.spark.scalars import SparkScalars, short_message
+from transom.backends.spark.session import is_local, local_session, ship
+from transom.backends.spark.sinks import SparkSink
+from transom.backends.spark.streaming import SparkStream
+from transom.backends.spark.types import schema_of, spark_schema, to_arrow, to_frame
+from transom.backends.spark.udf import failures, register_udf, user_functions
+from transom.kernel.aggregate import BatchPlan
+
+
+class SparkBackend(Backend):
+    """A Spark session: the one given, the one that is running, or a new local one."""
+
+    name = "spark"
+
+    def __init__(self, spark: SparkSession | None = None):
+        self.spark = spark if spark is not None else local_session()
+        ship(self.spark)
+        self.scalars = SparkScalars(self.spark)
+        self.parallelism = self.spark.sparkContext.defaultParallelism
+        self._broadcaster = PlanBroadcaster(self.spark)
+
+    @property
+    def in_utc(self) -> bool:
+        return self.spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "GMT")
+
+    @property
+    def shares_disk(self) -> bool:
+        return is_local(self.spark)
+
+    # --- rows ---
+
+    def frame(self, table: pa.Table) -> SparkFrame:
+        return SparkFrame(to_frame(self.spark, table))
+
+    def read_parquet(self, paths: Sequence[str]) -> SparkFrame:
+        return SparkFrame(self.spark.read.parquet(*paths))
+
+    def run(self, task: Task, partitions: int, schema: pa.Schema) -> SparkFrame:
+        columns = spark_schema({field.name: field.type for field in schema})
+        return SparkFrame(self.spark.range(0, partitions, 1, partitions).mapInArrow(task, columns))
+
+    def ship(self, plan: BatchPlan) -> BroadcastPlan:
+        return self._broadcaster.ship(plan)
+
+    # --- input ---
+
+    def open_files(
+        self,
+        path: str,
+        format: str | None = None,
+        schema: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        files_per_batch: int = 1,
+    ) -> SparkFiles:
+        return SparkFiles(self.spark, path, format, schema, dict(options or {}), files_per_batch)
+
+    def input_of(self, source: Any) -> Frame | StreamingInput | None:
+        if isinstance(source, DataFrame):
+            return SparkStream(source, self.spark) if source.isStreaming else SparkFrame(source)
+        return self.frame(source) if isinstance(source, pa.Table) else None
+
+    def parse_schema(self, text: str) -> dict[str, pa.DataType]:
+        return to_arrow(schema_of(text))
+
+    # --- functions ---
+
+    def register_function(self, name: str, function: Callable[..., Any], returns: str) -> None:
+        register_udf(self.spark, name, function, returns)
+
+    def functions(self) -> set[str]:
+        return user_functions(self.spark)
+
+    def function_failures(self, name: str) -> int:
+        return failures(self.spark, name)
+
+    # --- output ---
+
+    def sink(self, format: str, options: Mapping[str, Any]) -> SparkSink:
+        return SparkSink(self.spark, format, options)
+
+    def error_text(self, error: Exception) -> str:
+        return short_message(error)

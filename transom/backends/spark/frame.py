@@ -1,0 +1,121 @@
+"""Frames on Spark: a DataFrame, and scalar expressions as texts that Spark analyses with ANSI mode off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import MapType, VariantType
+
+from transom.backends.base import Frame, JoinedTable, Task
+from transom.backends.expressions import quoted
+from transom.backends.spark.scalars import collect_small
+from transom.backends.spark.session import ansi_off
+from transom.backends.spark.types import spark_schema, to_arrow, to_table
+from transom.sql.query import Join
+
+
+class SparkFrame(Frame):
+    """A DataFrame as the runtime sees it."""
+
+    def __init__(self, df: DataFrame):
+        self.df = df
+
+    @property
+    def columns(self) -> dict[str, pa.DataType]:
+        return to_arrow(self.df.schema)
+
+    def filter(self, condition: str) -> SparkFrame:
+        with ansi_off(self.df.sparkSession):
+            return SparkFrame(self.df.filter(condition))
+
+    def project(
+        self, scalars: Mapping[str, str], keep: Sequence[str] = (), joins: Sequence[JoinedTable] = ()
+    ) -> SparkFrame:
+        # As texts, and in few steps: each column object and each step is several calls of the JVM.
+        df = self.df
+        with ansi_off(df.sparkSession):
+            for table in joins:
+                df = df.join(_side(_df(table.frame), table.join), F.expr(table.join.on), "left")
+            if joins:
+                ids = [table.join.id for table in joins]
+                df = df.withColumns({id: F.expr(f"coalesce({quoted(id)}, false)") for id in ids})
+            computed = [f"{text} AS {quoted(name)}" for name, text in scalars.items()]
+            return SparkFrame(df.selectExpr(*map(quoted, keep), *computed))
+
+    def extend(self, scalars: Mapping[str, str]) -> SparkFrame:
+        with ansi_off(self.df.sparkSession):
+            return SparkFrame(self.df.withColumns({name: F.expr(text) for name, text in scalars.items()}))
+
+    @contextmanager
+    def with_row_ids(self, name: str) -> Iterator[SparkFrame]:
+        with SparkFrame(self.df.withColumn(name, F.monotonically_increasing_id())).held() as frame:
+            yield frame
+
+    def number(self, name: str, order: Sequence[str], where: str, first: int) -> SparkFrame:
+        over = f"PARTITION BY {where} ORDER BY {', '.join(order)}"
+        number = f"CAST({first - 1} AS BIGINT) + row_number() OVER ({over})"
+        return self.extend({name: f"CASE WHEN {where} THEN {number} END"})
+
+    def order_of(self, column: str) -> str:
+        is_unordered = isinstance(self.df.schema[column].dataType, MapType | VariantType)
+        return f"to_json(struct({quoted(column)}))" if is_unordered else quoted(column)
+
+    def rank(self, name: str, within: str, order: Sequence[str], ties: bool = False) -> SparkFrame:
+        function = "rank" if ties else "row_number"
+        return self.extend({name: f"{function}() OVER (PARTITION BY {within} ORDER BY {', '.join(order)})"})
+
+    def union(self, other: Frame) -> SparkFrame:
+        return SparkFrame(self.df.unionByName(_df(other), allowMissingColumns=True))
+
+    def lookup(self, key: str, other: Frame, other_key: str) -> SparkFrame:
+        with ansi_off(self.df.sparkSession):
+            joined = self.df.join(_df(other), F.expr(key) == F.col(quoted(other_key)))
+            return SparkFrame(joined.drop(other_key))
+
+    def aggregate(self, by: Mapping[str, str], functions: Mapping[str, tuple[str, str]]) -> SparkFrame:
+        with ansi_off(self.df.sparkSession):
+            groups = self.df.groupBy(*(F.expr(text).alias(name) for name, text in by.items()))
+            computed = [F.expr(f"{f}({text})").alias(name) for name, (f, text) in functions.items()]
+            return SparkFrame(groups.agg(*computed) if computed else groups.count().drop("count"))
+
+    def distribute(self, key: str, partitions: int) -> SparkFrame:
+        with ansi_off(self.df.sparkSession):
+            return SparkFrame(self.df.repartition(partitions, F.expr(key)))
+
+    def map(self, task: Task, schema: pa.Schema) -> SparkFrame:
+        columns = spark_schema({field.name: field.type for field in schema})
+        return SparkFrame(self.df.mapInArrow(task, columns))
+
+    @contextmanager
+    def held(self) -> Iterator[SparkFrame]:
+        df = self.df.persist()
+        try:
+            yield SparkFrame(df)
+        finally:
+            df.unpersist()
+
+    def to_table(self, few: bool = False) -> pa.Table:
+        return collect_small(self.df) if few else to_table(self.df)
+
+    def first(self, count: int) -> pa.Table:
+        return to_table(self.df.limit(count))
+
+    def write_parquet(self, path: str, partition_by: str | None = None) -> None:
+        writer = self.df.write.mode("overwrite")
+        (writer if partition_by is None else writer.partitionBy(partition_by)).parquet(path)
+
+
+def _df(frame: Frame) -> DataFrame:
+    assert isinstance(frame, SparkFrame)
+    return frame.df
+
+
+def _side(table: DataFrame, join: Join) -> DataFrame:
+    """A table's columns as `<id>.column`, and `<id>`, which is null for rows that find no match."""
+    names = dict.fromkeys((*join.keys, *join.columns))
+    renamed = [f"{quoted(name)} AS {quoted(f'{join.id}.{name}')}" for name in names]
+    return table.selectExpr(*renamed, f"true AS {quoted(join.id)}")

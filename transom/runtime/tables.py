@@ -1,0 +1,127 @@
+"""Static tables: each version is a snapshot under the checkpoint, so that a replayed batch joins the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from transom.backends.base import Backend, Frame
+from transom.backends.expressions import quoted
+from transom.backends.hidden_columns import CORRUPT
+from transom.errors import SettingError, StateError
+from transom.runtime.file_store import Store
+
+_DONE = "_SUCCESS"  # written last: a version without it was never finished
+
+
+class StaticTables:
+    """Snapshots of tables as Parquet, at `<checkpoint>/tables/<name>/v<k>`.
+
+    A table of at most `in_memory` rows is kept on the driver, so that batches that join it do not read its
+    files again.
+    """
+
+    def __init__(self, store: Store, backend: Backend, in_memory: int = 10_000):
+        self._store, self._backend, self._in_memory = store, backend, in_memory
+        self._frames: dict[tuple[str, int], Frame] = {}
+        self._unique: dict[tuple[str, int, tuple[str, ...]], bool] = {}
+
+    def snapshot(
+        self,
+        name: str,
+        source: Any,
+        format: str | None = None,
+        schema: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Write the table as it is now as a new version, and return the version's number.
+
+        `format`, `schema` and `options` are about the files of a path.
+        """
+        frame = self._frame_of(source, format, schema, options)
+        version = (self.latest(name) or 0) + 1
+        frame.write_parquet(self._store.path(_directory(name, version)))
+        return version
+
+    def versions(self, name: str) -> list[int]:
+        """The finished versions, oldest first."""
+        directory = _directory(name)
+        numbers = [int(v[1:]) for v in self._store.list(directory) if v[:1] == "v" and v[1:].isdigit()]
+        return sorted(v for v in numbers if self._store.exists(f"{directory}/v{v}/{_DONE}"))
+
+    def latest(self, name: str) -> int | None:
+        """The newest version, if there is any."""
+        return max(self.versions(name), default=None)
+
+    def frame(self, name: str, version: int) -> Frame:
+        """The rows of a version."""
+        if (name, version) not in self._frames:
+            if not self._store.exists(f"{_directory(name, version)}/{_DONE}"):
+                raise StateError(f"the checkpoint has no version {version} of table {name}")
+            path = self._store.path(_directory(name, version))
+            self._frames[name, version] = self._in_memory_if_small(self._backend.read_parquet([path]))
+        return self._frames[name, version]
+
+    def _in_memory_if_small(self, frame: Frame) -> Frame:
+        rows = frame.first(self._in_memory + 1)
+        if rows.num_rows > self._in_memory:
+            return frame
+        in_memory = self._backend.frame(rows)
+        return in_memory if in_memory.columns == frame.columns else frame
+
+    def columns(self, name: str, version: int | None = None) -> dict[str, pa.DataType]:
+        """The columns of a version (the newest unless one is named), with their types."""
+        version = version or self.latest(name)
+        if version is None:
+            raise StateError(f"the checkpoint has no table {name}")
+        return self.frame(name, version).columns
+
+    def is_unique(self, name: str, version: int, keys: Sequence[str]) -> bool:
+        """Whether no two rows have the same keys; rows with a null among them never match and don't count.
+
+        The keys are compared in their own types: a condition that first casts them may still match two.
+        """
+        question = (name, version, tuple(keys))
+        if question not in self._unique:
+            frame = self.frame(name, version)
+            if keys:
+                frame = frame.filter(" AND ".join(f"{quoted(key)} IS NOT NULL" for key in keys))
+            counts = frame.aggregate(
+                {f"k{i}": quoted(key) for i, key in enumerate(keys)}, {"n": ("count", "*")}
+            )
+            self._unique[question] = counts.filter("n > 1").first(1).num_rows == 0
+        return self._unique[question]
+
+    def _frame_of(
+        self, source: Any, format: str | None, schema: str | None, options: Mapping[str, Any] | None
+    ) -> Frame:
+        if isinstance(source, str):
+            files = self._backend.open_files(source, format, schema, options)
+            return _parsed(files.read([file for batch in files.pending() for file in batch]), source)
+        rows = self._backend.input_of(source)
+        if isinstance(rows, Frame):
+            return rows
+        if rows is not None:
+            raise SettingError("a table is a batch DataFrame; a streaming one is a stream")
+        records = [dict(row) for row in source]
+        if not records:
+            raise SettingError("a table of no rows has no columns: give a pyarrow.Table with a schema")
+        names = dict.fromkeys(name for row in records for name in row)
+        return self._backend.frame(pa.table({name: [row.get(name) for row in records] for name in names}))
+
+
+def _parsed(frame: Frame, path: str) -> Frame:
+    if CORRUPT not in frame.columns:
+        return frame
+    corrupt = frame.filter(f"{quoted(CORRUPT)} IS NOT NULL").first(1)
+    if corrupt.num_rows:
+        raise SettingError(f"a row of {path} can't be parsed: {corrupt[CORRUPT][0].as_py()}")
+    return frame.project({}, [name for name in frame.columns if name != CORRUPT])
+
+
+def _directory(name: str, version: int | None = None) -> str:
+    directory = f"tables/{quote(name, safe='')}"
+    return directory if version is None else f"{directory}/v{version}"
