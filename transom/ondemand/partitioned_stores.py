@@ -14,7 +14,7 @@ from transom.backends.arrow_types import plain_table
 from transom.backends.base import RecordBatches, Task
 from transom.kernel.store_runs import fetched_runs
 from transom.ondemand.lookup import Answer, Lookup, answer_schema, look_up
-from transom.ondemand.store_specs import StoreSet, StoreRead
+from transom.ondemand.store_specs import StoreRead, StoreSet
 from transom.ondemand.structures.runs import GroupAnswers, Structure
 from transom.runtime.executor_state import ExecutorState, places_of
 from transom.runtime.executor_tasks import FileShards, numbers_in, packed_value

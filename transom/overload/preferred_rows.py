@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
+
 from transom.backends.base import Frame, RecordBatches, Task
 from transom.backends.expressions import quoted
 from transom.plan.compiled import CompiledQuery

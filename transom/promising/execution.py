@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+
 from transom.backends.base import Backend, Frame
 from transom.backends.expressions import quoted
 from transom.elements import Summary

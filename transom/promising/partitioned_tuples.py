@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+
 from transom.backends.arrow_types import plain_table
 from transom.backends.base import Frame, RecordBatches, Task
 from transom.elements import Summary

@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from transom.backends.spark.types import to_arrow
+from transom.backends.hidden_columns import TIME_TEXT
 from transom.runtime.ledger import Ledger
 from transom.runtime.outputs import Outputs
 from transom.runtime.registry import identity
-from transom.runtime.sources import TIME_TEXT
 from transom.runtime.streams import Stream
 from transom.state.state import State
 
@@ -48,8 +47,8 @@ class Archive(Ledger):
         """A stream's late or rejected rows."""
         columns = dict(stream.columns)
         if kind == "rejected":  # with what could not be read
-            read = to_arrow(stream.source.schema())
+            read = dict(stream.source.columns)
             text = {TIME_TEXT: pa.string()} if read[stream.rules.clock.attribute] == pa.string() else {}
             columns = read | columns | text
         schema = pa.schema([*columns.items(), ("reason", pa.string())])
-        return self.outputs.read_apart(kind, stream.name, self.state.batch_id, schema)
+        return self.outputs.read_rows(kind, stream.name, self.state.batch_id, schema)

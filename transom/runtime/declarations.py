@@ -7,11 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Unpack
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
-from transom.backends.spark.files import PathSource
-from transom.backends.spark.types import schema_of, to_arrow
-from transom.backends.spark.udf import guarded_quality, register_udf
+from transom.backends.base import Backend, StreamingInput
 from transom.elements import Prod, Punctuation
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.overload.bursts import Overload
@@ -19,16 +16,17 @@ from transom.runtime.handles import Feed
 from transom.runtime.loop import BatchLoop
 from transom.runtime.options import clock_kind, declared_column, overload_rule, stream_rules
 from transom.runtime.prods import clock_of
+from transom.runtime.quality import guarded_quality
 from transom.runtime.replay import Replay, ReplayOptions, replay_source
 from transom.runtime.runner import Runner
 from transom.runtime.sources import (
-    BatchSource,
     FeedSource,
     FileSource,
+    FrameSource,
     Source,
-    SparkSource,
+    StreamingSource,
     visible,
-    with_time_schema,
+    with_time_column,
 )
 from transom.runtime.streams import ProdRows, Stream
 from transom.windows.stream_rules import StreamRules
@@ -37,14 +35,14 @@ from transom.windows.stream_rules import StreamRules
 class Declarations:
     """The part of an engine that says what there is to read."""
 
-    spark: SparkSession
+    _backend: Backend
     _loop: BatchLoop
     _runner: Runner
 
     def stream(
         self,
         name: str,
-        source: DataFrame | str,
+        source: Any,
         *,
         time: str,
         slack: Any = "default",
@@ -95,14 +93,12 @@ class Declarations:
         share: int = 3,
     ) -> Feed:
         """Declare a stream that this program pushes into; options as of `stream`."""
-        source = FeedSource(self.spark, self._loop.store, name, schema_of(schema))
+        source = FeedSource(self._backend, self._loop.store, name, self._backend.parse_schema(schema))
         rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share)
         self._declare(name, source, rules, {Punctuation: punctuation, Prod: prod})
         return Feed(self, name, source)  # type: ignore[arg-type]  # an engine is what this is part of
 
-    def replay(
-        self, name: str, source: DataFrame | pa.Table | str, *, time: str, **options: Unpack[ReplayOptions]
-    ) -> Replay:
+    def replay(self, name: str, source: Any, *, time: str, **options: Unpack[ReplayOptions]) -> Replay:
         """Declare a recorded stream that comes again, by its times, `speed` times as fast as it came.
 
         The source is a path of files, a batch DataFrame or an Arrow table. Rows come at random up to
@@ -110,7 +106,7 @@ class Declarations:
         """
         self._check_new(name)
         loop = self._loop
-        found, own = replay_source(self.spark, loop.store, name, source, time, loop.clock, options)
+        found, own = replay_source(self._backend, loop.store, name, source, time, loop.clock, options)
         beyond = overload_rule(own["overload"], own["budget"], own["share"])
         rules = time, own["slack"], own["horizon"], False, own["idle"], beyond
         self._declare(name, found, rules, {Punctuation: own["punctuation"], Prod: own["prod"]})
@@ -119,7 +115,7 @@ class Declarations:
     def prods(
         self,
         name: str,
-        source: DataFrame | str,
+        source: Any,
         *,
         of: str,
         until: str | None = None,
@@ -140,12 +136,12 @@ class Declarations:
         if of not in self._loop.queried():
             raise SettingError(f"there is no stream named {of}{near_miss(of, self._loop.queried())}")
         target, found = self._loop.streams[of], self._source(source, format, schema, options, 1)
-        columns = visible(to_arrow(found.schema()))
+        columns = visible(found.columns)
         names = where if isinstance(where, Mapping) else {column: column for column in where}
         clock, time = clock_of(target, on), until if at is None else at
         if time is not None:
             time = declared_column(name, time, columns)
-            columns = with_time_schema(columns, time)
+            columns = with_time_column(columns, time)
             if clock_kind(time, columns[time]) is not clock.kind:
                 raise SettingError(f"the times of {name} are {columns[time]}, and {of} goes by other ones")
         rule = ProdRows(
@@ -162,17 +158,18 @@ class Declarations:
 
     def _source(
         self,
-        source: DataFrame | str,
+        source: Any,
         format: str | None,
         schema: str | None,
         options: Mapping[str, Any] | None,
         files_per_batch: int,
     ) -> Source:
-        if isinstance(source, DataFrame):
-            return SparkSource(source) if source.isStreaming else BatchSource(source)
-        return FileSource(
-            PathSource(self.spark, str(source), format, schema, dict(options or {}), files_per_batch)
-        )
+        given = self._backend.input_of(source)
+        if isinstance(given, StreamingInput):
+            return StreamingSource(given)
+        if given is not None:
+            return FrameSource(given)
+        return FileSource(self._backend.open_files(str(source), format, schema, options, files_per_batch))
 
     def _declare(
         self,
@@ -183,10 +180,10 @@ class Declarations:
     ) -> None:
         """Declare a stream with these rules: time, slack, horizon, live, idle, overload."""
         self._check_new(name)
-        columns = visible(to_arrow(source.schema()))
+        columns = visible(source.columns)
         time, *rest = rules
         spelled = declared_column(name, time, columns)
-        columns = with_time_schema(columns, spelled)
+        columns = with_time_column(columns, spelled)
         found = stream_rules(name, columns, spelled, *rest)
         given = {kind: marker for kind, marker in markers.items() if marker is not None}
         for kind, marker in given.items():
@@ -237,7 +234,7 @@ class Declarations:
     def udf(self, name: str, function: Callable[..., Any], returns: str) -> None:
         """Register a Python function for queries to call. Where it raises, it gives null, and the query
         that called it is suspended when that happens in several batches in a row."""
-        register_udf(self.spark, name, function, returns)
+        self._backend.register_function(name, function, returns)
         self._loop.functions.add(name.casefold())
 
     def quality(self, name: str, function: Callable[[Any, Any, float], float]) -> None:

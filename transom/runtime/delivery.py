@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
+
 from transom.backends.base import Backend, Frame, Sink
 from transom.errors import SettingError
 from transom.results.presentation import Results
@@ -35,7 +36,9 @@ class Delivery:
 
     def sink(self, query: str | None, format: str, path: str | None, options: Mapping[str, Any]) -> None:
         """Write a query's results, or those of all queries, from now on."""
-        sink = self.loop.backend.sink(format, dict(options) if path is None else {**options, "path": str(path)})
+        sink = self.loop.backend.sink(
+            format, dict(options) if path is None else {**options, "path": str(path)}
+        )
         if sink.path is not None:
             self._check_path(sink.path)
         self._sinks.append((query, sink))

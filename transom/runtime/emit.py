@@ -32,7 +32,12 @@ class Emit:
         self.backend, self.outputs, self.executors, self.ingest = backend, outputs, executors, ingest
 
     def process(
-        self, intent: BatchIntent, state: State, inputs: Sequence[BatchInput], registry: Registry, said: EmitContext
+        self,
+        intent: BatchIntent,
+        state: State,
+        inputs: Sequence[BatchInput],
+        registry: Registry,
+        said: EmitContext,
     ) -> BatchOutput:
         """Close the windows that close with a batch, and read those that are prodded."""
         self.outputs.clear_results(intent.batch_id)

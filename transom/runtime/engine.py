@@ -10,13 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from pyspark.sql import SparkSession
-
-from transom.backends.spark.session import is_local, local_session, ship
-from transom.backends.spark.udf import user_functions
+from transom.backends.base import Backend
 from transom.durations import parse_duration
 from transom.elements import Drop, Punctuation, Register, Summarize, Summary, Tune
-from transom.errors import SettingError, SQLError, StateError
+from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.plan.limits import Limits
 from transom.runtime.answers import Answers
 from transom.runtime.batch_report import say
@@ -40,6 +37,8 @@ from transom.sql.syntax.dialect import is_preferred
 
 log = logging.getLogger("transom")
 
+BACKENDS = ("spark", "local")
+
 
 Bound = TypeVar("Bound")
 
@@ -55,10 +54,28 @@ def _without_errors(outcome: Mapping[str, Bound | SQLError]) -> dict[str, Bound]
     return bound
 
 
+def _backend_of(backend: str | Backend, spark: Any) -> Backend:
+    """The backend that a program names, imported when it is needed: the local one needs no Spark."""
+    if isinstance(backend, Backend):
+        return backend
+    if backend == "spark":
+        from transom.backends.spark.backend import SparkBackend
+
+        return SparkBackend(spark)
+    if spark is not None:
+        raise SettingError(f"a Spark session is for the Spark backend, not for {backend!r}")
+    if backend == "local":
+        from transom.backends.local.backend import LocalBackend
+
+        return LocalBackend()
+    raise SettingError(f"unknown backend {backend!r}: spark or local{near_miss(str(backend), BACKENDS)}")
+
+
 class Engine(Declarations, Answers):
     """Runs standing window-aggregate queries over streams.
 
-    `spark` is a session to run in (none given: a local one is started), `checkpoint` a directory from
+    `backend` is where it computes: on Spark, or (local) in this process alone, without a JVM. `spark` is a
+    session to run in (none given: a local one is started), `checkpoint` a directory from
     which an engine continues as if it had never stopped (none given: a temporary one). `clock` tells the
     time in microseconds; tests set it. `retention` is for how long results can be read back: a number
     of batches or a duration; None keeps them all. `strategy` is how windows are computed: from paired
@@ -69,9 +86,10 @@ class Engine(Declarations, Answers):
 
     def __init__(
         self,
-        spark: SparkSession | None = None,
+        spark: Any = None,
         checkpoint: str | None = None,
         *,
+        backend: str | Backend = "spark",
         clock: Callable[[], int] | None = None,
         retention: int | str | None = None,
         strategy: str = "auto",
@@ -82,15 +100,14 @@ class Engine(Declarations, Answers):
         max_failures: int = 3,
     ):
         chosen = sharing_strategy(strategy, fragments, state, limits)
-        self.spark = spark if spark is not None else local_session()
-        ship(self.spark)
+        self._backend = _backend_of(backend, spark)
         store = Store(checkpoint) if checkpoint is not None else Store.temporary()
         if checkpoint is None:
             weakref.finalize(self, store.delete)
-            if not is_local(self.spark):
+            if not self._backend.shares_disk:
                 log.warning("no checkpoint: the executors must be able to read and write %s", store.uri)
         clock = clock or (lambda: time.time_ns() // 1000)
-        self._loop = BatchLoop(self.spark, store, clock, max_failures, chosen, strategy == "naive")
+        self._loop = BatchLoop(self._backend, store, clock, max_failures, chosen, strategy == "naive")
         self._loop.followers.append(functools.partial(say, self._loop))
         self._runner = Runner(self._loop, parse_duration(poll) / 1e6)
         in_batches = isinstance(retention, int)
@@ -100,6 +117,14 @@ class Engine(Declarations, Answers):
         self._lookups = Lookups(self._loop)
         self._journals = []
         self._names = 0
+
+    @property
+    def spark(self) -> Any:
+        """The Spark session that the engine runs in; only the Spark backend has one."""
+        session = getattr(self._backend, "spark", None)
+        if session is None:
+            raise StateError(f"the {self._backend.name} backend has no Spark session")
+        return session
 
     def __enter__(self) -> Engine:
         return self
@@ -160,7 +185,7 @@ class Engine(Declarations, Answers):
     def _bind(self, queries: Mapping[str, str]) -> tuple[dict[str, Query], dict[str, Preferred]]:
         """Queries by name, bound; those with a preference apart. The first that is wrong is an error."""
         loop = self._loop
-        loop.functions |= {function.casefold() for function in user_functions(self.spark)}
+        loop.functions |= {function.casefold() for function in self._backend.functions()}
         preferring = {name: text for name, text in queries.items() if is_preferred(text)}
         plain = {name: text for name, text in queries.items() if name not in preferring}
         pushing = loop.preferring() | preferring.keys()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+
 from transom.backends.base import Backend, Frame, Task
 from transom.kernel.shards import Shelf
 from transom.plan.compiled import CompiledQuery

@@ -205,7 +205,9 @@ def fixed_task(
     return task
 
 
-def _closed(works: Iterable[ShardWork], shards: FileShards, place: int) -> Iterator[tuple[LoweredWindows, int]]:
+def _closed(
+    works: Iterable[ShardWork], shards: FileShards, place: int
+) -> Iterator[tuple[LoweredWindows, int]]:
     for work in works:
         yield from close_shards(fetched(shards, work.refs, place), work)
 

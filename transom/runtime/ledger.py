@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import SparkSession
-
-from transom.backends.spark.scalars import SparkScalars
-from transom.backends.spark.tables import Tables
+from transom.backends.base import Backend
 from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.estimates.feedback import Quality
@@ -21,6 +18,7 @@ from transom.runtime.membership import Newcomers
 from transom.runtime.registry import Registry
 from transom.runtime.sources import ResultSource
 from transom.runtime.streams import Stream
+from transom.runtime.tables import StaticTables
 from transom.runtime.write_ahead_log import BatchIntent
 from transom.sql.binding.bind_preferred import bind_preferred
 from transom.sql.binding.cascades import bind_all, relation_of, sources_of
@@ -50,10 +48,10 @@ class Ledger:
     registry: Registry
     intent: BatchIntent | None  # what was written ahead for a batch that is not committed
 
-    def __init__(self, spark: SparkSession, store: Store, clock: Callable[[], int]):
-        self.spark, self.store, self.clock = spark, store, clock
-        self.scalars = SparkScalars(spark)
-        self.tables = Tables(store.uri, spark)
+    def __init__(self, backend: Backend, store: Store, clock: Callable[[], int]):
+        self.backend, self.store, self.clock = backend, store, clock
+        self.scalars = backend.scalars
+        self.tables = StaticTables(store, backend)
         self.versions: dict[str, int] = {}  # of the static tables that are declared
         self.streams: dict[str, Stream] = {}
         self.functions: set[str] = set()
@@ -86,8 +84,9 @@ class Ledger:
             s.name: Relation(s.name, s.columns, s.rules.clock.attribute) for s in self.queried().values()
         }
         tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
-        utc = self.spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "GMT")
-        known = Catalog(streams, tables, frozenset(self.functions), utc, frozenset(self.qualities))
+        known = Catalog(
+            streams, tables, frozenset(self.functions), self.backend.in_utc, frozenset(self.qualities)
+        )
         return replace(known, summaries=self._summaries(known))
 
     def _summaries(self, catalog: Catalog) -> dict[str, Summary]:

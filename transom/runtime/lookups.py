@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 
 from transom.aggregates.table import aggregate_function
-from transom.backends.spark.scalars import short_message
 from transom.durations import format_duration, parse_duration
 from transom.elements import Clock, ClockKind, Demand
 from transom.errors import BatchError, SettingError, SQLError, StateError
@@ -150,15 +149,15 @@ class Lookups:
         try:
             return lookup_result(answer, state, loop.scalars, loop.clock())
         except Exception as error:
-            raise BatchError(f"the lookup failed: {short_message(error)}") from error
+            raise BatchError(f"the lookup failed: {self.loop.backend.error_text(error)}") from error
 
     def _far(self, lookup: Lookup, state: State) -> Answer:
         for key in lookup.stores:
             self.loop.lookup_cache.count_read(key, is_hit=False)
         try:
-            return self.loop.far_stores.answered(lookup, state)
+            return self.loop.partitioned_stores.answered(lookup, state)
         except Exception as error:
-            raise BatchError(f"the lookup failed: {short_message(error)}") from error
+            raise BatchError(f"the lookup failed: {self.loop.backend.error_text(error)}") from error
 
     # --- queries that nobody registered ---
 

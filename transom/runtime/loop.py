@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-
+from transom.backends.base import Backend, Frame
 from transom.elements import Control, Prod, Punctuation, Register
 from transom.errors import StateError
 from transom.estimates.feedback import Seen
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
-from transom.ondemand.partitioned_stores import FarStores
+from transom.ondemand.partitioned_stores import PartitionedStores
 from transom.overload.bursts import NOTHING, Parted
+from transom.overload.sideline import Sideline
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import release_suspended
 from transom.plan.passes.resharing import reshare
@@ -34,10 +34,10 @@ from transom.results.prodder import due_streams
 from transom.results.stream_progress import BatchInput
 from transom.runtime.archive import Archive
 from transom.runtime.batch_report import BatchReport, Watch, tell
-from transom.runtime.emit import SecondHalf
-from transom.runtime.executor_state import Far
+from transom.runtime.emit import Emit
+from transom.runtime.executor_state import ExecutorState
 from transom.runtime.file_store import Store
-from transom.runtime.ingest import FirstHalf
+from transom.runtime.ingest import Ingest
 from transom.runtime.ledger import Waiting
 from transom.runtime.membership import check_types, joined_and_left
 from transom.runtime.outputs import Outputs, results_of
@@ -57,24 +57,31 @@ class BatchLoop(Archive):
 
     def __init__(
         self,
-        spark: SparkSession,
+        backend: Backend,
         store: Store,
         clock: Callable[[], int],
         max_failures: int,
         strategy: Strategy,
         naive: bool,
     ):
-        super().__init__(spark, store, clock)
+        super().__init__(backend, store, clock)
         self.log, self.outputs = BatchLog(store), Outputs(store)
         self.planner = Planner(strategy)
-        self.far = Far(spark, store, strategy)
-        self.far_stores = FarStores(self.far)
-        self.promising = Promising(spark, self.far, self.scalars)
-        self.first_half = FirstHalf(
-            spark, self.tables, self.outputs, self.far, self.planner, store, max_failures, self.promising
+        self.executors = ExecutorState(backend, store, strategy)
+        self.partitioned_stores = PartitionedStores(self.executors)
+        self.promising = Promising(backend, self.executors)
+        self.sideline = Sideline(backend, store, self.tables)
+        self.ingest = Ingest(
+            backend,
+            self.tables,
+            self.outputs,
+            self.executors,
+            self.planner,
+            max_failures,
+            self.promising,
+            self.sideline,
         )
-        self.sideline = self.first_half.sideline
-        self.second_half = SecondHalf(self.scalars, self.outputs, self.far, self.first_half)
+        self.emit = Emit(backend, self.outputs, self.executors, self.ingest)
         self.lookup_cache = LookupCache()
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every batch
@@ -83,8 +90,8 @@ class BatchLoop(Archive):
         self.followers: list[Callable[[BatchReport], None]] = []  # afterwards
         last = self.log.last()
         self.state, record = last if last else (State(), CommitRecord(naive=naive))
-        record.check_settings(naive, BACKEND)
-        self.far.sweep(self.state)
+        record.check_settings(naive, backend.name)
+        self.executors.sweep(self.state)
         store.delete("glances")  # of an engine that died
         self.sideline.resume(self.state, record.paces)
         self.promising.pace = Pace.of(record.probing_pace, record.inserting_seconds)
@@ -155,7 +162,7 @@ class BatchLoop(Archive):
         return self.intent
 
     def data_batch(
-        self, stream: Stream, reference: Mapping[str, Any], df: DataFrame, control: tuple[Control, ...] = ()
+        self, stream: Stream, reference: Mapping[str, Any], frame: Frame, control: tuple[Control, ...] = ()
     ) -> None:
         """Run a batch that carries rows."""
         with self.lock:
@@ -166,7 +173,7 @@ class BatchLoop(Archive):
                 raise StateError(
                     f"batch {intent.batch_id} was begun for {intent.stream} and must be finished first"
                 )
-            self._run(intent, df)
+            self._run(intent, frame)
 
     def control_batch(self) -> bool:
         """Run a batch that brings no rows, if some control waits for one, or one was begun."""
@@ -248,16 +255,16 @@ class BatchLoop(Archive):
                     self.waiting = Waiting(ended=bound.later)
         return intent
 
-    def _run(self, intent: BatchIntent, df: DataFrame | None) -> None:
+    def _run(self, intent: BatchIntent, frame: Frame | None) -> None:
         if self.batch_thread is not None:
             raise StateError("a batch is being processed; a subscriber can't ask for another")
         self.batch_thread = threading.current_thread()
         try:
-            self._process(intent, df)
+            self._process(intent, frame)
         finally:
             self.batch_thread = None
 
-    def _process(self, intent: BatchIntent, df: DataFrame | None) -> None:
+    def _process(self, intent: BatchIntent, frame: Frame | None) -> None:
         watch = Watch()
         registry = self.registry.copy()
         registry.bind(self.catalog(), self.scalars, intent.control)
@@ -267,33 +274,33 @@ class BatchLoop(Archive):
             state = release_suspended(state, registry.compiled())
             state = reshare(state, registry.reading(intent.stream), self.planner.strategy)
         watch.lap("planning")
-        failed = self.first_half.failures(registry)
+        failed = self.ingest.failures(registry)
         outcome, parted = Outcome(), NOTHING
         arrivals: Mapping[str, Arrival] = {}
         said = [element for element in intent.control if isinstance(element, Punctuation | Prod)]
-        if intent.stream is not None and (df is not None or intent.aside):
+        if intent.stream is not None and (frame is not None or intent.aside):
             stream = self.streams[intent.stream]
-            if stream.prods is not None and df is not None:
-                said += rows_as_prods(stream, df)
+            if stream.prods is not None and frame is not None:
+                said += rows_as_prods(stream, frame)
             else:
-                done = self.first_half.process(intent, stream, df, registry, state)
+                done = self.ingest.process(intent, stream, frame, registry, state)
                 outcome, parted, arrivals = done.outcome, done.parted, done.arrivals
                 said += done.carried
-        watch.lap("first_half")
+        watch.lap("ingest")
         state = release_suspended(state, registry.compiled())
         inputs = self._inputs(intent, registry, state, outcome, parted, said)
         now = self._said(intent, said, registry)
-        output = self.second_half.process(intent, state, inputs, registry, now)
+        output = self.emit.process(intent, state, inputs, registry, now)
         kept = self.planner.gathered(registry.demanding())
-        output = replace(output, state=self.far_stores.rolled_up(output.state, kept))
+        output = replace(output, state=self.partitioned_stores.rolled_up(output.state, kept))
         if arrivals or intent.resumes:
             output = self.promising.process(intent, registry, output, arrivals, now.made)
-        self.first_half.count_failures(registry, failed)
+        self.ingest.count_failures(registry, failed)
         self.outputs.write_results(
             results_of(intent.batch_id), output.results, lambda name: registry[name].identity
         )
         queries = {name: registry[name].preferred or registry.query(name) for name in output.results}
-        watch.lap("second_half")
+        watch.lap("emit")
         work = {name: own.work - self.state.stream(name).work for name, own in output.state.streams.items()}
         report = BatchReport(
             intent.batch_id, intent.stream, outcome, output.results, queries, watch.seconds, work, watch.spent
@@ -302,11 +309,11 @@ class BatchLoop(Archive):
             listener(report)
         watch.lap("delivery")
         if intent.stream is not None:
-            self.sideline.note(self.streams[intent.stream], outcome.rows, watch.spent["first_half"])
+            self.sideline.note(self.streams[intent.stream], outcome.rows, watch.spent["ingest"])
         before = self.state
         self._commit(intent, registry, output.state, bool(output.results), now.sights)
         self.lookup_cache.batch_committed(output.state, outcome.runs, kept)
-        self.far.forget(before, output.state)  # whoever is reading it asks again
+        self.executors.forget(before, output.state)  # readers of what is deleted ask again
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
         tell(self.followers, self.report)

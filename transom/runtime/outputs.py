@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
 from transom.backends.base import Frame
 from transom.durations import format_instant
 from transom.elements import ClockKind

@@ -64,7 +64,7 @@ class Prodding:
         moment = Moment(state.batch_id, Kind.EARLY, loop.clock())
         directory = told_at(state.batch_id, moment.made)
         intent = BatchIntent(state.batch_id, moment.made, tables=dict(loop.versions))
-        backend = loop.second_half.effects(intent, registry, directory)
+        backend = loop.emit.effects(intent, registry, directory)
         try:
             snapshot = with_early_results(state, asks, cascade, living, partial, backend, moment)
             opened = read_open_windows(snapshot, asks, living, partial)

@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from transom.backends.base import Backend, Columns, Frame
 from transom.backends.hidden_columns import TIME_TEXT
 from transom.durations import parse_duration, parse_instant

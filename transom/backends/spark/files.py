@@ -15,21 +15,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from transom.backends.base import InputFiles
 from transom.backends.expressions import quoted
+from transom.backends.file_names import format_of, is_tab_separated
 from transom.backends.hidden_columns import CORRUPT
 from transom.backends.spark.frame import SparkFrame
 from transom.backends.spark.types import schema_of, to_arrow
 from transom.errors import SettingError
 
-FORMATS = {
-    "json": "json",
-    "jsonl": "json",
-    "ndjson": "json",
-    "csv": "csv",
-    "tsv": "csv",
-    "parquet": "parquet",
-    "orc": "orc",
-}
-COMPRESSED = frozenset({"gz", "bz2", "zst", "deflate", "snappy", "lz4"})
 FILES_TO_INFER_FROM = 8
 
 
@@ -117,7 +108,7 @@ class SparkFiles(InputFiles):
     def _with_defaults(self, options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
         defaults = {}
         if self.format == "csv":
-            tabs = bool(names) and all(_extension(name) == "tsv" for name in names)
+            tabs = bool(names) and is_tab_separated(names)
             defaults = {"header": "true", "sep": "\t" if tabs else ","}
         ours = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         return defaults | {key: str(value) for key, value in options.items()} | ours
@@ -151,27 +142,6 @@ def _needing_all(frame: DataFrame, schema: StructType) -> Any:
 def _literal(files: Iterable[str]) -> list[str]:
     """The paths with what would be taken for a glob escaped."""
     return [re.sub(r"[\\{}\[\]*?]", r"\\\g<0>", file) for file in files]
-
-
-def format_of(names: Sequence[str]) -> str:
-    """The format that all the names' extensions tell.
-
-    >>> format_of(["a.json", "b.jsonl.gz"])
-    'json'
-    """
-    formats = {FORMATS.get(_extension(name)) for name in names}
-    if len(formats) != 1 or None in formats:
-        shown = ", ".join(sorted(os.path.basename(name) for name in names)[:3])
-        known = ", ".join(dict.fromkeys(FORMATS.values()))
-        raise SettingError(f"can't tell the format from the names ({shown}): give it, one of {known}")
-    return str(formats.pop())
-
-
-def _extension(name: str) -> str:
-    parts = os.path.basename(name).lower().split(".")
-    if len(parts) > 2 and parts[-1] in COMPRESSED:
-        parts.pop()
-    return parts[-1] if len(parts) > 1 else ""
 
 
 # --- Hadoop's file systems, so that any that Spark knows works -------------------------------------

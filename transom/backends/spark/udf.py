@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from functools import wraps
@@ -14,8 +13,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType
 
 from transom.errors import SettingError
-
-log = logging.getLogger("transom")
 
 _lock = threading.Lock()
 _failures: dict[tuple[str, str], Accumulator[int]] = {}
@@ -42,24 +39,6 @@ def register_udf(
     spark.udf.register(name, guarded, type)
     with _lock:
         _failures[_key(spark, name)] = failed
-
-
-def guarded_quality(name: str, function: Callable[[Any, Any, float], Any]) -> Callable[..., float]:
-    """A quality function; where it raises, or gives no number, nothing is said about the early value."""
-    failed = False
-
-    @wraps(function)
-    def guarded(early: Any, final: Any, seconds: float) -> float:
-        nonlocal failed
-        try:
-            return float(function(early, final, seconds))
-        except Exception as error:
-            if not failed:
-                log.warning("the quality %s failed, and may again: %r", name, error)
-            failed = True
-            return float("nan")
-
-    return guarded
 
 
 def failures(spark: SparkSession, name: str) -> int:

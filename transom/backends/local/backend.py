@@ -1,0 +1,103 @@
+"""This process as a backend: rows are Arrow tables, tasks are plain calls, scalars are interpreted in Python.
+
+It needs no JVM. It is for tests, for rows that are on the driver already, and for programs that embed the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transom.backends.arrow_types import plain_table
+from transom.backends.base import Backend, Frame, ShippedPlan, StreamingInput, Task
+from transom.backends.local.files import LocalFiles
+from transom.backends.local.frame import LocalFrame, local_path
+from transom.backends.local.schema import parse_schema, parse_type
+from transom.backends.local.sinks import LocalSink
+from transom.kernel.aggregate import BatchPlan
+from transom.sql.interpreter.expressions import PythonScalars
+
+
+class _PlanHere(ShippedPlan):
+    """A plan for tasks of this process."""
+
+    def __init__(self, plan: BatchPlan):
+        self._plan = plan
+
+    def plan(self) -> BatchPlan:
+        return self._plan
+
+
+class LocalBackend(Backend):
+    """Everything in this process."""
+
+    name = "local"
+    parallelism = 2  # partitions of state that would be with executors
+
+    def __init__(self) -> None:
+        self.scalars: PythonScalars = PythonScalars()
+
+    @property
+    def in_utc(self) -> bool:
+        return True
+
+    @property
+    def shares_disk(self) -> bool:
+        return True
+
+    # --- rows ---
+
+    def frame(self, table: pa.Table) -> LocalFrame:
+        return LocalFrame(plain_table(table), self.scalars)
+
+    def read_parquet(self, paths: Sequence[str]) -> LocalFrame:
+        files = [file for path in paths for file in sorted(local_path(path).glob("*.parquet"))]
+        return self.frame(pa.concat_tables([pq.read_table(file, partitioning=None) for file in files]))
+
+    def run(self, task: Task, partitions: int, schema: pa.Schema) -> LocalFrame:
+        numbers = LocalFrame(pa.table({"id": pa.array(range(partitions), pa.int64())}), self.scalars)
+        return numbers.distribute("id", partitions).map(task, schema)
+
+    def ship(self, plan: BatchPlan) -> ShippedPlan:
+        return _PlanHere(plan)
+
+    # --- input ---
+
+    def open_files(
+        self,
+        path: str,
+        format: str | None = None,
+        schema: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        files_per_batch: int = 1,
+    ) -> LocalFiles:
+        columns = None if schema is None else parse_schema(schema)
+        return LocalFiles(path, format, columns, options or {}, files_per_batch, self.scalars)
+
+    def input_of(self, source: Any) -> Frame | StreamingInput | None:
+        return self.frame(source) if isinstance(source, pa.Table) else None
+
+    def parse_schema(self, text: str) -> dict[str, pa.DataType]:
+        return parse_schema(text)
+
+    # --- functions ---
+
+    def register_function(self, name: str, function: Callable[..., Any], returns: str) -> None:
+        self.scalars.register(name, function, parse_type(returns))
+
+    def functions(self) -> set[str]:
+        return set(self.scalars.functions)
+
+    def function_failures(self, name: str) -> int:
+        return self.scalars.failures(name)
+
+    # --- output ---
+
+    def sink(self, format: str, options: Mapping[str, Any]) -> LocalSink:
+        return LocalSink(format, options)
+
+    def error_text(self, error: Exception) -> str:
+        return " ".join(str(error).split("\n")[0].split())

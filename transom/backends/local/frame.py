@@ -1,0 +1,193 @@
+"""Frames in this process: an Arrow table, and scalar expressions evaluated by the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from transom.backends.arrow_types import plain_table
+from transom.backends.base import Frame, JoinedTable, Task
+from transom.backends.expressions import quoted
+from transom.backends.local.joins import left_join
+from transom.columns.grouping import group
+from transom.columns.sort_order import sort_codes
+from transom.sql.catalog import Scalars
+
+Ints = NDArray[np.int64]
+
+
+class LocalFrame(Frame):
+    """An Arrow table as the runtime sees it."""
+
+    def __init__(self, table: pa.Table, scalars: Scalars, partition: str | None = None):
+        self.table, self.scalars = table, scalars
+        self._partition = partition  # the expression that rows are distributed by
+
+    def _with(self, table: pa.Table) -> LocalFrame:
+        return LocalFrame(table, self.scalars)
+
+    def _values(self, text: str) -> pa.ChunkedArray:
+        return self.scalars.project(self.table, {"value": text})["value"]
+
+    @property
+    def columns(self) -> dict[str, pa.DataType]:
+        return dict(zip(self.table.column_names, self.table.schema.types, strict=True))
+
+    def filter(self, condition: str) -> LocalFrame:
+        return self._with(self.table.filter(self._values(condition)))
+
+    def project(
+        self, scalars: Mapping[str, str], keep: Sequence[str] = (), joins: Sequence[JoinedTable] = ()
+    ) -> LocalFrame:
+        table = self.table
+        for joined in joins:
+            assert isinstance(joined.frame, LocalFrame)
+            table = left_join(table, joined.frame.table, joined.join, self.scalars)
+        computed = self.scalars.project(table, scalars)
+        columns = {name: table[name] for name in keep} | {name: computed[name] for name in scalars}
+        return self._with(_table(columns, table.num_rows))
+
+    def extend(self, scalars: Mapping[str, str]) -> LocalFrame:
+        computed = self.scalars.project(self.table, scalars)
+        columns = {name: self.table[name] for name in self.table.column_names}
+        return self._with(_table(columns | {name: computed[name] for name in scalars}, self.table.num_rows))
+
+    @contextmanager
+    def with_row_ids(self, name: str) -> Iterator[LocalFrame]:
+        yield self._with(self.table.append_column(name, pa.array(np.arange(self.table.num_rows))))
+
+    def number(self, name: str, order: Sequence[str], where: str, first: int) -> LocalFrame:
+        chosen = np.flatnonzero(pc.fill_null(self._values(where), False).to_numpy())
+        sorted_rows = chosen[np.lexsort([codes[chosen] for codes in reversed(self._sort_codes(order))])]
+        numbers = np.zeros(self.table.num_rows, np.int64)
+        numbers[sorted_rows] = np.arange(first, first + len(sorted_rows))
+        is_null = np.ones(self.table.num_rows, bool)
+        is_null[chosen] = False
+        return self._with(self.table.append_column(name, pa.array(numbers, mask=is_null)))
+
+    def rank(self, name: str, within: str, order: Sequence[str], ties: bool = False) -> LocalFrame:
+        groups = group([self.table[within].combine_chunks()], self.table.num_rows).codes
+        codes = self._sort_codes(order)
+        rows = np.lexsort([*reversed(codes), groups])
+        sorted_groups = groups[rows]
+        starts = np.r_[True, sorted_groups[1:] != sorted_groups[:-1]] if len(rows) else np.zeros(0, bool)
+        positions = np.arange(len(rows))
+        first_of_group = np.maximum.accumulate(np.where(starts, positions, 0))
+        counted = positions
+        if ties:
+            is_new = starts.copy()
+            for column in codes:
+                ordered = column[rows]
+                is_new[1:] |= ordered[1:] != ordered[:-1]
+            counted = np.maximum.accumulate(np.where(is_new, positions, 0))
+        ranks = np.empty(len(rows), np.int64)
+        ranks[rows] = counted - first_of_group + 1
+        columns = {column: self.table[column] for column in self.table.column_names}
+        return self._with(_table(columns | {name: pa.array(ranks)}, self.table.num_rows))
+
+    def _sort_codes(self, order: Sequence[str]) -> list[Ints]:
+        """Numbers that sort rows as some expressions do: null first, NaN last."""
+        computed = self.scalars.project(self.table, {str(i): text for i, text in enumerate(order)})
+        return [sort_codes(computed[str(i)].combine_chunks()) for i in range(len(order))]
+
+    def order_of(self, column: str) -> str:
+        kind = self.table.schema.field(column).type
+        return f"to_json(struct({quoted(column)}))" if pa.types.is_nested(kind) else quoted(column)
+
+    def union(self, other: Frame) -> LocalFrame:
+        assert isinstance(other, LocalFrame)
+        return self._with(pa.concat_tables([self.table, other.table], promote_options="default"))
+
+    def lookup(self, key: str, other: Frame, other_key: str) -> LocalFrame:
+        assert isinstance(other, LocalFrame)
+        rows_by_key = {value: row for row, value in enumerate(other.table[other_key].to_pylist())}
+        matches = [rows_by_key.get(value) for value in self._values(key).to_pylist()]
+        found = np.array([row is not None for row in matches], bool)
+        left = self.table.filter(pa.array(found))
+        right = other.table.drop_columns([other_key]).take(pa.array([m for m in matches if m is not None], pa.int64()))
+        columns = {name: left[name] for name in left.column_names}
+        columns |= {name: right[name] for name in right.column_names}
+        return self._with(_table(columns, left.num_rows))
+
+    def aggregate(self, by: Mapping[str, str], functions: Mapping[str, tuple[str, str]]) -> LocalFrame:
+        computed = self.scalars.project(self.table, by)
+        keys = [computed[name].combine_chunks() for name in by]
+        rows = self.table.num_rows
+        groups = group(keys, rows)
+        count = groups.count if by else 1  # a global aggregate has one row, also over no rows
+        codes = pa.array(groups.codes if by else np.zeros(rows, np.int64))
+        columns = {name: key.take(pa.array(groups.firsts)) for name, key in zip(by, keys, strict=True)}
+        for name, (function, text) in functions.items():
+            values = pa.array(np.ones(rows, bool)) if text == "*" else self._values(text).combine_chunks()
+            grouped = pa.table({"group": codes, "value": values}).group_by("group").aggregate([("value", function)])
+            empty = pa.array([0] * count if function == "count" else [None] * count, grouped[f"value_{function}"].type)
+            found = grouped.sort_by("group")
+            places = np.full(count, -1)
+            places[found["group"].to_numpy()] = np.arange(found.num_rows)
+            taken = found[f"value_{function}"].combine_chunks().take(pa.array(places, mask=places < 0))
+            columns[name] = taken if found.num_rows == count else pc.coalesce(taken, empty)
+        return self._with(_table(columns, count))
+
+    def distribute(self, key: str, partitions: int) -> LocalFrame:
+        return LocalFrame(self.table, self.scalars, key)
+
+    def map(self, task: Task, schema: pa.Schema) -> LocalFrame:
+        batches = [batch for part in self._parts() for batch in task(iter(part.combine_chunks().to_batches()))]
+        tables = [pa.Table.from_batches([batch]).rename_columns(schema.names) for batch in batches]
+        whole = plain_table(pa.concat_tables(tables)).cast(schema) if tables else schema.empty_table()
+        return self._with(whole)
+
+    def _parts(self) -> list[pa.Table]:
+        """The rows by the key that they are distributed by; in one part otherwise."""
+        if self._partition is None or not self.table.num_rows:
+            return [self.table]
+        codes = group([self._values(self._partition).combine_chunks()], self.table.num_rows).codes
+        return [self.table.filter(pa.array(codes == code)) for code in range(int(codes.max()) + 1)]
+
+    @contextmanager
+    def held(self) -> Iterator[LocalFrame]:
+        yield self
+
+    def to_table(self, few: bool = False) -> pa.Table:
+        return self.table
+
+    def first(self, count: int) -> pa.Table:
+        return self.table.slice(0, count)
+
+    def write_parquet(self, path: str, partition_by: str | None = None) -> None:
+        directory = local_path(path)
+        for old in sorted(directory.glob("**/*"), reverse=True) if directory.exists() else ():
+            old.unlink() if old.is_file() else old.rmdir()
+        if partition_by is None:
+            _write(self.table, directory)
+        else:
+            values = self.table[partition_by]
+            for value in values.unique().to_pylist():
+                chosen = self.table.filter(pc.equal(values, value)).drop_columns([partition_by])
+                _write(chosen, directory / f"{partition_by}={value}")
+        (directory / "_SUCCESS").touch()
+
+
+def _write(table: pa.Table, directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, directory / "part.parquet")
+
+
+def _table(columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: int) -> pa.Table:
+    """A table of some columns; one without columns still has rows."""
+    if not columns:
+        return pa.table({"_": pa.nulls(rows)}).select([])
+    return pa.table(list(columns.values()), names=list(columns))
+
+
+def local_path(path: str) -> Path:
+    """A path or a file's URI as a path of this machine."""
+    return Path(unquote(path.removeprefix("file://"))) if path.startswith("file://") else Path(path)

@@ -1,0 +1,72 @@
+"""Results written by this process: Parquet, JSON or CSV files, a directory per batch, or the console."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transom.backends.base import Frame, Sink
+from transom.backends.local.frame import local_path
+from transom.durations import format_instant
+from transom.errors import SettingError, near_miss
+
+FORMATS = ("parquet", "json", "csv")
+
+
+class LocalSink(Sink):
+    """An output in one format; a replayed batch overwrites its directory: exactly once."""
+
+    def __init__(self, format: str, options: Mapping[str, Any]):
+        self.format = format.lower()
+        if self.format not in (*FORMATS, "console"):
+            known = (*FORMATS, "console")
+            raise SettingError(
+                f"the local backend has no writer for {format}: {', '.join(known)}{near_miss(self.format, known)}"
+            )
+        path = options.get("path")
+        if self.format != "console" and path is None:
+            raise SettingError(f"a sink of {self.format} files needs a path")
+        self.path = None if self.format == "console" else str(path)
+
+    def write(self, frame: Frame, batch_id: int) -> None:
+        table = frame.to_table()
+        if self.path is None:
+            print("\n".join(map(str, table.to_pylist())))
+            return
+        if "batch" in table.column_names:  # the directory's name tells it
+            table = table.drop_columns(["batch"])
+        directory = local_path(self.path) / f"batch={batch_id}"
+        directory.mkdir(parents=True, exist_ok=True)
+        _WRITERS[self.format](table, directory / f"part.{self.format}")
+
+
+def _write_json(table: pa.Table, file: Path) -> None:
+    lines = (json.dumps({name: _plain(value) for name, value in row.items()}) for row in table.to_pylist())
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _write_csv(table: pa.Table, file: Path) -> None:
+    with file.open("w", encoding="utf-8", newline="") as target:
+        rows = csv.writer(target)
+        for row in table.to_pylist():
+            rows.writerow([_plain(value) for value in row.values()])
+
+
+def _plain(value: Any) -> Any:
+    """A value as files hold it: instants in ISO form, other types that JSON lacks by their text."""
+    if hasattr(value, "tzinfo"):
+        return format_instant(pa.scalar(value, pa.timestamp("us")).value)
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+_WRITERS = {"parquet": pq.write_table, "json": _write_json, "csv": _write_csv}

@@ -1,0 +1,30 @@
+"""The order in which Spark sorts a column: nulls first, NaN after all numbers, texts by their bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+def sort_codes(column: pa.Array) -> NDArray[np.int64]:
+    """Numbers that sort rows as their values do; equal values have equal numbers.
+
+    >>> sort_codes(pa.array([2.0, None, float("nan"), -0.0, 0.0])).tolist()
+    [2, 0, 3, 1, 1]
+    """
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64)
+    if pa.types.is_floating(column.type):
+        numbers = column.fill_null(0.0).cast(pa.float64()).to_numpy(zero_copy_only=False)
+        _, codes = np.unique(numbers, return_inverse=True)
+        is_null = column.is_null().to_numpy(zero_copy_only=False)
+        return np.where(is_null, 0, codes + 1)
+    distinct = column.dictionary_encode()
+    values = distinct.dictionary.to_pylist()
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        values = [value.encode() for value in values]
+    ranks = np.empty(len(values) + 1, np.int64)
+    ranks[sorted(range(len(values)), key=values.__getitem__)] = np.arange(1, len(values) + 1)
+    ranks[-1] = 0  # of nulls
+    return ranks[distinct.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)]
