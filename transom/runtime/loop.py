@@ -49,8 +49,6 @@ from transom.state.state import State
 
 log = logging.getLogger("transom")
 
-BACKEND = "spark"  # a checkpoint is continued by the backend that made it
-
 
 class BatchLoop(Archive):
     """Runs batches and owns what they change: the state, the registry, the waiting control."""
@@ -395,7 +393,7 @@ class BatchLoop(Archive):
             result_batches=tuple(batches),
             idle_closed=self.idle_closed,
             naive=registry.naive,
-            backend=BACKEND,
+            backend=self.backend.name,
             paces=self.sideline.paces,
             probing_pace=self.promising.pace.probed,
             inserting_seconds=self.promising.pace.inserting,

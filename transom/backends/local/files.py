@@ -144,12 +144,14 @@ def list_files(path: str) -> list[str]:
         raise SettingError(f"no such file or directory: {path}")
     files = [file for place in places for file in (place.iterdir() if place.is_dir() else [place])]
     visible = [f for f in files if f.is_file() and f.stat().st_size and not f.name.startswith((".", "_"))]
-    return [str(file) for file in sorted(visible, key=lambda file: (int(file.stat().st_mtime * 1000), str(file)))]
+    return [
+        str(file) for file in sorted(visible, key=lambda file: (int(file.stat().st_mtime * 1000), str(file)))
+    ]
 
 
 def _opened(file: str) -> io.TextIOBase:
     opener = _OPENERS.get(os.path.splitext(file)[1], open)
-    return opener(local_path(file), "rt", encoding="utf-8", newline="")  # type: ignore[no-any-return]
+    return opener(local_path(file), "rt", encoding="utf-8", newline="")
 
 
 def _json_object(text: str, fold: bool = True) -> dict[str, Any] | None:

@@ -112,7 +112,9 @@ class LocalFrame(Frame):
         matches = [rows_by_key.get(value) for value in self._values(key).to_pylist()]
         found = np.array([row is not None for row in matches], bool)
         left = self.table.filter(pa.array(found))
-        right = other.table.drop_columns([other_key]).take(pa.array([m for m in matches if m is not None], pa.int64()))
+        right = other.table.drop_columns([other_key]).take(
+            pa.array([m for m in matches if m is not None], pa.int64())
+        )
         columns = {name: left[name] for name in left.column_names}
         columns |= {name: right[name] for name in right.column_names}
         return self._with(_table(columns, left.num_rows))
@@ -127,8 +129,12 @@ class LocalFrame(Frame):
         columns = {name: key.take(pa.array(groups.firsts)) for name, key in zip(by, keys, strict=True)}
         for name, (function, text) in functions.items():
             values = pa.array(np.ones(rows, bool)) if text == "*" else self._values(text).combine_chunks()
-            grouped = pa.table({"group": codes, "value": values}).group_by("group").aggregate([("value", function)])
-            empty = pa.array([0] * count if function == "count" else [None] * count, grouped[f"value_{function}"].type)
+            grouped = (
+                pa.table({"group": codes, "value": values}).group_by("group").aggregate([("value", function)])
+            )
+            empty = pa.array(
+                [0] * count if function == "count" else [None] * count, grouped[f"value_{function}"].type
+            )
             found = grouped.sort_by("group")
             places = np.full(count, -1)
             places[found["group"].to_numpy()] = np.arange(found.num_rows)
@@ -140,7 +146,9 @@ class LocalFrame(Frame):
         return LocalFrame(self.table, self.scalars, key)
 
     def map(self, task: Task, schema: pa.Schema) -> LocalFrame:
-        batches = [batch for part in self._parts() for batch in task(iter(part.combine_chunks().to_batches()))]
+        batches = [
+            batch for part in self._parts() for batch in task(iter(part.combine_chunks().to_batches()))
+        ]
         tables = [pa.Table.from_batches([batch]).rename_columns(schema.names) for batch in batches]
         whole = plain_table(pa.concat_tables(tables)).cast(schema) if tables else schema.empty_table()
         return self._with(whole)
