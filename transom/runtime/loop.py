@@ -87,7 +87,7 @@ class BatchLoop(Archive):
         self.listeners: list[Callable[[BatchReport], None]] = []  # before a batch is committed
         self.followers: list[Callable[[BatchReport], None]] = []  # afterwards
         last = self.log.last()
-        self.state, record = last if last else (State(), CommitRecord(naive=naive))
+        self.state, record = last if last else (State(), CommitRecord(naive=naive, backend=backend.name))
         record.check_settings(naive, backend.name)
         self.executors.sweep(self.state)
         store.delete("glances")  # of an engine that died
