@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transom import oracle
 from transom.elements import Clock, ClockKind
 from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery, compile_query
@@ -20,6 +19,7 @@ from transom.plan.strategy import Fragments, Strategy
 from transom.results.advance import apply_batch
 from transom.results.stream_progress import BatchInput
 from transom.sql import Catalog, Query, Relation, bind
+from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.state.state import State
 from transom.windows.stream_rules import StreamRules
 
@@ -63,7 +63,7 @@ class Measured:
 def compiled(queries: dict[str, str]) -> list[CompiledQuery]:
     """Queries ready to run."""
     found = []
-    for name, query in bind(queries, CATALOG, oracle.PythonScalars()).items():
+    for name, query in bind(queries, CATALOG, InterpretedScalars()).items():
         if not isinstance(query, Query):
             raise query
         found.append(compile_query(name, query))

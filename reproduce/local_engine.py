@@ -15,7 +15,6 @@ from transom.ondemand.cache import LookupCache
 from transom.ondemand.lookup import Lookup, group_pattern, look_up, lookup_result, lookup_schema
 from transom.ondemand.store_specs import store_sets
 from transom.ondemand.stores import lookup_end, open_stores
-from transom.oracle import PythonScalars
 from transom.overload.bursts import NOTHING, Overload, Parted
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.passes.admission import admit
@@ -27,29 +26,11 @@ from transom.results.presentation import result_schema
 from transom.results.stream_progress import BatchInput
 from transom.sql import bind
 from transom.sql.catalog import Catalog, Relation
+from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.state.state import State
 from transom.windows.stream_rules import StreamRules
 
 INSTANT = pa.timestamp("us", tz="UTC")
-
-
-class PlainScalars(PythonScalars):
-    """Python's scalars, with columns that are named and not computed passed through as they are.
-
-    >>> PlainScalars().project(pa.table({"price": [10, None]}), {"x": "`price`"}).to_pylist()
-    [{'x': 10}, {'x': None}]
-    """
-
-    def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
-        plain = {f"`{name}`": name for name in table.column_names}
-        rest = {name: text for name, text in expressions.items() if text not in plain}
-        computed = super().project(table, rest) if rest else None
-        return pa.table(
-            {
-                name: table[plain[text]] if text in plain else computed[name]  # type: ignore[index]
-                for name, text in expressions.items()
-            }
-        )
 
 
 class LocalEngine:
@@ -86,7 +67,7 @@ class LocalEngine:
         overload: Overload | None = None,
         strategy: Strategy | None = None,
     ):
-        self.scalars = PlainScalars()
+        self.scalars = InterpretedScalars()
         self.time = Clock(stream, time, ClockKind.TIME)
         waits = None if slack is None else parse_duration(slack)
         self.rules = StreamRules(self.time, waits, live=live, overload=overload)

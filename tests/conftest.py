@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from typing import Iterator
+from typing import Any, Iterator
 
 import pytest
 from hypothesis import settings
@@ -66,3 +66,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 def seed(request: pytest.FixtureRequest) -> int:
     """The seed of random cases: Hypothesis's own, so that one option repeats a whole run."""
     return int(request.config.option.hypothesis_seed)
+
+
+@pytest.fixture
+def spark_without_ansi(spark: Any) -> Iterator[Any]:
+    """The session with ANSI mode off and its clocks on UTC, as the engine evaluates scalars."""
+    wanted = {"spark.sql.ansi.enabled": "false", "spark.sql.session.timeZone": "UTC"}
+    before = {name: spark.conf.get(name) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)

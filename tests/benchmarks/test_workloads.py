@@ -25,8 +25,8 @@ from benchmarks.workloads import (
     sql,
     texts,
 )
-from transom.oracle import PythonScalars
 from transom.sql import Catalog, Query, Relation, bind
+from transom.sql.interpreter.scalars import InterpretedScalars
 
 FLAGS = dict.fromkeys(MEMBERS, pa.bool_())
 TRADES = {
@@ -128,10 +128,10 @@ def test_the_template_is_query_4() -> None:
 @pytest.mark.parametrize(("workload", "size"), [(w, s) for w, s, _ in FILES if s in (16, 1_024)])
 def test_every_query_binds(workload: str, size: int) -> None:
     for queries in load(workload, size)[:2]:
-        for name, bound in bind(texts(queries), CATALOG, PythonScalars()).items():
+        for name, bound in bind(texts(queries), CATALOG, InterpretedScalars()).items():
             assert isinstance(bound, Query), f"{name}: {bound}"
 
 
 def test_every_predicate_of_ten_thousand_binds() -> None:
     queries = load("C_low", 10_000)[0][::10]
-    assert all(isinstance(q, Query) for q in bind(texts(queries), CATALOG, PythonScalars()).values())
+    assert all(isinstance(q, Query) for q in bind(texts(queries), CATALOG, InterpretedScalars()).values())

@@ -24,6 +24,7 @@ from transom.results.advance import clocks_of
 from transom.results.inprocess import advance
 from transom.results.stream_progress import BatchInput
 from transom.sql import Catalog, Query, Relation, bind
+from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.state import snapshot
 from transom.state.commit_record import CommitRecord
 from transom.state.shards import ShardRef
@@ -31,7 +32,7 @@ from transom.state.state import State
 from transom.windows.horizon import horizon_limit
 from transom.windows.stream_rules import StreamRules
 
-SCALARS = oracle.PythonScalars()
+SCALARS = InterpretedScalars()
 CATALOG = Catalog({"s": Relation("s", COLUMNS, "ts")})
 TIME = Clock("s", "ts", ClockKind.TIME)
 Row = dict[str, Any]

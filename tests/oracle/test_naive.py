@@ -23,8 +23,9 @@ from tests.oracle.building import (
     until,
 )
 from transom.elements import Clock, ClockKind, Drop, Punctuation, Register, WindowSpec
-from transom.oracle import OracleBatch, PythonScalars, StreamRules, answer, join_tables, windows_of
+from transom.oracle import OracleBatch, StreamRules, answer, join_tables, windows_of
 from transom.oracle.window_close import covered
+from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.query import And, Comparison, Item, Join, Key, Not, Scalar, Truth
 
 TEN = WindowSpec.ending(range=10, slide=10)
@@ -247,7 +248,7 @@ def test_nan_and_null_and_minus_zero_as_groups() -> None:
     values = [float("nan"), -0.0, None, float("nan"), 0.0, None]
     batches = [OracleBatch("traffic", [{"ts": 1, "d": value} for value in values], end_of_stream=True)]
     rules = StreamRules("ts", ClockKind.INTEGER, columns={"ts": LONG, "d": pa.float64()})
-    outcome = answer({"q": asked}, batches, {"traffic": rules}, PythonScalars())
+    outcome = answer({"q": asked}, batches, {"traffic": rules}, InterpretedScalars())
     assert sorted((str(result["d"]), result["x0"]) for result in outcome.results["q"]) == [
         ("0.0", 2), ("None", 2), ("nan", 2),
     ]  # fmt: skip
@@ -281,7 +282,7 @@ def test_a_table_with_duplicate_keys_gives_a_row_several_times(inner: bool, sums
     sites = [{"id": 1, "site": "a"}, {"id": 2, "site": "a"}, {"id": 2, "site": "b"}]
     batches = [batch((1, 1, 0, 1), (2, 2, 0, 2), (3, 3, 0, 4), end_of_stream=True)]
     rules = {"traffic": StreamRules("ts", ClockKind.INTEGER, columns=COLUMNS)}
-    scalars = PythonScalars()
+    scalars = InterpretedScalars()
     outcome = answer({"q": asked}, batches, rules, scalars, join_tables({"sites": sites}, scalars))
     assert sorted(told(outcome, "q", "site", "x0"), key=str) == sorted(sums, key=str)
     assert outcome.counts["traffic"]["counted"] == (2 if inner else 3)

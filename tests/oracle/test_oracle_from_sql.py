@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from transom.oracle import OracleBatch, PythonScalars, StreamRules, answer, join_tables
+from transom.oracle import OracleBatch, StreamRules, answer, join_tables
 from transom.sql import Catalog, Relation, bind_one
+from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.interpreter.values import microseconds
 
 MINUTE = 60_000_000
@@ -99,7 +100,7 @@ CASES: list[tuple[str, str, list[dict[str, Any]]]] = [
 
 @pytest.mark.parametrize(("text", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_a_query_in_sql(text: str, expected: list[dict[str, Any]]) -> None:
-    scalars = PythonScalars()
+    scalars = InterpretedScalars()
     query = bind_one(text, CATALOG, scalars)
     batches = [OracleBatch("bids", ROWS[3:]), OracleBatch("bids", ROWS[:3], end_of_stream=True)]
     if query.clock.attribute == "":

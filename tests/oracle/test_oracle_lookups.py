@@ -15,8 +15,9 @@ from tests.oracle.building import CLOCK, ROWS, batch, call, column, equals, quer
 from tests.oracle.test_oracle_from_sql import CATALOG, SITE_ROWS, shown
 from tests.oracle.test_oracle_from_sql import ROWS as BIDS
 from transom.elements import Clock, ClockKind, Demand, Drop, Register, WindowSpec
-from transom.oracle import Lookup, OracleBatch, OracleOutcome, PythonScalars, StreamRules, answer, join_tables
+from transom.oracle import Lookup, OracleBatch, OracleOutcome, StreamRules, answer, join_tables
 from transom.sql import bind_one
+from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.query import IsNull, Not, Query
 
 NOW = [Lookup()]
@@ -203,7 +204,7 @@ def test_every_row_is_accounted_for(name: str, queries: dict[str, Query], counts
     ],
 )  # fmt: skip
 def test_a_lookup_of_a_query_in_sql(text: str, expected: list[dict[str, Any]]) -> None:
-    scalars = PythonScalars()
+    scalars = InterpretedScalars()
     bound = bind_one(text, CATALOG, scalars)
     columns = dict(CATALOG.streams["bids"].columns)
     rules = {"bids": StreamRules("ts", columns=columns)}
@@ -222,7 +223,7 @@ def test_times_are_in_microseconds() -> None:
     clock = Clock("traffic", "ts")
     asking = looked_up(2_000_000, call("min"), clock=clock)
     rules = {"traffic": StreamRules("ts")}
-    outcome = answer({"q": asking}, [OracleBatch("traffic", rows, lookups=NOW)], rules, PythonScalars())
+    outcome = answer({"q": asking}, [OracleBatch("traffic", rows, lookups=NOW)], rules, InterpretedScalars())
     assert told(outcome) == [(0, 2_000_000, (1,))]  # the row of second 0 is exactly two seconds old
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from transom.oracle import OracleBatch, PythonScalars, StreamRules, answer
+from transom.oracle import OracleBatch, StreamRules, answer
 from transom.sql import Catalog, Relation, bind_one
+from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.interpreter.values import rows_of, table_of
 
 pytestmark = pytest.mark.spark
@@ -72,21 +73,23 @@ def shown(row: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-def test_a_query_that_pastes_over_from_spark_has_spark_s_answers(lenient: Any, window: str) -> None:
+def test_a_query_that_pastes_over_from_spark_has_spark_s_answers(
+    spark_without_ansi: Any, window: str
+) -> None:
     items = ", ".join(f"{sql} AS {name}" for name, sql in AGGREGATES.items())
     text = (
         f"SELECT window.start AS w0, window.end AS w1, g, {items} FROM drawn "
         f"WHERE NOT (i = 3 AND d > 0) GROUP BY window(ts, {window}), g HAVING n > 1"
     )
     rows = drawn(seed=len(window))
-    lenient.createDataFrame(table_of(rows, COLUMNS)).createOrReplaceTempView("drawn")
-    theirs = rows_of(lenient.sql(text).toArrow())
+    spark_without_ansi.createDataFrame(table_of(rows, COLUMNS)).createOrReplaceTempView("drawn")
+    theirs = rows_of(spark_without_ansi.sql(text).toArrow())
 
     catalog = Catalog(streams={"drawn": Relation("drawn", COLUMNS, time="ts")})
-    query = bind_one(text, catalog, PythonScalars())
+    query = bind_one(text, catalog, InterpretedScalars())
     rules = {"drawn": StreamRules("ts", slack=None, columns=COLUMNS)}
     batches = [OracleBatch("drawn", rows[:90]), OracleBatch("drawn", rows[90:], end_of_stream=True)]
-    results = answer({"q": query}, batches, rules, PythonScalars()).results["q"]
+    results = answer({"q": query}, batches, rules, InterpretedScalars()).results["q"]
     ours = [{name: result[name] for name in ("w0", "w1", "g", *AGGREGATES)} for result in results]
     assert len(ours) > 20
     assert sorted(map(shown, ours)) == sorted(map(shown, theirs))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pyarrow as pa
 
 from transom.elements import Clock, ClockKind
-from transom.oracle import PythonScalars
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.passes.admission import admit
 from transom.plan.planner import Planner, SharedPlan
 from transom.plan.strategy import Strategy
 from transom.sql import Catalog, Query, Relation, bind_one
+from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.state.state import State
 from transom.windows.stream_rules import StreamRules
 
-SCALARS = PythonScalars()
+SCALARS = InterpretedScalars()
 COLUMNS = {
     "ts": pa.timestamp("us", tz="UTC"),
     "seq": pa.int64(),

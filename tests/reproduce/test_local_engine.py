@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from reproduce.local_engine import INSTANT, LocalEngine, PlainScalars
+from reproduce.local_engine import INSTANT, LocalEngine
 from transom.elements import Prod
 from transom.errors import SettingError, SQLError
 
@@ -63,12 +63,6 @@ def test_a_live_stream_s_marks_are_passed_by_the_clock() -> None:
     assert told(engine, "q") == []
     engine.batch(clock=5 * SECOND)
     assert told(engine, "q") == [("early", 10, 1, 2.0, 4.0)]
-
-
-def test_computed_expressions_are_python_s() -> None:
-    table = rows((1, 2.0, 1), (2, 5.0, 3))
-    found = PlainScalars().project(table, {"a": "`value` * 2", "b": "`site`"})
-    assert found.to_pydict() == {"a": [4.0, 10.0], "b": [1, 2]}
 
 
 def test_a_wrong_query_is_told() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom import oracle
 from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
@@ -22,11 +21,12 @@ from transom.results.inprocess import advance, folded
 from transom.results.stream_progress import BatchInput
 from transom.sql import Catalog, Query, Relation
 from transom.sql.binding.cascades import bind_all
+from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.state import snapshot
 from transom.state.state import State
 from transom.windows.stream_rules import StreamRules
 
-SCALARS = oracle.PythonScalars()
+SCALARS = InterpretedScalars()
 Row = dict[str, Any]
 
 

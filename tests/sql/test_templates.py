@@ -15,7 +15,7 @@ from transom.errors import SQLError
 from transom.sql import Binding, Query, bind, bind_one
 from transom.sql.binding.templates import cut
 from transom.sql.query import And, Comparison, Member, Truth
-from transom.sql.syntax.dialect import TransomParser
+from transom.sql.syntax.spark_parser import TransomParser
 
 WINDOW = "[RANGE 5 min SLIDE 1 min]"
 

@@ -6,14 +6,12 @@ from transom.oracle.batches import Lookup, LookupAnswer, OracleBatch, OracleOutc
 from transom.oracle.joins import join_tables
 from transom.oracle.naive import answer
 from transom.oracle.window_close import windows_of
-from transom.sql.interpreter.expressions import PythonScalars
 
 __all__ = [
     "Lookup",
     "LookupAnswer",
     "OracleBatch",
     "OracleOutcome",
-    "PythonScalars",
     "StreamRules",
     "answer",
     "join_tables",

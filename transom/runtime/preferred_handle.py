@@ -14,7 +14,7 @@ from transom.promising.answers import preferred_schema
 from transom.runtime.handles import QueryHandle
 from transom.sql.clauses.summary import is_statement
 from transom.sql.preferred_query import Preferred
-from transom.sql.syntax.dialect import tokens_of
+from transom.sql.syntax.dialect import query_tokens
 from transom.state.promising import Coverage
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def refuse_statement(text: object, of: str = "") -> None:
     """Say of CREATE SUMMARY and DROP SUMMARY, where a query is expected, who runs them."""
     if not isinstance(text, str) or not is_statement(text):
         return
-    first = tokens_of(text)[0]
+    first = query_tokens(text)[0]
     message = f"{of}{first.text.upper()} is no query: engine.execute() runs CREATE SUMMARY and DROP SUMMARY"
     raise SQLError(message, text, first.start, first.end + 1)
 

@@ -9,7 +9,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError
 from transom.sql.functions import MATCHING, UNBOUNDED
-from transom.sql.syntax.dialect import tokens_of
+from transom.sql.syntax.dialect import query_tokens
 
 TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
 
@@ -26,7 +26,7 @@ def refuse_costly(sql: str) -> None:
       SELECT repeat('x', 2000000000) FROM bids
              ^^^^^^
     """
-    tokens = tokens_of(sql)
+    tokens = query_tokens(sql)
     for word, behind in pairwise(tokens):
         if behind.token_type is TokenType.L_PAREN and word.text.casefold() in UNBOUNDED:
             _refuse(sql, word, f"{word.text} is not taken from a request: its values may be of any size")

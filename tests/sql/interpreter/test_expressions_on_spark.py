@@ -9,19 +9,19 @@ import pytest
 
 from tests.sql.interpreter.scalar_cases import CASES, COLUMNS
 from tests.sql.interpreter.test_expressions import same
-from transom.oracle import PythonScalars
+from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.interpreter.values import rows_of, table_of
 
 pytestmark = pytest.mark.spark
 
 
-def test_spark_gives_every_expression_the_same_type_and_value_on_every_row(lenient: Any) -> None:
+def test_spark_gives_every_expression_the_same_type_and_value_on_every_row(spark_without_ansi: Any) -> None:
     rows = [dict(number=i, **case[2]) for i, case in enumerate(CASES)]
     table = table_of(rows, {"number": pa.int32(), **COLUMNS})
     expressions = {"number": "number"} | {f"c{i}": case[1] for i, case in enumerate(CASES)}
-    ours = PythonScalars().project(table, expressions)
+    ours = InterpretedScalars().project(table, expressions)
     selected = [f"{sql} AS {name}" for name, sql in expressions.items()]
-    theirs = lenient.createDataFrame(table).selectExpr(*selected).toArrow().sort_by("number")
+    theirs = spark_without_ansi.createDataFrame(table).selectExpr(*selected).toArrow().sort_by("number")
 
     differences = [
         f"{name}: {sql} is {theirs.schema.field(column).type} in Spark, not {ours.schema.field(column).type}"

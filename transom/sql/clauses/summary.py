@@ -18,7 +18,7 @@ from transom.elements import Forget, Summary
 from transom.errors import SQLError, near_miss
 from transom.sql.catalog import Catalog, Relation
 from transom.sql.syntax.clause_reader import Clause, word_of
-from transom.sql.syntax.dialect import tokens_of
+from transom.sql.syntax.dialect import query_tokens
 
 STRUCTURES = {"T1": "none", "T2": "time", "T3": "cells", "T4": "adjusting"}
 CHOICES = (*STRUCTURES.values(), "auto")
@@ -171,7 +171,7 @@ def _created(text: str) -> _Created:
 
 
 def _read(text: str) -> _Created | _Dropped:
-    tokens = tokens_of(text)
+    tokens = query_tokens(text)
     if not tokens:
         raise SQLError("the statement is empty", text)
     return _Statement(text, tokens, 0).read()

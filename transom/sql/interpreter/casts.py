@@ -11,7 +11,18 @@ from typing import Any
 import pyarrow as pa
 
 from transom.errors import SQLError
-from transom.sql.interpreter.types import DATE, is_decimal, is_float, is_int, is_number, is_text, is_timestamp
+from transom.sql.interpreter.types import (
+    DATE,
+    NULL,
+    is_decimal,
+    is_float,
+    is_int,
+    is_interval,
+    is_number,
+    is_text,
+    is_timestamp,
+    unsupported,
+)
 from transom.sql.interpreter.values import EPOCH, MICROSECOND, fit, single, wrap
 
 SECOND = 1_000_000
@@ -48,9 +59,36 @@ def cast(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
     raise impossible(source, target)
 
 
+def family(type: pa.DataType) -> str:
+    """The group of types to which a type belongs where casts are concerned."""
+    tests = {"text": is_text, "integer": is_int, "float": is_float, "decimal": is_decimal, "timestamp": is_timestamp,
+             "interval": is_interval, "boolean": pa.types.is_boolean, "date": pa.types.is_date32}  # fmt: skip
+    return next((name for name, test in tests.items() if test(type)), "other")
+
+
+_NUMBERS = {"integer", "float", "decimal"}
+CASTS = {  # by the source
+    "text": {"text", "boolean", "timestamp", "date", *_NUMBERS},
+    "integer": {"text", "boolean", "timestamp", *_NUMBERS},
+    "float": {"text", "boolean", "timestamp", *_NUMBERS},
+    "decimal": {"text", "boolean", "timestamp", *_NUMBERS},
+    "boolean": {"text", "boolean", *_NUMBERS},
+    "timestamp": {"text", "timestamp", "date", *_NUMBERS},
+    "date": {"text", "timestamp", "date"},
+    "interval": {"interval", "decimal"},
+}
+
+
+def check_cast(source: pa.DataType, target: pa.DataType) -> None:
+    """Raise an error unless values of the source type can be cast to the target type."""
+    same = source in (target, NULL)
+    if not same and family(target) not in CASTS.get(family(source), ()):
+        raise impossible(source, target)
+
+
 def impossible(source: pa.DataType, target: object) -> SQLError:
-    """The error for a cast that the oracle does not make."""
-    return SQLError(f"the oracle can't cast {source} to {target}")
+    """The error for a cast that the interpreter does not make."""
+    return unsupported(f"a cast from {source} to {target}")
 
 
 def to_int(value: Any, source: pa.DataType, bits: int) -> int | None:
@@ -100,6 +138,8 @@ def to_decimal(value: Any, source: pa.DataType, target: pa.DataType) -> Decimal 
         return fit(Decimal(repr(value)), target) if math.isfinite(value) else None
     if is_number(source) or pa.types.is_boolean(source):
         return fit(Decimal(value), target)
+    if is_interval(source) or is_timestamp(source):  # in seconds
+        return fit(Decimal(value).scaleb(-6), target)
     raise impossible(source, target)
 
 

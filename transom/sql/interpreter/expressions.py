@@ -1,290 +1,329 @@
-"""Scalar expressions in plain Python: a useful part of Spark SQL, with ANSI mode off.
+"""From the syntax tree of a scalar expression to a typed Python function of a row.
 
-sqlglot parses the text; every node becomes a `Typed` function of a row. What is not here raises an
-`SQLError` that says so, so that nothing is quietly computed another way than Spark would.
+Every kind of node has one builder. What has none raises an `SQLError`: nothing is computed in another way than
+Spark would compute it.
 """
 
 from __future__ import annotations
 
-import math
+import operator
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any, Callable, Mapping, Sequence
 
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
 
 from transom.errors import SQLError, near_miss
-from transom.sql.interpreter import functions as f
-from transom.sql.interpreter.casts import cast
-from transom.sql.interpreter.functions import Typed
-from transom.sql.interpreter.types import BOOL, BY_NAME, DOUBLE, INT, LONG, NULL, STRING
-from transom.sql.interpreter.values import rows_of, wrap
+from transom.sql.interpreter import arithmetic as numbers
+from transom.sql.interpreter import conditions, nested_values
+from transom.sql.interpreter import text_functions as texts
+from transom.sql.interpreter import time_functions as times
+from transom.sql.interpreter.function_table import FUNCTIONS
+from transom.sql.interpreter.string_literals import string_value
+from transom.sql.interpreter.typed import Typed, converted, literal
+from transom.sql.interpreter.types import BOOL, BY_NAME, DOUBLE, INT, LONG, NULL, STRING, unsupported
+from transom.sql.interpreter.values import wrap
+from transom.sql.syntax.spark_parser import parse_expression
 
 Columns = Mapping[str, pa.DataType]
+Functions = Mapping[str, Callable[[Sequence[Typed]], Typed]]
+
+parsed = lru_cache(maxsize=4096)(parse_expression)
 
 
-class PythonScalars:
-    """Types and evaluates expressions without Spark, slowly and obviously.
+@dataclass
+class Compiler:
+    """Compiles the expressions of one text over some columns; `used` are the columns that they read."""
 
-    >>> table = pa.table({"price": [10, None], "volume": [3, 4]})
-    >>> PythonScalars().project(table, {"x": "`price` / `volume`"}).to_pylist()
-    [{'x': 3.3333333333333335}, {'x': None}]
-    """
+    text: str
+    columns: Columns
+    functions: Functions  # that the program registered, by their names in lower case
+    used: set[str] = field(default_factory=set)
 
-    def types(self, columns: Columns, expressions: Sequence[str]) -> list[pa.DataType | SQLError]:
-        """The type of each expression over such columns, or why it has none."""
-        answers: list[pa.DataType | SQLError] = []
-        for text in expressions:
-            try:
-                answers.append(compiled(text, columns).type)
-            except SQLError as error:
-                answers.append(error)
-        return answers
+    def build(self, node: exp.Expr) -> Typed:
+        """The typed function of one node, its children first."""
+        builder = BUILDERS.get(type(node))
+        if builder is None:
+            raise unsupported(node.key.upper())
+        return builder(self, node)
 
-    def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
-        """A table with one column for each named expression, row by row."""
-        columns = dict(zip(table.column_names, table.schema.types, strict=True))
-        typed = {name: compiled(text, columns) for name, text in expressions.items()}
-        rows = rows_of(table)
-        arrays = [pa.array([each.of(row) for row in rows], each.type) for each in typed.values()]
-        schema = pa.schema([pa.field(name, each.type) for name, each in typed.items()])
-        return pa.Table.from_arrays(arrays, schema=schema)
+    def column(self, name: str) -> Typed:
+        """A column, in any case of its name."""
+        same = (each for each in self.columns if each.casefold() == name.casefold())
+        stored = name if name in self.columns else next(same, None)
+        if stored is None:
+            raise SQLError(f"unknown column {name}{near_miss(name, self.columns)}")
+        self.used.add(stored)
+        return Typed(self.columns[stored], operator.itemgetter(stored))
 
 
-def compiled(text: str, columns: Columns) -> Typed:
-    """The expression in the text, typed over these columns."""
-    try:
-        return build(parsed(text), columns)
-    except SQLError as error:
-        raise SQLError(error.message, text) from None
-
-
-@lru_cache(maxsize=4096)
-def parsed(text: str) -> exp.Expr:
-    """sqlglot's tree of an expression in Spark's dialect."""
-    try:
-        return sqlglot.parse_one(text, dialect="spark")
-    except sqlglot.errors.SqlglotError as error:
-        raise SQLError(f"not an expression: {error}", text) from None
-
-
-def build(node: exp.Expr, columns: Columns) -> Typed:
-    """The typed function of one node, its children first."""
-    builder = BUILDERS.get(type(node))
-    if builder is None:
-        name = node.name if isinstance(node, exp.Anonymous) else node.key
-        raise SQLError(f"the oracle does not evaluate {name}")
-    return builder(node, lambda child: build(child, columns), columns)
+Builder = Callable[[Compiler, Any], Typed]
 
 
 # --- names and literals ----------------------------------------------------------------------
 
-Build = Callable[[exp.Expr], Typed]
-Builder = Callable[[Any, Build, Columns], Typed]
 
-
-def column(node: exp.Column, of: Build, columns: Columns) -> Typed:
+def column(compiler: Compiler, node: exp.Column) -> Typed:
     """A column, or a field of a struct column: `a`.`b`."""
     first, *fields = (part.name for part in node.parts)
-    alike = [name for name in columns if name.casefold() == first.casefold()]
-    named = first if first in columns else next(iter(alike), None)
-    if named is None:
-        raise SQLError(f"unknown column {first}{near_miss(first, columns)}")
-    typed = Typed(columns[named], lambda row: row[named])
+    typed = compiler.column(first)
     for name in fields:
-        typed = f.field_of(typed, name)
+        typed = nested_values.field_of(typed, name)
     return typed
 
 
-def constant(node: exp.Literal, of: Build, columns: Columns) -> Typed:
-    """A string or a number: an int, a long or a decimal as it fits, a double if written with an exponent."""
-    return f.literal(node.this, STRING) if node.is_string else number(node.this)
+def constant(compiler: Compiler, node: exp.Literal) -> Typed:
+    """A string, or a number: an int, a long or a decimal as it fits, a double if it has an exponent."""
+    return literal(node.this, STRING) if node.is_string else number(node.this)
+
+
+def written_string(compiler: Compiler, node: exp.RawString) -> Typed:
+    """A string with backslashes or doubled quotes."""
+    return literal(string_value(compiler.text[node.meta["start"] : node.meta["end"] + 1]), STRING)
 
 
 def number(text: str) -> Typed:
     """The number that a text without suffix stands for."""
     if "e" in text.lower():
-        return f.literal(float(text), DOUBLE)
+        return literal(float(text), DOUBLE)
     value = Decimal(text)
     if "." not in text and wrap(int(value), 64) == value:
-        return f.literal(int(value), INT if wrap(int(value), 32) == value else LONG)
+        return literal(int(value), INT if wrap(int(value), 32) == value else LONG)
     _, digits, exponent = value.as_tuple()
     scale = -int(exponent)
-    return f.literal(value, pa.decimal128(max(len(digits), scale), scale))
+    return literal(value, pa.decimal128(max(len(digits), scale), scale))
 
 
-def negation(node: exp.Neg, of: Build, columns: Columns) -> Typed:
+def negation(compiler: Compiler, node: exp.Neg) -> Typed:
     """`-x`; before a literal the sign belongs to the literal."""
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
         return number("-" + node.this.this)
-    return f.negative(of(node.this))
+    return numbers.negative(compiler.build(node.this))
 
 
-def conversion(node: exp.Cast, of: Build, columns: Columns) -> Typed:
+def conversion(compiler: Compiler, node: exp.Cast) -> Typed:
     """`CAST(x AS type)`, also the literals DATE '...' and 1.5D."""
-    name, parameters = node.to.this.name, [int(part.name) for part in node.to.expressions]
+    name, parameters = (
+        node.to.this.name,
+        [int(part.name) for part in node.to.expressions if part.name.isdigit()],
+    )
     if name == "DECIMAL":
         precision, scale = [*parameters, *(10, 0)[len(parameters) :]]
         target = pa.decimal128(precision, scale)
     elif name in BY_NAME:
         target = BY_NAME[name]
     else:
-        raise SQLError(f"the oracle can't cast to {node.to.sql('spark')}")
-    arg = of(node.this)
-    known = None if arg.constant is None else cast(arg.constant, arg.type, target)
-    return Typed(target, f.converted(arg, target).of, known)
+        raise unsupported(f"a cast to {node.to.sql('spark')}")
+    return converted(compiler.build(node.this), target)
 
 
-# --- the rest --------------------------------------------------------------------------------
+# --- operators -------------------------------------------------------------------------------
 
 
 def binary(function: Callable[[Typed, Typed], Typed]) -> Builder:
     """A node with a left and a right side."""
-    return lambda node, of, columns: function(of(node.this), of(node.expression))
+    return lambda compiler, node: function(compiler.build(node.this), compiler.build(node.expression))
 
 
 def unary(function: Callable[[Typed], Typed]) -> Builder:
     """A node with one argument."""
-    return lambda node, of, columns: function(of(node.this))
+    return lambda compiler, node: function(compiler.build(node.this))
 
 
-def listed(function: Callable[[Sequence[Typed]], Typed]) -> Builder:
-    """A node with a list of arguments, some of which sqlglot keeps apart from the others."""
+def arithmetic(symbol: str) -> Builder:
+    """An operator on numbers, and `+` and `-` on times too."""
 
-    def builder(node: exp.Expr, of: Build, columns: Columns) -> Typed:
-        first = [] if node.this is None or node.this == "" else [node.this]
-        return function([of(arg) for arg in [*first, *node.expressions]])
+    def function(left: Typed, right: Typed) -> Typed:
+        if times.is_time(left.type) or times.is_time(right.type):
+            return times.time_arithmetic(symbol, left, right)
+        return numbers.arithmetic(symbol, left, right)
+
+    return binary(function)
+
+
+def bitwise(compute: Callable[[int, int], int]) -> Builder:
+    """An operator on bits.
+
+    Spark binds `&` before `^` before `|`, and sqlglot does not, so a mixture needs parentheses.
+    """
+    build = binary(partial(numbers.bitwise, compute))
+
+    def builder(compiler: Compiler, node: exp.Binary) -> Typed:
+        for side in (node.this, node.expression):
+            if isinstance(side, BITWISE) and type(side) is not type(node):
+                raise SQLError("a mixture of &, | and ^ needs parentheses to be evaluated without Spark")
+        return build(compiler, node)
 
     return builder
 
 
-def case(node: exp.Case, of: Build, columns: Columns) -> Typed:
+BITWISE = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)
+
+
+def logical(function: Callable[..., Typed]) -> Builder:
+    """AND and OR."""
+    return binary(lambda left, right: function(conditions.boolean(left), conditions.boolean(right)))
+
+
+def case(compiler: Compiler, node: exp.Case) -> Typed:
     """CASE with conditions, or with values to compare with."""
-    otherwise = of(node.args["default"]) if node.args.get("default") else f.literal(None, NULL)
-    subject = of(node.this) if node.this else None
-    branches = [(of(branch.this), of(branch.args["true"])) for branch in node.args["ifs"]]
-    if subject is not None:
-        branches = [(f.comparison("=", subject, value), then) for value, then in branches]
-    return f.case(branches, otherwise)
+    default = node.args.get("default")
+    otherwise = compiler.build(default) if default else literal(None, NULL)
+    branches = [(compiler.build(each.this), compiler.build(each.args["true"])) for each in node.args["ifs"]]
+    if node.this:
+        subject = compiler.build(node.this)
+        branches = [(conditions.comparison("=", subject, value), then) for value, then in branches]
+    return conditions.case(branches, otherwise)
 
 
-def choice(node: exp.If, of: Build, columns: Columns) -> Typed:
+def choice(compiler: Compiler, node: exp.If) -> Typed:
     """`if(condition, x, y)`."""
-    otherwise = of(node.args["false"]) if node.args.get("false") else f.literal(None, NULL)
-    return f.case([(of(node.this), of(node.args["true"]))], otherwise)
+    parts = (node.this, node.args["true"], node.args.get("false"))
+    return FUNCTIONS["if"].call("if", [compiler.build(part) for part in parts if part is not None])
 
 
-def null_if(left: Typed, right: Typed) -> Typed:
-    """`nullif(x, y)`: null where they are equal, else x."""
-    return f.case([(f.comparison("=", left, right), f.literal(None, NULL))], left)
+def between(compiler: Compiler, node: exp.Between) -> Typed:
+    """`x BETWEEN low AND high`."""
+    return conditions.between(*map(compiler.build, (node.this, node.args["low"], node.args["high"])))
 
 
-def is_test(left: Typed, right: Typed) -> Typed:
-    """`x IS NULL`, `x IS TRUE`, `x IS FALSE`."""
-    if right.type == NULL:
-        return Typed(BOOL, lambda row: left.of(row) is None)
-    return f.comparison("<=>", f.boolean(left), right)
-
-
-def between(node: exp.Between, of: Build, columns: Columns) -> Typed:
-    """`x BETWEEN low AND high` is two comparisons."""
-    value, low, high = of(node.this), of(node.args["low"]), of(node.args["high"])
-    return f.all_of(f.comparison(">=", value, low), f.comparison("<=", value, high))
-
-
-def membership(node: exp.In, of: Build, columns: Columns) -> Typed:
+def membership(compiler: Compiler, node: exp.In) -> Typed:
     """`x IN (...)`."""
     if not node.expressions:
-        raise SQLError("the oracle evaluates IN with a list of values only")
-    return f.member(of(node.this), [of(value) for value in node.expressions])
+        raise SQLError("IN takes a list of values: subqueries are not supported")
+    return conditions.member(compiler.build(node.this), [compiler.build(value) for value in node.expressions])
 
 
-def rounding(node: exp.Round, of: Build, columns: Columns) -> Typed:
-    """`round(x)` and `round(x, digits)`."""
-    digits = node.args.get("decimals")
-    return f.rounded(of(node.this), of(digits) if digits else None)
+def escaped_like(compiler: Compiler, node: exp.Escape) -> Typed:
+    """`x LIKE pattern ESCAPE '/'`."""
+    escape, inner = compiler.build(node.expression).constant, node.this
+    if not isinstance(escape, str) or len(escape) != 1 or not isinstance(inner, exp.Like | exp.ILike):
+        raise SQLError("ESCAPE takes one character, after a LIKE pattern")
+    return texts.like(
+        compiler.build(inner.this), compiler.build(inner.expression), escape, isinstance(inner, exp.ILike)
+    )
 
 
-def part_of_text(node: exp.Substring, of: Build, columns: Columns) -> Typed:
-    """`substring(text, start, length)`."""
-    size = node.args.get("length")
-    return f.substring(of(node.this), of(node.args["start"]), of(size) if size else None)
+def subscript(compiler: Compiler, node: exp.Bracket) -> Typed:
+    """`array[index]` and `map[key]`."""
+    if len(node.expressions) != 1:
+        raise SQLError("brackets take one index")
+    return nested_values.subscript(compiler.build(node.this), compiler.build(node.expressions[0]))
 
 
-def structure(node: exp.Struct, of: Build, columns: Columns) -> Typed:
-    """`named_struct('a', x, ...)` and `struct(x, ...)`."""
-    pairs = [(p.this.name, p.expression) if isinstance(p, exp.PropertyEQ) else (f"col{i}", p)
-             for i, p in enumerate(node.expressions, start=1)]  # fmt: skip
-    return f.structure([name for name, _ in pairs], [of(part) for _, part in pairs])
-
-
-def field_access(node: exp.Dot, of: Build, columns: Columns) -> Typed:
+def field_access(compiler: Compiler, node: exp.Dot) -> Typed:
     """`(expression).name`."""
-    return f.field_of(of(node.this), node.expression.name)
+    return nested_values.field_of(compiler.build(node.this), node.expression.name)
 
 
-def conditions(function: Callable[..., Typed]) -> Builder:
-    """AND and OR."""
-    return binary(lambda left, right: function(f.boolean(left), f.boolean(right)))
+def interval(compiler: Compiler, node: exp.Interval) -> Typed:
+    """`INTERVAL '5' MINUTES`."""
+    unit = node.args.get("unit")
+    if not isinstance(node.this, exp.Literal) or isinstance(unit, exp.IntervalSpan):
+        raise unsupported("this INTERVAL")
+    return times.interval(node.this.name, unit.name if unit else "")
 
 
-def text_function(function: Callable[[str], str]) -> Builder:
-    """A function from text to text."""
-    return unary(lambda arg: f.strict(STRING, function, f.converted(arg, STRING)))
+# --- functions -------------------------------------------------------------------------------
+
+
+def call(compiler: Compiler, node: exp.Anonymous) -> Typed:
+    """A call of a function that the program registered, or of one of Spark's."""
+    name = (node.this if isinstance(node.this, str) else node.this.name).lower()
+    if name in compiler.functions:
+        return compiler.functions[name]([compiler.build(arg) for arg in node.expressions])
+    if name == "struct":
+        return structure(compiler, node.expressions)
+    if name not in FUNCTIONS:
+        raise unsupported(f"the function {name}")
+    return FUNCTIONS[name].call(name, [compiler.build(arg) for arg in node.expressions])
+
+
+def structure(compiler: Compiler, parts: Sequence[exp.Expr]) -> Typed:
+    """`struct(x, y AS z, ...)`: a field is named by its column or alias, else by its place."""
+    names = [part.alias_or_name if isinstance(part, exp.Alias | exp.Column) else f"col{place}"
+             for place, part in enumerate(parts, start=1)]  # fmt: skip
+    return nested_values.structure(names, [compiler.build(part.unalias()) for part in parts])
+
+
+def trim(compiler: Compiler, node: exp.Trim) -> Typed:
+    """`trim(x)` and `trim(BOTH characters FROM x)`."""
+    characters = compiler.build(node.expression) if node.expression else None
+    return texts.trimmed((node.args.get("position") or "BOTH").upper(), compiler.build(node.this), characters)
+
+
+def position(compiler: Compiler, node: exp.StrPosition) -> Typed:
+    """`position(search IN text)`."""
+    parts = (node.args["substr"], node.this, node.args.get("position"))
+    return texts.located_from([compiler.build(part) for part in parts if part is not None])
+
+
+def substring(compiler: Compiler, node: exp.Substring) -> Typed:
+    """`substring(text, start, length)`."""
+    parts = (node.this, node.args.get("start"), node.args.get("length"))
+    return FUNCTIONS["substring"].call(
+        "substring", [compiler.build(part) for part in parts if part is not None]
+    )
+
+
+def extraction(compiler: Compiler, node: exp.Extract) -> Typed:
+    """`extract(unit FROM x)`."""
+    return times.extracted(node.this.name, compiler.build(node.expression))
 
 
 BUILDERS: dict[type, Builder] = {
     exp.Column: column,
     exp.Literal: constant,
-    exp.Boolean: lambda node, of, columns: f.literal(bool(node.this), BOOL),
-    exp.Null: lambda node, of, columns: f.literal(None, NULL),
-    exp.Paren: lambda node, of, columns: of(node.this),
+    exp.RawString: written_string,
+    exp.Boolean: lambda compiler, node: literal(bool(node.this), BOOL),
+    exp.Null: lambda compiler, node: literal(None, NULL),
+    exp.Paren: lambda compiler, node: compiler.build(node.this),
     exp.Cast: conversion,
     exp.TryCast: conversion,
+    exp.Interval: interval,
     exp.Neg: negation,
-    exp.Add: binary(partial(f.arithmetic, "+")),
-    exp.Sub: binary(partial(f.arithmetic, "-")),
-    exp.Mul: binary(partial(f.arithmetic, "*")),
-    exp.Div: binary(partial(f.arithmetic, "/")),
-    exp.Mod: binary(partial(f.arithmetic, "%")),
-    exp.IntDiv: binary(f.whole_quotient),
-    exp.EQ: binary(partial(f.comparison, "=")),
-    exp.NEQ: binary(partial(f.comparison, "!=")),
-    exp.LT: binary(partial(f.comparison, "<")),
-    exp.LTE: binary(partial(f.comparison, "<=")),
-    exp.GT: binary(partial(f.comparison, ">")),
-    exp.GTE: binary(partial(f.comparison, ">=")),
-    exp.NullSafeEQ: binary(partial(f.comparison, "<=>")),
-    exp.And: conditions(f.all_of),
-    exp.Or: conditions(f.any_of),
-    exp.Not: unary(f.inverse),
-    exp.Is: binary(is_test),
+    exp.Add: arithmetic("+"),
+    exp.Sub: arithmetic("-"),
+    exp.Mul: arithmetic("*"),
+    exp.Div: arithmetic("/"),
+    exp.Mod: arithmetic("%"),
+    exp.IntDiv: binary(numbers.whole_quotient),
+    exp.BitwiseAnd: bitwise(operator.and_),
+    exp.BitwiseOr: bitwise(operator.or_),
+    exp.BitwiseXor: bitwise(operator.xor),
+    exp.BitwiseNot: unary(numbers.bit_complement),
+    exp.BitwiseLeftShift: binary(lambda left, right: FUNCTIONS["shiftleft"].build([left, right])),
+    exp.BitwiseRightShift: binary(lambda left, right: FUNCTIONS["shiftright"].build([left, right])),
+    exp.EQ: binary(partial(conditions.comparison, "=")),
+    exp.NEQ: binary(partial(conditions.comparison, "!=")),
+    exp.LT: binary(partial(conditions.comparison, "<")),
+    exp.LTE: binary(partial(conditions.comparison, "<=")),
+    exp.GT: binary(partial(conditions.comparison, ">")),
+    exp.GTE: binary(partial(conditions.comparison, ">=")),
+    exp.NullSafeEQ: binary(partial(conditions.comparison, "<=>")),
+    exp.NullSafeNEQ: binary(
+        lambda left, right: conditions.inverse(conditions.comparison("<=>", left, right))
+    ),
+    exp.And: logical(conditions.all_of),
+    exp.Or: logical(conditions.any_of),
+    exp.Not: unary(conditions.inverse),
+    exp.Is: binary(conditions.is_truth),
     exp.Between: between,
     exp.In: membership,
-    exp.Like: binary(f.like),
+    exp.Like: binary(texts.like),
+    exp.ILike: binary(partial(texts.like, ignore_case=True)),
+    exp.Escape: escaped_like,
+    exp.RegexpLike: binary(texts.matches),
     exp.Case: case,
     exp.If: choice,
-    exp.Coalesce: listed(f.coalesce),
-    exp.Nullif: binary(null_if),
-    exp.Greatest: listed(partial(f.extreme, 1)),
-    exp.Least: listed(partial(f.extreme, -1)),
-    exp.Abs: unary(f.absolute),
-    exp.Floor: unary(partial(f.stepped, math.floor)),
-    exp.Ceil: unary(partial(f.stepped, math.ceil)),
-    exp.Round: rounding,
-    exp.Sqrt: unary(partial(f.of_doubles, f.square_root)),
-    exp.Ln: unary(partial(f.of_doubles, f.natural_logarithm)),
-    exp.Exp: unary(partial(f.of_doubles, f.exponential)),
-    exp.Pow: binary(partial(f.of_doubles, f.power)),
-    exp.IsNan: unary(f.is_nan),
-    exp.Length: unary(f.length),
-    exp.Upper: text_function(str.upper),
-    exp.Lower: text_function(str.lower),
-    exp.Concat: listed(f.concatenated),
-    exp.DPipe: binary(lambda left, right: f.concatenated([left, right])),
-    exp.Substring: part_of_text,
-    exp.Struct: structure,
+    exp.DPipe: binary(lambda left, right: texts.concatenated([left, right])),
+    exp.Bracket: subscript,
     exp.Dot: field_access,
+    exp.Anonymous: call,
+    exp.Trim: trim,
+    exp.StrPosition: position,
+    exp.Substring: substring,
+    exp.Extract: extraction,
 }

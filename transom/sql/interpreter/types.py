@@ -10,16 +10,19 @@ import pyarrow as pa
 from transom.errors import SQLError
 
 NULL, BOOL, STRING, DATE = pa.null(), pa.bool_(), pa.string(), pa.date32()
-INT, LONG, FLOAT, DOUBLE = pa.int32(), pa.int64(), pa.float32(), pa.float64()
+TINY, SHORT, INT, LONG = pa.int8(), pa.int16(), pa.int32(), pa.int64()
+FLOAT, DOUBLE = pa.float32(), pa.float64()
 TIMESTAMP, TIMESTAMP_NTZ = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+INTERVAL = pa.duration("us")  # of days and shorter units
 MOST_DIGITS = 38
 LEAST_SCALE = 6  # that Spark keeps when a product or quotient has too many digits
 DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}  # of an integer type as a decimal
 
 is_int, is_float = pa.types.is_integer, pa.types.is_floating
 is_decimal, is_timestamp, is_struct = pa.types.is_decimal, pa.types.is_timestamp, pa.types.is_struct
+is_interval = pa.types.is_duration
 BY_NAME = {
-    "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": INT, "BIGINT": LONG, "FLOAT": FLOAT,
+    "TINYINT": TINY, "SMALLINT": SHORT, "INT": INT, "BIGINT": LONG, "FLOAT": FLOAT,
     "DOUBLE": DOUBLE, "BOOLEAN": BOOL, "TEXT": STRING, "VARCHAR": STRING, "DATE": DATE,
     "TIMESTAMP": TIMESTAMP, "TIMESTAMPTZ": TIMESTAMP, "TIMESTAMPLTZ": TIMESTAMP,
     "TIMESTAMPNTZ": TIMESTAMP_NTZ,
@@ -36,9 +39,9 @@ def is_text(type: pa.DataType) -> bool:
     return bool(pa.types.is_string(type) or pa.types.is_large_string(type))
 
 
-def mismatch(left: pa.DataType, right: pa.DataType) -> SQLError:
-    """The error for two types that have nothing in common."""
-    return SQLError(f"the oracle knows no common type of {left} and {right}")
+def unsupported(what: str) -> SQLError:
+    """The error for what Spark evaluates and the interpreter does not."""
+    return SQLError(f"{what} is not supported without Spark; run this query on the Spark backend")
 
 
 def decimal(precision: int, scale: int) -> pa.DataType:
@@ -72,7 +75,7 @@ def arithmetic(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataT
     if left == right == NULL:
         return DOUBLE
     if not (is_number(left) and is_number(right)):
-        raise SQLError(f"the oracle does not compute {left} {operator} {right}")
+        raise unsupported(f"{left} {operator} {right}")
     if (is_decimal(left) or is_decimal(right)) and not (is_float(left) or is_float(right)):
         return decimal_arithmetic(operator, as_decimal(left), as_decimal(right))
     return DOUBLE if operator == "/" else wider(left, right)
@@ -105,7 +108,7 @@ def wider(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     for one, other in ((left, right), (right, left)):
         if one == DATE and is_timestamp(other):
             return other
-    raise mismatch(left, right)
+    raise unsupported(f"a common type of {left} and {right}")
 
 
 def wider_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:

@@ -1,7 +1,7 @@
 """Values as Spark SQL sees them: one order, one equality, integers that wrap.
 
-Timestamps are int microseconds, dates `datetime.date`, decimals `Decimal`, structs dicts; the rest
-is what Python calls it.
+A timestamp or an interval is an integer of microseconds, a date a `datetime.date`, a decimal a `Decimal`, a struct
+a dict, a map a list of pairs; every other value has its usual Python type.
 """
 
 from __future__ import annotations
@@ -25,15 +25,34 @@ TESTS: dict[str, Callable[[int], bool]] = {  # what an operator asks of the orde
 }  # fmt: skip
 
 
+def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The values of an Arrow column: timestamps and intervals as microseconds, structs as dicts.
+
+    >>> plain_values(pa.array([1, None], pa.timestamp("ms")))
+    [1000, None]
+    """
+    type = column.type
+    if pa.types.is_timestamp(type) or pa.types.is_duration(type):
+        times, over = PER_UNIT[type.unit]
+        return [
+            None if value is None else value * times // over for value in column.cast(pa.int64()).to_pylist()
+        ]
+    if not pa.types.is_nested(type):
+        return list(column.to_pylist())
+    return [plain(scalar) for scalar in column]
+
+
 def plain(scalar: pa.Scalar) -> Any:
-    """The Python value of an Arrow scalar, with timestamps as microseconds."""
+    """The Python value of an Arrow scalar, with timestamps and intervals as microseconds."""
     if not scalar.is_valid:
         return None
-    if pa.types.is_timestamp(scalar.type):
+    if pa.types.is_timestamp(scalar.type) or pa.types.is_duration(scalar.type):
         times, over = PER_UNIT[scalar.type.unit]
         return scalar.value * times // over
     if pa.types.is_struct(scalar.type):
         return {field.name: plain(scalar[i]) for i, field in enumerate(scalar.type)}
+    if pa.types.is_map(scalar.type):
+        return [(plain(pair[0]), plain(pair[1])) for pair in scalar.values]
     if pa.types.is_list(scalar.type):
         return [plain(element) for element in scalar]
     return scalar.as_py()
@@ -41,8 +60,11 @@ def plain(scalar: pa.Scalar) -> Any:
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
     """The rows of a table, as dicts of plain values."""
-    columns = {name: [plain(scalar) for scalar in table[name]] for name in table.column_names}
-    return [{name: values[i] for name, values in columns.items()} for i in range(table.num_rows)]
+    names = table.column_names
+    if not names:
+        return [{} for _ in range(table.num_rows)]
+    columns = [plain_values(column) for column in table.columns]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def table_of(rows: list[dict[str, Any]], types: Mapping[str, pa.DataType]) -> pa.Table:

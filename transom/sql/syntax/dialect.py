@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import NoReturn
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ErrorLevel, ParseError, TokenError
-from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError, near_miss
@@ -31,48 +28,7 @@ from transom.sql.clauses.preference import (
 )
 from transom.sql.clauses.using import DemandClause, opens_demand, read_demand
 from transom.sql.syntax.clause_reader import Piece
-
-
-class _Located(ParseError):
-    """sqlglot's error with the place of the token it stumbled over."""
-
-    def __init__(self, message: str, start: int, end: int):
-        super().__init__(message)
-        self.message, self.start, self.end = message, start, end
-
-
-def _constant(parse: Any) -> Any:
-    return lambda self, token: parse(self, token).update_positions(token)
-
-
-class TransomParser(SparkParser):
-    """Spark's parser, leaving functions uninterpreted and remembering where constants stood."""
-
-    FUNCTIONS: ClassVar[dict[str, Any]] = {}
-    NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
-    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-        name: SparkParser.FUNCTION_PARSERS[name]
-        for name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING")
-    }
-    PRIMARY_PARSERS: ClassVar[dict[TokenType, Any]] = SparkParser.PRIMARY_PARSERS | {
-        kind: _constant(SparkParser.PRIMARY_PARSERS[kind])
-        for kind in (TokenType.NULL, TokenType.TRUE, TokenType.FALSE)
-    }
-    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}  # array(a, b)[1] is no constructor of [1]
-    STRICT_CAST = True
-
-    def raise_error(self, message: str, token: Token | None = None) -> None:
-        token = token or self._curr or self._prev
-        raise _Located(message, token.start, token.end + 1)
-
-
-class TransomDialect(Spark):
-    """Spark SQL as far as Transom reads it."""
-
-    Parser = TransomParser
-
-
-_DIALECT = TransomDialect()
+from transom.sql.syntax.spark_parser import add_token, parse_tokens, tokens_of
 
 
 @dataclass(frozen=True)
@@ -129,7 +85,6 @@ _REFUSED = {
     TokenType.NATURAL: "NATURAL JOIN is not supported; write ON or USING",
 }
 _REFUSED_JOINS = {TokenType.RIGHT, TokenType.FULL, TokenType.SEMI, TokenType.ANTI}
-_CONSTRUCTORS = {TokenType.ARRAY, TokenType.MAP, TokenType.STRUCT}
 _BRACKET_WORDS = ("RANGE", "ROWS", "SLIDE", "WATTR", "ORIGIN")
 _PREFERENCE = re.compile(r"\bpreference\b", re.IGNORECASE)
 _END_OF_FROM = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING}
@@ -137,19 +92,11 @@ _END_OF_FROM = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING}
 
 def parse(text: str) -> Parsed:
     """The syntax tree of one query, or an error that points at the place."""
-    tokens = tokens_of(text)
+    tokens = query_tokens(text)
     if not tokens:
         raise SQLError("the query is empty", text)
     pieces = _Tokens(text, tokens).split()
-    try:
-        parser = TransomParser(dialect=_DIALECT, error_level=ErrorLevel.IMMEDIATE)
-        tree = parser.parse(pieces.kept, text)[0]
-    except _Located as error:
-        raise SQLError(_plain(error.message), text, error.start, error.end) from None
-    except ParseError as error:
-        raise SQLError(str(error).split("\n")[0], text) from None
-    except (LookupError, ValueError, TypeError, AttributeError):  # of the parser's own, on strange names
-        raise SQLError("this can't be read as SQL", text) from None
+    tree = parse_tokens(text, pieces.kept)
     if not isinstance(tree, exp.Select):
         raise SQLError("expected SELECT", text, tokens[0].start, tokens[0].end + 1)
     if not tree.expressions:
@@ -159,7 +106,7 @@ def parse(text: str) -> Parsed:
 
 def parse_end(text: str) -> tuple[OverloadClause | None, EndClause | None]:
     """ON OVERLOAD and EMIT EARLY, or USING and WITHIN, alone, as they stand at the end of a query."""
-    tokens, at, overload = tokens_of(text), 0, None
+    tokens, at, overload = query_tokens(text), 0, None
     if tokens[0].token_type == TokenType.ON:
         overload, at = read_overload(text, tokens, 0)
     if at == len(tokens):
@@ -177,20 +124,15 @@ def is_preferred(text: str) -> bool:
     if _PREFERENCE.search(text) is None:  # almost all of thousands
         return False
     try:
-        tokens = tokens_of(text)
+        tokens = query_tokens(text)
     except SQLError:
         return False
     return any(opens_preference(tokens, at) for at in range(len(tokens)))
 
 
-def tokens_of(text: str) -> list[Token]:
-    """The tokens of a text up to the semicolons at its end."""
-    try:
-        tokens: list[Token] = _DIALECT.tokenize(text)
-    except TokenError:
-        raise SQLError("a quote or a comment is not closed", text, max(0, len(text) - 1)) from None
-    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
-        tokens.pop()
+def query_tokens(text: str) -> list[Token]:
+    """The tokens of a query, none of which names a variable."""
+    tokens = tokens_of(text)
     _refuse_variables(text, tokens)
     return tokens
 
@@ -203,14 +145,6 @@ def _refuse_variables(text: str, tokens: list[Token]) -> None:
                 raise SQLError(
                     "${ is not taken: Spark would put a variable there", text, token.start, token.end + 1
                 )
-
-
-def _plain(message: str) -> str:
-    """sqlglot's message without its own names for things."""
-    if message.startswith("Required keyword"):
-        return "an expression is missing before this"
-    plain = message.replace("Invalid expression / Unexpected token", "this was not expected here")
-    return plain[:1].lower() + plain[1:]
 
 
 class _Tokens:
@@ -252,7 +186,7 @@ class _Tokens:
             elif kind == TokenType.SELECT:
                 selects += 1
             self._check(at, selects)
-            self._keep(token, self._kind(at + 1))
+            add_token(self.text, self.kept, token, self._kind(at + 1))
             at += 1
         return self
 
@@ -280,30 +214,6 @@ class _Tokens:
             and self.text[max(0, token.start - 5) : token.end + 3].upper() == "GROUP-BY"
         ):
             self._fail("write GROUP BY, without the hyphen", self.tokens[at - 1], self.tokens[at + 1])
-
-    def _keep(self, token: Token, following: TokenType | None) -> None:
-        last = self.kept[-1] if self.kept else None
-        constructor = token.token_type in _CONSTRUCTORS and following == TokenType.L_PAREN
-        if token.token_type == TokenType.WINDOW or constructor:
-            # A keyword for sqlglot, or the name of a type; here it is only ever a name.
-            place = (token.line, token.col, token.start, token.end)
-            token = Token(TokenType.VAR, token.text, *place, token.comments)
-        elif (
-            last is not None
-            and token.token_type == TokenType.STRING
-            and last.token_type in (TokenType.STRING, TokenType.RAW_STRING)
-            and token.start == last.end + 1
-            and self.text[token.start] == self.text[last.end]
-        ):
-            # Since version 4 Spark reads 'it''s' as one string.
-            self.kept.pop()
-            whole = f"{last.text}{self.text[last.end]}{token.text}"
-            token = Token(TokenType.STRING, whole, token.line, token.col, last.start, token.end)
-        if token.token_type == TokenType.STRING and "\\" in self.text[token.start : token.end + 1]:
-            # What a backslash means is Spark's to say: the string is passed on as it was written.
-            place = (token.line, token.col, token.start, token.end)
-            token = Token(TokenType.RAW_STRING, token.text, *place, token.comments)
-        self.kept.append(token)
 
     def _opens_window(self, at: int, in_from: bool, after_on: bool) -> bool:
         word = self.tokens[at + 1].text.upper() if at + 1 < len(self.tokens) else ""

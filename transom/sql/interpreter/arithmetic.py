@@ -1,56 +1,30 @@
-"""Operators and functions of Spark SQL on typed expressions, one Python function each."""
+"""Arithmetic, rounding, bits and mathematical functions of Spark SQL on typed expressions, with ANSI mode off."""
 
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Sequence
 
 import pyarrow as pa
 
 from transom.errors import SQLError
 from transom.sql.interpreter import types
 from transom.sql.interpreter.casts import cast
-from transom.sql.interpreter.types import BOOL, DOUBLE, INT, LONG, NULL, STRING, is_decimal, is_float, is_int
-from transom.sql.interpreter.values import EXACT, TESTS, fit, order, order_nulls, single, wrap
-
-Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Typed:
-    """An expression with its type: `of` computes it from a row. `constant` is a literal's value."""
-
-    type: pa.DataType
-    of: Callable[[Row], Any]
-    constant: Any = None
-
-
-def literal(value: Any, type: pa.DataType) -> Typed:
-    """A constant."""
-    return Typed(type, lambda row: value, value)
-
-
-def strict(type: pa.DataType, function: Callable[..., Any], *args: Typed) -> Typed:
-    """A function of values, null as soon as one of them is null."""
-
-    def of(row: Row) -> Any:
-        values = [arg.of(row) for arg in args]
-        return None if any(value is None for value in values) else function(*values)
-
-    return Typed(type, of)
-
-
-def converted(arg: Typed, type: pa.DataType) -> Typed:
-    """An expression cast to a type."""
-    if arg.type == type:
-        return arg
-    return Typed(type, lambda row: cast(arg.of(row), arg.type, type))
-
-
-# --- arithmetic ------------------------------------------------------------------------------
+from transom.sql.interpreter.typed import Typed, converted, strict
+from transom.sql.interpreter.types import (
+    BOOL,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    NULL,
+    is_decimal,
+    is_float,
+    is_int,
+    unsupported,
+)
+from transom.sql.interpreter.values import EXACT, fit, single, wrap
 
 
 def remainder(left: Any, right: Any) -> Any:
@@ -121,7 +95,7 @@ def whole_quotient(left: Typed, right: Typed) -> Typed:
         return wrap(int(abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1), 64)
 
     if not all(is_int(arg.type) or is_decimal(arg.type) for arg in (left, right)):
-        raise SQLError(f"the oracle does not compute {left.type} div {right.type}")
+        raise unsupported(f"{left.type} div {right.type}")
     return strict(LONG, function, left, right)
 
 
@@ -226,136 +200,107 @@ def power(base: float, exponent: float) -> float:
         return math.copysign(math.inf, base if odd else 1.0) if base == 0 else math.nan
 
 
-# --- comparisons and truth -------------------------------------------------------------------
-
-
-def comparison(operator: str, left: Typed, right: Typed) -> Typed:
-    """`left operator right` for = != < <= > >= and the null-safe <=>."""
-    type = types.compared(left.type, right.type)
-    left, right = converted(left, type), converted(right, type)
-    if operator == "<=>":
-        return Typed(BOOL, lambda row: order_nulls(left.of(row), right.of(row)) == 0)
-    return strict(BOOL, lambda a, b: TESTS[operator](order(a, b)), left, right)
-
-
-def boolean(arg: Typed) -> Typed:
-    """The argument itself, if it is a truth value."""
-    if arg.type not in (BOOL, NULL):
-        raise SQLError(f"a condition was expected, not {arg.type}")
-    return arg
-
-
-def all_of(*parts: Typed) -> Typed:
-    """Kleene's AND."""
-
-    def of(row: Row) -> bool | None:
-        values = [part.of(row) for part in parts]
-        return False if False in values else None if None in values else True
-
-    return Typed(BOOL, of)
-
-
-def inverse(part: Typed) -> Typed:
-    """Kleene's NOT."""
-    return strict(BOOL, lambda value: not value, boolean(part))
-
-
-def any_of(*parts: Typed) -> Typed:
-    """Kleene's OR."""
-    return inverse(all_of(*map(inverse, parts)))
-
-
-def member(arg: Typed, values: Sequence[Typed]) -> Typed:
-    """`arg IN (values)`: an OR of equalities, over one common type."""
-    type = types.common([arg.type, *(value.type for value in values)], text=True)
-    arg = converted(arg, type)
-    return any_of(*(comparison("=", arg, converted(value, type)) for value in values))
-
-
-def like(arg: Typed, pattern: Typed) -> Typed:
-    """`arg LIKE pattern`, with a backslash before a % or _ that is meant."""
-
-    def function(value: str, wanted: str) -> bool:
-        parts = re.findall(r"\\.|.", wanted, re.DOTALL)
-        wild = {"%": ".*", "_": "."}
-        regex = "".join(wild.get(part) or re.escape(part[-1]) for part in parts)
-        return re.fullmatch(regex, value, re.DOTALL) is not None
-
-    return strict(BOOL, function, converted(arg, STRING), converted(pattern, STRING))
-
-
-# --- choices ---------------------------------------------------------------------------------
-
-
-def case(branches: Sequence[tuple[Typed, Typed]], otherwise: Typed) -> Typed:
-    """The value of the first branch whose condition is true."""
-    type = types.common([*(value.type for _, value in branches), otherwise.type], text=True)
-    chosen = [(boolean(condition), converted(value, type)) for condition, value in branches]
-    last = converted(otherwise, type)
-    return Typed(type, lambda row: next((v for c, v in chosen if c.of(row) is True), last).of(row))
-
-
-def coalesce(args: Sequence[Typed]) -> Typed:
-    """The first that is not null."""
-    type = types.common([arg.type for arg in args], text=True)
-    casts = [converted(arg, type) for arg in args]
-    return Typed(type, lambda row: next((v for arg in casts if (v := arg.of(row)) is not None), None))
-
-
-def extreme(sign: int, args: Sequence[Typed]) -> Typed:
-    """`greatest` (sign 1) and `least` (sign -1), which skip nulls."""
-    type = types.common([arg.type for arg in args])
-    casts = [converted(arg, type) for arg in args]
-
-    def of(row: Row) -> Any:
-        best = None
-        for value in (arg.of(row) for arg in casts):
-            if value is not None and (best is None or sign * order(value, best) > 0):
-                best = value
-        return best
-
-    return Typed(type, of)
-
-
-# --- text and structs ------------------------------------------------------------------------
-
-
-def concatenated(args: Sequence[Typed]) -> Typed:
-    """All as text, one after the other."""
-    return strict(STRING, lambda *values: "".join(values), *(converted(arg, STRING) for arg in args))
-
-
-def length(arg: Typed) -> Typed:
-    """The number of characters."""
-    return strict(INT, len, converted(arg, STRING))
-
-
-def substring(arg: Typed, start: Typed, size: Typed | None) -> Typed:
-    """From a place counted from 1, or back from the end when negative."""
-
-    def function(value: str, place: int, count: int = 1 << 31) -> str:
-        begin = place - 1 if place > 0 else len(value) + place if place < 0 else 0
-        return value[max(begin, 0) : max(begin + count, 0)]
-
-    numbers = [converted(number, INT) for number in (start, size) if number is not None]
-    return strict(STRING, function, converted(arg, STRING), *numbers)
-
-
-def structure(names: Sequence[str], parts: Sequence[Typed]) -> Typed:
-    """`named_struct(name, part, ...)`."""
-    type = pa.struct([pa.field(name, part.type) for name, part in zip(names, parts, strict=True)])
-    return Typed(type, lambda row: {name: part.of(row) for name, part in zip(names, parts, strict=True)})
-
-
-def field_of(arg: Typed, name: str) -> Typed:
-    """`struct.name`, whatever the case of the name."""
-    for field in arg.type if types.is_struct(arg.type) else ():
-        if field.name.casefold() == name.casefold():
-            return strict(field.type, lambda value, key=field.name: value[key], arg)
-    raise SQLError(f"{arg.type} has no field {name}")
-
-
 def is_nan(arg: Typed) -> Typed:
     """`isnan(x)`, false for null."""
     arg = converted(arg, DOUBLE) if not is_float(arg.type) else arg
     return Typed(BOOL, lambda row: (value := arg.of(row)) is not None and math.isnan(value))
+
+
+def nan_value(arg: Typed, instead: Typed) -> Typed:
+    """`nanvl(x, y)`: y where x is NaN, else x."""
+    type = FLOAT if arg.type == instead.type == FLOAT else DOUBLE
+    left, right = converted(arg, type), converted(instead, type)
+
+    def of(row: Any) -> float | None:
+        value = left.of(row)
+        return right.of(row) if value is not None and math.isnan(value) else value
+
+    return Typed(type, of)
+
+
+def sign(value: float) -> float:
+    """-1.0, 0.0 or 1.0; NaN of NaN."""
+    return value if math.isnan(value) or value == 0 else math.copysign(1.0, value)
+
+
+def logarithm(base: float, value: float) -> float | None:
+    """Null where the base or the value is not positive; exact for the bases 2 and 10."""
+    if value <= 0 or base <= 0:
+        return None
+    if base in (2.0, 10.0):
+        return math.log2(value) if base == 2.0 else math.log10(value)
+    divisor = math.log(base)
+    return (
+        math.log(value) / divisor
+        if divisor
+        else math.nan
+        if value == 1
+        else math.copysign(math.inf, value - 1)
+    )
+
+
+def real(function: Callable[..., float]) -> Callable[..., float]:
+    """A function of doubles that gives NaN where it has no real result and infinity where it overflows."""
+
+    def of(*values: float) -> float:
+        try:
+            return function(*values)
+        except ValueError:
+            return math.nan
+        except OverflowError:
+            return math.copysign(math.inf, values[0])
+
+    return of
+
+
+def positive_remainder(left: Typed, right: Typed) -> Typed:
+    """`pmod(x, y)`: the remainder that is never negative for a positive divisor."""
+    type = arithmetic("%", left, right).type
+    if is_decimal(type):
+        raise unsupported("pmod() of decimals")
+
+    def function(a: Any, b: Any) -> Any:
+        if b == 0:
+            return None
+        rest = remainder(a, b)
+        return settled(remainder(rest + b, b) if rest < 0 else rest, type)
+
+    return strict(type, function, converted(left, type), converted(right, type))
+
+
+def bitwise(compute: Callable[[int, int], int], left: Typed, right: Typed) -> Typed:
+    """`&`, `|` and `^` of two integers."""
+    type = types.wider(left.type, right.type)
+    if not is_int(type):
+        raise SQLError(f"bits are those of integers, not of {type}")
+    return strict(
+        type, lambda a, b: wrap(compute(a, b), type.bit_width), converted(left, type), converted(right, type)
+    )
+
+
+def bit_complement(arg: Typed) -> Typed:
+    """`~x`."""
+    if not is_int(arg.type):
+        raise SQLError(f"bits are those of integers, not of {arg.type}")
+    return strict(arg.type, lambda value: ~value, arg)
+
+
+def shifted(compute: Callable[[int, int, int], int], arg: Typed, distance: Typed) -> Typed:
+    """`shiftleft`, `shiftright` and `shiftrightunsigned`: the distance counts modulo the number of bits."""
+    type = LONG if arg.type == LONG else INT
+    bits = type.bit_width
+
+    def function(value: int, places: int) -> int:
+        return wrap(compute(value, places % bits, bits), bits)
+
+    return strict(type, function, converted(arg, type), converted(distance, INT))
+
+
+def right_unsigned(value: int, places: int, bits: int) -> int:
+    """The bits moved to the right, with zeros coming in from the left."""
+    return (value % (1 << bits)) >> places
+
+
+def double_function(function: Callable[..., float | None]) -> Callable[[Sequence[Typed]], Typed]:
+    """A builder for a function of doubles."""
+    return lambda args: of_doubles(function, *args)

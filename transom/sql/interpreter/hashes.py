@@ -1,0 +1,171 @@
+"""Spark's two hash functions, so that the interpreter and Spark give the same keys.
+
+`xxhash64` is XXH64 and `hash` is MurmurHash3 (32 bits), each over the values one after the other with the seed 42.
+"""
+
+from __future__ import annotations
+
+import struct
+from datetime import date
+from typing import Any, Callable, Iterable, Sequence
+
+import pyarrow as pa
+
+from transom.sql.interpreter.typed import Row, Typed
+from transom.sql.interpreter.types import (
+    DATE,
+    INT,
+    LONG,
+    NULL,
+    is_decimal,
+    is_float,
+    is_int,
+    is_interval,
+    is_text,
+    is_timestamp,
+    unsupported,
+)  # fmt: skip
+from transom.sql.interpreter.values import wrap
+
+SEED = 42
+P1, P2, P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
+P4, P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
+M64, M32 = (1 << 64) - 1, (1 << 32) - 1
+
+Hash = Callable[[bytes, int], int]
+
+
+def _left64(value: int, places: int) -> int:
+    value &= M64
+    return (value << places | value >> (64 - places)) & M64
+
+
+def _round64(accumulator: int, word: int) -> int:
+    return _left64(accumulator + word * P2, 31) * P1 & M64
+
+
+def xxh64(data: bytes, seed: int) -> int:
+    """XXH64 of some bytes, as an unsigned number.
+
+    >>> hex(xxh64(b"", 0)), hex(xxh64(b"abc", 0))
+    ('0xef46db3751d8e999', '0x44bc2cf5ad770999')
+    """
+    at, size = 0, len(data)
+    if size >= 32:
+        lanes = [(seed + P1 + P2) & M64, (seed + P2) & M64, seed & M64, (seed - P1) & M64]
+        while at <= size - 32:
+            words = struct.unpack_from("<4Q", data, at)
+            lanes = [_round64(lane, word) for lane, word in zip(lanes, words, strict=True)]
+            at += 32
+        value = sum(_left64(lane, places) for lane, places in zip(lanes, (1, 7, 12, 18), strict=True))
+        for lane in lanes:
+            value = (value ^ _round64(0, lane)) * P1 + P4 & M64
+    else:
+        value = seed + P5
+    value = value + size & M64
+    while at <= size - 8:
+        value = _left64(value ^ _round64(0, struct.unpack_from("<Q", data, at)[0]), 27) * P1 + P4 & M64
+        at += 8
+    if at <= size - 4:
+        value = _left64(value ^ struct.unpack_from("<I", data, at)[0] * P1 & M64, 23) * P2 + P3 & M64
+        at += 4
+    for byte in data[at:]:
+        value = _left64(value ^ byte * P5 & M64, 11) * P1 & M64
+    value = (value ^ value >> 33) * P2 & M64
+    value = (value ^ value >> 29) * P3 & M64
+    return value ^ value >> 32
+
+
+def _left32(value: int, places: int) -> int:
+    value &= M32
+    return (value << places | value >> (32 - places)) & M32
+
+
+def murmur3(data: bytes, seed: int) -> int:
+    """Spark's MurmurHash3: the bytes after the last whole word are mixed in one by one, each with its sign."""
+    whole = len(data) - len(data) % 4
+    words = [
+        *struct.unpack_from(f"<{whole // 4}I", data),
+        *(byte - 256 * (byte > 127) for byte in data[whole:]),
+    ]
+    value = seed & M32
+    for word in words:
+        value ^= _left32((word & M32) * 0xCC9E2D51, 15) * 0x1B873593 & M32
+        value = _left32(value, 13) * 5 + 0xE6546B64 & M32
+    value ^= len(data)
+    value = (value ^ value >> 16) * 0x85EBCA6B & M32
+    value = (value ^ value >> 13) * 0xC2B2AE35 & M32
+    return value ^ value >> 16
+
+
+def encoder(type: pa.DataType) -> Callable[[Any], bytes]:
+    """How Spark turns a value of this type into the bytes that it hashes."""
+    if pa.types.is_boolean(type) or (is_int(type) and type != LONG):
+        return lambda value: struct.pack("<i", value)
+    if type == LONG or is_timestamp(type) or is_interval(type):
+        return lambda value: struct.pack("<q", value)
+    if type == DATE:
+        return lambda value: struct.pack("<i", (value - date(1970, 1, 1)).days)
+    if is_float(type):
+        layout = "<f" if type.bit_width == 32 else "<d"
+        return lambda value: struct.pack(layout, value + 0.0)  # -0.0 counts as 0.0
+    if is_text(type):
+        return lambda value: value.encode()
+    if pa.types.is_binary(type):
+        return bytes
+    if is_decimal(type) and type.precision <= 18:
+        return lambda value: struct.pack("<q", int(value.scaleb(type.scale)))
+    if is_decimal(type):
+        return lambda value: _big_endian(int(value.scaleb(type.scale)))
+    raise unsupported(f"a hash of {type}")
+
+
+def _big_endian(value: int) -> bytes:
+    """The shortest two's complement of an integer, as Java's `BigInteger.toByteArray` gives it."""
+    bits = (value if value >= 0 else ~value).bit_length()
+    return value.to_bytes(bits // 8 + 1, "big", signed=True)
+
+
+def hashed(function: Hash, type: pa.DataType, args: Sequence[Typed]) -> Typed:
+    """The hash of several values, each with the hash of those before as its seed; nulls are left out."""
+    mixers = [(arg.of, mixer(function, arg.type)) for arg in args]
+
+    def of(row: Row) -> int:
+        hash = SEED
+        for value, mix in mixers:
+            hash = mix(value(row), hash)
+        return wrap(hash, type.bit_width)
+
+    return Typed(type, of)
+
+
+def mixer(function: Hash, type: pa.DataType) -> Callable[[Any, int], int]:
+    """How a value of this type is mixed into a hash: as bytes, or field by field, or element by element."""
+    if type == NULL:
+        return lambda value, seed: seed
+    if pa.types.is_struct(type):
+        fields = [(field.name, mixer(function, field.type)) for field in type]
+        return lambda value, seed: _chained(
+            ((value[name], mix) for name, mix in fields) if value else (), seed
+        )
+    if pa.types.is_list(type):
+        mix_element = mixer(function, type.value_type)
+        return lambda value, seed: _chained(((element, mix_element) for element in value or ()), seed)
+    encode = encoder(type)
+    return lambda value, seed: seed if value is None else function(encode(value), seed)
+
+
+def _chained(parts: Iterable[tuple[Any, Callable[[Any, int], int]]], seed: int) -> int:
+    for value, mix in parts:
+        seed = mix(value, seed)
+    return seed
+
+
+def xxhash64(args: Sequence[Typed]) -> Typed:
+    """`xxhash64(x, ...)`."""
+    return hashed(xxh64, LONG, args)
+
+
+def hash32(args: Sequence[Typed]) -> Typed:
+    """`hash(x, ...)`."""
+    return hashed(murmur3, INT, args)

@@ -1,0 +1,132 @@
+"""Scalar expressions evaluated in Python with Spark's semantics (ANSI mode off): the `Scalars` without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from transom.errors import SQLError
+from transom.sql.interpreter.expressions import Columns, Compiler, parsed
+from transom.sql.interpreter.python_functions import PythonFunction
+from transom.sql.interpreter.typed import Row, Typed
+from transom.sql.interpreter.values import plain_values
+
+MAX_CACHED = 100_000  # compiled expressions; a day of queries that come and go must not fill the memory
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled expression; `column` is the column that it is, if it is nothing else."""
+
+    typed: Typed
+    used: tuple[str, ...]
+    column: str | None
+
+
+class InterpretedScalars:
+    """Types and evaluates expressions in this process, without Spark.
+
+    >>> table = pa.table({"price": [10, None], "volume": [3, 4]})
+    >>> InterpretedScalars().project(table, {"x": "`price` / `volume`"}).to_pylist()
+    [{'x': 3.3333333333333335}, {'x': None}]
+
+    `functions` are Python functions with the types of their results, by name. A call that raises is null:
+
+    >>> scalars = InterpretedScalars({"inverse": (lambda x: 1 / x, pa.float64())})
+    >>> scalars.project(pa.table({"x": [4, 0]}), {"y": "inverse(x)"})["y"].to_pylist(), scalars.failures("inverse")
+    ([0.25, None], 1)
+    """
+
+    def __init__(self, functions: Mapping[str, tuple[Callable[..., Any], pa.DataType]] | None = None):
+        self._functions: dict[str, PythonFunction] = {}
+        self._compiled: dict[tuple[tuple[tuple[str, pa.DataType], ...], str], Compiled] = {}
+        for name, (function, type) in (functions or {}).items():
+            self.register(name, function, type)
+
+    def register(self, name: str, function: Callable[..., Any], type: pa.DataType) -> None:
+        """Add a Python function, or replace the one of this name; names are the same in any case."""
+        self._functions = self._functions | {name.lower(): PythonFunction(function, type)}
+        self._compiled = {}
+
+    def failures(self, name: str) -> int:
+        """How many calls of a function raised an exception since it was registered."""
+        function = self._functions.get(name.lower())
+        return 0 if function is None else function.failures
+
+    def types(self, columns: Columns, expressions: Sequence[str]) -> list[pa.DataType | SQLError]:
+        """The type of each expression over such columns, or why it has none."""
+        key = tuple(columns.items())
+        answers: list[pa.DataType | SQLError] = []
+        for text in expressions:
+            try:
+                answers.append(self._compile(text, key).typed.type)
+            except SQLError as error:
+                answers.append(error)
+        return answers
+
+    def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
+        """A table with one column for each named expression."""
+        key = tuple(zip(table.column_names, table.schema.types, strict=True))
+        compiled = {name: self._compile(text, key) for name, text in expressions.items()}
+        rows: dict[tuple[str, ...], list[Row]] = {}
+        arrays: list[pa.Array | pa.ChunkedArray] = []
+        for each in compiled.values():
+            if each.column is not None:
+                arrays.append(table[each.column])
+                continue
+            if each.used not in rows:
+                rows[each.used] = _rows(table, each.used)
+            arrays.append(_array(each.typed, rows[each.used]))
+        fields = [pa.field(name, each.typed.type) for name, each in compiled.items()]
+        if not arrays:
+            return table.select([])
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _compile(self, text: str, columns: tuple[tuple[str, pa.DataType], ...]) -> Compiled:
+        known = self._compiled.get((columns, text))
+        if known is not None:
+            return known
+        calls = {name: function.call for name, function in self._functions.items()}
+        compiler = Compiler(text, dict(columns), calls)
+        try:
+            tree = parsed(text)
+            typed = compiler.build(tree)
+        except SQLError as error:
+            raise SQLError(error.message, text) from None
+        used = tuple(sorted(compiler.used))
+        is_column = isinstance(tree, exp.Column) and len(tree.parts) == 1
+        compiled = Compiled(typed, used, used[0] if is_column else None)
+        if len(self._compiled) >= MAX_CACHED:
+            self._compiled = {}
+        self._compiled[columns, text] = compiled
+        return compiled
+
+
+def _rows(table: pa.Table, names: tuple[str, ...]) -> list[Row]:
+    """The rows of some columns."""
+    if not names:
+        return [{}] * table.num_rows
+    columns = [plain_values(table[name]) for name in names]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _array(typed: Typed, rows: Sequence[Row]) -> pa.Array:
+    """An expression's value for each row; null where Python or Arrow has none, as for a date after the year 9999."""
+    try:
+        return pa.array(list(map(typed.of, rows)), typed.type)
+    except (ArithmeticError, ValueError):
+        values = [_value_or_null(typed, row) for row in rows]
+        return pa.array(values, typed.type)
+
+
+def _value_or_null(typed: Typed, row: Row) -> Any:
+    try:
+        value = typed.of(row)
+        pa.scalar(value, typed.type)
+    except (ArithmeticError, ValueError):
+        return None
+    return value

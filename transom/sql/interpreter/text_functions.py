@@ -1,0 +1,197 @@
+"""Functions of text, as Spark SQL evaluates them, on typed expressions."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Callable, Sequence
+
+import pyarrow as pa
+
+from transom.sql.interpreter.typed import Row, Typed, converted, strict
+from transom.sql.interpreter.types import BOOL, INT, STRING, unsupported
+
+LONGEST_PADDING = 1 << 20  # characters; a longer text is a mistake, and would fill the memory
+
+
+def text(arg: Typed) -> Typed:
+    """The argument as a string."""
+    return converted(arg, STRING)
+
+
+def of_text(type: pa.DataType, function: Callable[..., Any]) -> Callable[[Sequence[Typed]], Typed]:
+    """A builder for a null-strict function whose arguments are all strings."""
+    return lambda args: strict(type, function, *map(text, args))
+
+
+def of_text_and_numbers(
+    function: Callable[..., Any], integers: Sequence[int]
+) -> Callable[[Sequence[Typed]], Typed]:
+    """A builder for a function from strings, and integers at these places, to a string."""
+    return lambda args: strict(
+        STRING, function, *(converted(arg, INT if at in integers else STRING) for at, arg in enumerate(args))
+    )
+
+
+# --- patterns ----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def like_pattern(pattern: str, escape: str) -> re.Pattern[str]:
+    """The regular expression of a LIKE pattern."""
+    parts = re.findall(rf"{re.escape(escape)}.|.", pattern, re.DOTALL)
+    wild = {"%": ".*", "_": "."}
+    return re.compile("".join(wild.get(part) or re.escape(part[-1]) for part in parts), re.DOTALL)
+
+
+def like(arg: Typed, pattern: Typed, escape: str = "\\", ignore_case: bool = False) -> Typed:
+    """`x LIKE pattern`, in which % and _ are plain characters after the escape character; also ILIKE."""
+
+    def function(value: str, wanted: str) -> bool:
+        if ignore_case:
+            value, wanted = value.lower(), wanted.lower()
+        return like_pattern(wanted, escape).fullmatch(value) is not None
+
+    return strict(BOOL, function, text(arg), text(pattern))
+
+
+@lru_cache(maxsize=4096)
+def regular_expression(pattern: str) -> re.Pattern[str]:
+    """A Java regular expression in Python; Java's character classes are ASCII unless told otherwise."""
+    return re.compile(pattern, re.ASCII)
+
+
+def matches(arg: Typed, pattern: Typed) -> Typed:
+    """`x RLIKE pattern`: whether the regular expression occurs anywhere in the text."""
+    if isinstance(pattern.constant, str):
+        try:
+            regular_expression(pattern.constant)
+        except re.error as error:
+            raise unsupported(f"the regular expression {pattern.constant!r} ({error})") from None
+    return strict(BOOL, lambda value, wanted: regular_expression(wanted).search(value) is not None,
+                  text(arg), text(pattern))  # fmt: skip
+
+
+# --- parts of texts ----------------------------------------------------------------------------
+
+
+def concatenated(args: Sequence[Typed]) -> Typed:
+    """`concat(...)`: all arguments as text, one after the other."""
+    return strict(STRING, lambda *values: "".join(values), *map(text, args))
+
+
+def joined(args: Sequence[Typed]) -> Typed:
+    """`concat_ws(separator, ...)`: nulls are skipped, arrays contribute their elements."""
+    separator, *rest = args
+    parts = [arg if pa.types.is_list(arg.type) else text(arg) for arg in rest]
+    for part in parts:
+        if pa.types.is_list(part.type) and not pa.types.is_string(part.type.value_type):
+            raise unsupported(f"concat_ws() of {part.type}")
+    between = text(separator)
+
+    def of(row: Row) -> str | None:
+        mark = between.of(row)
+        if mark is None:
+            return None
+        values: list[str] = []
+        for part in parts:
+            value = part.of(row)
+            values += value if isinstance(value, list) else [value]
+        return str(mark.join(value for value in values if value is not None))
+
+    return Typed(STRING, of)
+
+
+def substring(args: Sequence[Typed]) -> Typed:
+    """`substring(text, start, length)`: the start counts from 1, or back from the end when negative."""
+
+    def function(value: str, place: int, count: int = 1 << 31) -> str:
+        begin = place - 1 if place > 0 else len(value) + place if place < 0 else 0
+        return value[max(begin, 0) : max(begin + count, 0)]
+
+    return strict(STRING, function, text(args[0]), *(converted(number, INT) for number in args[1:]))
+
+
+def left(value: str, count: int) -> str:
+    """The first characters."""
+    return value[: max(count, 0)]
+
+
+def right(value: str, count: int) -> str:
+    """The last characters."""
+    return value[-count:] if count > 0 else ""
+
+
+def trimmed(position: str, arg: Typed, characters: Typed | None) -> Typed:
+    """`trim`, `ltrim` and `rtrim`: spaces, or the given characters, off both ends or one of them."""
+    strip = {"BOTH": str.strip, "LEADING": str.lstrip, "TRAILING": str.rstrip}[position]
+    rest = () if characters is None else (text(characters),)
+    return strict(STRING, lambda value, what=" ": strip(value, what) if what else value, text(arg), *rest)
+
+
+def replaced(value: str, search: str, replacement: str = "") -> str:
+    """Every occurrence of a text replaced by another."""
+    return value.replace(search, replacement) if search else value
+
+
+def split_part(value: str, delimiter: str, place: int) -> str | None:
+    """The part between delimiters, counted from 1, or back from the end when negative; empty if there is none."""
+    parts = value.split(delimiter) if delimiter else [value]
+    if place == 0:
+        return None
+    at = place - 1 if place > 0 else len(parts) + place
+    return parts[at] if 0 <= at < len(parts) else ""
+
+
+def substring_index(value: str, delimiter: str, count: int) -> str:
+    """Everything before the delimiter's nth occurrence, or after it when n is negative."""
+    if not delimiter or count == 0:
+        return ""
+    parts = value.split(delimiter)
+    return delimiter.join(parts[:count] if count > 0 else parts[count:])
+
+
+def padded(side: str) -> Callable[..., str]:
+    """`lpad` and `rpad`: filled up, or cut, to a number of characters."""
+
+    def function(value: str, length: int, padding: str = " ") -> str:
+        missing = min(length, LONGEST_PADDING) - len(value)
+        if missing <= 0 or not padding:
+            return value[: max(length, 0)]
+        fill = (padding * (missing // len(padding) + 1))[:missing]
+        return fill + value if side == "left" else value + fill
+
+    return function
+
+
+def located(value: str, search: str) -> int:
+    """Where a text first occurs in another, counted from 1; 0 if it does not."""
+    return value.find(search) + 1
+
+
+def located_from(args: Sequence[Typed]) -> Typed:
+    """`locate(search, text, from)` and `position(search, text, from)`."""
+    search, value, *start = args
+
+    def function(wanted: str, whole: str, place: int = 1) -> int:
+        return whole.find(wanted, place - 1) + 1 if place > 0 else 0
+
+    return strict(INT, function, text(search), text(value), *(converted(each, INT) for each in start))
+
+
+def translated(value: str, search: str, replacement: str) -> str:
+    """Each character of `search` replaced by the one at its place in `replacement`, or removed."""
+    table: dict[str, str] = {}
+    for at, character in enumerate(search):
+        table.setdefault(character, replacement[at] if at < len(replacement) else "")
+    return "".join(table.get(character, character) for character in value)
+
+
+def capitalized(value: str) -> str:
+    """`initcap`: the first letter of each word in upper case, the others in lower case."""
+    return " ".join(word[:1].upper() + word[1:].lower() for word in value.split(" "))
+
+
+def repeated(value: str, times: int) -> str:
+    """The text several times over."""
+    return value * max(min(times, LONGEST_PADDING // max(len(value), 1)), 0)

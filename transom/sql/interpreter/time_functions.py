@@ -1,0 +1,256 @@
+"""Dates, timestamps and intervals of Spark SQL on typed expressions, in the time zone UTC.
+
+A timestamp is an integer of microseconds since 1970, an interval one of microseconds.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any, Callable, Sequence
+
+import pyarrow as pa
+
+from transom.errors import SQLError
+from transom.sql.interpreter.casts import SECOND, cast, to_date
+from transom.sql.interpreter.typed import Typed, converted, literal, strict
+from transom.sql.interpreter.types import (
+    DATE,
+    INT,
+    INTERVAL,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    is_int,
+    is_interval,
+    is_text,
+    is_timestamp,
+    unsupported,
+)  # fmt: skip
+from transom.sql.interpreter.values import wrap
+
+MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
+FIRST_DAY = date(1970, 1, 1)
+UNITS = {
+    "microsecond": 1, "millisecond": 1000, "second": SECOND, "minute": MINUTE, "hour": HOUR, "day": DAY,
+    "week": 7 * DAY,
+}  # fmt: skip
+
+
+# --- parts of a date or a timestamp --------------------------------------------------------------
+
+DATE_PARTS: dict[str, Callable[[date], int]] = {
+    "year": lambda day: day.year,
+    "quarter": lambda day: (day.month + 2) // 3,
+    "month": lambda day: day.month,
+    "day": lambda day: day.day,
+    "dayofmonth": lambda day: day.day,
+    "dayofweek": lambda day: day.isoweekday() % 7 + 1,
+    "dayofyear": lambda day: day.timetuple().tm_yday,
+    "weekday": lambda day: day.weekday(),
+    "weekofyear": lambda day: day.isocalendar().week,
+}
+CLOCK_PARTS: dict[str, Callable[[int], int]] = {
+    "hour": lambda micros: micros // HOUR % 24,
+    "minute": lambda micros: micros // MINUTE % 60,
+    "second": lambda micros: micros // SECOND % 60,
+}
+PART_NAMES = {"week": "weekofyear", "dow": "dayofweek", "doy": "dayofyear", "d": "day", "days": "day",
+              "hours": "hour", "minutes": "minute", "min": "minute", "months": "month", "mon": "month",
+              "years": "year", "y": "year"}  # fmt: skip
+
+
+def part(name: str, arg: Typed) -> Typed:
+    """`year(x)`, `hour(x)` and the others."""
+    if name in DATE_PARTS:
+        return strict(INT, DATE_PARTS[name], as_date(arg))
+    return strict(INT, CLOCK_PARTS[name], as_timestamp(arg))
+
+
+def extracted(unit: str, arg: Typed) -> Typed:
+    """`extract(unit FROM x)` and `date_part('unit', x)`."""
+    name = PART_NAMES.get(unit.lower(), unit.lower())
+    if name not in DATE_PARTS and name not in ("hour", "minute"):  # Spark's second has a fraction here
+        raise unsupported(f"extract({unit} FROM ...)")
+    return part(name, arg)
+
+
+def as_date(arg: Typed) -> Typed:
+    """The argument as a date."""
+    return converted(arg, DATE)
+
+
+def as_timestamp(arg: Typed) -> Typed:
+    """The argument as a timestamp, with or without zone."""
+    return arg if is_timestamp(arg.type) else converted(arg, TIMESTAMP)
+
+
+# --- arithmetic with times -----------------------------------------------------------------------
+
+
+def date_plus(sign: int, arg: Typed, days: Typed) -> Typed:
+    """`date_add(d, n)` (sign 1) and `date_sub(d, n)` (sign -1)."""
+    if not (is_int(days.type) or is_text(days.type)):
+        raise SQLError(f"a number of days is an integer, not {days.type}")
+    return strict(DATE, lambda day, n: day + timedelta(days=sign * n), as_date(arg), converted(days, INT))
+
+
+def date_difference(end: Typed, start: Typed) -> Typed:
+    """`datediff(end, start)` in days."""
+    return strict(INT, lambda last, first: (last - first).days, as_date(end), as_date(start))
+
+
+def is_time(type: pa.DataType) -> bool:
+    """Whether values of this type have their own arithmetic: dates, timestamps and intervals."""
+    return bool(type == DATE or is_timestamp(type) or is_interval(type))
+
+
+def time_arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
+    """`+` and `-` where one side is a date, a timestamp or an interval."""
+    sign = 1 if operator == "+" else -1
+    if operator == "+" and is_interval(left.type) and not is_interval(right.type):
+        left, right = right, left
+    if operator in "+-" and is_interval(right.type) and (is_timestamp(left.type) or is_interval(left.type)):
+        return strict(left.type, lambda a, b: wrap(a + sign * b, 64), left, right)
+    if operator in "+-" and left.type == DATE and is_int(right.type):
+        return date_plus(sign, left, right)
+    if operator == "-" and not is_interval(left.type) and not is_interval(right.type):
+        return strict(INTERVAL, lambda a, b: a - b, *map(to_micros, (left, right)))
+    raise unsupported(f"{left.type} {operator} {right.type}")
+
+
+def to_micros(arg: Typed) -> Typed:
+    """A date, a timestamp or text as a timestamp."""
+    return arg if is_timestamp(arg.type) else converted(arg, TIMESTAMP)
+
+
+def interval(length: str, unit: str) -> Typed:
+    """`INTERVAL '5' MINUTES`, of days or shorter units."""
+    size = UNITS.get(unit.lower().removesuffix("s"))
+    try:
+        micros = None if size is None else cast(float(length) * size, pa.float64(), LONG)
+    except ValueError:
+        micros = None
+    if micros is None:
+        raise unsupported(f"INTERVAL '{length}' {unit.upper()}".rstrip())
+    return literal(micros, INTERVAL)
+
+
+# --- truncation ----------------------------------------------------------------------------------
+
+YEARS, QUARTERS, MONTHS = {"year", "yyyy", "yy"}, {"quarter"}, {"month", "mon", "mm"}
+
+
+def first_date(unit: str, day: date) -> date | None:
+    """The first day of the year, quarter, month or week; None for another unit."""
+    if unit in YEARS:
+        return day.replace(month=1, day=1)
+    if unit in QUARTERS:
+        return day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1)
+    if unit in MONTHS:
+        return day.replace(day=1)
+    return day - timedelta(days=day.weekday()) if unit == "week" else None
+
+
+def truncated_date(day: date, unit: str) -> date | None:
+    """`trunc(d, 'month')`."""
+    return first_date(unit.lower(), day)
+
+
+def trunc(arg: Typed, unit: Typed) -> Typed:
+    """`trunc(d, unit)`."""
+    return strict(DATE, truncated_date, as_date(arg), converted(unit, STRING))
+
+
+def truncated_timestamp(unit: str, micros: int) -> int | None:
+    """`date_trunc('hour', ts)`; null for a unit that Spark does not know."""
+    unit = {"dd": "day"}.get(unit.lower(), unit.lower())
+    if unit in UNITS and unit != "week":
+        return micros - micros % UNITS[unit]
+    start = first_date(unit, to_date(micros, TIMESTAMP) or FIRST_DAY)
+    return None if start is None else (start - FIRST_DAY).days * DAY
+
+
+def date_trunc(unit: Typed, arg: Typed) -> Typed:
+    """`date_trunc(unit, x)`."""
+    return strict(TIMESTAMP, truncated_timestamp, converted(unit, STRING), converted(arg, TIMESTAMP))
+
+
+# --- numbers since 1970 --------------------------------------------------------------------------
+
+
+def since_1970(unit: int, arg: Typed) -> Typed:
+    """`unix_seconds`, `unix_millis` and `unix_micros`, rounded down."""
+    return strict(LONG, lambda micros: micros // unit, converted(arg, TIMESTAMP))
+
+
+def timestamp_from(unit: int, arg: Typed) -> Typed:
+    """`timestamp_seconds`, `timestamp_millis` and `timestamp_micros`."""
+    if not is_int(arg.type) and not (unit == SECOND and arg.type != STRING):
+        raise SQLError(f"a number was expected, not {arg.type}")
+    return strict(TIMESTAMP, lambda number: fitting(int(number * unit)), arg)
+
+
+def fitting(micros: int) -> int | None:
+    """A timestamp, or null if it does not fit into 64 bits."""
+    return micros if wrap(micros, 64) == micros else None
+
+
+def unix_timestamp(args: Sequence[Typed]) -> Typed:
+    """`unix_timestamp(x)`: seconds since 1970 of a date, a timestamp or text like 2020-02-29 13:00:00."""
+    arg = args[0]
+    if not is_text(arg.type):  # towards zero, unlike unix_seconds
+        return strict(
+            LONG, lambda micros: abs(micros) // SECOND * (-1 if micros < 0 else 1), as_timestamp(arg)
+        )
+
+    def function(value: str) -> Any:
+        exact = len(value) == 19 and value[10] == " "  # the format that Spark assumes is a strict one
+        micros = cast(value, STRING, TIMESTAMP) if exact else None
+        return None if micros is None else micros // SECOND
+
+    return strict(LONG, function, arg)
+
+
+def unix_date(arg: Typed) -> Typed:
+    """`unix_date(d)`: days since 1970."""
+    return strict(INT, lambda day: (day - FIRST_DAY).days, as_date(arg))
+
+
+def date_from_days(arg: Typed) -> Typed:
+    """`date_from_unix_date(n)`."""
+    return strict(DATE, lambda days: FIRST_DAY + timedelta(days=days), converted(arg, INT))
+
+
+def seconds_as_text(arg: Typed) -> Typed:
+    """`from_unixtime(n)` in Spark's usual format."""
+    return strict(STRING, lambda seconds: cast(seconds * SECOND, TIMESTAMP, STRING), converted(arg, LONG))
+
+
+def last_day(day: date) -> date:
+    """The last day of the month."""
+    following = day.replace(day=28) + timedelta(days=4)
+    return following - timedelta(days=following.day)
+
+
+def last_day_of(arg: Typed) -> Typed:
+    """`last_day(d)`."""
+    return strict(DATE, last_day, as_date(arg))
+
+
+def add_months(arg: Typed, months: Typed) -> Typed:
+    """`add_months(d, n)`: the same day of another month, or its last day."""
+
+    def function(day: date, number: int) -> date:
+        year, month = divmod(day.year * 12 + day.month - 1 + number, 12)
+        last = last_day(date(year, month + 1, 1)).day
+        return date(year, month + 1, min(day.day, last))
+
+    return strict(DATE, function, as_date(arg), converted(months, INT))
+
+
+def part_by_name(args: Sequence[Typed]) -> Typed:
+    """`date_part('unit', x)`."""
+    unit, arg = args
+    if not isinstance(unit.constant, str):
+        raise SQLError("date_part() takes a constant unit, as in date_part('year', x)")
+    return extracted(unit.constant, arg)

@@ -1,0 +1,49 @@
+"""An expression with its type, and the two ways to make one from others: a null-strict call and a cast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping
+
+import pyarrow as pa
+
+from transom.sql.interpreter.casts import cast, check_cast
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Typed:
+    """An expression with its type: `of` computes it from a row. `constant` is a literal's value."""
+
+    type: pa.DataType
+    of: Callable[[Row], Any]
+    constant: Any = None
+
+
+def literal(value: Any, type: pa.DataType) -> Typed:
+    """A constant."""
+    return Typed(type, lambda row: value, value)
+
+
+def strict(type: pa.DataType, function: Callable[..., Any], *args: Typed) -> Typed:
+    """A function of values that is null when any argument is null."""
+    if len(args) == 1:
+        only = args[0].of
+        return Typed(type, lambda row: None if (value := only(row)) is None else function(value))
+
+    def of(row: Row) -> Any:
+        values = [arg.of(row) for arg in args]
+        return None if any(value is None for value in values) else function(*values)
+
+    return Typed(type, of)
+
+
+def converted(arg: Typed, type: pa.DataType) -> Typed:
+    """An expression cast to a type."""
+    if arg.type == type:
+        return arg
+    check_cast(arg.type, type)
+    if arg.constant is not None:
+        return literal(cast(arg.constant, arg.type, type), type)
+    return Typed(type, lambda row: cast(arg.of(row), arg.type, type))

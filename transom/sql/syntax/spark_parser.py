@@ -1,0 +1,140 @@
+"""sqlglot's parser for Spark SQL, set up so that it keeps every function call as the user wrote it.
+
+sqlglot knows many functions and rewrites some of them into others. Here only the evaluator (Spark, or the
+interpreter) decides what a function means, so each call stays a name with arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from transom.errors import SQLError
+
+
+class LocatedParseError(ParseError):
+    """sqlglot's error, with the position of the token at which parsing failed."""
+
+    def __init__(self, message: str, start: int, end: int):
+        super().__init__(message)
+        self.message, self.start, self.end = message, start, end
+
+
+def _with_position(parse: Any) -> Any:
+    return lambda self, token: parse(self, token).update_positions(token)
+
+
+class TransomParser(SparkParser):
+    """Spark's parser, without interpretation of functions and with the positions of constants."""
+
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: SparkParser.FUNCTION_PARSERS[name]
+        for name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING")
+    }
+    PRIMARY_PARSERS: ClassVar[dict[TokenType, Any]] = SparkParser.PRIMARY_PARSERS | {
+        kind: _with_position(SparkParser.PRIMARY_PARSERS[kind])
+        for kind in (TokenType.NULL, TokenType.TRUE, TokenType.FALSE)
+    }
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}  # array(a, b)[1] is no constructor of [1]
+    STRICT_CAST = True
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        token = token or self._curr or self._prev
+        raise LocatedParseError(message, token.start, token.end + 1)
+
+
+class TransomDialect(Spark):
+    """Spark SQL as far as Transom reads it."""
+
+    Parser = TransomParser
+
+
+_DIALECT = TransomDialect()
+_CONSTRUCTORS = {TokenType.ARRAY, TokenType.MAP, TokenType.STRUCT}
+
+
+def tokens_of(text: str) -> list[Token]:
+    """The tokens of a text, without the semicolons at its end."""
+    try:
+        tokens: list[Token] = _DIALECT.tokenize(text)
+    except TokenError:
+        raise SQLError("a quote or a comment is not closed", text, max(0, len(text) - 1)) from None
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    return tokens
+
+
+def parse_tokens(text: str, tokens: list[Token]) -> exp.Expr:
+    """The syntax tree of tokens that stand in this text, or an error that points at the place."""
+    try:
+        parser = TransomParser(dialect=_DIALECT, error_level=ErrorLevel.IMMEDIATE)
+        tree = parser.parse(tokens, text)[0]
+    except LocatedParseError as error:
+        raise SQLError(_plain(error.message), text, error.start, error.end) from None
+    except ParseError as error:
+        raise SQLError(str(error).split("\n")[0], text) from None
+    except (LookupError, ValueError, TypeError, AttributeError):  # of the parser's own, on strange names
+        tree = None
+    if tree is None:
+        raise SQLError("this can't be read as SQL", text)
+    return tree
+
+
+def parse_expression(text: str) -> exp.Expr:
+    """The syntax tree of a scalar expression."""
+    tokens = tokens_of(text)
+    if not tokens:
+        raise SQLError("the expression is empty", text)
+    return parse_tokens(text, spark_tokens(text, tokens))
+
+
+def _plain(message: str) -> str:
+    """sqlglot's message without its own names for things."""
+    if message.startswith("Required keyword"):
+        return "an expression is missing before this"
+    plain = message.replace("Invalid expression / Unexpected token", "this was not expected here")
+    return plain[:1].lower() + plain[1:]
+
+
+def spark_tokens(text: str, tokens: list[Token]) -> list[Token]:
+    """The tokens with the corrections that make sqlglot read them as Spark 4 does."""
+    corrected: list[Token] = []
+    for at, token in enumerate(tokens):
+        following = tokens[at + 1].token_type if at + 1 < len(tokens) else None
+        add_token(text, corrected, token, following)
+    return corrected
+
+
+def add_token(text: str, tokens: list[Token], token: Token, following: TokenType | None) -> None:
+    """Append a token as Spark reads it; two adjacent string literals become one."""
+    last = tokens[-1] if tokens else None
+    constructor = token.token_type in _CONSTRUCTORS and following == TokenType.L_PAREN
+    if token.token_type == TokenType.WINDOW or constructor:
+        # A keyword for sqlglot, or the name of a type; here it is only ever a name.
+        token = _retyped(token, TokenType.VAR)
+    elif (
+        last is not None
+        and token.token_type == TokenType.STRING
+        and last.token_type in (TokenType.STRING, TokenType.RAW_STRING)
+        and token.start == last.end + 1
+        and text[token.start] == text[last.end]
+    ):
+        # Since version 4 Spark reads 'it''s' as one string.
+        tokens.pop()
+        whole = f"{last.text}{text[last.end]}{token.text}"
+        token = Token(TokenType.STRING, whole, token.line, token.col, last.start, token.end)
+    if token.token_type == TokenType.STRING and "\\" in text[token.start : token.end + 1]:
+        # Only the evaluator decides what a backslash means: the string keeps its spelling.
+        token = _retyped(token, TokenType.RAW_STRING)
+    tokens.append(token)
+
+
+def _retyped(token: Token, kind: TokenType) -> Token:
+    return Token(kind, token.text, token.line, token.col, token.start, token.end, token.comments)
