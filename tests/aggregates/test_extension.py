@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cmp_to_key, partial
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from transom.aggregates.accumulators import Codes, Extreme, States, reduced
 from transom.aggregates.table import AggregateFunction, Parameters
 from transom.errors import SettingError, SQLError
 from transom.oracle.aggregates import TEXTBOOK
+from transom.sql.interpreter.values import order
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,15 @@ SPREAD = AggregateFunction(
 SQL = "SELECT g, product(x) AS p, prod(x) FILTER (WHERE x > 1) AS q, spread(x) AS d, max(x) AS m"
 
 
+least, greatest = (partial(choose, key=cmp_to_key(order)) for choose in (min, max))  # NaN is above all
+
+
 @pytest.fixture
 def extended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for function in (PRODUCT, SPREAD):
         table.register(function)
     monkeypatch.setitem(TEXTBOOK, "product", lambda values, call: math.prod(map(float, values)))
-    monkeypatch.setitem(TEXTBOOK, "spread", lambda values, call: float(max(values) - min(values)))
+    monkeypatch.setitem(TEXTBOOK, "spread", lambda values, call: float(greatest(values) - least(values)))
     yield
     for function in (PRODUCT, SPREAD):
         table.unregister(function.name)
