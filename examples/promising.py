@@ -1,4 +1,4 @@
-"""Promising tuples: when there is not time for everything, a query says where its time goes."""
+"""Promising tuples: a query with a preference says what to spend a limited budget on."""
 
 import transom
 
@@ -16,16 +16,16 @@ with transom.Engine() as engine:
     pairs = engine.register(SOLD_IN_BOTH)
 
     for second in range(0, 30, 10):
-        for feed in stores.values():  # item 7 is a third of all that is sold
+        for feed in stores.values():  # a third of all sales are of item 7
             feed.push([(7 if n % 3 == 0 else n, f"2013-01-01 12:00:{second + n // 6:02}") for n in range(60)])
             engine.step()
 
-    def tell():
+    def report():
         items = pairs.results()["item"].to_pylist()
         often, share = items.count(7), pairs.coverage().share
         print(f"item 7: {often} pairs, others: {len(items) - often}; about {share:.0%} of all")
 
-    tell()
-    while engine.step():  # nothing new: what was put off is gone on with
+    report()
+    while engine.step():  # no new rows: deferred probes resume
         pass
-    tell()
+    report()
