@@ -18,7 +18,7 @@ from transom.backends.local.frame import LocalFrame, local_path
 from transom.backends.local.schema import parse_schema, parse_type
 from transom.backends.local.sinks import LocalSink
 from transom.kernel.aggregate import BatchPlan
-from transom.sql.interpreter.expressions import PythonScalars
+from transom.sql.interpreter.scalars import InterpretedScalars
 
 
 class _PlanHere(ShippedPlan):
@@ -38,7 +38,8 @@ class LocalBackend(Backend):
     parallelism = 2  # partitions of state that would be with executors
 
     def __init__(self) -> None:
-        self.scalars: PythonScalars = PythonScalars()
+        self.scalars: InterpretedScalars = InterpretedScalars()
+        self._functions: set[str] = set()
 
     @property
     def in_utc(self) -> bool:
@@ -87,9 +88,10 @@ class LocalBackend(Backend):
 
     def register_function(self, name: str, function: Callable[..., Any], returns: str) -> None:
         self.scalars.register(name, function, parse_type(returns))
+        self._functions.add(name.lower())
 
     def functions(self) -> set[str]:
-        return set(self.scalars.functions)
+        return set(self._functions)
 
     def function_failures(self, name: str) -> int:
         return self.scalars.failures(name)
