@@ -45,9 +45,9 @@ def test_records_have_the_fields_of_the_engine_s_own_types() -> None:
     pairs = [
         (records.SummaryStatus, SummaryInfo),
         (records.AccuracyInfo, monitor.Accuracy),
-        (records.ItemInfo, monitor.Item),
+        (records.ItemInfo, monitor.ItemAccuracy),
         (records.ScoreInfo, monitor.Score),
-        (records.MarkInfo, monitor.Mark),
+        (records.MarkInfo, monitor.MarkAccuracy),
     ]
     for record, engine_type in pairs:
         names, engine_names = ([field.name for field in fields(kind)] for kind in (record, engine_type))

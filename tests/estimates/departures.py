@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tests.estimates.streams import LEFT, Floats, Told
+from tests.estimates.streams import LEFT, EmittedResults, Floats
 from transom.cli.flights import flights
 from transom.elements import Emit
-from transom.estimates import Finals, ItemKind, Learned, Sight
+from transom.estimates import EarlyValues, Estimator, FinalValues, ItemKind
 
 HOUR = 3_600_000_000
 ORIGINS = ("EWR", "JFK", "LGA")
@@ -22,7 +22,7 @@ KINDS = (
     ItemKind("count", True, grows=True),
 )
 OPEN = 2.0  # hours that windows stay open after their end; what comes later is lost
-# Looked at between two closings: the window that begins, by its marks, and those that have ended.
+# Observed between two closings: the window that begins, by its marks, and those that have ended.
 LOOKS = (
     *((0, float(left)) for left in LEFT),
     *((-1, -part / 4) for part in range(1, 4)),
@@ -65,10 +65,10 @@ class Hours:
         return [known.mean(), known.max(), known.sum(), count]
 
 
-def run(data: Hours, days: int, told_at: tuple[float, ...]) -> Told:
-    """Told whenever so much of the hour is left."""
-    learned = Learned.of(Emit(at=(0.5,)), KINDS, 1.0)
-    said: dict[tuple[int, int], list[tuple]] = {}
+def run(data: Hours, days: int, emitted_at: tuple[float, ...]) -> EmittedResults:
+    """A query that emits whenever one of `emitted_at` of the hour is left."""
+    estimator = Estimator.of(Emit(at=(0.5,)), KINDS, 1.0)
+    estimated: dict[tuple[int, int], list[tuple]] = {}
     results: list[tuple] = []
     for now in range(days * 24):
         seen = [
@@ -78,13 +78,13 @@ def run(data: Hours, days: int, told_at: tuple[float, ...]) -> Told:
             if (row := data.row(now + ahead, origin, left)) is not None
         ]
         if seen:
-            sight = _sight(seen, now, told_at)
-            estimates = learned.estimate(sight)
-            learned = learned.seen(sight, estimates)
-            for at in np.flatnonzero(sight.told).tolist():
+            early_values = _early_values(seen, now, emitted_at)
+            estimates = estimator.estimate(early_values)
+            estimator = estimator.with_observation(early_values, estimates)
+            for at in np.flatnonzero(early_values.emitted).tolist():
                 origin, window, left, row = seen[at]
                 bounds = estimates.projected[at], estimates.low[at], estimates.high[at]
-                said.setdefault((window, origin), []).append((row, *bounds, left))
+                estimated.setdefault((window, origin), []).append((row, *bounds, left))
         closing = now - 2
         finals = [
             (origin, row)
@@ -92,32 +92,34 @@ def run(data: Hours, days: int, told_at: tuple[float, ...]) -> Told:
             if (row := data.row(closing, origin, -OPEN)) is not None
         ]
         if finals:
-            learned = learned.closed(_finals(finals, closing, now))
+            estimator = estimator.with_finals(_finals(finals, closing, now))
         for origin, row in finals:
-            results += [(*told, row, left) for *told, left in said.pop((closing, origin), [])]
+            results += [(*emitted, row, left) for *emitted, left in estimated.pop((closing, origin), [])]
     columns = [np.array([row[i] for row in results], np.float64) for i in range(6)]
-    return Told(*columns, learned)
+    return EmittedResults(*columns, estimator)
 
 
-def _sight(seen: list[tuple[int, int, float, list[float]]], now: int, told_at: tuple[float, ...]) -> Sight:
+def _early_values(
+    seen: list[tuple[int, int, float, list[float]]], now: int, emitted_at: tuple[float, ...]
+) -> EarlyValues:
     origin, window, left, rows = zip(*seen, strict=True)
     items = np.array(rows)
-    return Sight(
+    return EarlyValues(
         np.array(origin, np.int64),
         np.array(window, np.int64),
         np.array(left),
         items[:, -1].astype(np.int64),
         _table(items),
         now * HOUR,
-        np.isin(left, told_at),
+        np.isin(left, emitted_at),
     )
 
 
-def _finals(finals: list[tuple[int, list[float]]], window: int, now: int) -> Finals:
+def _finals(finals: list[tuple[int, list[float]]], window: int, now: int) -> FinalValues:
     origin, rows = zip(*finals, strict=True)
     items = np.array(rows)
     windows = np.full(len(rows), window)
-    return Finals(
+    return FinalValues(
         np.array(origin, np.int64), windows, items[:, -1].astype(np.int64), _table(items), now * HOUR
     )
 

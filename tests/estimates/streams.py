@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.elements import Emit
-from transom.estimates import Finals, ItemKind, Learned, Sight
+from transom.estimates import EarlyValues, Estimator, FinalValues, ItemKind
 
 Floats = NDArray[np.float64]
 
@@ -65,8 +65,8 @@ def table(rows: Floats) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What was told in one run, by result and item."""
+class EmittedResults:
+    """The early results of one run with their finals, by result and item."""
 
     early: Floats
     projected: Floats
@@ -74,12 +74,12 @@ class Told:
     high: Floats
     final: Floats
     left: Floats
-    learned: Learned
+    estimator: Estimator
 
-    def where(self, kept: NDArray[np.bool_]) -> Told:
+    def where(self, kept: NDArray[np.bool_]) -> EmittedResults:
         """Some of the results."""
         columns = self.early, self.projected, self.low, self.high, self.final, self.left
-        return Told(*(column[kept] for column in columns), self.learned)
+        return EmittedResults(*(column[kept] for column in columns), self.estimator)
 
     def covered(self) -> tuple[Floats, Floats]:
         """By item, how many finals had bounds, and how many were within."""
@@ -88,57 +88,67 @@ class Told:
         return bounded.sum(axis=0).astype(np.float64), inside.sum(axis=0).astype(np.float64)
 
 
-def run(stream: Stream, size: int, slide: int, left: float | None = 0.5, emit: Emit | None = None) -> Told:
-    """A query over a stream without delays, told when so much of the slide is left, or at its own point."""
-    learned = Learned.of(emit or Emit(at=(0.5,)), KINDS, size / slide)
-    told: list[tuple[Floats, ...]] = []
+def run(
+    stream: Stream, size: int, slide: int, left: float | None = 0.5, emit: Emit | None = None
+) -> EmittedResults:
+    """A query over a stream without delays, emitted when `left` of the slide is left, or at its own point."""
+    estimator = Estimator.of(emit or Emit(at=(0.5,)), KINDS, size / slide)
+    emitted: list[tuple[Floats, ...]] = []
     for number, close in enumerate(range(size, int(stream.time[-1]), slide)):
-        asked = round(1 - learned.point if left is None else left, 6)
-        moments = np.unique(np.r_[LEFT, asked])
+        moment = round(1 - estimator.point if left is None else left, 6)
+        moments = np.unique(np.r_[LEFT, moment])
         rows = np.stack([aggregated(stream, close - size, close - m * slide) for m in moments])
         final = aggregated(stream, close - size, close)
-        sight = seen(np.full(len(rows), number), moments, rows, moments == asked, close)
-        estimates = learned.estimate(sight)
-        learned = learned.seen(sight, estimates).closed(closing(number, final, close))
-        at = int(np.flatnonzero(sight.told)[0])
-        said = estimates.projected[at], estimates.low[at], estimates.high[at]
-        told.append((rows[at], *said, final, np.array(asked)))
-    columns = [np.stack([row[i] for row in told]) for i in range(6)]
-    return Told(*columns, learned)
+        early_values = seen(np.full(len(rows), number), moments, rows, moments == moment, close)
+        estimates = estimator.estimate(early_values)
+        estimator = estimator.with_observation(early_values, estimates).with_finals(
+            closing(number, final, close)
+        )
+        at = int(np.flatnonzero(early_values.emitted)[0])
+        estimated = estimates.projected[at], estimates.low[at], estimates.high[at]
+        emitted.append((rows[at], *estimated, final, np.array(moment)))
+    columns = [np.stack([row[i] for row in emitted]) for i in range(6)]
+    return EmittedResults(*columns, estimator)
 
 
-def seen(window: NDArray[np.int64], left: Floats, rows: Floats, told: NDArray[np.bool_], now: float) -> Sight:
-    """Windows of the one group there is."""
+def seen(
+    window: NDArray[np.int64], left: Floats, rows: Floats, emitted: NDArray[np.bool_], now: float
+) -> EarlyValues:
+    """Early values of windows of a single group."""
     counts = rows[:, -1].astype(np.int64)
-    return Sight(np.zeros(len(rows), np.int64), window, left, counts, table(rows), int(now * 1e6), told)
+    return EarlyValues(
+        np.zeros(len(rows), np.int64), window, left, counts, table(rows), int(now * 1e6), emitted
+    )
 
 
-def closing(window: int, final: Floats, now: float) -> Finals:
-    """The final of the one group there is."""
+def closing(window: int, final: Floats, now: float) -> FinalValues:
+    """The final of a single group."""
     count = final[-1:].astype(np.int64)
-    return Finals(np.zeros(1, np.int64), np.array([window]), count, table(final[None]), int(now * 1e6))
+    return FinalValues(np.zeros(1, np.int64), np.array([window]), count, table(final[None]), int(now * 1e6))
 
 
-def run_every(stream: Stream, size: int, slide: int, batches: Floats) -> Told:
-    """All open windows are told at the end of each batch; windows close at batch ends, too."""
-    learned = Learned.of(Emit(every=1), KINDS, size / slide)
+def run_every(stream: Stream, size: int, slide: int, batches: Floats) -> EmittedResults:
+    """All open windows are emitted at the end of each batch; windows close at batch ends, too."""
+    estimator = Estimator.of(Emit(every=1), KINDS, size / slide)
     finals: dict[int, Floats] = {}
-    told: list[tuple[int, tuple[Floats, ...]]] = []
+    emitted: list[tuple[int, tuple[Floats, ...]]] = []
     first = size // slide
     for now in np.cumsum(batches).tolist():
         while first * slide <= now:
             finals[first] = aggregated(stream, first * slide - size, first * slide)
-            learned = learned.closed(closing(first, finals[first], now))
+            estimator = estimator.with_finals(closing(first, finals[first], now))
             first += 1
         windows = np.arange(first, int(now + size) // slide + 1)
         windows = windows[windows * slide - size < now]
         left = (windows * slide - now) / slide
         rows = np.stack([aggregated(stream, w * slide - size, now) for w in windows.tolist()])
-        sight = seen(windows, left, rows, np.ones(len(windows), np.bool_), now)
-        estimates = learned.estimate(sight)
-        learned = learned.seen(sight, estimates)
-        said = zip(rows, estimates.projected, estimates.low, estimates.high, left, strict=True)
-        told += zip(windows.tolist(), said, strict=True)
-    known = [(*said[:4], finals[window], said[4]) for window, said in told if window in finals]
+        early_values = seen(windows, left, rows, np.ones(len(windows), np.bool_), now)
+        estimates = estimator.estimate(early_values)
+        estimator = estimator.with_observation(early_values, estimates)
+        estimated = zip(rows, estimates.projected, estimates.low, estimates.high, left, strict=True)
+        emitted += zip(windows.tolist(), estimated, strict=True)
+    known = [
+        (*estimated[:4], finals[window], estimated[4]) for window, estimated in emitted if window in finals
+    ]
     columns = [np.stack([row[i] for row in known]) for i in range(6)]
-    return Told(*columns, learned)
+    return EmittedResults(*columns, estimator)

@@ -1,11 +1,11 @@
-"""The point at which windows are told: earliest that is accurate enough, moved with care."""
+"""The point at which windows are emitted: the earliest that is accurate enough, moved cautiously."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from transom.estimates.accuracy_loop import EARLIER, LATER, PATIENCE, tuned
+from transom.estimates.accuracy_loop import EARLIER, LATER, PATIENCE, next_point
 from transom.estimates.marks import PER_SLIDE
 
 POINTS = np.arange(PER_SLIDE + 1) / PER_SLIDE
@@ -17,7 +17,7 @@ def settled(
 ) -> float:
     point = between[1]
     for _ in range(50):
-        point = tuned(point, np.full(curve.shape, seen), curve, target, between)
+        point = next_point(point, np.full(curve.shape, seen), curve, target, between)
     return point
 
 
@@ -30,10 +30,10 @@ def test_every_item_has_to_reach_the_target() -> None:
     assert settled(curves, 0.9) == pytest.approx(0.75, abs=0.02)
 
 
-def test_an_item_that_was_never_compared_has_no_say() -> None:
+def test_an_item_that_was_never_compared_does_not_count() -> None:
     seen = np.column_stack([np.full(PER_SLIDE + 1, 50.0), np.zeros(PER_SLIDE + 1)])
     curves = np.column_stack([np.ones(PER_SLIDE + 1), np.full(PER_SLIDE + 1, np.nan)])
-    assert tuned(0.5, seen, curves, 0.9, ANYWHERE) == pytest.approx(0.45)
+    assert next_point(0.5, seen, curves, 0.9, ANYWHERE) == pytest.approx(0.45)
 
 
 @pytest.mark.parametrize(("target", "expected"), [(0.5, 0.3), (0.9999, 0.8)])
@@ -49,9 +49,9 @@ def test_it_waits_until_marks_have_been_seen_often_enough() -> None:
 
 def test_it_goes_later_faster_than_earlier_and_not_for_a_trifle() -> None:
     seen, curve = np.full((PER_SLIDE + 1, 1), 99.0), (0.8 + 0.2 * POINTS)[:, None]
-    assert tuned(1.0, seen, curve, 0.9, ANYWHERE) == pytest.approx(1.0 - EARLIER)
-    assert tuned(0.1, seen, curve, 0.9, ANYWHERE) == pytest.approx(0.1 + LATER)
-    assert tuned(0.51, seen, curve, 0.9, ANYWHERE) == 0.51
+    assert next_point(1.0, seen, curve, 0.9, ANYWHERE) == pytest.approx(1.0 - EARLIER)
+    assert next_point(0.1, seen, curve, 0.9, ANYWHERE) == pytest.approx(0.1 + LATER)
+    assert next_point(0.51, seen, curve, 0.9, ANYWHERE) == 0.51
 
 
 def test_a_dent_in_the_curve_is_no_reason_to_be_early() -> None:
@@ -67,5 +67,5 @@ def test_marks_that_were_never_seen_are_bridged() -> None:
     curve[[4, 12, 20], 0] = 0.8, 0.9, 1.0
     point = 1.0
     for _ in range(30):
-        point = tuned(point, seen, curve, 0.85, ANYWHERE)
+        point = next_point(point, seen, curve, 0.85, ANYWHERE)
     assert point == pytest.approx(0.4, abs=0.02)

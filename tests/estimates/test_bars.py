@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.estimates import departures
-from tests.estimates.streams import KINDS, VALUES, Floats, Told, run, run_every, thesis
+from tests.estimates.streams import KINDS, VALUES, EmittedResults, Floats, run, run_every, thesis
 from transom.elements import Emit
-from transom.estimates.sightings import accuracy
+from transom.estimates.early_values import accuracy
 
 SEEDS = (1, 2)
 ITEMS = [kind.name for kind in KINDS]
@@ -19,7 +19,7 @@ ARRIVALS = pytest.mark.parametrize("poisson", [False, True], ids=["clumped", "po
 
 
 @cache
-def told(poisson: bool, slide: int) -> tuple[Told, ...]:
+def emitted(poisson: bool, slide: int) -> tuple[EmittedResults, ...]:
     """The query over two seeds' streams, at an aggressiveness of 50 %."""
     return tuple(run(thesis(seed, 2000, poisson), 30, slide) for seed in SEEDS)
 
@@ -29,7 +29,7 @@ def average(early: list[Floats], final: list[Floats]) -> Floats:
     return 100 * np.nanmean(accuracy(np.concatenate(early), np.concatenate(final)), axis=0)
 
 
-def accuracies(runs: tuple[Told, ...]) -> tuple[dict[str, float], dict[str, float]]:
+def accuracies(runs: tuple[EmittedResults, ...]) -> tuple[dict[str, float], dict[str, float]]:
     """Of raw and of projected values, by item."""
     final = [one.final for one in runs]
     raw = average([one.early for one in runs], final)
@@ -37,7 +37,7 @@ def accuracies(runs: tuple[Told, ...]) -> tuple[dict[str, float], dict[str, floa
     return dict(zip(ITEMS, raw.tolist(), strict=True)), dict(zip(ITEMS, projected.tolist(), strict=True))
 
 
-def coverage(runs: tuple[Told, ...]) -> Floats:
+def coverage(runs: tuple[EmittedResults, ...]) -> Floats:
     """By item, in percent."""
     bounded, inside = np.array([one.covered() for one in runs]).sum(axis=0)
     assert (bounded >= 0.75 * sum(len(one.left) for one in runs)).all()
@@ -45,7 +45,7 @@ def coverage(runs: tuple[Told, ...]) -> Floats:
 
 
 def test_on_clumped_arrivals_projections_are_near_the_best_constant_in_hindsight() -> None:
-    runs = told(False, 10)
+    runs = emitted(False, 10)
     raw, projected = accuracies(runs)
     final = [one.final for one in runs]
     constants = [average([c * one.early for one in runs], final) for c in np.linspace(1.0, 1.4, 41)]
@@ -56,7 +56,7 @@ def test_on_clumped_arrivals_projections_are_near_the_best_constant_in_hindsight
 
 
 def test_on_poisson_arrivals_projections_are_nearly_right() -> None:
-    _, projected = accuracies(told(True, 10))
+    _, projected = accuracies(emitted(True, 10))
     for item in GROWING:
         assert projected[item] >= (95 if item == "sum 1000" else 97), item
 
@@ -64,7 +64,7 @@ def test_on_poisson_arrivals_projections_are_nearly_right() -> None:
 @ARRIVALS
 @pytest.mark.parametrize("slide", [10, 30])
 def test_what_needs_no_projection_is_not_made_worse(poisson: bool, slide: int) -> None:
-    raw, projected = accuracies(told(poisson, slide))
+    raw, projected = accuracies(emitted(poisson, slide))
     for item in ITEMS:
         assert projected[item] >= raw[item] - 0.3, item
 
@@ -72,13 +72,13 @@ def test_what_needs_no_projection_is_not_made_worse(poisson: bool, slide: int) -
 @ARRIVALS
 @pytest.mark.parametrize("slide", [10, 30])
 def test_ninety_percent_bounds_hold_nine_finals_in_ten(poisson: bool, slide: int) -> None:
-    found = coverage(told(poisson, slide))
+    found = coverage(emitted(poisson, slide))
     assert (found >= 86).all() and (found <= 96).all(), found  # few windows: by chance 2 points more or less
     assert 88 <= found.mean() <= 95
 
 
 def test_averages_of_tumbling_windows_are_pulled_towards_history() -> None:
-    raw, projected = accuracies(told(False, 30))
+    raw, projected = accuracies(emitted(False, 30))
     for values in VALUES:
         assert projected[f"avg {values}"] > raw[f"avg {values}"]
 
@@ -101,7 +101,7 @@ def test_all_open_windows_told_at_odd_moments_are_projected_and_bounded() -> Non
 
 
 @cache
-def hours() -> Told:
+def hours() -> EmittedResults:
     days = 14
     return departures.run(departures.Hours.of(days), days, (0.5, 0.0, -0.5))
 

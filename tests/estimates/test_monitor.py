@@ -1,4 +1,4 @@
-"""The monitor: what it counts, the user's own quality functions, and the curve."""
+"""The monitor: what it counts, the user's quality functions, and the curve."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.estimates.test_learned import AT, KINDS, finals, looked, sight, table, taught
+from tests.estimates.test_estimator import AT, KINDS, early_values, finals, observe, table, taught
 from transom.elements import Emit
-from transom.estimates import Finals, ItemKind, Learned, Sight
-from transom.estimates import monitor as monitor_module
+from transom.estimates import EarlyValues, EstimateLimits, Estimator, FinalValues, ItemKind
 
 TEXT = (ItemKind("code", False), ItemKind("n", True))
 LIKE = Emit(at=(0.5,), quality="alike")
@@ -24,12 +23,12 @@ def alike(early: object, final: object, seconds: float) -> float:
     return float(early == final)
 
 
-def test_only_what_was_told_is_counted() -> None:
-    learned = Learned.of(AT, KINDS, 1.0)
-    learned, _ = looked(learned, sight([0], 0, 0.75, table([10], [1.0]), told=False))
-    learned, _ = looked(learned, sight([0], 0, 0.5, table([80], [2.0])))
-    learned, _ = looked(learned, sight([0], 0, 0.25, table([50], [4.0])))
-    found = learned.closed(finals([0], 0, table([100], [4.0]))).accuracy()
+def test_only_emitted_values_are_counted() -> None:
+    estimator = Estimator.of(AT, KINDS, 1.0)
+    estimator, _ = observe(estimator, early_values([0], 0, 0.75, table([10], [1.0]), emitted=False))
+    estimator, _ = observe(estimator, early_values([0], 0, 0.5, table([80], [2.0])))
+    estimator, _ = observe(estimator, early_values([0], 0, 0.25, table([50], [4.0])))
+    found = estimator.with_finals(finals([0], 0, table([100], [4.0]))).accuracy()
     n, x, who = found.items
     assert (n.name, n.total.pairs, n.total.raw, n.total.worst_raw) == ("n", 2, pytest.approx(0.65), 0.5)
     assert (x.total.pairs, x.total.raw, x.total.worst_raw) == (2, 0.75, 0.5)
@@ -41,13 +40,14 @@ def test_only_what_was_told_is_counted() -> None:
     assert [mark.raw for mark in n.curve] == pytest.approx([0.1, 0.8, 0.5])
 
 
-def test_the_last_windows_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(monitor_module, "RECENT", 4)
-    learned = Learned.of(AT, KINDS, 1.0)
+def test_the_last_windows_are_counted_separately() -> None:
+    estimator = Estimator.of(AT, KINDS, 1.0, EstimateLimits(recent_windows=4))
     for window in range(10):
-        learned, _ = looked(learned, sight([0], window, 0.5, table([50 if window < 6 else 90], [1.0])))
-        learned = learned.closed(finals([0], window, table([100], [1.0])))
-    n = learned.accuracy().items[0]
+        estimator, _ = observe(
+            estimator, early_values([0], window, 0.5, table([50 if window < 6 else 90], [1.0]))
+        )
+        estimator = estimator.with_finals(finals([0], window, table([100], [1.0])))
+    n = estimator.accuracy().items[0]
     assert n.total.pairs == 10 and n.total.worst_raw == 0.5
     assert n.recent.pairs == 4 and n.recent.raw == n.recent.worst_raw == pytest.approx(0.9)
 
@@ -61,42 +61,46 @@ def test_coverage_is_compared_with_the_confidence_asked_for() -> None:
 
 
 def test_several_windows_in_one_closing_are_several_windows() -> None:
-    learned = Learned.of(AT, KINDS, 1.0)
+    estimator = Estimator.of(AT, KINDS, 1.0)
     for window in (0, 1, 2):
-        learned, _ = looked(learned, sight([0], window, 0.5, table([50], [1.0])))
-    three = Finals(np.zeros(3, np.int64), np.arange(3), np.ones(3, np.int64), table([100] * 3, [1.0] * 3), 0)
-    learned = learned.closed(three)
-    assert learned.accuracy().total.pairs == 6
-    assert learned.monitor.recent.shape[0] == 3
-    assert learned.experts.count.max() == 3
+        estimator, _ = observe(estimator, early_values([0], window, 0.5, table([50], [1.0])))
+    three = FinalValues(
+        np.zeros(3, np.int64), np.arange(3), np.ones(3, np.int64), table([100] * 3, [1.0] * 3), 0
+    )
+    estimator = estimator.with_finals(three)
+    assert estimator.accuracy().total.pairs == 6
+    assert estimator.monitor.recent.shape[0] == 3
+    assert estimator.experts.count.max() == 3
 
 
 def test_a_quality_function_judges_texts() -> None:
-    learned = Learned.of(LIKE, TEXT, 1.0)
+    estimator = Estimator.of(LIKE, TEXT, 1.0)
     items = pa.table({"code": ["abcd", None], "n": [1, 2]})
-    learned, _ = looked(learned, sight([0, 1], 0, 0.5, items))
-    learned = Learned.loads(learned.dumps())  # values in their own types survive, too
-    learned = learned.closed(finals([1, 0], 0, pa.table({"code": ["x", "abxx"], "n": [2, 5]})), alike)
-    code, n = learned.accuracy().items
+    estimator, _ = observe(estimator, early_values([0, 1], 0, 0.5, items))
+    estimator = Estimator.loads(estimator.dumps())  # values in their own types survive, too
+    estimator = estimator.with_finals(
+        finals([1, 0], 0, pa.table({"code": ["x", "abxx"], "n": [2, 5]})), alike
+    )
+    code, n = estimator.accuracy().items
     assert (code.total.pairs, code.total.raw, code.total.projected) == (1, 0.5, 0.5)
     assert (n.total.pairs, n.total.raw) == (2, 0.5)
 
 
-def test_a_quality_function_is_told_the_seconds_between_and_the_values_in_their_own_types() -> None:
-    asked: list[tuple[object, object, float]] = []
+def test_a_quality_function_receives_the_seconds_between_and_the_values_in_their_own_types() -> None:
+    calls: list[tuple[object, object, float]] = []
 
     def quality(early: object, final: object, seconds: float) -> float:
-        asked.append((early, final, seconds))
+        calls.append((early, final, seconds))
         return 1.0
 
-    learned = Learned.of(LIKE, (ItemKind("who", False), ItemKind("n", True, grows=True)), 2.0)
+    estimator = Estimator.of(LIKE, (ItemKind("who", False), ItemKind("n", True, grows=True)), 2.0)
     items = pa.table({"who": ["a"], "n": [10]})
-    learned, _ = looked(learned, sight([0], 0, 1.0, items, made=1_000_000))
-    learned.closed(finals([0], 0, pa.table({"who": ["b"], "n": [21]}), made=3_500_000), quality)
-    assert asked == [("a", "b", 2.5), (10, 21, 2.5), (20.0, 21, 2.5)]  # raw, raw, and projected
+    estimator, _ = observe(estimator, early_values([0], 0, 1.0, items, made=1_000_000))
+    estimator.with_finals(finals([0], 0, pa.table({"who": ["b"], "n": [21]}), made=3_500_000), quality)
+    assert calls == [("a", "b", 2.5), (10, 21, 2.5), (20.0, 21, 2.5)]  # raw, raw, and projected
 
 
-def test_a_quality_function_sees_only_some_of_what_was_not_told() -> None:
+def test_a_quality_function_sees_only_some_of_the_values_that_were_not_emitted() -> None:
     calls = 0
 
     def quality(early: object, final: object, seconds: float) -> float:
@@ -105,30 +109,30 @@ def test_a_quality_function_sees_only_some_of_what_was_not_told() -> None:
         return 0.0
 
     count = 2000
-    learned = Learned.of(LIKE, (ItemKind("who", False),), 1.0)
+    estimator = Estimator.of(LIKE, (ItemKind("who", False),), 1.0)
     names = np.arange(count)
     texts = pa.table({"who": ["a"] * count})
     ones = np.ones(count, np.int64)
     for left in np.arange(20) / 20:
-        seen = Sight(names, ones, np.full(count, left), ones, texts, 0, np.zeros(count, np.bool_))
-        learned, _ = looked(learned, seen)
-    learned.closed(Finals(names, ones, ones, texts, 0), quality)
+        seen = EarlyValues(names, ones, np.full(count, left), ones, texts, 0, np.zeros(count, np.bool_))
+        estimator, _ = observe(estimator, seen)
+    estimator.with_finals(FinalValues(names, ones, ones, texts, 0), quality)
     assert 0 < calls <= 512
 
 
 def test_the_point_follows_the_users_quality() -> None:
     """Texts are equal in the second half of the slide only."""
     emit = Emit(accuracy=0.9, quality="alike")
-    learned = Learned.of(emit, (ItemKind("code", False),), 1.0)
+    estimator = Estimator.of(emit, (ItemKind("code", False),), 1.0)
     for window in range(60):
         for left in np.arange(20) / 20:
             text = pa.table({"code": ["right" if left < 0.48 else "wrong"]})
-            learned, _ = looked(learned, sight([0], window, float(left), text))
-        learned = learned.closed(finals([0], window, pa.table({"code": ["right"]})), alike)
-    assert learned.point == pytest.approx(0.55, abs=0.05)
+            estimator, _ = observe(estimator, early_values([0], window, float(left), text))
+        estimator = estimator.with_finals(finals([0], window, pa.table({"code": ["right"]})), alike)
+    assert estimator.point == pytest.approx(0.55, abs=0.05)
 
 
 def test_a_quality_function_of_a_query_that_names_none_is_refused() -> None:
-    learned, _ = looked(Learned.of(AT, KINDS, 1.0), sight([0], 0, 0.5, table([1], [1.0])))
+    estimator, _ = observe(Estimator.of(AT, KINDS, 1.0), early_values([0], 0, 0.5, table([1], [1.0])))
     with pytest.raises(ValueError, match="names it"):
-        learned.closed(finals([0], 0, table([1], [1.0])), alike)
+        estimator.with_finals(finals([0], 0, table([1], [1.0])), alike)

@@ -195,8 +195,8 @@ def test_the_accuracy_loop_moves_towards_its_target_and_stays() -> None:
     for t in range(0, 2000, 2):
         rows = [(t, 1, 1, int(v)) for v in rng.integers(0, 100, int(rng.poisson(4)) + 1)]
         engine.batch(rows, now=t * 1_000_000)
-        points.append(engine.state.learned["q"].point if engine.state.learned else 1.0)
-    accuracy = engine.state.learned["q"].accuracy()
+        points.append(engine.state.estimators["q"].point if engine.state.estimators else 1.0)
+    accuracy = engine.state.estimators["q"].accuracy()
     assert 0.1 < accuracy.point < 1.0
     assert abs(accuracy.recent.projected - 0.94) < 0.02
     assert max(points[-300:]) - min(points[-300:]) <= 0.25
@@ -231,7 +231,7 @@ def test_windows_that_close_without_a_final_leave_nothing_behind() -> None:
     engine = Pure({"q": text.replace("< 1", "< 3")}, TRAFFIC, slack=0)
     for t in range(0, 1200, 4):
         engine.batch([one(t)])
-    assert sum(map(len, engine.state.learned["q"].pending.sheets)) < 20
+    assert sum(map(len, engine.state.estimators["q"].pending.parts)) < 20
 
 
 def test_prods_for_one_group_do_not_keep_a_query_from_learning() -> None:
@@ -247,9 +247,9 @@ def test_what_a_prod_was_told_of_a_query_that_left_is_no_lesson_for_another_of_i
     engine = Pure({"q": emitting("ON DEMAND")}, TRAFFIC, slack=0)
     for t in range(0, 100, 4):
         engine.batch([one(t)])
-    assert engine.state.learned
+    assert engine.state.estimators
     engine.drop("q")
-    assert not engine.state.learned and not engine.state.prodders
+    assert not engine.state.estimators and not engine.state.prodders
 
 
 def test_many_exact_prods_of_groups_are_answered_together() -> None:
@@ -283,13 +283,13 @@ def test_a_query_of_texts_alone_can_be_told_early() -> None:
 
 
 def test_a_lesson_that_fails_harms_no_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    from transom.estimates.learned import Learned
+    from transom.estimates import Estimator
 
     def broken(*given: Any) -> None:
         raise ValueError("out of order")
 
     engine = Pure({"q": emitting("AT 50% OF SLIDE"), "other": SUM}, TRAFFIC, slack=0)
-    monkeypatch.setattr(Learned, "closed", broken)
-    monkeypatch.setattr(Learned, "estimate", broken)
+    monkeypatch.setattr(Estimator, "with_finals", broken)
+    monkeypatch.setattr(Estimator, "estimate", broken)
     told = [name for t in range(0, 120, 5) for name, _ in engine.batch([one(t)])]
     assert told.count("q") == 11 and told.count("other") == 2

@@ -22,7 +22,7 @@ from transom.dashboard.widgets import (
     toast,
 )
 from transom.errors import TransomError
-from transom.estimates.monitor import Accuracy, Item, Score
+from transom.estimates import Accuracy, ItemAccuracy, Score
 from transom.server.service import Service
 
 MOST_AGGRESSIVE = 95  # percent: beyond that, a window would be emitted before its last slide begins
@@ -100,7 +100,7 @@ class AccuracyMonitor:
             self.count.set(f"{accuracy.total.pairs:,} now final" if accuracy.total.pairs else "")
         self._show_slider()
 
-    def _item_with_curve(self) -> Item | None:
+    def _item_with_curve(self) -> ItemAccuracy | None:
         items = self.accuracy.items if self.accuracy else ()
         return next((item for item in items if item.curve), None)
 
@@ -159,7 +159,7 @@ def _slider(aggressiveness: float | None) -> str:
     )
 
 
-def _expectation_html(item: Item | None, aggressiveness: float | None) -> str:
+def _expectation_html(item: ItemAccuracy | None, aggressiveness: float | None) -> str:
     if item is None:
         return "The expected accuracy appears once windows have closed."
     if aggressiveness is None:

@@ -20,7 +20,7 @@ from transom.dashboard.formatting import (
     format_percent,
     format_seconds,
 )
-from transom.estimates.monitor import Mark as CurvePoint
+from transom.estimates.monitor import MarkAccuracy as CurvePoint
 
 Options = dict[str, Any]
 

@@ -26,7 +26,7 @@ from transom.dashboard.sql_highlight import break_lines, highlight
 from transom.dashboard.threads import run_in_thread
 from transom.dashboard.widgets import Panel, box, button, set_attributes, skeleton, tag, tile, tiles, toast
 from transom.errors import TransomError
-from transom.estimates.monitor import Accuracy
+from transom.estimates import Accuracy
 from transom.plan.explain.words import counted
 from transom.server.service import Service
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
+from transom.estimates.early_values import Floats
 from transom.estimates.marks import PER_SLIDE
-from transom.estimates.sightings import Floats
 
-PATIENCE = 8  # windows at a mark before it is believed
-STILL = 0.02  # a move smaller than this is not worth making
-EARLIER, LATER = 0.05, 0.1  # moves of one closing at most: cautious towards less accuracy
+PATIENCE = 8  # windows at a mark before its accuracy counts
+DEAD_ZONE = 0.02  # smaller moves are not made
+EARLIER, LATER = 0.05, 0.1  # the greatest moves of one closing: cautious towards less accuracy
 
 
-def tuned(point: float, seen: Floats, accuracy: Floats, target: float, between: tuple[float, float]) -> float:
-    """The point to tell windows at from now on, given the curve by mark and item, the earliest mark first.
+def next_point(
+    point: float, seen: Floats, accuracy: Floats, target: float, between: tuple[float, float]
+) -> float:
+    """The point at which to emit windows from now on, given the accuracy by mark and item, the earliest mark first.
+
+    `seen` is how many windows were compared at each mark.
 
     >>> curve = np.linspace(0.8, 1.0, PER_SLIDE + 1)[:, None]
     >>> point = 1.0
     >>> for _ in range(10):
-    ...     point = tuned(point, np.full_like(curve, 20.0), curve, 0.95, (0.05, 1.0))
+    ...     point = next_point(point, np.full_like(curve, 20.0), curve, 0.95, (0.05, 1.0))
     >>> round(point, 2)
     0.75
     """
@@ -26,18 +30,18 @@ def tuned(point: float, seen: Floats, accuracy: Floats, target: float, between: 
     if wanted is None:
         return point
     move = min(max(wanted, between[0]), between[1]) - point
-    if abs(move) < STILL:
+    if abs(move) < DEAD_ZONE:
         return point
     return point + min(max(move, -EARLIER), LATER)
 
 
 def _earliest(seen: Floats, accuracy: Floats, target: float) -> float | None:
-    """Where a curve that never falls first reaches the target; 1 if it never does, None if it isn't known."""
-    judged = (seen > 0).any(axis=0)  # an item that was never compared has no say
-    known = np.flatnonzero((seen[:, judged] >= PATIENCE).all(axis=1))
-    if not judged.any() or not len(known):
+    """The point where a rising curve first reaches the target; 1 if it never does, None if it is unknown."""
+    compared = (seen > 0).any(axis=0)  # an item that was never compared does not count
+    known = np.flatnonzero((seen[:, compared] >= PATIENCE).all(axis=1))
+    if not compared.any() or not len(known):
         return None
-    worst = _rising(accuracy[known][:, judged].min(axis=1))  # the target is meant for every item
+    worst = _rising(accuracy[known][:, compared].min(axis=1))  # every item must reach the target
     points = known / PER_SLIDE
     reached = np.flatnonzero(worst >= target)
     if not len(reached):
@@ -50,7 +54,7 @@ def _earliest(seen: Floats, accuracy: Floats, target: float) -> float | None:
 
 
 def _rising(values: Floats) -> Floats:
-    """The nearest curve that never falls: neighbours that do are averaged.
+    """The nearest curve that never falls: falling neighbours are averaged (isotonic regression).
 
     >>> _rising(np.array([1.0, 3.0, 2.0, 4.0]))
     array([1. , 2.5, 2.5, 4. ])

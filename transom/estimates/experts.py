@@ -1,7 +1,7 @@
-"""Experts: ways to tell a final value from an early one, and which of them to believe at which mark.
+"""Experts: ways to project a final value from an early one, and the choice of the best at each mark.
 
-All speak in the group's own unit, its level (the usual size of its finals), so that what is learned of one
-group helps the others. Beyond the thesis, which reports what has arrived (3.4).
+All work in the group's unit, its level (the usual size of its finals), so that one group's pairs teach all
+groups. Beyond the thesis, which reports the raw early values (3.4).
 """
 
 from __future__ import annotations
@@ -12,64 +12,65 @@ from functools import cached_property
 
 import numpy as np
 
-from transom.estimates.groups import FAST, SLOW, Groups, step, toward
-from transom.estimates.marks import MARKS, Runs, nearest
-from transom.estimates.sightings import Flags, Floats, Ints, accuracy
+from transom.estimates.early_values import Flags, Floats, Ints, accuracy
+from transom.estimates.fading_average import FAST, SLOW, moved_toward, newest_weight
+from transom.estimates.group_profiles import GroupProfiles
+from transom.estimates.marks import MARKS, MarkRuns, nearest
 
 
 class Expert(IntEnum):
-    """What is said to come on top of an early value."""
+    """What an expert adds to an early value."""
 
     RAW = 0  # nothing
-    PRIOR = 1  # for growing values: what comes if tuples come evenly
-    ADDED = 2  # the usual increment, in levels: right where what comes does not depend on what came
-    OWN_ADDED = 3  # the same, times what the group usually gets more than that
+    PRIOR = 1  # for growing values: the rest if tuples arrive evenly
+    ADDED = 2  # the usual increment, in levels: right if the rest is independent of what arrived
+    OWN_ADDED = 3  # the same, times the group's usual factor
     RECENT_ADDED = 4  # the increment of the last few windows
-    RECENT_LEVEL = 5  # the usual increment of the group's last few levels
+    RECENT_LEVEL = 5  # the usual increment, in the group's recent level
     RATIO = 6  # the usual ratio: right where rates drift
     OWN_RATIO = 7
     RECENT_RATIO = 8
-    LINE = 9  # the regression of final on early: for averages, a pull towards history
+    LINE = 9  # the regression of final on early: pulls averages towards history
 
 
 RAW, RATIO = Expert.RAW, Expert.RATIO
 EXPERTS = len(Expert)
 NEEDS_GROUP = [x for x in Expert if x not in (Expert.RAW, Expert.PRIOR, Expert.RATIO, Expert.RECENT_RATIO)]
-# An expert with more parameters has to be better by this much, while it has been tested once.
+# After one test, an expert with more parameters must be better by this much.
 HANDICAP = np.array([0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.1, 0.5, 0.5, 0.5])
-JUDGED = 1 / 48  # how fast old errors are forgotten
-TESTS = 2.0  # windows that experts are tested on before the best is believed
-WILD = 1000.0  # no value counts for more, in levels
-WORST_LOSS = 4.0  # of one pair, in levels: a wild one can't decide alone
-TIES = 0.1  # weight of the error in levels beside the accuracy that users see, which is 0 for all wild ones
+JUDGED = 1 / 48  # the newest window's weight in an expert's loss
+TESTS = 2.0  # windows of tests before the best expert is used
+WILD = 1000.0  # values are clipped here, in levels
+WORST_LOSS = 4.0  # of one pair, in levels: an outlier can't decide alone
+TIES = 0.1  # weight of the error in levels next to the accuracy, which is 0 for all wild projections
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProjectionInput:
     """Early values to be projected; arrays of equal length."""
 
     early: Floats  # by numeric item
-    left: Floats
+    slides_left: Floats
     mark: Ints
-    at: Ints  # the group's row, -1 for a group unknown
-    prior: Floats  # what a growing value lacks if tuples come evenly, as a part of what is there
+    at: Ints  # the group's row, -1 for an unknown group
+    even_arrival_factor: Floats  # the rest if tuples arrive evenly, as a part of what arrived
 
 
 @dataclass(frozen=True)
 class Experts:
-    """What all groups have in common: arrays of marks x numeric items."""
+    """What was learned over all groups: arrays of marks x numeric items."""
 
-    count: Floats  # windows learned from
-    left: Floats  # average of what was left
+    count: Floats  # windows
+    slides_left: Floats  # average
     early: Floats  # averages of early and final, of early squared and of early times final, in levels
     final: Floats
     square: Floats
     cross: Floats
     recent_early: Floats  # of the last few windows
     recent_final: Floats
-    tested: Floats  # windows that the experts were tested on
-    loss: Floats  # of the experts: average |final - told|, in levels; experts x marks x items
-    error: Floats  # of what was told to the user or kept: average |final - projected|, in levels
+    tested: Floats  # windows on which experts were tested
+    loss: Floats  # average |final - projection|, in levels; experts x marks x items
+    error: Floats  # of the chosen expert: average |final - projected|, in levels
 
     @classmethod
     def empty(cls, items: int) -> Experts:
@@ -78,13 +79,13 @@ class Experts:
         return cls(none, none, none, none, none, none, none, none, none, loss, none)
 
     @cached_property
-    def near(self) -> Ints:
-        """For each mark, the one that it is judged by."""
+    def nearest_mark(self) -> Ints:
+        """For each mark, the nearest one with pairs."""
         return nearest(self.count.max(axis=1, initial=0))
 
     @cached_property
     def coefficients(self) -> tuple[Floats, ...]:
-        """By mark and item: increment, that of late, ratio - 1, that of late, slope - 1, intercept."""
+        """By mark and item: increment, recent increment, ratio - 1, recent ratio - 1, slope - 1, intercept."""
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = np.where(np.abs(self.early) > 1e-9, self.final / self.early - 1, 0.0)
             recent = np.where(
@@ -92,7 +93,9 @@ class Experts:
             )
             spread = np.maximum(self.square - self.early**2, 0.0)
             together = self.cross - self.early * self.final
-            ridge = spread * 4 / np.maximum(self.count, 1) + 1e-12  # few windows: a slope of 1, as ADDED's
+            ridge = (
+                spread * 4 / np.maximum(self.count, 1) + 1e-12
+            )  # with few windows the slope is near 1, as in ADDED
             slope = ((together + ridge) / (spread + ridge)).clip(0.0, 3.0)
         made = (
             self.final - self.early,
@@ -102,10 +105,10 @@ class Experts:
             slope - 1,
             self.final - slope * self.early,
         )
-        return tuple(np.ascontiguousarray(values[self.near]) for values in made)
+        return tuple(np.ascontiguousarray(values[self.nearest_mark]) for values in made)
 
     def best(self, grows: Flags) -> tuple[Ints, Ints]:
-        """By mark and item, the expert to believe, and the one for groups that are unknown."""
+        """By mark and item, the best expert, and the best one for unknown groups."""
         key = grows.tobytes()
         if key not in self._chosen:
             self._chosen[key] = self._best(grows)
@@ -119,93 +122,102 @@ class Experts:
         first = np.where(grows, Expert.ADDED, RAW)
         handicap = 1 + HANDICAP[:, None, None] / np.maximum(self.tested, 1)
         loss = np.where(self.tested > 0, self.loss * handicap, np.inf)
-        alone = loss.copy()
-        alone[NEEDS_GROUP] = np.inf
-        ready, learned = self.tested >= TESTS, self.count > 0
-        best = np.where(ready, loss.argmin(axis=0), np.where(learned, first, Expert.PRIOR))
-        free = np.where(ready, alone.argmin(axis=0), np.where(learned & grows, RATIO, Expert.PRIOR))
-        return best[self.near], free[self.near]
+        without_group = loss.copy()
+        without_group[NEEDS_GROUP] = np.inf
+        ready, taught = self.tested >= TESTS, self.count > 0
+        best = np.where(ready, loss.argmin(axis=0), np.where(taught, first, Expert.PRIOR))
+        free = np.where(ready, without_group.argmin(axis=0), np.where(taught & grows, RATIO, Expert.PRIOR))
+        return best[self.nearest_mark], free[self.nearest_mark]
 
-    def projected(self, asked: Asked, groups: Groups, grows: Flags) -> Floats:
-        """What the best expert says of each value."""
-        best, free = self.best(grows)
-        choice = np.where((asked.at >= 0)[:, None], best[asked.mark], free[asked.mark])
-        voices = Voices(self, groups, asked)
-        found = asked.early
+    def projected(self, given: ProjectionInput, groups: GroupProfiles, grows: Flags) -> Floats:
+        """The best expert's projection of each value."""
+        best, best_without_group = self.best(grows)
+        choice = np.where((given.at >= 0)[:, None], best[given.mark], best_without_group[given.mark])
+        projections = ExpertProjections(self, groups, given)
+        projected = given.early
         for expert in np.unique(choice).tolist():
             if expert != RAW:
-                found = np.where(choice == expert, voices.says(expert), found)
-        return np.where(np.isfinite(found), found, asked.early)
+                projected = np.where(choice == expert, projections.of(expert), projected)
+        return np.where(np.isfinite(projected), projected, given.early)
 
-    def learned(
+    def with_pairs(
         self,
-        runs: Runs,
+        runs: MarkRuns,
         windows: int,
-        asked: Asked,
+        given: ProjectionInput,
         final: Floats,
         level: Floats,
-        told: Floats,
+        projections: Floats,
         error: Floats,
     ) -> Experts:
-        """With pairs of early and final; `told` is what the experts say of them without having seen them,
-        `error` the size of the error of what was projected."""
+        """With pairs of early and final values.
+
+        `projections` are those that the experts made before they learned from these pairs; `error` is the
+        absolute error of the values that were projected.
+        """
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            x, y = (asked.early / level).clip(-WILD, WILD), (final / level).clip(-WILD, WILD)
-            loss = 1 - accuracy(told, final) + TIES * np.minimum(np.abs(final - told) / level, WORST_LOSS)
+            x, y = (given.early / level).clip(-WILD, WILD), (final / level).clip(-WILD, WILD)
+            loss = (
+                1
+                - accuracy(projections, final)
+                + TIES * np.minimum(np.abs(final - projections) / level, WORST_LOSS)
+            )
             error = np.minimum(error / level, WORST_LOSS)
         valid = np.isfinite(x) & np.isfinite(y)
-        # An expert that can't tell yet of a group is not to be better or worse than the rest for it.
+        # An expert without a projection for a group counts as the ratio does, neither better nor worse.
         loss = np.where(np.isfinite(loss), loss, np.where(np.isfinite(loss[RATIO]), loss[RATIO], loss[RAW]))
-        columns = np.stack([valid, _wide(asked.left, x), x, y, x * x, x * y, np.nan_to_num(error), *loss])
+        columns = np.stack(
+            [valid, _wide(given.slides_left, x), x, y, x * x, x * y, np.nan_to_num(error), *loss]
+        )
         sums = runs.sums(np.where(valid, columns, 0.0))
         pairs = sums[0]
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = sums[1:] / pairs
         fresh = np.where(pairs > 0, float(windows), 0.0)
-        slow, fast = step(self.count, fresh, SLOW), step(self.count, fresh, FAST)
-        tested = np.where(self.count > 0, fresh, 0.0)  # before the first window, experts know nothing
-        judged = step(self.tested, tested, JUDGED)
+        slow, fast = newest_weight(self.count, fresh, SLOW), newest_weight(self.count, fresh, FAST)
+        tested = np.where(self.count > 0, fresh, 0.0)  # before the first window there is nothing to test
+        judged = newest_weight(self.tested, tested, JUDGED)
         return replace(
             self,
             count=self.count + fresh,
-            left=toward(self.left, mean[0], slow),
-            early=toward(self.early, mean[1], slow),
-            final=toward(self.final, mean[2], slow),
-            square=toward(self.square, mean[3], slow),
-            cross=toward(self.cross, mean[4], slow),
-            recent_early=toward(self.recent_early, mean[1], fast),
-            recent_final=toward(self.recent_final, mean[2], fast),
+            slides_left=moved_toward(self.slides_left, mean[0], slow),
+            early=moved_toward(self.early, mean[1], slow),
+            final=moved_toward(self.final, mean[2], slow),
+            square=moved_toward(self.square, mean[3], slow),
+            cross=moved_toward(self.cross, mean[4], slow),
+            recent_early=moved_toward(self.recent_early, mean[1], fast),
+            recent_final=moved_toward(self.recent_final, mean[2], fast),
             tested=self.tested + tested,
-            error=toward(self.error, mean[5], judged),
-            loss=toward(self.loss, mean[6:], judged),
+            error=moved_toward(self.error, mean[5], judged),
+            loss=moved_toward(self.loss, mean[6:], judged),
         )
 
 
 @dataclass(frozen=True)
-class Voices:
-    """The experts asked about some early values; arrays of values x items, NaN where one can't tell."""
+class ExpertProjections:
+    """The experts' projections of early values; arrays of values x items, NaN where an expert has none."""
 
     experts: Experts
-    groups: Groups
-    asked: Asked
+    groups: GroupProfiles
+    given: ProjectionInput
 
     def all(self) -> Floats:
-        """What every expert says: experts x values x items."""
-        return np.stack([self.says(expert) for expert in range(EXPERTS)])
+        """The projections of all experts: experts x values x items."""
+        return np.stack([self.of(expert) for expert in range(EXPERTS)])
 
-    def says(self, expert: int) -> Floats:
-        """What one expert says."""
-        early = self.asked.early
+    def of(self, expert: int) -> Floats:
+        """The projections of one expert."""
+        early = self.given.early
         with np.errstate(over="ignore", invalid="ignore"):
             if expert == RAW:
                 return early
             if expert == Expert.PRIOR:
-                return early + early * self.asked.prior
-            return early + self._more(expert) * self._stretch
+                return early + early * self.given.even_arrival_factor
+            return early + self._increment(expert) * self._stretch
 
-    def _more(self, expert: int) -> Floats:
-        """What is still to come at the mark."""
-        early, mark = self.asked.early, self.asked.mark
+    def _increment(self, expert: int) -> Floats:
+        """What is expected to arrive after the mark."""
+        early, mark = self.given.early, self.given.mark
         increment, recent, ratio, recent_ratio, slope, intercept = self.experts.coefficients
         match expert:
             case Expert.ADDED:
@@ -231,28 +243,31 @@ class Voices:
 
     @cached_property
     def _stretch(self) -> Floats:
-        """More is to come if more is left than was on average at the mark."""
-        left, usual = self.asked.left[:, None], self.experts.left[self.experts.near][self.asked.mark]
+        """The factor by which more is expected if more of the window is left than usual at the mark."""
+        slides_left, usual = (
+            self.given.slides_left[:, None],
+            self.experts.slides_left[self.experts.nearest_mark][self.given.mark],
+        )
         with np.errstate(invalid="ignore", divide="ignore"):
-            part = (left / usual).clip(0.25, 4.0)
-        return np.where((left > 0.02) & (usual > 0.02), part, 1.0)
+            part = (slides_left / usual).clip(0.25, 4.0)
+        return np.where((slides_left > 0.02) & (usual > 0.02), part, 1.0)
 
     def _of_group(self, values: Floats) -> Floats:
         if not len(values):
-            return np.full(self.asked.early.shape, np.nan)
-        return np.where((self.asked.at >= 0)[:, None], values[self.asked.at], np.nan)
+            return np.full(self.given.early.shape, np.nan)
+        return np.where((self.given.at >= 0)[:, None], values[self.given.at], np.nan)
 
 
 def _wide(column: Floats, like: Floats) -> Floats:
     return np.broadcast_to(column[:, None], like.shape)
 
 
-def prior(left: Floats, range_in_slides: float, grows: Flags) -> Floats:
-    """What a growing value lacks of its end, as a part of what is there, if tuples come evenly.
+def even_arrival_factor(slides_left: Floats, range_in_slides: float, grows: Flags) -> Floats:
+    """The rest of a growing value, as a part of what arrived, if tuples arrive evenly.
 
-    >>> prior(np.array([0.5]), 3.0, np.array([True, False]))
+    >>> even_arrival_factor(np.array([0.5]), 3.0, np.array([True, False]))
     array([[0.2, 0. ]])
     """
-    inside = (left > 0) & (left < range_in_slides)
-    lacking = np.where(inside, left, 0.0) / np.where(inside, range_in_slides - left, 1.0)
+    inside = (slides_left > 0) & (slides_left < range_in_slides)
+    lacking = np.where(inside, slides_left, 0.0) / np.where(inside, range_in_slides - slides_left, 1.0)
     return np.where(grows, lacking[:, None], 0.0)

@@ -1,19 +1,19 @@
-"""Early results meet their finals: they are projected and bounded, and judged when their windows close."""
+"""The link to the engine: early results get estimates, and finals teach the estimators."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.table import aggregate_function
 from transom.columns.hashing import hashed
-from transom.estimates.learned import Learned
-from transom.estimates.sightings import Estimates, Finals, ItemKind, Sight
+from transom.estimates.early_values import EarlyValues, Estimates, FinalValues, ItemKind
+from transom.estimates.estimator import Estimator
+from transom.estimates.monitor import Quality
 from transom.kernel.sheets import one_array
 from transom.plan.compiled import CompiledQuery
 from transom.results.early import wids_of
@@ -23,99 +23,99 @@ from transom.windows import ids as windows
 
 log = logging.getLogger("transom")
 
-Quality = Callable[[Any, Any, float], float]
-
 
 @dataclass(frozen=True)
-class Lesson:
-    """A batch's finals, its early results, told and silent, and how far the clock of each query has come.
+class BatchFeedback:
+    """What estimators learn from a batch: its finals and its early results.
 
-    `closed` are the ids below which the windows of queries are closed.
+    `emitted` are the early results for the user. `observed` were computed only to learn from them. `now` is
+    how far each query's clock has come; `closed` are the window ids below which a query's windows are closed.
     """
 
     final: Results
-    told: Results
-    silent: Results
+    emitted: Results
+    observed: Results
     now: Mapping[str, int]
     closed: Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What was seen of a query's open windows, and what was said of it."""
+class Observation:
+    """Early values of a query's open windows, with the estimates that were made of them."""
 
     query: str
-    sight: Sight
+    values: EarlyValues
     estimates: Estimates
 
 
-def learn(
-    known: Mapping[str, Learned],
-    lesson: Lesson,
+def learn_from_batch(
+    known: Mapping[str, Estimator],
+    feedback: BatchFeedback,
     queries: Mapping[str, CompiledQuery],
     made: int,
     qualities: Mapping[str, Quality],
-) -> tuple[Mapping[str, Learned], Results]:
-    """What is learned from a batch; and what it tells early, with estimates."""
-    learned = dict(known)
-    for query, table in _emitting(lesson.final, queries):
-        own = learned.get(query.name) or beginner(query)
+) -> tuple[Mapping[str, Estimator], Results]:
+    """The estimators after a batch, and the batch's early results with estimates."""
+    estimators = dict(known)
+    for query, table in _emitting(feedback.final, queries):
+        estimator = estimators.get(query.name) or new_estimator(query)
         emit = query.query.emit
         quality = qualities.get(emit.quality) if emit is not None and emit.quality is not None else None
         try:
-            learned[query.name] = own.closed(_finals(query, table, made), quality)
-        except Exception:  # its own results are right all the same, and those of others no concern of it
-            log.exception("nothing can be learned from the finals of %s: it begins anew", query.name)
-            learned[query.name] = beginner(query)
-    for name, wid in lesson.closed.items():
-        if name in learned:
-            learned[name] = learned[name].since(wid)
-    shown, told = estimated(learned, lesson.told, queries, lesson.now, made)
-    _, silent = estimated(learned, lesson.silent, queries, lesson.now, made, told=False)
-    return with_sights(learned, [*told, *silent], queries), shown
+            estimators[query.name] = estimator.with_finals(_finals(query, table, made), quality)
+        except Exception:  # e.g. the user's quality function; results are right without estimates
+            log.exception("the estimator of %s failed to learn from finals and starts anew", query.name)
+            estimators[query.name] = new_estimator(query)
+    for name, wid in feedback.closed.items():
+        if name in estimators:
+            estimators[name] = estimators[name].since(wid)
+    early, emitted = add_estimates(estimators, feedback.emitted, queries, feedback.now, made)
+    _, observed = add_estimates(estimators, feedback.observed, queries, feedback.now, made, emitted=False)
+    return with_observations(estimators, [*emitted, *observed], queries), early
 
 
-def with_sights(
-    known: Mapping[str, Learned], seen: Iterable[Seen], queries: Mapping[str, CompiledQuery]
-) -> Mapping[str, Learned]:
-    """What is known, and what was seen."""
-    learned = dict(known)
-    for one in seen:
-        if one.query in queries and queries[one.query].query.emit is not None:
-            own = learned.get(one.query) or beginner(queries[one.query])
-            learned[one.query] = own.seen(one.sight, one.estimates)
-    return learned
+def with_observations(
+    known: Mapping[str, Estimator], observations: Iterable[Observation], queries: Mapping[str, CompiledQuery]
+) -> Mapping[str, Estimator]:
+    """The estimators with observations pending until the finals come."""
+    estimators = dict(known)
+    for observation in observations:
+        name = observation.query
+        if name in queries and queries[name].query.emit is not None:
+            estimator = estimators.get(name) or new_estimator(queries[name])
+            estimators[name] = estimator.with_observation(observation.values, observation.estimates)
+    return estimators
 
 
-def estimated(
-    known: Mapping[str, Learned],
+def add_estimates(
+    estimators: Mapping[str, Estimator],
     early: Results,
     queries: Mapping[str, CompiledQuery],
     now: Mapping[str, int],
     made: int,
-    told: bool = True,
-) -> tuple[Results, list[Seen]]:
-    """Early results with estimates; and what is to be remembered of them."""
+    emitted: bool = True,
+) -> tuple[Results, list[Observation]]:
+    """Early results with estimates, and the observations to learn from."""
     batches = [batch for batch in early.batches if queries[batch.names[0]].query.emit is None]
-    seen = []
+    observations = []
     for query, table in _emitting(early, queries):
-        own = known.get(query.name) or beginner(query)
-        sight = sight_of(query, table, now.get(query.name), made, np.full(table.num_rows, told))
+        estimator = estimators.get(query.name) or new_estimator(query)
+        is_emitted = np.full(table.num_rows, emitted)
+        values = early_values_of(query, table, now.get(query.name), made, is_emitted)
         try:
-            estimates = own.estimate(sight)
-            seen.append(Seen(query.name, sight, estimates))
-            shown = with_estimates(query, table, estimates)
-        except Exception:  # what was asked for is known, though nothing is known of what it will become
-            log.exception("nothing can be estimated of %s", query.name)
-            shown = table
-        batches.append(ResultBatch([query.name], np.array([0, shown.num_rows]), shown))
-    return Results(batches), seen
+            estimates = estimator.estimate(values)
+            observations.append(Observation(query.name, values, estimates))
+            table = with_estimates(query, table, estimates)
+        except Exception:  # the early result itself is right
+            log.exception("the estimator of %s failed; its early results have no estimates", query.name)
+        batches.append(ResultBatch([query.name], np.array([0, table.num_rows]), table))
+    return Results(batches), observations
 
 
 def _emitting(
     results: Results, queries: Mapping[str, CompiledQuery]
 ) -> Iterator[tuple[CompiledQuery, pa.Table]]:
-    """The results of queries that say EMIT EARLY, as far as they are near."""
+    """The results of queries with EMIT EARLY whose state is on the driver."""
     for batch in results.batches:
         for i, name in enumerate(batch.names):
             if queries[name].query.emit is not None:
@@ -123,37 +123,39 @@ def _emitting(
                 yield queries[name], batch.table.slice(start, stop - start)
 
 
-def beginner(query: CompiledQuery) -> Learned:
-    """A query of which nothing is known yet."""
+def new_estimator(query: CompiledQuery) -> Estimator:
+    """An estimator of a query that has learned nothing."""
     bound = query.query
     assert bound.emit is not None
-    kinds = [ItemKind(item.name, item in bound.estimated, _grows(bound, item)) for item in judged(bound)]
-    return Learned.of(bound.emit, kinds, bound.window.range / bound.window.slide)
+    kinds = [ItemKind(item.name, item in bound.estimated, _grows(bound, item)) for item in _compared(bound)]
+    return Estimator.of(bound.emit, kinds, bound.window.range / bound.window.slide)
 
 
-def judged(bound: Query) -> list[Item]:
-    """The items that early and final values are compared of: all but the groups."""
+def _compared(bound: Query) -> list[Item]:
+    """The items whose early and final values are compared: all but the group attributes."""
     return [item for item in bound.items if not item.is_key]
 
 
 def _grows(bound: Query, item: Item) -> bool:
-    """Whether an item is nothing but an aggregate that grows with its tuples."""
+    """Whether an item is an aggregate that grows with its tuples, and nothing more."""
     places = {f"`a{i}`": call for i, call in enumerate(bound.calls)}
     return item.sql in places and aggregate_function(places[item.sql].function).grows
 
 
-def sight_of(query: CompiledQuery, table: pa.Table, now: int | None, made: int, told: np.ndarray) -> Sight:
-    """Early results as the estimates see them."""
+def early_values_of(
+    query: CompiledQuery, table: pa.Table, now: int | None, made: int, emitted: np.ndarray
+) -> EarlyValues:
+    """Early results in the form that estimators read."""
     spec, wids = query.query.window, wids_of(query, table)
     ends = windows.window_end(spec, wids)
-    left = np.zeros(len(ends)) if now is None else (ends - now) / spec.slide
+    slides_left = np.zeros(len(ends)) if now is None else (ends - now) / spec.slide
     rows = table[_column(query.query, "rows")].to_numpy()
-    return Sight(_groups(query, table), wids, left, rows, _items(query, table), made, told)
+    return EarlyValues(_groups(query, table), wids, slides_left, rows, _items(query, table), made, emitted)
 
 
-def _finals(query: CompiledQuery, table: pa.Table, made: int) -> Finals:
+def _finals(query: CompiledQuery, table: pa.Table, made: int) -> FinalValues:
     rows = table[_column(query.query, "rows")].to_numpy()
-    return Finals(_groups(query, table), wids_of(query, table), rows, _items(query, table), made)
+    return FinalValues(_groups(query, table), wids_of(query, table), rows, _items(query, table), made)
 
 
 def _groups(query: CompiledQuery, table: pa.Table) -> np.ndarray:
@@ -162,21 +164,21 @@ def _groups(query: CompiledQuery, table: pa.Table) -> np.ndarray:
 
 
 def _items(query: CompiledQuery, table: pa.Table) -> pa.Table:
-    return table.select([item.name for item in judged(query.query)])
+    return table.select([item.name for item in _compared(query.query)])
 
 
 def _column(bound: Query, name: str) -> str:
-    """What a system column is called in a query's results."""
+    """The name of a system column in a query's results."""
     return free_name(name, {item.name for item in bound.items})
 
 
 def with_estimates(query: CompiledQuery, table: pa.Table, estimates: Estimates) -> pa.Table:
-    """Early results with what is expected of their finals."""
+    """Early results with the estimates of their finals."""
     bound, schema = query.query, result_schema(query.query)
     columns = dict(zip(schema.names, table.columns, strict=True))
     start = 2 + len(bound.items)
     for i in range(len(bound.estimated)):
-        for j, what in enumerate((estimates.projected, estimates.low, estimates.high)):
+        for j, values in enumerate((estimates.projected, estimates.low, estimates.high)):
             name = schema.names[start + i * len(ESTIMATES) + j]
-            columns[name] = pa.chunked_array([pa.array(what[:, i], from_pandas=True)])
+            columns[name] = pa.chunked_array([pa.array(values[:, i], from_pandas=True)])
     return pa.Table.from_arrays(list(columns.values()), schema=schema)

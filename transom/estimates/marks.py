@@ -1,4 +1,4 @@
-"""Marks: moments of a window that are alike, by what is left of it in slides."""
+"""Marks: comparable moments of windows, by the time left until the window's end, in slides."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from itertools import pairwise
 
 import numpy as np
 
-from transom.estimates.sightings import Floats, Ints
+from transom.estimates.early_values import Floats, Ints
 
 PER_SLIDE = 20
-# Every 5 % of the last slide; before and after it, coarser the farther away.
+# Every 5 % of the last slide; before and after it, coarser with the distance.
 EDGES: Floats = np.r_[
     [-4, -2.5, -1.75, -1.25, -0.875, -0.625, -0.375, -0.125],
     (np.arange(PER_SLIDE + 2) - 0.5) / PER_SLIDE,
     [1.25, 1.5, 1.75, 2, 2.25, 2.5, 3, 4, 6, 9],
 ]
 MARKS = len(EDGES) + 1
-AT_END = int(np.searchsorted(EDGES, 0.0))  # the mark of a window's end; those of its last slide follow
+AT_END = int(np.searchsorted(EDGES, 0.0))  # the mark of a window's end; the marks of its last slide follow
 LAST_SLIDE = slice(AT_END, AT_END + PER_SLIDE + 1)
 
 
-def marks(left: Floats) -> Ints:
+def marks(slides_left: Floats) -> Ints:
     """The mark of each moment.
 
     >>> marks(np.array([0.0, 0.049, 0.5, 1.0])) - AT_END
     array([ 0,  1, 10, 20])
     """
-    return np.searchsorted(EDGES, left, side="right")
+    return np.searchsorted(EDGES, slides_left, side="right")
 
 
-def nearest(known: Floats) -> Ints:
-    """For each mark, the nearest mark of which something is known; itself if nothing is known at all."""
-    filled = np.flatnonzero(known)
+def nearest(count: Floats) -> Ints:
+    """For each mark, the nearest mark with a nonzero count; each mark itself if there is none."""
+    filled = np.flatnonzero(count)
     every = np.arange(MARKS)
     if len(filled) in (0, MARKS):
         return every
@@ -45,8 +45,8 @@ def nearest(known: Floats) -> Ints:
 
 
 @dataclass(frozen=True)
-class Runs:
-    """The marks of pairs that are in the order of their marks: each mark's pairs are one run."""
+class MarkRuns:
+    """The marks of pairs in ascending order: the pairs of a mark are one run."""
 
     mark: Ints
 
@@ -55,7 +55,7 @@ class Runs:
         return np.flatnonzero(np.r_[True, self.mark[1:] != self.mark[:-1], True])
 
     def sums(self, columns: Floats) -> Floats:
-        """Sums over the pairs of a mark: columns x pairs x items become columns x marks x items."""
+        """Sums over the pairs of each mark: columns x pairs x items become columns x marks x items."""
         found = np.zeros((columns.shape[0], MARKS, columns.shape[2]))
         starts = self._edges[:-1]
         found[:, self.mark[starts]] = np.add.reduceat(columns, starts, axis=1)

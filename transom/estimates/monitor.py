@@ -1,4 +1,4 @@
-"""The monitor: how good the early results that were told turned out to be (thesis 4.4, figure 6.4)."""
+"""The monitor: how accurate emitted early results turned out to be (thesis 4.4, figure 6.4)."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from typing import Any, Callable
 
 import numpy as np
 
-from transom.estimates.groups import SLOW, step, toward
-from transom.estimates.marks import LAST_SLIDE, MARKS, PER_SLIDE, Runs
-from transom.estimates.sightings import Flags, Floats, Ints
+from transom.estimates.early_values import Flags, Floats, Ints
+from transom.estimates.fading_average import SLOW, moved_toward, newest_weight
+from transom.estimates.limits import DEFAULT_LIMITS
+from transom.estimates.marks import LAST_SLIDE, MARKS, PER_SLIDE, MarkRuns
 
 Quality = Callable[[Any, Any, float], float]
 
-RECENT = 64  # windows
 PAIRS, RAW, PROJECTED, WORST_RAW, WORST_PROJECTED, BOUNDED, COVERED = range(7)
 
 
 @dataclass(frozen=True)
 class Score:
-    """How good some early results were, as parts of 1; NaN while there are none."""
+    """The accuracy of some early results, as parts of 1; NaN while there are none."""
 
     pairs: int
-    raw: float  # average accuracy of what had arrived
-    projected: float  # average accuracy of what was projected
+    raw: float  # average accuracy of the raw values
+    projected: float  # average accuracy of the projections
     worst_raw: float
     worst_projected: float
     bounded: int  # pairs with bounds
-    coverage: float  # the part of those whose final was within
+    coverage: float  # the part of these with the final within
 
 
 @dataclass(frozen=True)
-class Mark:
-    """The accuracy of early results at one point of the slide, told or not."""
+class MarkAccuracy:
+    """The accuracy of early values at one point of the slide, emitted or not."""
 
     point: float  # 0.75: after three quarters of the slide, an aggressiveness of 25 %
     raw: float
@@ -40,25 +40,25 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Item:
-    """How good an item's early results were: all, and those of the last windows; and the curve."""
+class ItemAccuracy:
+    """An item's accuracy: in total, over the last windows, and by point of the slide."""
 
     name: str
     total: Score
     recent: Score
-    curve: tuple[Mark, ...]
+    curve: tuple[MarkAccuracy, ...]
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What the monitor of a query shows; its own scores are over all items."""
+    """What the monitor of a query shows; `total` and `recent` are over all items."""
 
     total: Score
     recent: Score
-    items: tuple[Item, ...]
-    confidence: float  # asked of the bounds, to be compared with the coverage
-    target: float | None  # the accuracy asked for
-    point: float | None  # the part of the slide at which windows are told; None if there is no target
+    items: tuple[ItemAccuracy, ...]
+    confidence: float  # of the bounds, to be compared with the coverage
+    target: float | None  # the accuracy that the query asks for
+    point: float | None  # the part of the slide at which windows are emitted; None without a target
 
     def __str__(self) -> str:
         if not self.total.pairs:
@@ -73,11 +73,11 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Monitor:
-    """Running sums over told pairs, and accuracies by mark over all; by item."""
+    """Running sums over emitted pairs, and accuracies by mark over all pairs; by item."""
 
-    total: Floats  # what is counted x items
-    recent: Floats  # windows x what is counted x items
-    seen: Floats  # windows by mark and item
+    total: Floats  # counts (PAIRS, RAW, ...) x items
+    recent: Floats  # windows x counts x items
+    windows: Floats  # windows compared, by mark and item
     raw: Floats
     projected: Floats
 
@@ -86,58 +86,64 @@ class Monitor:
         none = np.zeros((MARKS, items))
         return cls(_nothing(items), np.empty((0, 7, items)), none, none, none)
 
-    def learned(
-        self, window: Ints, told: Flags, runs: Runs, raw: Floats, projected: Floats, missed: Floats
+    def with_pairs(
+        self,
+        window: Ints,
+        emitted: Flags,
+        runs: MarkRuns,
+        raw: Floats,
+        projected: Floats,
+        missed: Floats,
+        recent_windows: int = DEFAULT_LIMITS.recent_windows,
     ) -> Monitor:
-        """With the accuracies of more pairs, and 1 for a final out of bounds, NaN where there were none."""
+        """With the accuracies of more pairs; `missed` is 1 for a final out of bounds, NaN without bounds."""
         windows = np.unique(window)
         valid = ~(np.isnan(raw) | np.isnan(projected))
         sums = runs.sums(np.where(valid, np.stack([valid, raw, projected]), 0.0))
         fresh = np.where(sums[0] > 0, float(len(windows)), 0.0)
-        weight = step(self.seen, fresh, SLOW)
+        weight = newest_weight(self.windows, fresh, SLOW)
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = sums[1:] / sums[0]
-        made = replace(
+        after = replace(
             self,
-            seen=self.seen + fresh,
-            raw=toward(self.raw, mean[0], weight),
-            projected=toward(self.projected, mean[1], weight),
+            windows=self.windows + fresh,
+            raw=moved_toward(self.raw, mean[0], weight),
+            projected=moved_toward(self.projected, mean[1], weight),
         )
-        if not told.any():
-            return made
-        raw, projected, missed, window = raw[told], projected[told], missed[told], window[told]
-        counts = [_counted(raw[own], projected[own], missed[own]) for own in _parts(window)][-RECENT:]
+        if not emitted.any():
+            return after
+        raw, projected, missed, window = raw[emitted], projected[emitted], missed[emitted], window[emitted]
+        latest = [window == one for one in np.unique(window)[-recent_windows:]]
+        counts = [_counted(raw[own], projected[own], missed[own]) for own in latest]
         return replace(
-            made,
+            after,
             total=_merged(np.stack([self.total, _counted(raw, projected, missed)])),
-            recent=np.concatenate([self.recent, counts])[-RECENT:],
+            recent=np.concatenate([self.recent, counts])[-recent_windows:],
         )
 
     def curve(self) -> tuple[Floats, Floats, Floats]:
-        """Of the marks of the last slide, the earliest first: windows, raw and projected accuracy."""
-        seen, raw, projected = (a[LAST_SLIDE][::-1] for a in (self.seen, self.raw, self.projected))
+        """At the marks of the last slide, the earliest first: windows, raw accuracy and projected accuracy."""
+        seen, raw, projected = (a[LAST_SLIDE][::-1] for a in (self.windows, self.raw, self.projected))
         return seen, np.where(seen > 0, raw, np.nan), np.where(seen > 0, projected, np.nan)
 
     def scores(self) -> tuple[Score, Score]:
-        """Over all items: in total, and of the last windows."""
+        """Over all items: in total, and over the last windows."""
         return _score(_over_items(self.total)), _score(_over_items(_merged(self.recent)))
 
-    def item(self, place: int, name: str) -> Item:
+    def item(self, place: int, name: str) -> ItemAccuracy:
+        """The accuracy of one item."""
         seen, raw, projected = (a[:, place] for a in self.curve())
         marks = tuple(
-            Mark(at / PER_SLIDE, float(raw[at]), float(projected[at])) for at in np.flatnonzero(seen).tolist()
+            MarkAccuracy(at / PER_SLIDE, float(raw[at]), float(projected[at]))
+            for at in np.flatnonzero(seen).tolist()
         )
-        return Item(name, _score(self.total[:, place]), _score(_merged(self.recent)[:, place]), marks)
+        return ItemAccuracy(name, _score(self.total[:, place]), _score(_merged(self.recent)[:, place]), marks)
 
 
 def _nothing(items: int) -> Floats:
     counts = np.zeros((7, items))
     counts[[WORST_RAW, WORST_PROJECTED]] = np.inf
     return counts
-
-
-def _parts(window: Ints) -> list[Flags]:
-    return [window == one for one in np.unique(window)[-RECENT:]]
 
 
 def _counted(raw: Floats, projected: Floats, missed: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""What was seen of windows that are still open, until their finals come."""
+"""Early values of windows that are still open, kept until their finals come."""
 
 from __future__ import annotations
 
@@ -10,119 +10,117 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.estimates.sightings import Flags, Floats, Ints
-
-MOST_PENDING = 131_072  # rows of a query; windows that never close must not fill the memory
-MOST_SHEETS = 32
+from transom.estimates.early_values import Flags, Floats, Ints
+from transom.estimates.limits import DEFAULT_LIMITS, EstimateLimits
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """Early values with what was said of them; arrays of equal length."""
+class PendingRows:
+    """Early values with their estimates; arrays of equal length."""
 
     group: Ints
     window: Ints
-    left: Floats
+    slides_left: Floats
     made: Ints
-    told: Flags
-    early: Floats  # by numeric item, as what follows
+    emitted: Flags
+    early: Floats  # by numeric item, as are the next three
     projected: Floats
     low: Floats
     high: Floats
-    items: pa.Table | None = None  # the values in their own types, if a function of the user's compares them
+    items: pa.Table | None = None  # the values in their own types, if a user's function compares them
 
     def __len__(self) -> int:
         return len(self.window)
 
-    def taken(self, rows: NDArray) -> Sheet:
-        """Some of the rows: by number or by flag."""
+    def take(self, rows: NDArray) -> PendingRows:
+        """Some of the rows, by number or by mask."""
         arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in ARRAYS}
         if self.items is None:
-            return Sheet(**arrays)
+            return PendingRows(**arrays)
         numbers = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-        return Sheet(**arrays, items=self.items.take(pa.array(numbers)))
+        return PendingRows(**arrays, items=self.items.take(pa.array(numbers)))
 
     @classmethod
-    def joined(cls, sheets: Sequence[Sheet]) -> Sheet:
-        if len(sheets) == 1:
-            return sheets[0]
+    def concatenated(cls, parts: Sequence[PendingRows]) -> PendingRows:
+        """The rows of several parts, one part after the other."""
+        if len(parts) == 1:
+            return parts[0]
         arrays: dict[str, Any] = {
-            name: np.concatenate([getattr(sheet, name) for sheet in sheets]) for name in ARRAYS
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in ARRAYS
         }
-        tables = [sheet.items for sheet in sheets if sheet.items is not None]
+        tables = [part.items for part in parts if part.items is not None]
         return cls(**arrays, items=pa.concat_tables(tables) if tables else None)
 
 
-ARRAYS = tuple(field.name for field in fields(Sheet) if field.name != "items")
+ARRAYS = tuple(field.name for field in fields(PendingRows) if field.name != "items")
 
 
 @dataclass(frozen=True)
 class Pending:
-    """Sheets in the order in which they were seen."""
+    """The pending rows of a query, in order of arrival."""
 
-    sheets: tuple[Sheet, ...] = ()
+    parts: tuple[PendingRows, ...] = ()
 
     def __len__(self) -> int:
-        return sum(map(len, self.sheets))
+        return sum(map(len, self.parts))
 
-    def with_sheet(self, sheet: Sheet) -> Pending:
-        """With more rows; if they are too many, without those of the oldest windows."""
-        sheets = tuple(s for s in (*self.sheets, sheet) if len(s))
-        if len(sheets) > MOST_SHEETS:
-            sheets = (Sheet.joined(sheets),)
-        if sum(map(len, sheets)) > MOST_PENDING:
-            whole = Sheet.joined(sheets)
+    def with_rows(self, rows: PendingRows, limits: EstimateLimits = DEFAULT_LIMITS) -> Pending:
+        """With more rows; beyond the limit, those of the oldest windows are evicted."""
+        parts = tuple(part for part in (*self.parts, rows) if len(part))
+        if len(parts) > limits.pending_parts:
+            parts = (PendingRows.concatenated(parts),)
+        if sum(map(len, parts)) > limits.pending_rows:
+            whole = PendingRows.concatenated(parts)
             oldest_first = np.argsort(whole.window, kind="stable")
-            sheets = (whole.taken(np.sort(oldest_first[-MOST_PENDING:])),)
-        return Pending(sheets)
+            parts = (whole.take(np.sort(oldest_first[-limits.pending_rows :])),)
+        return Pending(parts)
 
-    def parted(self, window: Ints, group: Ints) -> tuple[Sheet | None, Ints, Pending]:
-        """What was seen of some (window, group)s, the number of the one each row is of, and the rest."""
+    def split(self, window: Ints, group: Ints) -> tuple[PendingRows | None, Ints, Pending]:
+        """The rows of the given (window, group) pairs, the number of the pair of each row, and the rest."""
         windows, groups = np.unique(window), np.unique(group)
         keys = np.searchsorted(windows, window) * len(groups) + np.searchsorted(groups, group)
         order = np.argsort(keys, kind="stable")
-        found: list[Sheet] = []
-        places: list[Ints] = []
-        rest: list[Sheet] = []
-        for sheet in self.sheets:
-            at = _matched(sheet, windows, groups, keys[order])
+        matching: list[PendingRows] = []
+        numbers: list[Ints] = []
+        rest: list[PendingRows] = []
+        for part in self.parts:
+            at = _positions(part, windows, groups, keys[order])
             hit = at >= 0
             if hit.all():
-                found.append(sheet)
+                matching.append(part)
             elif hit.any():
-                found.append(sheet.taken(hit))
-                rest.append(sheet.taken(~hit))
+                matching.append(part.take(hit))
+                rest.append(part.take(~hit))
             else:
-                rest.append(sheet)
+                rest.append(part)
                 continue
-            places.append(order[at[hit]])
-        if not found:
+            numbers.append(order[at[hit]])
+        if not matching:
             return None, np.empty(0, np.int64), self
-        return Sheet.joined(found), np.concatenate(places), Pending(tuple(rest))
+        return PendingRows.concatenated(matching), np.concatenate(numbers), Pending(tuple(rest))
 
     def since(self, window: int) -> Pending:
         """Without windows before this one."""
-        if all(sheet.window.min(initial=window) >= window for sheet in self.sheets):
+        if all(part.window.min(initial=window) >= window for part in self.parts):
             return self
-        kept = [sheet.taken(sheet.window >= window) for sheet in self.sheets]
-        return Pending(tuple(sheet for sheet in kept if len(sheet)))
+        parts = [part.take(part.window >= window) for part in self.parts]
+        return Pending(tuple(part for part in parts if len(part)))
 
     def without(self, window: Ints, group: Ints | None) -> Pending:
-        """Without what was seen of (window, group)s that will have no final; of whole windows if no groups
-        are given."""
+        """Without (window, group) pairs that will have no final; without groups, whole windows."""
         if group is not None:
-            return self.parted(window, group)[2]
-        kept = [sheet.taken(~np.isin(sheet.window, window)) for sheet in self.sheets]
-        return Pending(tuple(sheet for sheet in kept if len(sheet)))
+            return self.split(window, group)[2]
+        parts = [part.take(~np.isin(part.window, window)) for part in self.parts]
+        return Pending(tuple(part for part in parts if len(part)))
 
 
-def _matched(sheet: Sheet, windows: Ints, groups: Ints, keys: Ints) -> Ints:
-    """The place among sorted keys of each row of a sheet, -1 for none."""
+def _positions(rows: PendingRows, windows: Ints, groups: Ints, keys: Ints) -> Ints:
+    """The position of each row's (window, group) among sorted keys; -1 if it is not among them."""
     if not len(keys):
-        return np.full(len(sheet), -1)
-    w = np.searchsorted(windows, sheet.window).clip(max=len(windows) - 1)
-    g = np.searchsorted(groups, sheet.group).clip(max=len(groups) - 1)
-    wanted = w * len(groups) + g
-    at = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
-    hit = (windows[w] == sheet.window) & (groups[g] == sheet.group) & (keys[at] == wanted)
+        return np.full(len(rows), -1)
+    w = np.searchsorted(windows, rows.window).clip(max=len(windows) - 1)
+    g = np.searchsorted(groups, rows.group).clip(max=len(groups) - 1)
+    key = w * len(groups) + g
+    at = np.searchsorted(keys, key).clip(max=len(keys) - 1)
+    hit = (windows[w] == rows.window) & (groups[g] == rows.group) & (keys[at] == key)
     return np.where(hit, at, -1)

@@ -1,4 +1,4 @@
-"""The accuracy of each early result: by the thesis's formula (4.4), or by a function of the user's."""
+"""The accuracy of each early value: by the thesis's formula (4.4), or by a user's quality function."""
 
 from __future__ import annotations
 
@@ -8,47 +8,55 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transom.estimates.early_values import FinalValues, Floats, Ints, ItemKind, accuracy
+from transom.estimates.limits import DEFAULT_LIMITS, EstimateLimits
 from transom.estimates.monitor import Quality
-from transom.estimates.pending import Sheet
-from transom.estimates.sightings import Finals, Floats, Ints, ItemKind, accuracy
-
-MOST_JUDGED = 512  # pairs of a closing that were only looked at; a function of the user's takes its time
+from transom.estimates.pending import PendingRows
 
 
-def judged(
+def pair_accuracies(
     items: Sequence[ItemKind],
-    sheet: Sheet,
+    pairs: PendingRows,
     final: Floats,
-    finals: Finals,
-    rows: Ints,
+    finals: FinalValues,
+    final_rows: Ints,
     quality: Quality | None,
+    limits: EstimateLimits = DEFAULT_LIMITS,
 ) -> tuple[Floats, Floats]:
-    """Accuracies of the raw and of the projected value, pairs x items; NaN where there is none to tell."""
-    raw = np.full((len(sheet), len(items)), np.nan)
+    """The accuracies of raw and of projected values, pairs x items; NaN where they are unknown.
+
+    `final` are the numeric items of each pair's final, `final_rows` their rows in `finals`.
+    """
+    raw = np.full((len(pairs), len(items)), np.nan)
     projected = raw.copy()
     numeric = [place for place, item in enumerate(items) if item.is_number]
     if quality is None:
-        raw[:, numeric] = accuracy(sheet.early, final)
-        projected[:, numeric] = accuracy(sheet.projected, final)
+        raw[:, numeric] = accuracy(pairs.early, final)
+        projected[:, numeric] = accuracy(pairs.projected, final)
         return raw, projected
-    if sheet.items is None:
+    if pairs.items is None:
         raise ValueError("a quality function needs a query that names it: without, values are not kept")
-    silent = np.flatnonzero(~sheet.told)
-    few = np.sort(np.r_[np.flatnonzero(sheet.told), silent[:: -(-len(silent) // MOST_JUDGED) or 1]])
-    seconds = ((finals.made - sheet.made[few]) / 1e6).tolist()
+    chosen = _judged_rows(pairs, limits.judged_pairs)
+    seconds = ((finals.made - pairs.made[chosen]) / 1e6).tolist()
     for place, item in enumerate(items):
-        then = sheet.items.column(place).take(pa.array(few)).to_pylist()
-        now = finals.items.column(place).take(pa.array(rows[few])).to_pylist()
-        raw[few, place] = projected[few, place] = _asked(quality, then, now, seconds)
+        early = pairs.items.column(place).take(pa.array(chosen)).to_pylist()
+        last = finals.items.column(place).take(pa.array(final_rows[chosen])).to_pylist()
+        raw[chosen, place] = projected[chosen, place] = _qualities(quality, early, last, seconds)
         if item.is_number:
-            said = sheet.projected[few, numeric.index(place)].tolist()
-            known = [None if value != value else value for value in said]
-            projected[few, place] = _asked(quality, known, now, seconds)
+            estimates = pairs.projected[chosen, numeric.index(place)].tolist()
+            with_nulls = [None if value != value else value for value in estimates]
+            projected[chosen, place] = _qualities(quality, with_nulls, last, seconds)
     return raw, projected
 
 
-def _asked(quality: Quality, early: list[Any], final: list[Any], seconds: list[float]) -> list[float]:
-    """What the user's function says; of a null, as in SQL, nothing."""
+def _judged_rows(pairs: PendingRows, limit: int) -> Ints:
+    """All pairs that were emitted, and a sample of the others."""
+    others = np.flatnonzero(~pairs.emitted)
+    return np.sort(np.r_[np.flatnonzero(pairs.emitted), others[:: -(-len(others) // limit) or 1]])
+
+
+def _qualities(quality: Quality, early: list[Any], final: list[Any], seconds: list[float]) -> list[float]:
+    """The results of the user's function, from 0 to 1; NaN where a value is null."""
     return [
         float("nan")
         if then is None or now is None

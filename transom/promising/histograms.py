@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from transom.estimates import packing
+from transom.columns import packing
 from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries, likeness
 
 
@@ -128,7 +128,7 @@ class Histograms(Summaries):
 
     def packed(self) -> bytes:
         parts = {"counts": self.counts, "cell": self.cell, "key": self.key, "count": self.count}
-        return packing.packed({"kind": "histogram"}, parts)
+        return packing.pack({"kind": "histogram"}, parts)
 
     @classmethod
     def unpacked(cls, meta: dict, parts: dict) -> Self:
@@ -187,7 +187,7 @@ class Tallies(Summaries):
         return self.counts.nbytes
 
     def packed(self) -> bytes:
-        return packing.packed({"kind": "none"}, {"counts": self.counts})
+        return packing.pack({"kind": "none"}, {"counts": self.counts})
 
     @classmethod
     def unpacked(cls, meta: dict, parts: dict) -> Self:

@@ -9,8 +9,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from transom.columns import packing
 from transom.elements import Summary
-from transom.estimates import packing
 from transom.promising.pyramid import Pyramid
 from transom.promising.step_summaries import Arrived, arrived, nothing, together
 from transom.promising.summary_kinds import concatenated, unpacked
@@ -149,14 +149,14 @@ class Representation:
         if self.every:
             whole = concatenated([zone.summaries for zone in self.every]).packed()
             parts["summaries"] = np.frombuffer(whole, np.uint8)
-        return packing.packed({"high": self.high, "since": self.since}, parts)
+        return packing.pack({"high": self.high, "since": self.since}, parts)
 
     def __reduce__(self) -> tuple:
         return Representation.unpacked, (self.shape, self.packed())
 
     @classmethod
     def unpacked(cls, shape: Summary, data: bytes) -> Representation:
-        meta, parts = packing.unpacked(data)
+        meta, parts = packing.unpack(data)
         new, buckets = cls.new(shape), buckets_of(shape)
         if meta["high"] is None:
             return new

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from transom.columns import packing
 from transom.elements import Summary
-from transom.estimates import packing
 from transom.promising.summary_kinds import empty, unpacked
 from transom.promising.summary_protocol import Ints, Keys, Summaries
 from transom.promising.zones import Reach, buckets_of, step_of
@@ -44,11 +44,11 @@ class Arrived:
 
     def packed(self) -> bytes:
         whole = np.frombuffer(self.summaries.packed(), np.uint8)
-        return packing.packed({}, {"steps": self.steps, "summaries": whole})
+        return packing.pack({}, {"steps": self.steps, "summaries": whole})
 
     @classmethod
     def unpacked(cls, data: bytes) -> Arrived:
-        _, parts = packing.unpacked(data)
+        _, parts = packing.unpack(data)
         return cls(parts["steps"], unpacked(parts["summaries"].tobytes()))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transom.estimates import packing
+from transom.columns import packing
 from transom.promising.histograms import Histograms, Tallies
 from transom.promising.sketches import CountSketches
 from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries
@@ -47,7 +47,7 @@ def unpacked(data: bytes) -> Summaries:
     >>> unpacked(some.packed()).estimate(np.array([0]), np.array([7], np.uint64))
     array([1.])
     """
-    meta, parts = packing.unpacked(data)
+    meta, parts = packing.unpack(data)
     kinds: dict[str, type[CountSketches] | type[Histograms] | type[Tallies]] = {
         "countsketch": CountSketches,
         "histogram": Histograms,

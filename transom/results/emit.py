@@ -14,7 +14,13 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from transom.elements import Kind, Prod
-from transom.estimates.feedback import Lesson, Quality, Seen, learn, with_sights
+from transom.estimates import Quality
+from transom.estimates.feedback import (
+    BatchFeedback,
+    Observation,
+    learn_from_batch,
+    with_observations,
+)
 from transom.kernel.aggregate import Outcome
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import store_sets
@@ -69,7 +75,7 @@ class EmitContext:
     clock: int = 0
     made: int = 0
     qualities: Mapping[str, Quality] = field(default_factory=dict)
-    sights: Sequence[Seen] = ()  # what prods between batches reported since the last batch
+    observations: Sequence[Observation] = ()  # what prods between batches reported since the last batch
     streams: Collection[str] = ()  # all that are declared: queries of their names are not read by others
 
 
@@ -117,16 +123,18 @@ class _Emit:
         stored, _ = self.backend.read_shards(reported.shard_work, moment)
         self._keep(stored)
         final = Results([part for results in self.final for part in results.batches])
-        lesson = Lesson(
+        feedback = BatchFeedback(
             final,
             reported.finished(self.backend, moment),
             observed.finished(self.backend, moment),
             due.now,
             self._closed_below(due.now, state),
         )
-        known = with_sights(state.learned, self.context.sights, self.queries)
-        learned, shown = learn(known, lesson, self.queries, self.context.made, self.context.qualities)
-        after = replace(state, prodders=due.prodders, learned=learned)
+        known = with_observations(state.estimators, self.context.observations, self.queries)
+        estimators, shown = learn_from_batch(
+            known, feedback, self.queries, self.context.made, self.context.qualities
+        )
+        after = replace(state, prodders=due.prodders, estimators=estimators)
         return BatchOutput(after, Results([*final.batches, *shown.batches], self.stored), self.finals)
 
     def _closed(

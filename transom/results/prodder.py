@@ -100,7 +100,7 @@ def points_of(query: CompiledQuery, state: State) -> tuple[float, ...]:
         return (tuned,)
     if emit is None or emit.accuracy is None:
         return () if emit is None else emit.at
-    learned = state.learned.get(query.name)
+    learned = state.estimators.get(query.name)
     return (emit.between[1] if learned is None else learned.point,)
 
 

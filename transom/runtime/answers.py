@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.errors import SettingError, StateError, near_miss
-from transom.estimates.monitor import Accuracy
+from transom.estimates import Accuracy
 from transom.ondemand.lookup import lookup_schema
 from transom.results.presentation import result_schema
 from transom.runtime.batch_report import BatchReport
@@ -188,7 +188,7 @@ class Answers:
 
     def _accuracy(self, name: str) -> Accuracy | None:
         """What early results of a query were worth so far, if it says EMIT EARLY and one has become final."""
-        learned = self._loop.state.learned.get(name)
+        learned = self._loop.state.estimators.get(name)
         return None if learned is None else learned.accuracy()
 
     def _stream(self, name: str) -> Stream:

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from transom.elements import ClockKind
 from transom.errors import SettingError, StateError
-from transom.estimates.feedback import beginner
-from transom.estimates.monitor import Accuracy
+from transom.estimates import Accuracy
+from transom.estimates.feedback import new_estimator
 from transom.plan.compiled import compile_query
 from transom.results.presentation import result_schema
 from transom.runtime.explain import explain_query
@@ -123,7 +123,7 @@ class QueryHandle:
         query = self._window_query()
         if query.emit is None:
             raise StateError(f"{self.name} does not say EMIT EARLY: nothing is compared")
-        return self._engine._accuracy(self.name) or beginner(compile_query(self.name, query)).accuracy()
+        return self._engine._accuracy(self.name) or new_estimator(compile_query(self.name, query)).accuracy()
 
     def tune(self, aggressiveness: float | None) -> None:
         """Tell windows when so great a part of their last slide is still to come, whatever the query says

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from transom.backends.base import Backend
 from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
-from transom.estimates.feedback import Quality
+from transom.estimates import Quality
 from transom.plan.compiled import compile_query
 from transom.results.cascade import derived_rules
 from transom.runtime.file_store import Store

@@ -16,7 +16,7 @@ from typing import Any
 from transom.backends.base import Backend, Frame
 from transom.elements import Control, Prod, Punctuation, Register
 from transom.errors import StateError
-from transom.estimates.feedback import Seen
+from transom.estimates.feedback import Observation
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
 from transom.ondemand.partitioned_stores import PartitionedStores
@@ -83,7 +83,9 @@ class BatchLoop(Archive):
         self.lookup_cache = LookupCache()
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every batch
-        self.sights: dict[str, list[Seen]] = {}  # by identity: what prods were told since the last batch
+        self.observations: dict[
+            str, list[Observation]
+        ] = {}  # by identity: what prods were told since the last batch
         self.listeners: list[Callable[[BatchReport], None]] = []  # before a batch is committed
         self.followers: list[Callable[[BatchReport], None]] = []  # afterwards
         last = self.log.last()
@@ -309,7 +311,7 @@ class BatchLoop(Archive):
         if intent.stream is not None:
             self.sideline.note(self.streams[intent.stream], outcome.rows, watch.spent["ingest"])
         before = self.state
-        self._commit(intent, registry, output.state, bool(output.results), now.sights)
+        self._commit(intent, registry, output.state, bool(output.results), now.observations)
         self.lookup_cache.batch_committed(output.state, outcome.runs, kept)
         self.executors.forget(before, output.state)  # readers of what is deleted ask again
         watch.lap("commit")
@@ -362,9 +364,9 @@ class BatchLoop(Archive):
     def _said(self, intent: BatchIntent, said: Sequence[Carried], registry: Registry) -> EmitContext:
         prods = [element for element in said if isinstance(element, Prod)]
         with self.control_lock:  # of queries that are still the same
-            named = {entry.identity for entry in registry} if self.sights else set()
-            sights = [one for whose, own in self.sights.items() if whose in named for one in own]
-        return EmitContext(prods, intent.clock, self.clock(), self.qualities, sights, self.streams)
+            named = {entry.identity for entry in registry} if self.observations else set()
+            observations = [one for whose, own in self.observations.items() if whose in named for one in own]
+        return EmitContext(prods, intent.clock, self.clock(), self.qualities, observations, self.streams)
 
     def due(self, state: State, queries: Mapping[str, CompiledQuery], clock: int) -> list[str]:
         """The streams whose open windows are to be reported by the clock, whether rows come or not."""
@@ -374,7 +376,12 @@ class BatchLoop(Archive):
         return due_streams(state, queries, rules, clock)
 
     def _commit(
-        self, intent: BatchIntent, registry: Registry, state: State, has_results: bool, seen: Sequence[Seen]
+        self,
+        intent: BatchIntent,
+        registry: Registry,
+        state: State,
+        has_results: bool,
+        seen: Sequence[Observation],
     ) -> None:
         sources = dict(self.progress)
         if intent.stream is not None and intent.reference:
@@ -403,10 +410,10 @@ class BatchLoop(Archive):
         with self.control_lock:  # whoever prods reads the first two, while batches run
             self.state, self.registry, self.progress, self.result_batches = state, registry, sources, batches
             known = {id(one) for one in seen}
-            living = {entry.identity for entry in registry} if self.sights else set()
-            self.sights = {
+            living = {entry.identity for entry in registry} if self.observations else set()
+            self.observations = {
                 whose: left
-                for whose, own in self.sights.items()
+                for whose, own in self.observations.items()
                 if whose in living and (left := [one for one in own if id(one) not in known])
             }
         self.intent = None

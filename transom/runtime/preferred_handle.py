@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 
 from transom.errors import SettingError, SQLError, StateError
-from transom.estimates.monitor import Accuracy
+from transom.estimates import Accuracy
 from transom.promising.answers import preferred_schema
 from transom.runtime.handles import QueryHandle
 from transom.sql.clauses.summary import is_statement

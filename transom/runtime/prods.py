@@ -14,7 +14,7 @@ import pyarrow as pa
 from transom.durations import parse_instant
 from transom.elements import Clock, ClockKind, Kind, Prod
 from transom.errors import SettingError
-from transom.estimates.feedback import estimated
+from transom.estimates.feedback import add_estimates
 from transom.plan.compiled import CompiledQuery, plain_value, typed_value
 from transom.results.cascade import in_order, passed_on
 from transom.results.early import WindowRequest, read_open_windows, window_requests
@@ -74,11 +74,13 @@ class Prodding:
             loop.store.delete(directory)
             raise
         queries = {query.name: query for query in living}
-        told, sights = estimated(state.learned, early, queries, self._nows(asks, queries, state), moment.made)
+        told, observations = add_estimates(
+            state.estimators, early, queries, self._nows(asks, queries, state), moment.made
+        )
         loop.outputs.write_results(directory, told, lambda name: registry[name].identity)
         with loop.control_lock:
-            for one in sights:
-                own = loop.sights.setdefault(registry[one.query].identity, [])
+            for one in observations:
+                own = loop.observations.setdefault(registry[one.query].identity, [])
                 own.append(one)
                 del own[:-MOST_SIGHTS]
         return Results(told.batches, stored)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.durations import format_instant
 from transom.elements import ClockKind
-from transom.estimates.monitor import Accuracy
+from transom.estimates import Accuracy
 from transom.ondemand.cache import StoreUsage
 from transom.plan.explain import WorkDone, held, keeps_text, kind_of, work_done, work_text
 from transom.plan.explain.promising_text import coverage_text
@@ -344,7 +344,7 @@ def progress_of(loop: BatchLoop) -> Progress:
         {entry.name: entry.suspended for entry in registry if entry.suspended is not None},
         streams,
         report.spent if report is not None else {},
-        {name: learned.accuracy() for name, learned in state.learned.items()},
+        {name: learned.accuracy() for name, learned in state.estimators.items()},
         _on_demand(loop, state, registry),
         PreferringProgress(summary_infos(state.preferring, registry), queries_of(state.preferring, registry)),
     )

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transom.api.records import QueryStatus, StreamStatus
-from transom.estimates.monitor import Accuracy, Score
+from transom.estimates import Accuracy, Score
 from transom.server.batch_history import BUCKETS
 from transom.server.service import Service
 

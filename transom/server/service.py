@@ -16,7 +16,7 @@ from transom.api.errors import LimitError, NotFound
 from transom.api.records import CheckedQuery, QueryStatus
 from transom.api.result_chunk import ResultChunk
 from transom.errors import SettingError, StateError, near_miss
-from transom.estimates.monitor import Accuracy
+from transom.estimates import Accuracy
 from transom.plan.explain.early import emit_text
 from transom.server.engine_host import Hosted
 from transom.server.limits import ServiceLimits

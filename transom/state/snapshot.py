@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from transom.estimates.learned import Learned
+from transom.estimates import Estimator
 from transom.ondemand.structures.runs import Run
 from transom.ondemand.structures.tiers import RunTiers
 from transom.promising.regions import Regions
@@ -28,7 +28,7 @@ Place = dict[str, Any]  # where a run is stored, as JSON
 Part = tuple[str, str, int]  # the kind of a part, the name of what it belongs to, and a number
 Parts = Mapping[Part, bytes]
 
-STATE, RUN, SHEET, LEARNED = "state", "run", "sheet", "learned"
+STATE, RUN, SHEET, ESTIMATOR = "state", "run", "sheet", "learned"
 SUMMARY, PENDING, SELECTED = "summary", "pending", "selected"
 
 
@@ -73,7 +73,7 @@ def dumps(state: State, record: CommitRecord | None = None, shelf: RunShelf | No
     stored = encode_state(state, runs) | {"commit": (record or CommitRecord()).to_json()}
     parts: dict[Part, bytes] = {(STATE, "", 0): json.dumps(stored).encode(), **embedded.parts}
     parts |= {(SHEET, name, 0): _pack_table(sheet) for name, sheet in state.sheets.items()}
-    parts |= {(LEARNED, name, 0): learned.packed for name, learned in state.learned.items()}
+    parts |= {(ESTIMATOR, name, 0): estimator.packed for name, estimator in state.estimators.items()}
     parts |= dict(_preferring_parts(state.preferring))
     kinds, names, numbers = zip(*parts, strict=True)
     columns = {
@@ -129,7 +129,7 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
         partitions=stored["partitions"],
         numbered=stored["last_selection"],
         prodders={name: state_json.decode_prodder(prodder) for name, prodder in stored["prodders"].items()},
-        learned={name: Learned.loads(packed) for name, packed in _of_kind(LEARNED, parts)},
+        estimators={name: Estimator.loads(packed) for name, packed in _of_kind(ESTIMATOR, parts)},
         stores={name: _decode_store(store, shelf) for name, store in stored["stores"].items()},
         preferring=Preferring(
             {

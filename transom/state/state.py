@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.elements import Clock, ClockKind
-from transom.estimates.learned import Learned
+from transom.estimates import Estimator
 from transom.ondemand.structures.tiers import RunTiers
 from transom.overload.bursts import Chunk, held_by
 from transom.state.promising import Preferring
@@ -187,7 +187,7 @@ class State:
     partitions: int = 0
     numbered: int = 0
     prodders: Mapping[str, ProdderState] = field(default_factory=dict)  # of queries that EMIT EARLY
-    learned: Mapping[str, Learned] = field(default_factory=dict)  # of the same
+    estimators: Mapping[str, Estimator] = field(default_factory=dict)  # of the same
     stores: Mapping[str, StoreState] = field(default_factory=dict)  # of on-demand queries, by their names
     preferring: Preferring = field(default_factory=Preferring)
 

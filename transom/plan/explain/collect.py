@@ -14,7 +14,7 @@ import numpy as np
 from transom.columns.grouping import group
 from transom.durations import format_instant
 from transom.elements import Clock, ClockKind, Summary
-from transom.estimates.monitor import Accuracy
+from transom.estimates import Accuracy
 from transom.kernel.rollups import kinships
 from transom.ondemand.store_specs import store_sets
 from transom.ondemand.stores import open_stores
@@ -337,7 +337,7 @@ class _Describing:
         )
 
     def _accuracy(self, name: str) -> Accuracy | None:
-        learned = self.known.state.learned.get(name)
+        learned = self.known.state.estimators.get(name)
         return None if learned is None else learned.accuracy()
 
     def _slicing(self, member: Selection) -> Slicing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transom.durations import format_duration
 from transom.elements import Emit
-from transom.estimates.monitor import Accuracy
+from transom.estimates import Accuracy
 
 
 def emit_text(emit: Emit, accuracy: Accuracy | None, tuned: float | None = None) -> str:

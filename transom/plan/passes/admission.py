@@ -104,9 +104,9 @@ def slices_held(state: Holding, home: int) -> tuple[Numbers, Numbers]:
 def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQuery]) -> State:
     """The state after some queries left; `living` are those that stay."""
     names = list(names)
-    if not (state.prodders.keys() | state.learned.keys()).isdisjoint(names):
+    if not (state.prodders.keys() | state.estimators.keys()).isdisjoint(names):
         state = replace(
-            state, prodders=_without(state.prodders, names), learned=_without(state.learned, names)
+            state, prodders=_without(state.prodders, names), estimators=_without(state.estimators, names)
         )
     change = _Change(state)
     touched = dict.fromkeys(

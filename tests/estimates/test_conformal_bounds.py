@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from transom.estimates.bounds import KEPT, SHARE, Bounds
-from transom.estimates.marks import AT_END, MARKS, Runs
+from transom.estimates.conformal_bounds import KEPT, SHARE, ConformalBounds
+from transom.estimates.marks import AT_END, MARKS, MarkRuns
 
 MARK = AT_END + 10
 
 
-def with_scores(scores: list[float], confidence: float = 0.9) -> Bounds:
+def with_scores(scores: list[float], confidence: float = 0.9) -> ConformalBounds:
     """A window a score, none of them bounded before."""
-    bounds = Bounds.empty(1, confidence)
+    bounds = ConformalBounds.empty(1, confidence)
     for score in scores:
-        bounds = bounds.learned(Runs(np.array([MARK])), 1, np.array([[score]]), np.array([[np.nan]]))
+        bounds = bounds.with_pairs(MarkRuns(np.array([MARK])), 1, np.array([[score]]), np.array([[np.nan]]))
     return bounds
 
 
-def limits(bounds: Bounds, mark: int = MARK) -> tuple[float, float]:
+def limits(bounds: ConformalBounds, mark: int = MARK) -> tuple[float, float]:
     low, high = bounds.around(np.array([[0.0]]), np.array([[1.0]]), np.array([mark]))
     return float(low[0, 0]), float(high[0, 0])
 
@@ -60,41 +60,41 @@ def test_a_mark_without_scores_borrows_those_of_near_marks(away: int, known: boo
 
 def test_misses_widen_and_hits_narrow() -> None:
     before = with_scores(list(range(-19, 20)))
-    runs = Runs(np.array([MARK]))
+    runs = MarkRuns(np.array([MARK]))
     none = np.array([[np.nan]])
     wider, narrower = before, before
     for _ in range(3):
-        wider = wider.learned(runs, 1, none, np.array([[1.0]]))
-        narrower = narrower.learned(runs, 1, none, np.array([[0.0]]))
+        wider = wider.with_pairs(runs, 1, none, np.array([[1.0]]))
+        narrower = narrower.with_pairs(runs, 1, none, np.array([[0.0]]))
     assert limits(wider)[1] > limits(before)[1] > limits(narrower)[1]
     assert (wider.level[MARK + 1] == before.level[MARK + 1]).all()  # other marks learn nothing of it
 
 
 def test_the_level_stays_within_limits() -> None:
     bounds = with_scores(list(range(-19, 20)))
-    runs = Runs(np.array([MARK]))
+    runs = MarkRuns(np.array([MARK]))
     for _ in range(500):
-        bounds = bounds.learned(runs, 1, np.array([[np.nan]]), np.array([[1.0]]))
+        bounds = bounds.with_pairs(runs, 1, np.array([[np.nan]]), np.array([[1.0]]))
     assert 0 < bounds.level[MARK, 0] < 0.01
     assert np.isfinite(limits(bounds)).all()
 
 
 def test_many_groups_leave_a_few_scores_that_stand_for_all() -> None:
     scores = np.random.default_rng(1).permutation(np.linspace(-1, 1, 1001))[:, None]
-    runs, none = Runs(np.full(1001, MARK)), np.full((1001, 1), np.nan)
-    bounds = Bounds.empty(1, 0.9)
+    runs, none = MarkRuns(np.full(1001, MARK)), np.full((1001, 1), np.nan)
+    bounds = ConformalBounds.empty(1, 0.9)
     for _ in range(10):
-        bounds = bounds.learned(runs, 1, scores, none)
+        bounds = bounds.with_pairs(runs, 1, scores, none)
     assert bounds.place[MARK] == 10 * SHARE
     assert limits(bounds) == pytest.approx((-0.9, 0.9), abs=0.05)
 
 
 def test_windows_count_not_only_scores() -> None:
-    runs = Runs(np.full(50, MARK))
+    runs = MarkRuns(np.full(50, MARK))
     scores = np.linspace(-1, 1, 50)[:, None]
-    bounds = Bounds.empty(1, 0.9)
+    bounds = ConformalBounds.empty(1, 0.9)
     for window in range(10):
         assert np.isnan(limits(bounds)).all(), window
-        bounds = bounds.learned(runs, 1, scores, np.full((50, 1), np.nan))
+        bounds = bounds.with_pairs(runs, 1, scores, np.full((50, 1), np.nan))
     assert np.isfinite(limits(bounds)).all()
     assert bounds.level.shape == (MARKS, 1)

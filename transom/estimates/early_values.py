@@ -1,4 +1,4 @@
-"""What the engine tells about early results: windows seen before they close, and what became of them."""
+"""The data that estimators exchange with the engine: early values, finals, and estimates."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-MOST = 1e150  # so that sums, products and squares are finite
+MOST = 1e150  # larger values count as unknown, so that sums, products and squares are finite
 
 
 @dataclass(frozen=True)
 class ItemKind:
-    """An item of a query's SELECT that is no group attribute."""
+    """An item of a query's SELECT list that is not a group attribute."""
 
     name: str
     is_number: bool
-    grows: bool = False  # like SUM and COUNT: more tuples, larger value
+    grows: bool = False  # as SUM and COUNT do: more tuples, larger value
 
 
 @dataclass(frozen=True)
-class Sight:
-    """Windows of one query as seen at one moment; arrays of equal length."""
+class EarlyValues:
+    """The values of a query's open windows at one moment; arrays of equal length."""
 
     group: Ints  # a hash of the group's keys
     window: Ints
-    left: Floats  # until the window's end on the stream's own time, in slides; negative after the end
-    rows: Ints  # tuples behind it
+    slides_left: Floats  # slides until the window's end, in event time; negative after the end
+    rows: Ints  # how many tuples arrived
     items: pa.Table  # the query's non-group items, in their own types
     made: int  # the engine's clock, microseconds
-    told: Flags  # reported to the user; the others were only looked at, to learn
+    emitted: Flags  # reported to the user; the others are observed only to learn
 
 
 @dataclass(frozen=True)
-class Finals:
+class FinalValues:
     """Final results of one query; arrays of equal length."""
 
     group: Ints
@@ -51,7 +51,7 @@ class Finals:
 
 @dataclass(frozen=True)
 class Estimates:
-    """What finals will be, by numeric item; NaN where nothing can be said."""
+    """Estimates of finals by numeric item; NaN where there is none."""
 
     projected: Floats
     low: Floats
@@ -59,16 +59,16 @@ class Estimates:
 
 
 def numbers(items: pa.Table, kinds: Sequence[ItemKind]) -> Floats:
-    """The numeric items as columns of doubles; NaN for nulls, and for what is too large to reckon with.
+    """The numeric items as columns of doubles; NaN for nulls and for values above MOST.
 
     >>> table = pa.table({"n": pa.array([1, None]), "who": ["a", "b"], "x": [0.5, float("inf")]})
     >>> numbers(table, [ItemKind("n", True, True), ItemKind("who", False), ItemKind("x", True)])
     array([[1. , 0.5],
            [nan, nan]])
     """
-    asked = [place for place, kind in enumerate(kinds) if kind.is_number]
-    found = np.empty((items.num_rows, len(asked)))
-    for column, place in enumerate(asked):
+    given = [place for place, kind in enumerate(kinds) if kind.is_number]
+    found = np.empty((items.num_rows, len(given)))
+    for column, place in enumerate(given):
         values = items.column(place)
         if not pa.types.is_float64(values.type):
             values = values.cast(pa.float64())
@@ -78,7 +78,7 @@ def numbers(items: pa.Table, kinds: Sequence[ItemKind]) -> Floats:
 
 
 def accuracy(early: Floats, final: Floats) -> Floats:
-    """The thesis's formula (4.4) as a part of 1; it goes by size below zero, and is never negative.
+    """The thesis's formula (4.4) as a part of 1, by absolute values and never negative.
 
     >>> accuracy(np.array([80.0, 250.0, -90.0, 0.0, 1.0]), np.array([100.0, 100.0, -100.0, 0.0, 0.0]))
     array([0.8, 0. , 0.9, 1. , 0. ])

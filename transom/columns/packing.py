@@ -1,4 +1,4 @@
-"""Arrays and tables as bytes and back, bit by bit: a JSON head, then the buffers one after another."""
+"""Named arrays and tables as bytes and back, bit by bit: a JSON head, then the buffers one after another."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from transom.errors import StateError
 
-VERSION = 1
+VERSION = 2  # field names are part of the format
 
 
-def packed(meta: Mapping[str, Any], parts: Mapping[str, Any]) -> bytes:
-    """Named arrays and Arrow tables, with whatever JSON belongs to them."""
+def pack(meta: Mapping[str, Any], parts: Mapping[str, Any]) -> bytes:
+    """Named arrays and Arrow tables, with JSON metadata, as bytes."""
     head: list[list[Any]] = []
     body: list[bytes] = []
     for name, part in parts.items():
@@ -32,17 +32,19 @@ def packed(meta: Mapping[str, Any], parts: Mapping[str, Any]) -> bytes:
     return b"".join([len(text).to_bytes(8, "little"), text, *body])
 
 
-def unpacked(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was packed.
+def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The metadata and the parts that `pack` made into bytes.
 
-    >>> meta, parts = unpacked(packed({"n": 1}, {"x": np.array([0.1, np.nan])}))
+    >>> meta, parts = unpack(pack({"n": 1}, {"x": np.array([0.1, np.nan])}))
     >>> meta, parts["x"]
     ({'n': 1}, array([0.1, nan]))
     """
     size = int.from_bytes(data[:8], "little")
     head = json.loads(data[8 : 8 + size])
     if head["version"] != VERSION:
-        raise StateError(f"estimates have format {head['version']}, this version of transom reads {VERSION}")
+        raise StateError(
+            f"packed arrays have format {head['version']}, this version of transom reads {VERSION}"
+        )
     at = 8 + size
     parts: dict[str, Any] = {}
     for name, dtype, shape, length in head["parts"]:

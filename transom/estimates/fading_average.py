@@ -1,0 +1,23 @@
+"""Averages over windows that fade: plain averages at first, exponential ones later."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transom.estimates.early_values import Floats
+
+SLOW = 1 / 64  # the newest window's weight in a long average, once there are that many windows
+FAST = 1 / 8  # the same in an average over the last few windows
+
+
+def newest_weight(count: Floats, fresh: Floats, least: float) -> Floats:
+    """The weight of `fresh` windows next to `count` earlier ones, at least `least` per window."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        plain = np.where(fresh > 0, fresh / (count + fresh), 0.0)
+    return np.where(fresh > 0, np.maximum(plain, 1 - (1 - least) ** fresh), 0.0)
+
+
+def moved_toward(old: Floats, new: Floats, weight: Floats) -> Floats:
+    """Averages moved towards new values; a weight of 0 keeps the old one (the new one may be NaN)."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(weight > 0, old + weight * (new - old), old)

@@ -1,0 +1,158 @@
+"""Profiles of groups: the usual size of each group's finals, and how it differs from other groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transom.columns.hashing import mixed
+from transom.estimates.early_values import Flags, Floats, Ints
+from transom.estimates.fading_average import FAST, SLOW, moved_toward, newest_weight
+from transom.estimates.limits import DEFAULT_LIMITS, EstimateLimits
+
+TRUST = 4.0  # a group's history must outweigh this many windows before it differs from all groups' average
+
+
+def sampled_groups(group: Ints, limit: int) -> Flags:
+    """A mask of at most `limit` distinct groups, always the same ones."""
+    if len(group) <= limit:
+        return np.ones(len(group), np.bool_)
+    words = mixed(group.view(np.uint64))
+    distinct = np.unique(words)
+    if len(distinct) <= limit:
+        return np.ones(len(group), np.bool_)
+    return words <= distinct[limit - 1]
+
+
+def rows_to_keep(
+    group: Ints, window: Ints, mark: Ints, emitted: Flags, limits: EstimateLimits = DEFAULT_LIMITS
+) -> Flags:
+    """A mask of the early values to keep: the emitted ones, and at each mark some of the groups in turn."""
+    if len(group) <= limits.observed_groups:
+        return np.ones(len(group), np.bool_)
+    sample = sampled_groups(group, limits.groups)
+    share = -(-min(len(np.unique(group)), limits.groups) // limits.observed_groups)
+    turn = mixed(group.view(np.uint64)) + (window + mark).view(np.uint64)
+    return sample & (emitted | (turn % np.uint64(share) == 0))
+
+
+@dataclass(frozen=True)
+class GroupProfiles:
+    """One row per group, sorted by key; arrays of groups x numeric items."""
+
+    key: Ints
+    last: Ints  # the newest window that closed
+    count: Floats  # finals so far
+    level: Floats  # average size of the finals
+    recent: Floats  # the same, of the last few
+    grown: Floats  # average of (final - early) / level over all marks
+    added: Floats  # average of the same as the additive expert projects it
+    scaled: Floats  # average of the same as the ratio projects it
+    spread: Floats  # average of |final - projected| / level
+    usual: Floats  # the average spread of all groups
+    paired: Floats  # finals with early values
+
+    @classmethod
+    def empty(cls, items: int) -> GroupProfiles:
+        none = np.empty((0, items))
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64), *([none] * 9))
+
+    def places(self, group: Ints) -> Ints:
+        """The row of each group, -1 for unknown groups."""
+        if not len(self.key):
+            return np.full(len(group), -1)
+        at = np.searchsorted(self.key, group).clip(max=len(self.key) - 1)
+        return np.where(self.key[at] == group, at, -1)
+
+    @cached_property
+    def own_added(self) -> Floats:
+        """How much more a group grows than the additive expert projects, shrunk towards 1."""
+        return _shrunk(self.grown, self.added, self.paired, 0.0, 8.0)
+
+    @cached_property
+    def own_ratio(self) -> Floats:
+        """How much more a group grows than the ratio projects, shrunk towards 1."""
+        return _shrunk(self.grown, self.scaled, self.paired, 0.0, 8.0)
+
+    @cached_property
+    def wide(self) -> Floats:
+        """How much larger a group's errors are than those of all groups."""
+        return _shrunk(self.spread, self.usual, self.paired, 0.1, 10.0)
+
+    def with_finals(self, group: Ints, window: Ints, finals: Floats) -> GroupProfiles:
+        """With more finals; new groups get a row."""
+        profiles = self._with_groups(group)
+        at = profiles.places(group)
+        last = profiles.last.copy()
+        np.maximum.at(last, at, window)
+        fresh, sums = _sums(at, len(profiles.key), ~np.isnan(finals), np.abs(finals))
+        with np.errstate(invalid="ignore"):
+            mean = sums / fresh
+        return replace(
+            profiles,
+            last=last,
+            count=profiles.count + fresh,
+            level=moved_toward(profiles.level, mean, newest_weight(profiles.count, fresh, SLOW)),
+            recent=moved_toward(profiles.recent, mean, newest_weight(profiles.count, fresh, FAST)),
+        )
+
+    def with_pairs(self, at: Ints, windows: int, values: tuple[Floats, ...]) -> GroupProfiles:
+        """With pairs of some windows; `values` are their grown, added, scaled, spread and usual."""
+        valid = ~np.isnan(sum(values))
+        names = ("grown", "added", "scaled", "spread", "usual")
+        pairs, _ = _sums(at, len(self.key), valid, values[0])
+        fresh = np.where(pairs > 0, float(windows), 0.0)
+        weight = newest_weight(self.paired, fresh, SLOW)
+        moved: dict[str, Any] = {}
+        for name, column in zip(names, values, strict=True):
+            _, sums = _sums(at, len(self.key), valid, column)
+            with np.errstate(invalid="ignore"):
+                moved[name] = moved_toward(getattr(self, name), sums / pairs, weight)
+        return replace(self, paired=self.paired + fresh, **moved)
+
+    def bounded(self, limit: int) -> GroupProfiles:
+        """Without the groups whose last final is oldest, if there are more than `limit`."""
+        if len(self.key) <= limit:
+            return self
+        order = np.lexsort((mixed(self.key.view(np.uint64)), -self.last))
+        return self._take(np.sort(order[:limit]))
+
+    def _with_groups(self, group: Ints) -> GroupProfiles:
+        keys = np.union1d(self.key, group)
+        if len(keys) == len(self.key):
+            return self
+        at = np.searchsorted(keys, self.key)
+        wide: dict[str, NDArray] = {"key": keys}
+        for name, old in self._arrays().items():
+            if name != "key":
+                wide[name] = np.zeros((len(keys), *old.shape[1:]), old.dtype)
+                wide[name][at] = old
+        fresh = np.ones(len(keys), np.bool_)
+        fresh[at] = False
+        wide["last"][fresh] = np.iinfo(np.int64).min
+        return GroupProfiles(**wide)
+
+    def _take(self, at: Ints) -> GroupProfiles:
+        return GroupProfiles(**{name: array[at] for name, array in self._arrays().items()})
+
+    def _arrays(self) -> dict[str, NDArray]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def _sums(at: Ints, size: int, valid: Flags, values: Floats) -> tuple[Any, Any]:
+    """By group, the number of valid values and their sum."""
+    items = values.shape[1]
+    cells = (at[:, None] * items + np.arange(items)).ravel()
+    counts = np.bincount(cells, valid.ravel().astype(np.float64), size * items)
+    sums = np.bincount(cells, np.where(valid, values, 0.0).ravel(), size * items)
+    return counts.reshape(size, items), sums.reshape(size, items)
+
+
+def _shrunk(actual: Floats, expected: Floats, count: Floats, least: float, most: float) -> Floats:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factor = np.where(np.abs(expected) > 1e-9, actual / expected, 1.0)
+    return (count * factor.clip(least, most) + TRUST) / (count + TRUST)
