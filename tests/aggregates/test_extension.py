@@ -30,6 +30,10 @@ from transom.sql.interpreter.values import order
 class Product:
     """The product of the values that are not null; null when there are none."""
 
+    @property
+    def id(self) -> str:
+        return "product"
+
     def types(self) -> list[pa.DataType]:
         return [pa.float64()]
 

@@ -56,8 +56,8 @@ def told(
     )
     before = Boundary(closed.view({}, {}), IntervalSet())
     reader = Reader(asked, selection.id, before, Boundary(before.view, IntervalSet.of((LOWEST, 99))))
-    found = close(selection.layout, outcome.partials[selection.layout.key], [reader]).table
-    places = places_of(asked, {slot.key: i for i, slot in enumerate(selection.slots)})
+    found = close(selection.layout, outcome.partials[selection.layout.id], [reader]).table
+    places = places_of(asked, {slot.id: i for i, slot in enumerate(selection.slots)})
     table = lower(selection.layout, found, [asked], np.zeros(found.num_rows, np.int64), places)
     names = ["window_end", *(f"a{i}" for i in range(len(asked.query.calls)))]
     return sorted(zip(*(table[name].to_pylist() for name in names), strict=True))

@@ -80,7 +80,7 @@ def folded(
     batch_id = with_opaque(table(rows), list(opaque))
     plan = BatchPlan(shared.families, shared.askers, columns | opaque, {SEQ: "seq"}, "seq")
     names = {member.id: member.name for member in shared.selections}
-    layouts = {member.id: (member.layout, [s.key for s in member.slots]) for member in shared.selections}
+    layouts = {member.id: (member.layout, [s.id for s in member.slots]) for member in shared.selections}
     found: Found = {}
     for sheet in run(batch_id, plan).partials.values():
         for row in sheet.to_pylist():

@@ -80,7 +80,7 @@ def outcome(queries: list[CompiledQuery], rows: list[Row], rolls: bool, **more: 
 
 def slices(done: Outcome, queries: list[CompiledQuery]) -> dict[tuple[Any, ...], Any]:
     """What was made of some rows: by selection, slice and group, the tuples and the states."""
-    layouts = {one.layout.key: one.layout for one in planned(*queries).selections}
+    layouts = {one.layout.id: one.layout for one in planned(*queries).selections}
     found: dict[tuple[Any, ...], Any] = {}
     for key, sheet in done.partials.items():
         for row in sheet.to_pylist():

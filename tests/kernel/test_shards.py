@@ -85,7 +85,7 @@ def cells(found: Shard) -> list[tuple[Any, ...]]:
 
 
 # Selection 5 asks for fragments 0 and 1, selection 7 for 1 and 2.
-HEAD = Head((5, 7), ranges((0, 0, 2), (1, 1, 3)), (TOTAL.key,))
+HEAD = Head((5, 7), ranges((0, 0, 2), (1, 1, 3)), (TOTAL.id,))
 ONE = shard(HEAD, (0, 10, 0, "a", 1, 1.0), (10, 20, 1, "b", 2, 2.0), (20, 30, 2, None, 3, None))
 
 
@@ -126,7 +126,7 @@ def test_slices_of_a_sheet_become_shards_of_selections_with_the_same_slots() -> 
 
 
 def test_shards_of_different_families_are_rolled_up_by_who_asks() -> None:
-    other = Head((7, 9), ranges((0, 0, 1), (1, 0, 1), (0, 3, 4)), (TOTAL.key,))
+    other = Head((7, 9), ranges((0, 0, 1), (1, 0, 1), (0, 3, 4)), (TOTAL.id,))
     two = shard(other, (20, 30, 3, None, 1, 0.5), (20, 30, 0, "c", 1, 4.0))
     found = rolled([ONE, two], [TOTAL], [5, 7, 9], None)
     assert found is not None

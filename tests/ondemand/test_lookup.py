@@ -47,14 +47,14 @@ def test_queries_that_differ_in_their_windows_share_their_stores() -> None:
     texts = [f"SELECT sum(a), avg(a), var_pop(a), count(a) FROM s [RANGE {n}]" for n in range(1, 50)]
     engine = papers(*texts, "SELECT max(a) FROM s [RANGE 7]")
     assert sorted(engine.state.stores) == [
-        "s by t | max staircase of `a`",
-        "s by t | max staircase of times",
-        "s by t | values of `a`",
+        "s by t | staircase(max(bigint)) of `a` bigint",
+        "s by t | staircase(max(bigint)) of times",
+        "s by t | values of `a` bigint",
     ]
     (store_set,) = store_sets(engine._looking("s"))
     assert store_set.range == 49
     engine.batch(STREAM)
-    assert engine.state.stores["s by t | values of `a`"].kept.entries == len(STREAM)
+    assert engine.state.stores["s by t | values of `a` bigint"].kept.entries == len(STREAM)
 
 
 def test_stores_go_with_the_last_query_that_reads_them() -> None:
@@ -65,7 +65,7 @@ def test_stores_go_with_the_last_query_that_reads_them() -> None:
     )
     engine.batch(STREAM)
     engine.drop("q3")
-    assert "s by t | max staircase of `a`" not in engine.state.stores
+    assert "s by t | staircase(max(bigint)) of `a` bigint" not in engine.state.stores
     engine.drop("q1")
     engine.batch([(8, 1)])
     assert [row["x"] for row in engine.lookup("q2")] == [(7 - 3 + 1) / 3]
@@ -84,7 +84,7 @@ def test_what_no_window_reaches_is_let_go() -> None:
 def test_ordered_sharing_hits_until_the_answer_leaves_the_window() -> None:
     engine = papers(*(f"SELECT max(a) AS x FROM s [RANGE {n}] USING ordered_sharing" for n in (10, 5, 2)))
     engine.batch([(t, 10 - t) for t in range(4)])
-    key = "s by t | values of `a`"
+    key = "s by t | values of `a` bigint"
 
     def asked() -> tuple[int, int]:
         return engine.lookup_cache.usage()[key].lookups, engine.lookup_cache.usage()[key].hits

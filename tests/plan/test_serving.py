@@ -43,7 +43,7 @@ def test_what_is_served_is_not_kept(items: str, keeps: list[str]) -> None:
 
 def test_a_slot_is_read_off_itself_where_it_is_kept() -> None:
     average, variance = query("avg(price)"), query("variance(price)")
-    both = [slot.key for slot in (*average.slots, *variance.slots)]
+    both = [slot.id for slot in (*average.slots, *variance.slots)]
     assert list(sources(average, both)) == both[:2]
     assert list(sources(average, both[2:])) == both[2:], "else off moments"
     assert source(variance.slots[0], both[:2]) is None and not is_served(variance, both[:2])
@@ -52,15 +52,15 @@ def test_a_slot_is_read_off_itself_where_it_is_kept() -> None:
 def test_columns_of_a_served_slot_are_some_of_its_servers() -> None:
     total, count = query("avg(price)").slots
     (moments,) = query("variance(price)").slots
-    assert columns_of(total, {moments.key: 2}) == ("s2_3",)
-    assert columns_of(count, {moments.key: 2}) == ("s2_0",)
-    assert columns_of(total, {moments.key: 2, total.key: 0}) == ("s0_0",)
+    assert columns_of(total, {moments.id: 2}) == ("s2_3",)
+    assert columns_of(count, {moments.id: 2}) == ("s2_0",)
+    assert columns_of(total, {moments.id: 2, total.id: 0}) == ("s0_0",)
 
 
 def test_queries_know_the_slots_that_they_could_be_served_by() -> None:
     (moments,) = query("variance(price)").slots
-    assert known_slots([query("sum(price)")])[moments.key] == moments
-    assert moments.key not in known_slots([query("sum(seq), max(price)")])
+    assert known_slots([query("sum(price)")])[moments.id] == moments
+    assert moments.id not in known_slots([query("sum(seq), max(price)")])
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["VARIANCE first", "VARIANCE last"])

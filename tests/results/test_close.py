@@ -209,7 +209,7 @@ def test_closing_all_readers_in_one_sweep_is_closing_them_one_by_one(
         {SEQ: "seq"},
         "seq",
     )
-    (layout,) = {layout.key: layout for layout in plan.layouts.values()}.values()
+    (layout,) = {layout.id: layout for layout in plan.layouts.values()}.values()
     columns = zip(*rows, strict=True) if rows else [[], [], []]
     types = {"seq": pa.int64(), "site": pa.int32(), "price": pa.float64()}
     table = pa.table({n: pa.array(list(v), t) for (n, t), v in zip(types.items(), columns, strict=True)})

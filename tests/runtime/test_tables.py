@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-
 from transom.backends.spark.tables import Tables
+
 from transom.backends.spark.types import to_frame, to_table
 from transom.errors import SettingError, StateError
 

@@ -16,12 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from transom.columns.type_ids import type_id
+
 Codes = NDArray[np.int64]
 States = list[pa.Array]
 
 
 class Accumulator(Protocol):
     """What a partial aggregate is made of; implementations are frozen and compare by value."""
+
+    @property
+    def id(self) -> str:
+        """The id in checkpoints: equal for equal accumulators, and independent of Python names."""
+        ...
 
     def types(self) -> list[pa.DataType]:
         """The types of the state's columns."""
@@ -56,6 +63,10 @@ def reduced(values: pa.Array, codes: Codes, groups: int, function: str) -> pa.Ar
 class CountRows:
     """How many tuples there are, null or not."""
 
+    @property
+    def id(self) -> str:
+        return "count(*)"
+
     def types(self) -> list[pa.DataType]:
         return [pa.int64()]
 
@@ -72,6 +83,10 @@ class CountRows:
 @dataclass(frozen=True)
 class Count:
     """How many values are not null."""
+
+    @property
+    def id(self) -> str:
+        return "count"
 
     def types(self) -> list[pa.DataType]:
         return [pa.int64()]
@@ -97,6 +112,10 @@ class Sum:
 
     input: pa.DataType
 
+    @property
+    def id(self) -> str:
+        return f"sum({type_id(self.input)})"
+
     def types(self) -> list[pa.DataType]:
         if pa.types.is_decimal(self.input):
             scale = self.input.scale
@@ -119,6 +138,10 @@ class Extreme:
 
     input: pa.DataType
     function: str  # "min" or "max"
+
+    @property
+    def id(self) -> str:
+        return f"{self.function}({type_id(self.input)})"
 
     def types(self) -> list[pa.DataType]:
         return [self.input]
@@ -148,6 +171,10 @@ class Moments:
     Merged by Chan's formula, so that nothing is lost to cancellation as with sums of squares. The sum is
     there for those who ask for sums and averages: the mean is finite where a sum has run over.
     """
+
+    @property
+    def id(self) -> str:
+        return "moments"
 
     def types(self) -> list[pa.DataType]:
         return [pa.int64(), pa.float64(), pa.float64(), pa.float64()]
@@ -199,6 +226,10 @@ class AllValues:
 
     The state grows with the rows: for functions that no smaller state answers, over few rows.
     """
+
+    @property
+    def id(self) -> str:
+        return "all_values"
 
     def types(self) -> list[pa.DataType]:
         return [pa.list_(pa.float64())]

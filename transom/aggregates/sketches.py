@@ -15,6 +15,7 @@ from datasketches import hll_sketch, hll_union, kll_doubles_sketch, tgt_hll_type
 
 from transom.aggregates.accumulators import Codes, States
 from transom.columns.grouping import group, normalized
+from transom.columns.type_ids import type_id
 
 GREATEST = sys.float_info.max
 
@@ -25,6 +26,10 @@ class Distinct:
 
     input: pa.DataType
     lg_k: int
+
+    @property
+    def id(self) -> str:
+        return f"hll({type_id(self.input)},lg_k={self.lg_k})"
 
     @classmethod
     def with_error(cls, input: pa.DataType, relative: float) -> Distinct:
@@ -82,6 +87,10 @@ class Quantiles:
 
     input: pa.DataType
     k: int
+
+    @property
+    def id(self) -> str:
+        return f"kll({type_id(self.input)},k={self.k})"
 
     @classmethod
     def with_accuracy(cls, input: pa.DataType, accuracy: int) -> Quantiles:

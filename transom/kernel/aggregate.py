@@ -86,7 +86,7 @@ class BatchPlan:
     @property
     def layouts(self) -> dict[str, Layout]:
         """The layouts of the sheets that it fills, by their keys."""
-        return {layout.key: layout for family in self.families for layout in family.layouts}
+        return {layout.id: layout for family in self.families for layout in family.layouts}
 
     @cached_property
     def axes(self) -> dict[str, Axis]:
@@ -195,7 +195,7 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
         if known.cells is not None:
             outcome.lifted += int(known.cells.rows[known.matched].sum())
         asked[known.rows_asked] = True
-    outcome.partials = {layout.key: combine(layout, tables) for layout, tables in found.items()}
+    outcome.partials = {layout.id: combine(layout, tables) for layout, tables in found.items()}
     return asked
 
 

@@ -214,7 +214,7 @@ def _lifted(tuples: Tuples, place: int, slot: Slot) -> Lifted:
     if isinstance(slot.accumulator, CountRows) and (tuples.cells is None or slot.where is None):
         return Lifted(form, None, shown)
     if tuples.cells is not None:
-        numbers, valid = form.values(tuples.cells.states[slot.key][0])
+        numbers, valid = form.values(tuples.cells.states[slot.id][0])
     else:
         numbers, valid = lifted_form(form, slot.accumulator, tuples.values[place])
     present = valid if shown is None else shown if valid is None else shown & valid

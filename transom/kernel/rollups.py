@@ -72,7 +72,7 @@ def rolled_up(
 def _cells(rows: Rows, families: Sequence[Family], clock: str, accepted: Mask) -> Cells | None:
     """The tuples of kin added up as far as none of them tells them apart; None if that does not pay."""
     at, times = rows.chosen(families[0], clock, accepted)
-    slots = {slot.key: slot for family in families for slot in family.slots}
+    slots = {slot.id: slot for family in families for slot in family.slots}
     least = _tuples_per_cell(slots.values())
     found = _grouped(rows, families, clock, at, times, least) if len(at) else None
     if found is None:

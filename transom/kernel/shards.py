@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from transom.aggregates.accumulators import Accumulator, CountRows
 from transom.columns.grouping import group
 from transom.columns.hashing import hashed, mixed
+from transom.columns.table_columns import FRAGMENT, ROWS, SELECTION, SLICE, STOP, group_column, groups_in
 from transom.kernel.sheets import one_array
 from transom.kernel.tuples import Ranges, Tuples
 from transom.plan.compiled import Slot
@@ -67,7 +68,7 @@ class Shard:
 
     @property
     def key_names(self) -> list[str]:
-        return [name for name in self.table.column_names if name.startswith("k")]
+        return groups_in(self.table.column_names)
 
     def packed(self) -> pa.Table:
         """A table that says itself what it holds."""
@@ -141,14 +142,14 @@ def gathered(family: Family, tuples: Tuples) -> Shard:
     firsts = cells.firsts
     fragment = np.zeros(cells.count, np.int64) if fragments.codes is None else fragments.codes[firsts]
     at = pa.array(np.zeros(cells.count, np.int64) if tuples.groups is None else tuples.groups.codes[firsts])
-    found = {"slice": pa.array(starts[fine[firsts]]), "stop": pa.array(stops[fine[firsts]])}
-    found["fragment"] = pa.array(fragment)
-    found |= {f"k{i}": key.take(at) for i, key in enumerate(tuples.keys)}
-    found["rows"] = pa.array(tuples.counted(cells.codes, cells.count))
+    found = {SLICE: pa.array(starts[fine[firsts]]), STOP: pa.array(stops[fine[firsts]])}
+    found[FRAGMENT] = pa.array(fragment)
+    found |= {group_column(i): key.take(at) for i, key in enumerate(tuples.keys)}
+    found[ROWS] = pa.array(tuples.counted(cells.codes, cells.count))
     for i, slot in enumerate(family.slots):
         states = tuples.states(i, slot, cells.codes, cells.count)
         found |= dict(zip(state_columns(slot.accumulator, i), states, strict=True))
-    head = Head(tuple(family.ids.tolist()), fragments.ranges, tuple(slot.key for slot in family.slots))
+    head = Head(tuple(family.ids.tolist()), fragments.ranges, tuple(slot.id for slot in family.slots))
     table = pa.table(found)
     asked = fragments.among(np.ones(len(fragments.ranges.owners), bool), len(tuples))[firsts]
     return Shard(head, table if asked.all() else table.filter(pa.array(asked)))
@@ -180,7 +181,7 @@ def _owners(cut: Progressions) -> int:
 
 def spilled(sheet: pa.Table, slots: Mapping[int, tuple[str, ...]]) -> Iterator[Shard]:
     """The slices of some selections of a sheet as shards, each selection a fragment; `slots` are its own."""
-    selections = one_array(sheet["selection"]).to_numpy()
+    selections = one_array(sheet[SELECTION]).to_numpy()
     alike: dict[tuple[str, ...], list[int]] = {}
     for home in sorted(slots):
         alike.setdefault(slots[home], []).append(home)
@@ -192,12 +193,12 @@ def spilled(sheet: pa.Table, slots: Mapping[int, tuple[str, ...]]) -> Iterator[S
         places = np.arange(len(homes))
         fragment = pa.array(np.searchsorted(homes, selections[chosen]))
         head = Head(tuple(homes), Ranges(places, places, places + 1), names)
-        yield Shard(head, table.drop_columns("selection").add_column(2, "fragment", fragment))
+        yield Shard(head, table.drop_columns(SELECTION).add_column(2, FRAGMENT, fragment))
 
 
 def held(shard: Shard) -> dict[int, tuple[tuple[int, int], ...]]:
     """By selection, the slices (start, stop) that hold tuples of it."""
-    starts, stops, fragments = (one_array(shard.table[n]).to_numpy() for n in ("slice", "stop", "fragment"))
+    starts, stops, fragments = (one_array(shard.table[n]).to_numpy() for n in (SLICE, STOP, FRAGMENT))
     slices = group([starts, stops], len(starts))
     ranges = shard.head.ranges
     present = np.zeros((shard.head.count + 1, slices.count), np.int64)
@@ -236,7 +237,7 @@ class Together:
 
     @property
     def fragments(self) -> Numbers:
-        return one_array(self.table["fragment"]).to_numpy()
+        return one_array(self.table[FRAGMENT]).to_numpy()
 
     def asked(self, home: int) -> Mask:
         """Which fragments a selection asks for."""
@@ -251,9 +252,9 @@ def together(shards: Iterable[Shard], slots: Sequence[Slot]) -> Together | None:
         if not shard.table.num_rows:
             continue
         table = reshaped(shard.table, shard.head.slots, slots)
-        place = table.schema.get_field_index("fragment")
-        moved = one_array(table["fragment"]).to_numpy() + count
-        tables.append(table.set_column(place, "fragment", pa.array(moved)))
+        place = table.schema.get_field_index(FRAGMENT)
+        moved = one_array(table[FRAGMENT]).to_numpy() + count
+        tables.append(table.set_column(place, FRAGMENT, pa.array(moved)))
         heads.append(shard.head)
         offsets.append(count)
         count += shard.head.count
@@ -274,25 +275,25 @@ def rolled(
     fragments = codes[known.fragments]
     chosen = kept[fragments]
     if starts is not None:
-        chosen &= np.isin(one_array(known.table["slice"]).to_numpy(), list(starts))
+        chosen &= np.isin(one_array(known.table[SLICE]).to_numpy(), list(starts))
     at = np.flatnonzero(chosen)
-    head = Head(tuple(homes), ranges, tuple(slot.key for slot in slots))
+    head = Head(tuple(homes), ranges, tuple(slot.id for slot in slots))
     table = known.table.take(pa.array(at)).combine_chunks()
-    table = table.set_column(2, "fragment", pa.array(fragments[at]))
+    table = table.set_column(2, FRAGMENT, pa.array(fragments[at]))
     return Shard(head, merged(table, [slot.accumulator for slot in slots]))
 
 
 def merged(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Table:
     """Cells of the same slice, fragment and group combined."""
-    keys = [name for name in table.column_names if name.startswith("k")]
-    heads = ["slice", "stop", "fragment", *keys]
+    keys = groups_in(table.column_names)
+    heads = [SLICE, STOP, FRAGMENT, *keys]
     columns = [one_array(table[name]) for name in heads]
     groups = group([*(column.to_numpy() for column in columns[:3]), *columns[3:]], table.num_rows)
     if groups.count == table.num_rows:
         return table
     at = pa.array(groups.firsts)
     found = {name: column.take(at) for name, column in zip(heads, columns, strict=True)}
-    found["rows"] = CountRows().combine([one_array(table["rows"])], groups.codes, groups.count)[0]
+    found[ROWS] = CountRows().combine([one_array(table[ROWS])], groups.codes, groups.count)[0]
     for i, accumulator in enumerate(accumulators):
         names = state_columns(accumulator, i)
         states = accumulator.combine([one_array(table[name]) for name in names], groups.codes, groups.count)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import CountRows, reduced
 from transom.columns.grouping import group
+from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
 from transom.plan.layout import Layout
 
 Numbers = NDArray[np.int64]
@@ -22,7 +23,7 @@ def combine(layout: Layout, tables: Iterable[pa.Table]) -> pa.Table:
     if not filled:
         return layout.schema.empty_table()
     table = pa.concat_tables(filled).combine_chunks()
-    columns = [one_array(table[name]) for name in ("selection", *layout.key_names, "slice")]
+    columns = [one_array(table[name]) for name in (SELECTION, *layout.key_names, SLICE)]
     groups = group(
         [column.to_numpy() if i in (0, len(columns) - 1) else column for i, column in enumerate(columns)],
         table.num_rows,
@@ -31,9 +32,9 @@ def combine(layout: Layout, tables: Iterable[pa.Table]) -> pa.Table:
         return table.take(pa.array(np.argsort(groups.codes, kind="stable"))).combine_chunks()
     if groups.count == table.num_rows:
         return table.take(pa.array(groups.firsts)).combine_chunks()
-    stops = reduced(one_array(table["stop"]), groups.codes, groups.count, "max")
-    found = regroup(layout, table, groups.codes, groups.firsts, ["selection", "slice"])
-    return found.add_column(2, "stop", stops)
+    stops = reduced(one_array(table[STOP]), groups.codes, groups.count, "max")
+    found = regroup(layout, table, groups.codes, groups.firsts, [SELECTION, SLICE])
+    return found.add_column(2, STOP, stops)
 
 
 def regroup(
@@ -43,7 +44,7 @@ def regroup(
     groups = len(firsts)
     at = pa.array(firsts)
     columns = {name: one_array(table[name]).take(at) for name in (*leading, *layout.key_names)}
-    columns["rows"] = CountRows().combine([one_array(table["rows"])], codes, groups)[0]
+    columns[ROWS] = CountRows().combine([one_array(table[ROWS])], codes, groups)[0]
     for i, accumulator in enumerate(layout.accumulators):
         names = layout.columns(i)
         states = accumulator.combine([one_array(table[name]) for name in names], codes, groups)
@@ -55,7 +56,7 @@ def lanes(layout: Layout, table: pa.Table) -> Numbers:
     """Where each lane begins, the slices of one selection and group; and where the last one ends."""
     if not table.num_rows:
         return np.zeros(1, np.int64)
-    selections = one_array(table["selection"]).to_numpy()
+    selections = one_array(table[SELECTION]).to_numpy()
     changes = selections[1:] != selections[:-1]
     if layout.keys:
         codes = group([one_array(table[name]) for name in layout.key_names], table.num_rows).codes
@@ -65,7 +66,7 @@ def lanes(layout: Layout, table: pa.Table) -> Numbers:
 
 def rows_of(table: pa.Table, selection: int) -> pa.Table:
     """The slices of one selection."""
-    selections = table["selection"].to_numpy()
+    selections = table[SELECTION].to_numpy()
     start, stop = np.searchsorted(selections, [selection, selection + 1])
     return table.slice(start, stop - start)
 
@@ -73,7 +74,7 @@ def rows_of(table: pa.Table, selection: int) -> pa.Table:
 def without(table: pa.Table, selections: Iterable[int]) -> pa.Table:
     """A sheet without the slices of some selections."""
     gone = pa.array(list(selections), pa.int64())
-    return table.filter(pc.invert(pc.is_in(table["selection"], gone))) if len(gone) else table
+    return table.filter(pc.invert(pc.is_in(table[SELECTION], gone))) if len(gone) else table
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:

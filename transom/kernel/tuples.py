@@ -102,7 +102,7 @@ class Tuples:
     ) -> States:
         """What the slot at a place has accumulated for each of `size` codes; of the chosen ones, if given."""
         if self.cells is not None:
-            states = self.cells.states[slot.key]
+            states = self.cells.states[slot.id]
             if chosen is not None:
                 states = [state.take(pa.array(chosen)) for state in states]
             return slot.accumulator.combine(states, codes, size)

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from transom.aggregates.accumulators import Accumulator, States
 from transom.aggregates.table import aggregate_function
 from transom.columns.grouping import group
+from transom.columns.table_columns import aggregate_column, bound_column, group_column, group_columns
 from transom.errors import SettingError, near_miss
 from transom.ondemand.midpoint import midpoints
-from transom.ondemand.store_specs import QueryStores, StoreRead, store_key, stores_read_by
+from transom.ondemand.store_specs import QueryStores, StoreRead, store_id, stores_read_by
 from transom.ondemand.structures.runs import GroupAnswers
 from transom.plan.compiled import CompiledQuery, typed_value
 from transom.results.presentation import LoweredWindows, Moment, Results, finish, result_schema
@@ -63,7 +64,7 @@ class Lookup:
         """How the lookup reads its stores, by their names."""
         query_stores = self.query_stores
         reads = (query_stores.groups_read, *query_stores.reads)
-        return {store_key(self.query.selection, read.spec): read for read in reads}
+        return {store_id(self.query.selection, read.spec): read for read in reads}
 
     def is_complete(self, state: State) -> bool:
         """Whether the stores have seen all rows of the window."""
@@ -97,18 +98,18 @@ def look_up(lookup: Lookup, read: StoreReader) -> Answer:
     """Answer a lookup from its stores, which `read` reads."""
     query_stores, bound, selection = lookup.query_stores, lookup.query.query, lookup.query.selection
     read_groups = query_stores.groups_read
-    groups = read(store_key(selection, read_groups.spec), read_groups, lookup.start)
+    groups = read(store_id(selection, read_groups.spec), read_groups, lookup.start)
     chosen = _matching(lookup, groups) if groups.count else np.zeros(0, np.int64)
     if not len(chosen):
         return Answer(lookup, answer_schema(bound).empty_table())
-    answers = [read(store_key(selection, one.spec), one, lookup.start) for one in query_stores.reads]
+    answers = [read(store_id(selection, one.spec), one, lookup.start) for one in query_stores.reads]
     positions = [group_positions(groups, one)[chosen] for one in answers]
-    columns = {f"k{i}": key.take(pa.array(chosen)) for i, key in enumerate(groups.keys)}
+    columns = {group_column(i): key.take(pa.array(chosen)) for i, key in enumerate(groups.keys)}
     if query_stores.has_bounds:
         for i, (call, answer, at) in enumerate(zip(bound.calls, answers, positions, strict=True)):
             low, high = _bounds(call, answer, at)
-            columns[f"a{i}"] = midpoints(low, high, call.type)
-            columns |= {f"a{i}_low": low, f"a{i}_high": high}
+            columns[aggregate_column(i)] = midpoints(low, high, call.type)
+            columns |= {bound_column(i, "low"): low, bound_column(i, "high"): high}
     else:
         states = [
             _states(slot.accumulator, answer, at)
@@ -117,7 +118,7 @@ def look_up(lookup: Lookup, read: StoreReader) -> Answer:
         calls = zip(bound.calls, lookup.query.functions, lookup.query.reads, strict=True)
         for i, (call, function, slots) in enumerate(calls):
             call_states = [states[slot] for slot in slots]
-            columns[f"a{i}"] = function.lower(call_states, call.type, call.parameters)
+            columns[aggregate_column(i)] = function.lower(call_states, call.type, call.parameters)
     for name, time in (("window_start", lookup.start), ("window_end", lookup.end)):
         columns[name] = pa.array(np.full(len(chosen), time)).cast(bound.clock_type)
     columns["rows"] = pa.nulls(len(chosen), pa.int64())
@@ -126,11 +127,11 @@ def look_up(lookup: Lookup, read: StoreReader) -> Answer:
 
 def answer_schema(query: Query) -> pa.Schema:
     """The columns of a query's answers."""
-    fields = [(f"k{i}", key.scalar.type) for i, key in enumerate(query.keys)]
+    fields = [(group_column(i), key.scalar.type) for i, key in enumerate(query.keys)]
     for i, call in enumerate(query.calls):
-        fields.append((f"a{i}", call.type))
+        fields.append((aggregate_column(i), call.type))
         if query.demand is not None and query.demand.structure == "timegram":
-            fields += [(f"a{i}_{side}", bound_type(call.type)) for side in _SIDES]
+            fields += [(bound_column(i, side), bound_type(call.type)) for side in _SIDES]
     fields += [(name, query.clock_type) for name in ("window_start", "window_end")]
     return pa.schema([*fields, ("rows", pa.int64())])
 
@@ -158,7 +159,7 @@ def _matching(lookup: Lookup, groups: GroupAnswers) -> Numbers:
     chosen = np.flatnonzero(matches)
     if not groups.keys or any(pa.types.is_nested(key.type) for key in groups.keys):
         return chosen
-    names = [f"k{i}" for i in range(len(groups.keys))]
+    names = group_columns(len(groups.keys))
     table = pa.table([key.take(pa.array(chosen)) for key in groups.keys], names=names)
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
     return chosen[order.to_numpy()]

@@ -14,6 +14,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, CountRows, Extreme
+from transom.columns.type_ids import type_id
 from transom.columns.types import is_number
 from transom.elements import Clock, Demand
 from transom.ondemand.structures.exact_structure import exact_structure
@@ -41,11 +42,23 @@ class StoreSpec:
     keeps_times: bool = False
 
     @cached_property
+    def id(self) -> str:
+        """The id in checkpoints, among the stores over the same tuples."""
+        kind = "" if self.attribute is None else f" {type_id(self.attribute.type)}"
+        return f"{self.structure.id} of {self._what}{kind}{self._where}"
+
+    @property
     def text(self) -> str:
-        """A text that distinguishes the store from others over the same tuples."""
-        what = "times" if self.keeps_times else "rows" if self.attribute is None else self.attribute.sql
-        where = "" if self.where is None else f" where {predicate_text(self.where)}"
-        return f"{structure_name(self.structure)} of {what}{where}"
+        """What the store keeps, for people."""
+        return f"{structure_name(self.structure)} of {self._what}{self._where}"
+
+    @property
+    def _what(self) -> str:
+        return "times" if self.keeps_times else "rows" if self.attribute is None else self.attribute.sql
+
+    @property
+    def _where(self) -> str:
+        return "" if self.where is None else f" where {predicate_text(self.where)}"
 
 
 @dataclass(frozen=True)
@@ -78,18 +91,16 @@ class QueryStores:
     @property
     def specs(self) -> tuple[StoreSpec, ...]:
         """The distinct stores."""
-        return tuple(
-            {spec.text: spec for spec in (self.groups, *(read.spec for read in self.reads))}.values()
-        )
+        return tuple({spec.id: spec for spec in (self.groups, *(read.spec for read in self.reads))}.values())
 
 
 def structure_name(structure: Structure) -> str:
-    """The name of what a structure keeps: structures that keep the same data have the same name."""
+    """What the structure of a store is called, for people."""
     match structure:
         case Staircase(Extreme(function=function)):
             return f"{function} staircase"
         case TimeGram():
-            return repr(structure)
+            return "timegram"
     return "values"
 
 
@@ -167,9 +178,9 @@ def store_scalars(store_sets: Iterable[StoreSet]) -> Iterator[Scalar]:
                 yield spec.attribute
 
 
-def store_key(selection: str, spec: StoreSpec) -> str:
-    """The name of a store over a selection's tuples."""
-    return f"{selection} | {spec.text}"
+def store_id(selection: str, spec: StoreSpec) -> str:
+    """The id in checkpoints of a store over a selection's tuples."""
+    return f"{selection} | {spec.id}"
 
 
 def store_sets(queries: Sequence[CompiledQuery]) -> tuple[StoreSet, ...]:
@@ -184,13 +195,13 @@ def _store_set(selection: str, members: Sequence[CompiledQuery]) -> StoreSet:
     # Many queries differ only in their windows: their specs are worked out once.
     similar: dict[object, tuple[CompiledQuery, set[int]]] = {}
     for query in members:
-        reads_alike = query.query.demand, query.slot_keys, query.reads
+        reads_alike = query.query.demand, query.slot_ids, query.reads
         similar.setdefault(reads_alike, (query, set()))[1].add(query.query.window.range)
     specs: dict[str, StoreSpec] = {}
     lengths: dict[str, set[int]] = {}
     for query, ranges in similar.values():
         for spec in stores_read_by(query).specs:
-            specs.setdefault(key := store_key(selection, spec), spec)
+            specs.setdefault(key := store_id(selection, spec), spec)
             lengths.setdefault(key, set()).update(ranges)
     first = members[0]
     return StoreSet(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from transom.elements import Clock, ClockKind
 from transom.kernel.shards import Shelf
 from transom.kernel.store_runs import StoreInput, put_run
-from transom.ondemand.store_specs import StoreSet, StoreSpec, store_key, stores_read_by
+from transom.ondemand.store_specs import StoreSet, StoreSpec, store_id, stores_read_by
 from transom.ondemand.structures.runs import Run
 from transom.ondemand.structures.tiers import RunTiers
 from transom.plan.compiled import CompiledQuery
@@ -58,7 +58,7 @@ def has_stores(state: State, query: CompiledQuery) -> bool:
     """Whether the state has an on-demand query's stores, with the types that the query has now."""
     key_types = [key.scalar.type for key in query.query.keys]
     for spec in stores_read_by(query).specs:
-        store = state.stores.get(store_key(query.selection, spec))
+        store = state.stores.get(store_id(query.selection, spec))
         if store is None:
             return False
         for run in store.kept.runs:

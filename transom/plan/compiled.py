@@ -39,11 +39,11 @@ class Slot:
     where: Predicate | None
 
     @cached_property
-    def key(self) -> str:
-        """Its name: equal slots of different queries are kept once."""
+    def id(self) -> str:
+        """The id in checkpoints: equal slots of different queries are kept once."""
         argument = "*" if self.argument is None else self.argument.sql
-        shown = "" if self.where is None else f" where {predicate_text(self.where)}"
-        return f"{self.accumulator!r} of {argument}{shown}"
+        where = "" if self.where is None else f" where {predicate_text(self.where)}"
+        return f"{self.accumulator.id} of {argument}{where}"
 
     @cached_property
     def server(self) -> Slot | None:
@@ -89,9 +89,9 @@ class CompiledQuery:
         return window.range, window.slide, window.phase
 
     @cached_property
-    def slot_keys(self) -> tuple[str, ...]:
-        """The names of its slots."""
-        return tuple(slot.key for slot in self.slots)
+    def slot_ids(self) -> tuple[str, ...]:
+        """The ids of the query's slots."""
+        return tuple(slot.id for slot in self.slots)
 
     @cached_property
     def serves(self) -> bool:

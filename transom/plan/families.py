@@ -147,11 +147,11 @@ class Family:
 
 def _made_of(members: Sequence[Selection], paned: bool, **kind: Any) -> Family:
     """A family of some members."""
-    slots = {slot.key: slot for member in members for slot in member.slots}
+    slots = {slot.id: slot for member in members for slot in member.slots}
     places = {key: i for i, key in enumerate(slots)}
     by_layout: dict[tuple[Layout, tuple[int, ...]], list[int]] = defaultdict(list)
     for i, member in enumerate(members):
-        by_layout[member.layout, tuple(places[slot.key] for slot in member.slots)].append(i)
+        by_layout[member.layout, tuple(places[slot.id] for slot in member.slots)].append(i)
     windows = tuple(member.windows for member in members)
     has_gaps = any(window.slide > window.range for own in windows for window in own)
     return Family(

@@ -9,6 +9,16 @@ from functools import cached_property
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, served_columns
+from transom.columns.table_columns import (
+    ROWS,
+    SELECTION,
+    SLICE,
+    STOP,
+    group_columns,
+    is_state_column,
+    state_column,
+)
+from transom.columns.type_ids import type_id
 from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.serving import source
 
@@ -29,17 +39,27 @@ class Layout:
         return cls(query.query.stream, keys, tuple(slot.accumulator for slot in slots), not query.naive)
 
     @cached_property
-    def key(self) -> str:
-        """Its name, the same in every process."""
-        kept = "slices" if self.merged else "rows"
-        return f"{kept} of {self.stream} {[str(key) for key in self.keys]} {self.accumulators!r}"
+    def id(self) -> str:
+        """The id of the sheet in checkpoints and in every process.
+
+        >>> Layout("bids", (pa.int32(),), ()).id
+        'slices of bids by [int] with []'
+        """
+        rows = "slices" if self.merged else "rows"
+        accumulators = ", ".join(accumulator.id for accumulator in self.accumulators)
+        return f"{rows} of {self.stream} by [{', '.join(self.group_types)}] with [{accumulators}]"
+
+    @cached_property
+    def group_types(self) -> tuple[str, ...]:
+        """The ids of the types of the group columns."""
+        return tuple(map(type_id, self.keys))
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """selection, slice (its start), stop, the groups' columns, tuples, and the accumulators' states."""
-        fields = [pa.field(name, pa.int64()) for name in ("selection", "slice", "stop")]
-        fields += [pa.field(f"k{i}", key) for i, key in enumerate(self.keys)]
-        fields.append(pa.field("rows", pa.int64()))
+        """The selection, where its slice starts and stops, the group columns, the tuples and the states."""
+        fields = [pa.field(name, pa.int64()) for name in (SELECTION, SLICE, STOP)]
+        fields += [pa.field(name, key) for name, key in zip(self.key_names, self.keys, strict=True)]
+        fields.append(pa.field(ROWS, pa.int64()))
         for i in range(len(self.accumulators)):
             types = self.accumulators[i].types()
             fields += [pa.field(name, kind) for name, kind in zip(self.columns(i), types, strict=True)]
@@ -47,7 +67,8 @@ class Layout:
 
     @property
     def key_names(self) -> list[str]:
-        return [f"k{i}" for i in range(len(self.keys))]
+        """The names of the group columns."""
+        return group_columns(len(self.keys))
 
     def columns(self, accumulator: int) -> list[str]:
         """The names of an accumulator's columns."""
@@ -56,15 +77,15 @@ class Layout:
 
 def state_columns(accumulator: Accumulator, place: int) -> list[str]:
     """The names of the columns of the accumulator at a place."""
-    return [f"s{place}_{j}" for j in range(len(accumulator.types()))]
+    return [state_column(place, part) for part in range(len(accumulator.types()))]
 
 
 def columns_of(slot: Slot, places: Mapping[str, int]) -> tuple[str, ...]:
     """The columns of a slot's state in a sheet that keeps slots at these places."""
     read = source(slot, places)
     assert read is not None
-    names = state_columns(read.accumulator, places[read.key])
-    if read.key == slot.key:
+    names = state_columns(read.accumulator, places[read.id])
+    if read.id == slot.id:
         return tuple(names)
     served = served_columns(slot.accumulator)
     assert served is not None
@@ -74,15 +95,10 @@ def columns_of(slot: Slot, places: Mapping[str, int]) -> tuple[str, ...]:
 def reshaped(table: pa.Table, old: Sequence[str], new: Sequence[Slot]) -> pa.Table:
     """A sheet's rows for other slots: those read off old ones keep their states, others begin with none.
 
-    `old` are the keys of the slots in the table.
+    `old` are the ids of the slots in the table.
     """
-    places = {key: i for i, key in enumerate(old)}
-    head = [
-        name
-        for name in table.column_names
-        if not name.startswith("s") or name in ("selection", "slice", "stop")
-    ]
-    columns = {name: table[name] for name in head}
+    places = {slot_id: i for i, slot_id in enumerate(old)}
+    columns = {name: table[name] for name in table.column_names if not is_state_column(name)}
     for i, slot in enumerate(new):
         names = state_columns(slot.accumulator, i)
         if source(slot, places) is not None:

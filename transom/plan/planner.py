@@ -35,7 +35,7 @@ class SharedPlan:
     @cached_property
     def layouts(self) -> dict[str, Layout]:
         """The layouts of the sheets that it fills, by their keys."""
-        return {selection.layout.key: selection.layout for selection in self.selections}
+        return {selection.layout.id: selection.layout for selection in self.selections}
 
 
 @dataclass

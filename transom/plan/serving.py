@@ -14,22 +14,22 @@ from transom.plan.compiled import CompiledQuery, Slot
 
 def kept(slots: Iterable[Slot]) -> dict[str, Slot]:
     """What must be kept so that all of some slots can be read, by their keys."""
-    wanted = {slot.key: slot for slot in slots}
-    return {key: slot for key, slot in wanted.items() if slot.server is None or slot.server.key not in wanted}
+    wanted = {slot.id: slot for slot in slots}
+    return {key: slot for key, slot in wanted.items() if slot.server is None or slot.server.id not in wanted}
 
 
 def source(slot: Slot, kept: Container[str]) -> Slot | None:
     """The slot that one is read off among those kept: itself, or one that serves it; None: it can't be."""
-    if slot.key in kept:
+    if slot.id in kept:
         return slot
     server = slot.server
-    return server if server is not None and server.key in kept else None
+    return server if server is not None and server.id in kept else None
 
 
 def sources(query: CompiledQuery, kept: Container[str]) -> dict[str, Slot]:
     """The slots that a query reads among those kept, by their keys; those it can't read are left out."""
     found = (source(slot, kept) for slot in query.slots)
-    return {slot.key: slot for slot in found if slot is not None}
+    return {slot.id: slot for slot in found if slot is not None}
 
 
 def is_served(query: CompiledQuery, kept: Container[str]) -> bool:
@@ -42,7 +42,7 @@ def known_slots(queries: Iterable[CompiledQuery]) -> dict[str, Slot]:
     found: dict[str, Slot] = {}
     for query in queries:
         for slot in query.slots:
-            found[slot.key] = slot
+            found[slot.id] = slot
             if slot.server is not None:
-                found.setdefault(slot.server.key, slot.server)
+                found.setdefault(slot.server.id, slot.server)
     return found

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.columns.grouping import group
+from transom.columns.table_columns import aggregate_column
 from transom.kernel.sheets import one_array, regroup
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout, columns_of
@@ -68,7 +69,7 @@ def lower(
     calls = zip(bound.calls, queries[0].functions, queries[0].reads, strict=True)
     for i, (call, function, slots) in enumerate(calls):
         states = [[one_array(closed[name]) for name in places[slot]] for slot in slots]
-        columns[f"a{i}"] = function.lower(states, call.type, call.parameters)
+        columns[aggregate_column(i)] = function.lower(states, call.type, call.parameters)
     columns["window_start"] = pa.array(ends - ranges).cast(bound.clock_type)
     columns["window_end"] = pa.array(ends).cast(bound.clock_type)
     columns["rows"] = closed["rows"]

@@ -112,7 +112,7 @@ class Reading:
         known: dict[tuple[tuple[str, ...], tuple[str, ...]], Places] = {}
         for i in closing:
             query, kept = readers[i].query, self.selections[readers[i].home].slots
-            alike = query.slot_keys, kept
+            alike = query.slot_ids, kept
             if alike not in known:
                 known[alike] = places_of(query, {key: place for place, key in enumerate(kept)})
             found[i] = known[alike]

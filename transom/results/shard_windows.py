@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import over_runs
 from transom.columns.grouping import group
+from transom.columns.table_columns import groups_in
 from transom.elements import WindowSpec
 from transom.kernel.shards import Shard, together
 from transom.kernel.sheets import one_array
@@ -38,12 +39,12 @@ ROWS_AT_ONCE = 1 << 21  # windows of groups that are finished together, roughly
 
 def close_shards(shards: Iterable[Shard], work: ShardWork) -> Iterator[Closed]:
     """The windows that close over the shards of one partition."""
-    slots = {slot.key: slot for reader in work.readers for slot in reader.query.slots}
+    slots = {slot.id: slot for reader in work.readers for slot in reader.query.slots}
     known = together(shards, list(slots.values()))
     if known is None:
         return
     table = known.table
-    codes = group([one_array(table[n]) for n in table.column_names if n.startswith("k")], len(table)).codes
+    codes = group([one_array(table[name]) for name in groups_in(table.column_names)], len(table)).codes
     order = np.argsort(codes, kind="stable")
     starts = one_array(table["slice"]).to_numpy()[order]
     stops = one_array(table["stop"]).to_numpy()[order]
@@ -81,7 +82,7 @@ class Closing:
 
     def __init__(self, cells: Cells, mine: Mask, home: int, work: ShardWork):
         self.cells, self.mine, self.home, self.work = cells, mine, home, work
-        self.slots = {slot.key: slot for reader in work.readers for slot in reader.query.slots}
+        self.slots = {slot.id: slot for reader in work.readers for slot in reader.query.slots}
         self.layout = Layout.of(work.readers[0].query, self.slots.values())
         numbers = {key: i for i, key in enumerate(self.slots)}
         self.places = [places_of(reader.query, numbers) for reader in work.readers]

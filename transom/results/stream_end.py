@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transom.columns.table_columns import SLICE, groups_in
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.shards import Shard, ShardStore
 from transom.kernel.sheets import one_array, rows_of
@@ -52,8 +53,8 @@ def groups_held(state: Holding, home: int, store: ShardStore | None) -> Iterator
 
 
 def _held(table: pa.Table) -> Held:
-    names = [name for name in table.column_names if name.startswith("k")]
-    return table["slice"].to_numpy(), [one_array(table[name]) for name in names]
+    groups = [one_array(table[name]) for name in groups_in(table.column_names)]
+    return table[SLICE].to_numpy(), groups
 
 
 def last_open(query: CompiledQuery, was: Boundary, parts: Iterable[Held]) -> int | None:

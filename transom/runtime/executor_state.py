@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.backends.base import Backend, Frame, Task
+from transom.columns.table_columns import aggregate_column, group_column
 from transom.kernel.shards import Shelf
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import ground
@@ -201,8 +202,8 @@ class ExecutorState:
         """Results whose SELECT list or HAVING Spark computes, between the tasks that close and that write."""
         bound = work.readers[0].query.query
         places, texts = places_of(work.refs), computed_texts(bound)
-        columns = {f"k{i}": key.scalar.type for i, key in enumerate(bound.keys)}
-        columns |= {f"a{i}": call.type for i, call in enumerate(bound.calls)}
+        columns = {group_column(i): key.scalar.type for i, key in enumerate(bound.keys)}
+        columns |= {aggregate_column(i): call.type for i, call in enumerate(bound.calls)}
         columns |= {name: bound.clock_type for name in ("window_start", "window_end")}
         columns |= {name: pa.int64() for name in ("rows", "which", "steps")}
         lowered = self.backend.run(

@@ -146,6 +146,7 @@ class SelectionState:
     floor: int = LOWEST
     far: bool = False
     apart: int = 0  # the batch up to which it is in no signature family: one did not pay
+    group_types: tuple[str, ...] = ()  # the ids of the types of its group columns
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ def encode_selection(selection_id: int, selection: SelectionState) -> Json:
         "floor": selection.floor,
         "on_executors": selection.far,
         "alone_until": selection.apart,
+        "group_types": list(selection.group_types),
     }
 
 
@@ -66,6 +67,7 @@ def decode_selection(stored: Json) -> tuple[int, SelectionState]:
         stored["floor"],
         stored["on_executors"],
         stored["alone_until"],
+        tuple(stored["group_types"]),
     )
 
 

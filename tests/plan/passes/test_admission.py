@@ -79,8 +79,8 @@ class Members:
 
 def _short(slot: str) -> str:
     accumulator, argument = slot.split(" of ", 1)
-    what = accumulator.split("'")[1] if "function" in accumulator else accumulator.split("(")[0]
-    return f"{what.lower()} {argument.replace('`', '')}"
+    name = accumulator if accumulator == "count(*)" else accumulator.split("(")[0]
+    return f"{name} {argument.replace('`', '')}"
 
 
 TOTAL, COUNT, LEAST = asking("sum(price)"), asking("count(*)"), asking("min(price)", bracket=TWENTY)
@@ -90,7 +90,7 @@ def test_queries_that_ask_for_the_same_rows_share_a_selection_with_all_they_accu
     above = asking("sum(price)", "WHERE price > 5")
     members = Members(TOTAL, COUNT, above, LEAST, asking("sum(price)", "GROUP BY site"))
     assert members.kept == [
-        ("", ["sum price", "countrows *", "min price"]),
+        ("", ["sum price", "count(*) *", "min price"]),
         ("where `price` > 5.0", ["sum price"]),
         ("group by `site`", ["sum price"]),
     ]
@@ -142,7 +142,7 @@ def test_an_aggregate_that_leaves_is_forgotten_and_the_others_stay() -> None:
     members = Members(TOTAL, LEAST, COUNT)
     members.batch((1, 1, 2.0), (12, 1, 3.0))
     members.leave(LEAST)
-    assert members.kept == [("", ["sum price", "countrows *"])]
+    assert members.kept == [("", ["sum price", "count(*) *"])]
     assert members.batch((13, 1, 1.0), ended=True) == {
         TOTAL.name: [(10, 2.0), (20, 4.0)],
         COUNT.name: [(10, 1), (20, 2)],
@@ -199,7 +199,7 @@ def test_settling_lets_suspended_queries_go() -> None:
     members.batch((1, 1, 2.0))
     state = release_suspended(members.state, {TOTAL.name: TOTAL})
     assert list(state.queries) == [TOTAL.name]
-    assert [own.slots for own in state.selections.values()] == [(TOTAL.slots[0].key,)]
+    assert [own.slots for own in state.selections.values()] == [(TOTAL.slots[0].id,)]
     assert release_suspended(state, {TOTAL.name: TOTAL}) is state
 
 

@@ -176,6 +176,11 @@ class GroupAnswers:
 class Structure(ABC):
     """An algorithm that turns tuples into runs, merges runs, and answers lookups; it holds no tuples itself."""
 
+    @property
+    @abstractmethod
+    def id(self) -> str:
+        """The id in checkpoints of what is stored: structures that store the same have the same id."""
+
     @abstractmethod
     def run(self, batch: TupleBatch) -> Run:
         """A run of some tuples, made by the task that has them."""

@@ -32,6 +32,10 @@ class Staircase(Structure):
 
     accumulator: Extreme
 
+    @property
+    def id(self) -> str:
+        return f"staircase({self.accumulator.id})"
+
     def run(self, batch: TupleBatch) -> Run:
         return self._stairs(sorted_run(without_nulls(batch)))
 

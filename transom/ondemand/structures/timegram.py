@@ -8,7 +8,7 @@ divides by the count of the whole structure; and with slices of time there are c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.columns.grouping import group
+from transom.columns.type_ids import type_id
 from transom.ondemand.structures.answer_intervals import AnswerIntervals, BucketTuples
 from transom.ondemand.structures.buckets import (
     FINEST,
@@ -75,6 +76,24 @@ class TimeGram(Structure):
         if self.buckets < 1 or (self.slice is not None and self.slice < 1):
             raise ValueError("a timegram's buckets and slices are positive")
         self._fixed_buckets  # noqa: B018  raises ValueError for wrong bounds
+
+    @property
+    def id(self) -> str:
+        """The id in checkpoints: the type of the values and what divides them into buckets and slices.
+
+        >>> TimeGram(pa.float64(), 8, between=(0.0, 1.0)).id
+        'timegram(double,buckets=8,between=0.0:1.0)'
+        """
+        parts = ["rows" if self.type is None else type_id(self.type), f"buckets={self.buckets}"]
+        if self.between is not None:
+            parts.append(f"between={_numbers_text(self.between)}")
+        if self.bounds:
+            parts.append(f"bounds={_numbers_text(self.bounds)}")
+        if self.within is not None:
+            parts.append(f"within={_numbers_text([self.within])}")
+        if self.slice is not None:
+            parts.append(f"slice={self.slice}")
+        return f"timegram({','.join(parts)})"
 
     @cached_property
     def _fixed_buckets(self) -> FixedBuckets | GeometricBuckets | None:
@@ -217,3 +236,7 @@ def _outward(values: pa.Array) -> tuple[NDArray[Any], NDArray[Any]]:
         return numbers, numbers
     slack = np.abs(numbers) * 2.0**-50
     return numbers - slack, numbers + slack
+
+
+def _numbers_text(values: Iterable[float]) -> str:
+    return ":".join(str(float(value)) for value in values)

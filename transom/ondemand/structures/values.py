@@ -23,6 +23,10 @@ class ValueStructure(Structure):
 
     accumulator: Accumulator
 
+    @property
+    def id(self) -> str:
+        return "values"
+
     def run(self, batch: TupleBatch) -> Run:
         counts = isinstance(self.accumulator, CountRows)
         return sorted_run(replace(batch, values=None) if counts else without_nulls(batch))

@@ -376,14 +376,14 @@ def _edges(cuts: Cuts, low: int, high: int) -> int:
 
 
 def _kept(slots: Sequence[Slot], queries: Sequence[CompiledQuery]) -> Iterator[Kept]:
-    readers: dict[str, list[Read]] = {slot.key: [] for slot in slots}
+    readers: dict[str, list[Read]] = {slot.id: [] for slot in slots}
     for query in queries:
         for call, places in zip(query.query.calls, query.reads, strict=True):
             for slot in dict.fromkeys(source(query.slots[place], readers) for place in places):
                 if slot is not None:
-                    readers[slot.key].append(Read(query.name, call_text(call)))
+                    readers[slot.id].append(Read(query.name, call_text(call)))
     for slot in slots:
-        yield Kept(slot_text(slot), tuple(readers[slot.key]))
+        yield Kept(slot_text(slot), tuple(readers[slot.id]))
 
 
 def _constants(predicate: Predicate) -> Iterator[Any]:

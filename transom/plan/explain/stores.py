@@ -72,7 +72,7 @@ class _Describing:
     @cached_property
     def _numbers(self) -> dict[str, int]:
         """The numbers of the stores, by what they keep."""
-        return {spec.text: number for number, spec in enumerate(self.planned.stores.values(), 1)}
+        return {spec.id: number for number, spec in enumerate(self.planned.stores.values(), 1)}
 
     @cached_property
     def _asked(self) -> dict[str, tuple[Answered, ...]]:
@@ -81,7 +81,7 @@ class _Describing:
         found = {}
         for query in self.queries:
             calls = tuple(map(call_text, query.query.calls))
-            kind = query.query.demand, query.slot_keys, query.reads, calls
+            kind = query.query.demand, query.slot_ids, query.reads, calls
             if kind not in alike:
                 alike[kind] = tuple(self._answers(query, stores_read_by(query)))
             found[query.name] = alike[kind]
@@ -95,7 +95,7 @@ class _Describing:
                 else [query_stores.reads[slot] for slot in slots]
             )
             by = dict.fromkeys(self._by(store_read, query_stores) for store_read in reads)
-            stores = dict.fromkeys(self._numbers[store_read.spec.text] for store_read in reads)
+            stores = dict.fromkeys(self._numbers[store_read.spec.id] for store_read in reads)
             yield Answered(call_text(call), ", ".join(by), tuple(stores))
 
     def _by(self, store_read: StoreRead, query_stores: QueryStores) -> str:
@@ -113,7 +113,7 @@ class _Describing:
         return "buckets"
 
     def _store(self, key: str, spec: StoreSpec) -> StorePlan:
-        known, number = self.joined.stores[key], self._numbers[spec.text]
+        known, number = self.joined.stores[key], self._numbers[spec.id]
         since, clock = _complete_since(known), self.planned.clock
         runs = known.kept.runs
         return StorePlan(

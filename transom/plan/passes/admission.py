@@ -134,9 +134,9 @@ def _without(known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 def is_kept(state: State, own: QueryState, query: CompiledQuery) -> bool:
     """Whether a query's slices have the types that it has now."""
-    of_keys = Layout.of(query, ()).key.removesuffix(")")  # a sheet's name begins with the types of its groups
+    group_types = Layout.of(query, ()).group_types
     homes = [state.selections[home] for home in own.homes]
-    return all(is_served(query, home.slots) and home.sheet.startswith(of_keys) for home in homes)
+    return all(is_served(query, home.slots) and home.group_types == group_types for home in homes)
 
 
 def release_suspended(state: State, living: Mapping[str, CompiledQuery]) -> State:
@@ -214,10 +214,10 @@ class _Change:
             self.sheets[sheet] = without(self.sheets[sheet], homes)
         arriving: dict[str, list[pa.Table]] = {}
         for layout, rows in self.moved.values():
-            arriving.setdefault(layout.key, [layout.schema.empty_table()]).append(rows)
-        for layout in {layout.key: layout for layout, _ in self.moved.values()}.values():
-            there = [self.sheets[layout.key]] if layout.key in self.sheets else []
-            self.sheets[layout.key] = combine(layout, [*there, *arriving[layout.key]])
+            arriving.setdefault(layout.id, [layout.schema.empty_table()]).append(rows)
+        for layout in {layout.id: layout for layout, _ in self.moved.values()}.values():
+            there = [self.sheets[layout.id]] if layout.id in self.sheets else []
+            self.sheets[layout.id] = combine(layout, [*there, *arriving[layout.id]])
         return replace(
             self.before,
             queries=self.queries,
@@ -241,7 +241,9 @@ class _Change:
         self.numbered += 1
         slots = kept(query.slots)
         layout = Layout.of(query, slots.values())
-        self.selections[self.numbered] = SelectionState(name, layout.key, tuple(slots), far=is_far)
+        self.selections[self.numbered] = SelectionState(
+            name, layout.id, tuple(slots), far=is_far, group_types=layout.group_types
+        )
         return self.numbered
 
     def join(self, query: CompiledQuery, home: int, unseen: IntervalSet | None) -> None:
@@ -331,14 +333,14 @@ class _Change:
         self, home: int, slot: Slot | None, living: Mapping[str, CompiledQuery]
     ) -> IntervalSet | None:
         """At least what was there before the selection or a slot of it: all who have it have missed that."""
-        known = home, None if slot is None else slot.key
+        known = home, None if slot is None else slot.id
         if known in self.unseen_by_all:
             return self.unseen_by_all[known]
         found: IntervalSet | None = None
         kept = self.selections[home].slots
         for name in self.members[home]:
             unseen = self.queries[name].unseen
-            has_it = slot is None or slot.key in sources(living[name], kept)
+            has_it = slot is None or slot.id in sources(living[name], kept)
             if unseen is not None and has_it:
                 found = unseen if found is None else found & unseen
             if found == IntervalSet():
@@ -357,11 +359,11 @@ class _Change:
     def reslot(self, home: int, slots: Sequence[Slot], query: CompiledQuery) -> None:
         """Let a selection keep other slots: its slices move to the sheet where such are."""
         own = self.selections[home]
-        keys = tuple(slot.key for slot in slots)
+        keys = tuple(slot.id for slot in slots)
         if keys == own.slots:
             return
         layout = Layout.of(query, slots)
-        self.selections[home] = replace(own, sheet=layout.key, slots=keys)
+        self.selections[home] = replace(own, sheet=layout.id, slots=keys)
         rows = None if own.far else self._take(home, own.sheet)
         if rows is not None:
             self.moved[home] = layout, reshaped(rows, own.slots, slots).cast(layout.schema)

@@ -87,7 +87,9 @@ def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, s
             layout = Layout.of(query, slots[name].values())
             missed = state.missed(query.query.clock)
             floor = missed.pairs[-1][1] if missed else LOWEST
-            selections[numbered] = SelectionState(name, layout.key, tuple(slots[name]), floor)
+            selections[numbered] = SelectionState(
+                name, layout.id, tuple(slots[name]), floor, group_types=layout.group_types
+            )
         own = queries[query.name]
         queries[query.name] = replace(own, homes=(opened[name], *own.homes))
     return replace(state, queries=queries, selections=selections, numbered=numbered)
