@@ -222,7 +222,7 @@ def test_without_the_option_no_batch_is_looked_at_twice(
 def test_a_budget_of_time_follows_the_pace_of_batches(spark: SparkSession, tmp_path: Path) -> None:
     engine, feed = bids_engine(spark, tmp_path, overload="sideline", budget="2 s")
     engine.register(PER_MINUTE)
-    sideline, stream = engine._loop.sideline, engine._loop.streams["bids"]
+    sideline, stream = engine._loop.sideline, engine._loop.declared.streams["bids"]
     assert sideline.budget(stream) is None
     feed.push(bids(*FIRST))
     assert batch(engine) and aside(engine) == 0

@@ -1,54 +1,52 @@
-"""What came out of batches, read back: results, and rows that were set apart."""
+"""Results, late rows and rejected rows of committed batches, read back."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
 from transom.backends.hidden_columns import TIME_TEXT
-from transom.runtime.ledger import Ledger
 from transom.runtime.outputs import Outputs
 from transom.runtime.registry import identity
 from transom.runtime.streams import Stream
-from transom.state.state import State
 
 
-class Archive(Ledger):
-    """The ledger with what was made for its queries so far."""
+class Archive:
+    """Reads what batches wrote. `result_batches` are the batches with results, and when they were made."""
 
-    outputs: Outputs
-    state: State
-    lock: threading.RLock
-    result_batches: list[tuple[int, int]]  # batches that made results, with their readings of the clock
+    def __init__(self, outputs: Outputs, result_batches: Iterable[tuple[int, int]]):
+        self.outputs = outputs
+        self.result_batches = list(result_batches)
+        self._lock = threading.Lock()
 
     def results(self, name: str, schema: pa.Schema, since: int) -> pa.Table:
-        """A query's results, from the batch it joined with."""
+        """A query's results, from the batch that it joined with."""
         batches = [batch_id for batch_id, _ in self.result_batches if batch_id >= since]
         return self.outputs.read_results(identity(name, since), schema, batches, since)
 
     def batch_results(self, name: str, schema: pa.Schema, since: int, batch_id: int) -> pa.Table:
-        """A query's results in one batch, without what prods were told."""
+        """A query's results in one batch, without answers to prods."""
         return self.outputs.read_results(identity(name, since), schema, [batch_id])
 
     def drop_results(self, is_old: Callable[[int, int], bool]) -> None:
-        """Forget the results of old batches, told by their number and their reading of the clock."""
-        with self.lock:
-            for batch_id, at in self.result_batches:
-                if is_old(batch_id, at):
+        """Delete the results of old batches, which are told by their number and the time they were made."""
+        with self._lock:
+            for batch_id, made in self.result_batches:
+                if is_old(batch_id, made):
                     self.outputs.clear_results(batch_id)
             self.result_batches = [
-                (batch_id, at) for batch_id, at in self.result_batches if not is_old(batch_id, at)
+                (batch_id, made) for batch_id, made in self.result_batches if not is_old(batch_id, made)
             ]
             self.outputs.drop_told(is_old)
 
-    def apart(self, kind: str, stream: Stream) -> pa.Table:
-        """A stream's late or rejected rows."""
+    def rows(self, kind: str, stream: Stream, committed: int) -> pa.Table:
+        """A stream's late or rejected rows up to the last committed batch."""
         columns = dict(stream.columns)
-        if kind == "rejected":  # with what could not be read
+        if kind == "rejected":  # with the text of what could not be parsed
             read = dict(stream.source.columns)
             text = {TIME_TEXT: pa.string()} if read[stream.rules.clock.attribute] == pa.string() else {}
             columns = read | columns | text
         schema = pa.schema([*columns.items(), ("reason", pa.string())])
-        return self.outputs.read_rows(kind, stream.name, self.state.batch_id, schema)
+        return self.outputs.read_rows(kind, stream.name, committed, schema)

@@ -1,4 +1,4 @@
-"""What a batch came to, and where its seconds went."""
+"""The report of a batch: its results, its counts, and where its seconds went."""
 
 from __future__ import annotations
 
@@ -6,24 +6,19 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from transom.kernel.aggregate import Outcome
 from transom.results.presentation import Results
-from transom.runtime.progress import progress_of
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.state.state import Work
-
-if TYPE_CHECKING:
-    from transom.runtime.loop import BatchLoop
 
 log = logging.getLogger("transom")
 
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What a batch came to, for listeners and the log."""
+    """What a batch did, for listeners and the log."""
 
     batch_id: int
     stream: str | None
@@ -35,8 +30,8 @@ class BatchReport:
     spent: Mapping[str, float] = field(default_factory=dict)  # where the seconds went
 
 
-class Watch:
-    """Where the seconds of a batch go."""
+class Stopwatch:
+    """Measures how many seconds each phase of a batch takes."""
 
     def __init__(self) -> None:
         self.spent: dict[str, float] = {}
@@ -51,18 +46,8 @@ class Watch:
         self.spent[name], self._last = now - self._last, now
 
 
-def say(loop: BatchLoop, report: BatchReport) -> None:
-    """Log what a batch came to."""
-    if log.isEnabledFor(logging.INFO):
-        outcome, rejected = report.outcome, report.outcome.timeless + report.outcome.ahead
-        log.info(
-            f"{report.stream or 'control'}: {outcome.rows} rows, {outcome.late} late, "
-            f"{rejected} rejected, {report.results.rows} results; {progress_of(loop)}"
-        )
-
-
-def tell(followers: Iterable[Callable[[BatchReport], None]], report: BatchReport) -> None:
-    """Tell of a batch that is committed; whatever a follower does, it stays so."""
+def notify(followers: Iterable[Callable[[BatchReport], None]], report: BatchReport) -> None:
+    """Call followers with a batch that is committed; an exception in one is logged."""
     for follower in list(followers):
         try:
             follower(report)

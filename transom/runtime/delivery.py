@@ -75,10 +75,10 @@ class Delivery:
                 sink.write(_all_rows(report, backend), report.batch_id)
             elif query is not None and query in report.results:
                 sink.write(_rows(report, query, backend), report.batch_id)
-        self.tell(report.results)
+        self.call_subscribers(report.results)
         self._retain(report.batch_id)
 
-    def tell(self, results: Results) -> None:
+    def call_subscribers(self, results: Results) -> None:
         """Call the subscribers."""
         for name, callbacks in list(self._subscribers.items()):
             table = results[name] if callbacks and name in results else None
@@ -93,10 +93,10 @@ class Delivery:
         if kept is None:
             return
         if self.in_batches:
-            self.loop.drop_results(lambda made, at: made <= batch_id - kept)
+            self.loop.archive.drop_results(lambda made, at: made <= batch_id - kept)
         else:
             oldest = self.loop.clock() - kept
-            self.loop.drop_results(lambda made, at: at < oldest)
+            self.loop.archive.drop_results(lambda made, at: at < oldest)
 
 
 def _rows(report: BatchReport, query: str, backend: Backend) -> Frame:

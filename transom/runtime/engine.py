@@ -1,39 +1,58 @@
-"""The engine: streams, tables and queries that a program declares, and the life of its batch loop."""
+"""The engine: a program declares streams and tables, registers queries, runs batches, and reads results."""
 
 from __future__ import annotations
 
 import functools
 import logging
+import re
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
-from transom.backends.base import Backend
+import pyarrow as pa
+
+from transom.backends.base import Backend, StreamingInput
 from transom.durations import parse_duration
-from transom.elements import Drop, Punctuation, Register, Summarize, Summary, Tune
+from transom.elements import Prod, Punctuation, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
+from transom.overload.bursts import Overload
 from transom.plan.limits import Limits
-from transom.runtime.answers import Answers
-from transom.runtime.batch_report import say
-from transom.runtime.declarations import Declarations
+from transom.runtime.batch_report import BatchReport
 from transom.runtime.delivery import Delivery
+from transom.runtime.explain import explain, explain_text
 from transom.runtime.file_store import Store
-from transom.runtime.handles import QueryHandle
+from transom.runtime.handles import Feed, QueryHandle
+from transom.runtime.journal import Journal
 from transom.runtime.lookups import Lookups
 from transom.runtime.loop import BatchLoop
-from transom.runtime.options import sharing_strategy
+from transom.runtime.options import clock_kind, declared_column, overload_rule, sharing_strategy, stream_rules
 from transom.runtime.preferred_handle import PreferredHandle, refuse_statement
-from transom.runtime.prods import Prodding, clock_of, instant_of, pattern_of
+from transom.runtime.prods import Prodding, clock_of, punctuation_of
+from transom.runtime.progress import Progress, log_batch, progress_of
+from transom.runtime.quality import guarded_quality
+from transom.runtime.query_access import QueryAccess
+from transom.runtime.replay import Replay, ReplayOptions, replay_source
 from transom.runtime.runner import Runner
-from transom.runtime.sources import FeedSource
+from transom.runtime.sources import (
+    FeedSource,
+    FileSource,
+    FrameSource,
+    Source,
+    StreamingSource,
+    visible,
+    with_time_column,
+)
+from transom.runtime.streams import ProdRows, Stream, StreamInfo, stream_info
+from transom.runtime.summary_status import SummaryInfo, summaries_of
 from transom.sql.binding.bind_preferred import bind_all_preferred
 from transom.sql.binding.cascades import bind_all
 from transom.sql.clauses.summary import bind_drop, bind_summary, read_statement
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.sql.syntax.dialect import is_preferred
+from transom.windows.stream_rules import StreamRules
 
 log = logging.getLogger("transom")
 
@@ -71,7 +90,7 @@ def _backend_of(backend: str | Backend, spark: Any) -> Backend:
     raise SettingError(f"unknown backend {backend!r}: spark or local{near_miss(str(backend), BACKENDS)}")
 
 
-class Engine(Declarations, Answers):
+class Engine:
     """Runs standing window-aggregate queries over streams.
 
     `backend` is where it computes: on Spark, or (local) in this process alone, without a JVM. `spark` is a
@@ -108,14 +127,14 @@ class Engine(Declarations, Answers):
                 log.warning("no checkpoint: the executors must be able to read and write %s", store.uri)
         clock = clock or (lambda: time.time_ns() // 1000)
         self._loop = BatchLoop(self._backend, store, clock, max_failures, chosen, strategy == "naive")
-        self._loop.followers.append(functools.partial(say, self._loop))
+        self._loop.followers.append(functools.partial(log_batch, self._loop))
         self._runner = Runner(self._loop, parse_duration(poll) / 1e6)
         in_batches = isinstance(retention, int)
         kept = parse_duration(retention) if isinstance(retention, str) else retention
         self._delivery = Delivery(self._loop, kept, in_batches)
-        self._prodding = Prodding(self._loop)
-        self._lookups = Lookups(self._loop)
-        self._journals = []
+        self._access = QueryAccess(
+            self._loop, self._delivery, Prodding(self._loop), Lookups(self._loop), self._runner.wake
+        )
         self._names = 0
 
     @property
@@ -132,7 +151,220 @@ class Engine(Declarations, Answers):
     def __exit__(self, *exception: object) -> None:
         self.stop()
 
-    # --- queries ---
+    # --- declarations ---
+
+    def stream(
+        self,
+        name: str,
+        source: Any,
+        *,
+        time: str,
+        slack: Any = "default",
+        horizon: Any = "default",
+        live: bool = False,
+        idle: Any = None,
+        punctuation: str | None = None,
+        prod: str | None = None,
+        overload: str | None = None,
+        budget: int | str | None = None,
+        share: int = 3,
+        format: str | None = None,
+        schema: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        files_per_batch: int = 1,
+    ) -> None:
+        """Declare a stream: a streaming DataFrame, a batch DataFrame (a finite stream), or a path of
+        json, csv or parquet files.
+
+        `time` is the column of its event time, `slack` the disorder to wait for (by default nothing; None:
+        windows close by punctuations alone; a mapping gives other columns a slack of their own), `horizon`
+        how far a row may be ahead of the stream before it is rejected, `live` whether it may also not be
+        ahead of the clock, `idle` the time without data after which windows close, `punctuation` a
+        condition that marks rows as punctuations, `prod` one that marks rows as prods.
+
+        `overload` says what becomes of rows beyond a batch's `budget` (a number of rows, or a time such as
+        "2 s"): "sideline" sets the trailing rows of bursts aside and takes one of them in for every `share`
+        new rows, or when none come; "shed" drops them. The rest is about the files of a path.
+        """
+        found = self._source(source, format, schema, options, files_per_batch)
+        rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share)
+        self._declare(name, found, rules, {Punctuation: punctuation, Prod: prod})
+
+    def feed(
+        self,
+        name: str,
+        schema: str,
+        *,
+        time: str,
+        slack: Any = "default",
+        horizon: Any = "default",
+        live: bool = False,
+        idle: Any = None,
+        punctuation: str | None = None,
+        prod: str | None = None,
+        overload: str | None = None,
+        budget: int | str | None = None,
+        share: int = 3,
+    ) -> Feed:
+        """Declare a stream that this program pushes into; options as of `stream`."""
+        source = FeedSource(self._backend, self._loop.store, name, self._backend.parse_schema(schema))
+        rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share)
+        self._declare(name, source, rules, {Punctuation: punctuation, Prod: prod})
+        return Feed(self._access, name, source)
+
+    def replay(self, name: str, source: Any, *, time: str, **options: Unpack[ReplayOptions]) -> Replay:
+        """Declare a recorded stream that comes again, by its times, `speed` times as fast as it came.
+
+        The source is a path of files, a batch DataFrame or an Arrow table. Rows come at random up to
+        `delay` late, or held back and all at once (`burst`). `drain` delivers the rest at once.
+        """
+        self._check_new(name)
+        loop = self._loop
+        found, own = replay_source(self._backend, loop.store, name, source, time, loop.clock, options)
+        beyond = overload_rule(own["overload"], own["budget"], own["share"])
+        rules = time, own["slack"], own["horizon"], False, own["idle"], beyond
+        self._declare(name, found, rules, {Punctuation: own["punctuation"], Prod: own["prod"]})
+        return Replay(name, found)
+
+    def prods(
+        self,
+        name: str,
+        source: Any,
+        *,
+        of: str,
+        until: str | None = None,
+        at: str | None = None,
+        where: Mapping[str, str] | Iterable[str] = (),
+        on: str | None = None,
+        format: str | None = None,
+        schema: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Declare a stream whose rows become prods of the stream `of`.
+
+        `until` or `at` is the column of a prod's time, `where` the columns of its pattern (a mapping gives
+        them the names that they have in the prodded stream); null matches everything.
+        """
+        if until is not None and at is not None:
+            raise SettingError("a prod is for the windows up to a time (until) or for the one at a time (at)")
+        if of not in self._loop.declared.queried():
+            raise SettingError(f"there is no stream named {of}{near_miss(of, self._loop.declared.queried())}")
+        target, found = self._loop.declared.streams[of], self._source(source, format, schema, options, 1)
+        columns = visible(found.columns)
+        names = where if isinstance(where, Mapping) else {column: column for column in where}
+        clock, time = clock_of(target, on), until if at is None else at
+        if time is not None:
+            time = declared_column(name, time, columns)
+            columns = with_time_column(columns, time)
+            if clock_kind(time, columns[time]) is not clock.kind:
+                raise SettingError(f"the times of {name} are {columns[time]}, and {of} goes by other ones")
+        rule = ProdRows(
+            clock,
+            time,
+            at is not None,
+            {
+                declared_column(of, theirs, target.columns): declared_column(name, ours, columns)
+                for theirs, ours in names.items()
+            },
+        )
+        self._check_new(name)
+        self._loop.declare(Stream(name, columns, StreamRules(rule.clock), found, prods=rule))
+
+    def _source(
+        self,
+        source: Any,
+        format: str | None,
+        schema: str | None,
+        options: Mapping[str, Any] | None,
+        files_per_batch: int,
+    ) -> Source:
+        given = self._backend.input_of(source)
+        if isinstance(given, StreamingInput):
+            return StreamingSource(given)
+        if given is not None:
+            return FrameSource(given)
+        return FileSource(self._backend.open_files(str(source), format, schema, options, files_per_batch))
+
+    def _declare(
+        self,
+        name: str,
+        source: Source,
+        rules: tuple[str, Any, Any, bool, Any, Overload | None],
+        markers: Mapping[type[Punctuation | Prod], str | None],
+    ) -> None:
+        """Declare a stream with these rules: time, slack, horizon, live, idle, overload."""
+        self._check_new(name)
+        columns = visible(source.columns)
+        time, *rest = rules
+        spelled = declared_column(name, time, columns)
+        columns = with_time_column(columns, spelled)
+        found = stream_rules(name, columns, spelled, *rest)
+        given = {kind: marker for kind, marker in markers.items() if marker is not None}
+        for kind, marker in given.items():
+            self._check_condition(f"the {kind.__name__.lower()} of {name}", marker, columns)
+        self._loop.declare(Stream(name, columns, found, source, given))
+
+    def _check_condition(self, what: str, condition: str, columns: Mapping[str, pa.DataType]) -> None:
+        kind = self._loop.backend.scalars.types(columns, [condition])[0]
+        if isinstance(kind, SQLError):
+            raise SettingError(f"{what}: {kind.message}")
+        if not pa.types.is_boolean(kind):
+            raise SettingError(f"{what} is {kind}, expected a condition")
+
+    def _check_new(self, name: str) -> None:
+        if self._runner.running:
+            raise StateError("streams are declared before the engine is started")
+        self._check_name(name)
+
+    def _check_name(self, name: str) -> None:
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            raise SettingError(f"not a name: {name!r}; letters, digits, _, - and . will do")
+        if name in self._loop.declared.streams or name in self._loop.declared.versions:
+            raise StateError(
+                f"there is a {'stream' if name in self._loop.declared.streams else 'table'} named {name} already"
+            )
+
+    def table(
+        self,
+        name: str,
+        source: Any,
+        *,
+        format: str | None = None,
+        schema: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Declare a static table to join with, or give it a new version, which batches from now on see.
+
+        The source is a batch DataFrame, a path of files (which the other arguments are about), an Arrow
+        table or a list of mappings.
+        """
+        if name not in self._loop.declared.versions:
+            self._check_name(name)
+        version = self._loop.declared.tables.snapshot(name, source, format, schema, options)
+        with self._loop.lock:
+            queries = self._loop.directory.known_queries().values()
+            self._loop.declared.check_version(name, version, queries)
+            self._loop.declared.versions[name] = version
+
+    def udf(self, name: str, function: Callable[..., Any], returns: str) -> None:
+        """Register a Python function for queries to call. Where it raises, it gives null, and the query
+        that called it is suspended when that happens in several batches in a row."""
+        self._backend.register_function(name, function, returns)
+        self._loop.declared.functions.add(name.casefold())
+
+    def quality(self, name: str, function: Callable[[Any, Any, float], float]) -> None:
+        """Declare how good an early value is, for queries that say QUALITY and its name.
+
+        The function is given the early value, the final one and the seconds between them, and says how good
+        the early one was: 1 for as good as the final, 0 for worthless. Where it raises, nothing is judged.
+        """
+        if not re.fullmatch(r"[^\W\d]\w*", name):
+            raise SettingError(f"not a name: {name!r}; letters, digits and _ will do")
+        if not callable(function):
+            raise SettingError(f"the quality {name} is {function!r}, expected a function")
+        self._loop.declared.qualities[name.casefold()] = guarded_quality(name, function)
+
+    # --- registration ---
 
     def register(self, sql: str, name: str | None = None, *, partial: bool = False) -> QueryHandle:
         """Register a query; it joins with the next batch.
@@ -158,19 +390,21 @@ class Engine(Declarations, Answers):
         if partial and preferred:
             raise SettingError("partial is for windows, and a query WITH PREFERENCE has none")
         for name, query in bound.items():
-            stream = loop.streams.get(query.stream)
+            stream = loop.declared.streams.get(query.stream)
             if query.overload is not None and stream is not None and stream.rules.overload is None:
                 log.warning("%s says ON OVERLOAD PREFER, and %s has no budget to exceed", name, stream.name)
-        with loop.control_lock:
+        with loop.directory.lock:
             new = {name: text for name, text in queries.items() if not self._is_known(name, text)}
-            loop.bound |= {text: bound[name] for name, text in new.items() if name in bound}
-            loop.preferred |= {text: preferred[name] for name, text in new.items() if name in preferred}
-            loop.say(Register(name, text, partial) for name, text in new.items())
+            loop.directory.bound |= {text: bound[name] for name, text in new.items() if name in bound}
+            loop.directory.preferred |= {
+                text: preferred[name] for name, text in new.items() if name in preferred
+            }
+            loop.directory.push(Register(name, text, partial) for name, text in new.items())
         self._wake()
         return {
-            name: PreferredHandle(self, name, text, preferred[name])
+            name: PreferredHandle(self._access, name, text, preferred[name])
             if name in preferred
-            else QueryHandle(self, name, text, bound[name])
+            else QueryHandle(self._access, name, text, bound[name])
             for name, text in queries.items()
         }
 
@@ -185,14 +419,18 @@ class Engine(Declarations, Answers):
     def _bind(self, queries: Mapping[str, str]) -> tuple[dict[str, Query], dict[str, Preferred]]:
         """Queries by name, bound; those with a preference apart. The first that is wrong is an error."""
         loop = self._loop
-        loop.functions |= {function.casefold() for function in self._backend.functions()}
+        loop.declared.functions |= {function.casefold() for function in self._backend.functions()}
         preferring = {name: text for name, text in queries.items() if is_preferred(text)}
         plain = {name: text for name, text in queries.items() if name not in preferring}
-        pushing = loop.preferring() | preferring.keys()
-        known = frozenset({*dict(loop.texts), *queries})
-        catalog = replace(loop.catalog(), queries=known, preferring=pushing)
-        preferred = _without_errors(bind_all_preferred(preferring, catalog, loop.scalars, catalog.summaries))
-        return _without_errors(bind_all(plain, catalog, loop.scalars, loop.known_queries())), preferred
+        pushing = loop.directory.preferring() | preferring.keys()
+        known = frozenset({*dict(loop.directory.texts), *queries})
+        catalog = replace(loop.directory.catalog(), queries=known, preferring=pushing)
+        preferred = _without_errors(
+            bind_all_preferred(preferring, catalog, loop.backend.scalars, catalog.summaries)
+        )
+        return _without_errors(
+            bind_all(plain, catalog, loop.backend.scalars, loop.directory.known_queries())
+        ), preferred
 
     def execute(self, statement: str) -> None:
         """Run CREATE SUMMARY or DROP SUMMARY; it takes effect with the next batch.
@@ -202,21 +440,21 @@ class Engine(Declarations, Answers):
         loop = self._loop
         if (read := read_statement(statement)) is None:
             raise SQLError("expected CREATE SUMMARY or DROP SUMMARY; queries are registered", statement)
-        with loop.control_lock:
-            catalog = loop.catalog()
+        with loop.directory.lock:
+            catalog = loop.directory.catalog()
             if isinstance(read, Summary):
                 summary = bind_summary(statement, catalog)
                 if summary.name not in catalog.summaries:
-                    loop.say([Summarize(summary.name, statement)])
-            elif (dropped := bind_drop(statement, loop.summary_names())) is not None:
-                if users := loop.users(dropped.name):
+                    loop.directory.push([Summarize(summary.name, statement)])
+            elif (dropped := bind_drop(statement, loop.directory.summary_names())) is not None:
+                if users := loop.directory.users(dropped.name):
                     raise StateError(f"{dropped.name} is read by {', '.join(users[:3])}: drop that first")
-                loop.say([dropped])
+                loop.directory.push([dropped])
         self._wake()
 
     def _is_known(self, name: str, text: str) -> bool:
         """Whether a query is registered already, perhaps by an earlier run of the program."""
-        known = self._loop.texts.get(name)
+        known = self._loop.directory.texts.get(name)
         if known is not None and known != text:
             raise StateError(f"a query named {name} is registered already, with another text; drop it first")
         return known is not None
@@ -225,24 +463,10 @@ class Engine(Declarations, Answers):
         """The next of q1, q2, ...; that of an earlier run of the program if it is the same query."""
         while True:
             self._names += 1
-            if self._loop.texts.get(f"q{self._names}", sql) == sql:
+            if self._loop.directory.texts.get(f"q{self._names}", sql) == sql:
                 return f"q{self._names}"
 
-    def _drop(self, name: str) -> None:
-        with self._loop.control_lock:
-            if name not in self._loop.texts:
-                raise StateError(f"there is no query named {name}")
-            if readers := self._loop.readers(name):
-                raise StateError(f"{name} is read by {', '.join(readers[:3])}: drop that first")
-            self._loop.say([Drop(name)])
-        self._delivery.forget(name)
-        self._wake()
-
     # --- control ---
-
-    def _tune(self, name: str, point: float | None) -> None:
-        self._loop.say([Tune(name, point)])
-        self._wake()
 
     def punctuate(
         self,
@@ -256,14 +480,12 @@ class Engine(Declarations, Answers):
 
         `on` names the column that the times are of, if it is not the stream's own time.
         """
-        declared = self._stream(stream)
-        clock = clock_of(declared, on)
-        start = None if since is None else instant_of(clock, since)
-        element = Punctuation(clock, instant_of(clock, until), start, pattern_of(declared, where))
+        declared = self._access.stream(stream)
+        punctuation = punctuation_of(declared, until, since, where, on)
         if isinstance(declared.source, FeedSource):
-            declared.source.control(element)
+            declared.source.control(punctuation)
         else:
-            self._loop.say([element])
+            self._loop.directory.push([punctuation])
         self._wake()
 
     def start(self) -> None:
@@ -303,6 +525,113 @@ class Engine(Declarations, Answers):
     def _wake(self) -> None:
         self._runner.wake()
 
+    # --- queries and their results ---
+
+    def query(self, name: str) -> QueryHandle:
+        """A registered query, also one that came with the checkpoint."""
+        return self._handle(name, self._access.text(name))
+
+    def queries(self) -> dict[str, QueryHandle]:
+        """All registered queries by name."""
+        return {name: self._handle(name, text) for name, text in dict(self._loop.directory.texts).items()}
+
+    def _handle(self, name: str, text: str) -> QueryHandle:
+        kind = PreferredHandle if is_preferred(text) else QueryHandle
+        return kind(self._access, name, text)
+
+    def prod(
+        self,
+        stream: str | None = None,
+        until: Any = None,
+        at: Any = None,
+        where: Mapping[str, Any] | None = None,
+        queries: Iterable[str] | str | None = None,
+        on: str | None = None,
+    ) -> dict[str, pa.Table]:
+        """Early results of open windows from the last committed batch, by query.
+
+        `until` asks for the windows that end by then, `at` for the last of those only, neither for all that
+        hold rows; `where` is a pattern on the groups. Of one stream (or the results of a query that others
+        read) or of all, of some queries or of all.
+        """
+        names = [queries] if isinstance(queries, str) else queries
+        chosen = None if names is None else tuple(self._prodded_query(name) for name in names)
+        return self._access.prod(self._prodded_streams(stream, chosen), until, at, where, chosen, on)
+
+    def _prodded_query(self, name: str) -> str:
+        query = self.query(name)
+        if query.preferred:
+            query.prod()  # raises the reason why it can't be prodded
+        return query.name
+
+    def _prodded_streams(self, stream: str | None, queries: Iterable[str] | None) -> list[Stream]:
+        """The stream that is named, the streams that the queries read, or all."""
+        directory = self._loop.directory
+        if stream is not None:
+            return [directory.source(stream)]
+        if queries is None:
+            return list(self._loop.declared.streams.values())
+        bound = (self.query(name).bound for name in queries)
+        streams = dict.fromkeys(query.stream for query in bound if isinstance(query, Query))
+        return [directory.source(name) for name in streams]
+
+    def lookup(self, sql: str, *, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
+        """The answer of a query without SLIDE that need not be registered, from the last committed batch.
+
+        Registered queries must keep what it reads: the same tuples, groups and attributes, with a window at
+        least as long. `at` and `where` are as in a query's `lookup`.
+        """
+        refuse_statement(sql)
+        return self._access.lookups.text(sql, at, where)
+
+    def late(self, stream: str) -> pa.Table:
+        """The rows that came too late for every query that wanted them, with the reason and the batch."""
+        return self._loop.archive.rows("late", self._access.stream(stream), self._loop.state.batch_id)
+
+    def rejected(self, stream: str) -> pa.Table:
+        """The rows without a usable time, with the reason and the batch."""
+        return self._loop.archive.rows("rejected", self._access.stream(stream), self._loop.state.batch_id)
+
+    def journal(self, limit: int = 64 << 20) -> Journal:
+        """The results of all queries in the order in which they are made from now on, for readers with
+        cursors. At most `limit` bytes of the newest are in memory; older ones are read from the checkpoint."""
+        journal = Journal(self._loop, limit)
+        self._access.journals.append(journal)
+        return journal
+
+    def follow(self, callback: Callable[[BatchReport], None]) -> Callable[[], None]:
+        """Call back with every batch that is committed, in the engine's thread; returns a function that ends it."""
+        followers = self._loop.followers
+        followers.append(callback)
+        return lambda: followers.remove(callback) if callback in followers else None
+
     def sink(self, format: str, path: str | None = None, **options: Any) -> None:
-        """Write the results of all queries, in one schema, with any Spark writer."""
+        """Write the results of all queries, in one schema, with any writer of the backend."""
         self._delivery.sink(None, format, path, options)
+
+    # --- status ---
+
+    def streams(self) -> dict[str, StreamInfo]:
+        """The streams that queries can read, by name."""
+        now = self._loop.clock()
+        return {name: stream_info(stream, now) for name, stream in self._loop.declared.queried().items()}
+
+    def summaries(self) -> dict[str, SummaryInfo]:
+        """The summaries by name: what they keep, and in which structure."""
+        self._loop.directory.bind()
+        return summaries_of(self._loop)
+
+    def explain(self, format: str = "text", verbose: bool = False) -> str:
+        """How the registered queries are computed together: as text, json or mermaid.
+
+        Text and drawings show what matters; `verbose` shows all of it.
+        """
+        return explain(self._loop, format, verbose)
+
+    def explain_text(self, sql: str) -> str:
+        """How a query would be computed if it was registered now, and with which queries it would share."""
+        return explain_text(self._loop, sql)
+
+    def progress(self) -> Progress:
+        """The engine after its last committed batch: rows, lateness, watermarks, windows, times, state."""
+        return progress_of(self._loop)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from transom.elements import Drop, Register
 from transom.errors import SettingError, SQLError, near_miss
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.explain import Explained, Explanation, gather, mermaid, query_text, text
+from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import Entry
 from transom.sql.binding.bind_preferred import bind_all_preferred
 from transom.sql.binding.cascades import bind_all
@@ -16,10 +16,6 @@ from transom.sql.catalog import Catalog
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.sql.syntax.dialect import is_preferred
-
-if TYPE_CHECKING:
-    from transom.runtime.loop import BatchLoop
-
 
 FORMATS = ("text", "json", "mermaid")
 NEW = "(this query)"  # what a query that nobody registered is called
@@ -56,22 +52,28 @@ def explain_text(loop: BatchLoop, sql: str) -> str:
 
 def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Explanation:
     """The plan of the next batch, as far as it is known; with more queries, if they were registered now."""
-    with loop.control_lock:  # of one and the same batch
-        state, registry, texts = loop.state, loop.registry.copy(), {**loop.texts, **(more or {})}
-    catalog = loop.catalog()
-    registry.bind(catalog, loop.scalars, [Drop(entry.name) for entry in registry if entry.name not in texts])
+    with loop.directory.lock:  # of one and the same batch
+        state, registry, texts = (
+            loop.state,
+            loop.directory.registry.copy(),
+            {**loop.directory.texts, **(more or {})},
+        )
+    catalog = loop.directory.catalog()
+    registry.bind(
+        catalog, loop.backend.scalars, [Drop(entry.name) for entry in registry if entry.name not in texts]
+    )
     joined = {e.name: e for e in registry if texts.get(e.name) == e.text and e.is_bound}
     living = [entry for entry in joined.values() if entry.suspended is None]
     new = {name: text for name, text in texts.items() if name not in joined}
     prefer = {name: text for name, text in new.items() if is_preferred(text)}
     waiting = _waiting(loop, {name: text for name, text in new.items() if name not in prefer})
     preferring = _waiting_preferred(loop, prefer, catalog)
-    intent = loop.intent
-    control = [*(intent.control if intent else ()), *loop.waiting.control]
+    intent = loop.directory.intent
+    control = [*(intent.control if intent else ()), *loop.directory.waiting.control]
     partial = {said.name for said in control if isinstance(said, Register) and said.partial}
     return gather(
         Explained(
-            {name: stream.rules for name, stream in loop.queried().items()},
+            {name: stream.rules for name, stream in loop.declared.queried().items()},
             state,
             {**{e.name: e.compiled for e in living if e.compiled is not None}, **waiting},
             loop.planner.strategy,
@@ -98,9 +100,9 @@ def _stream(entry: Entry) -> str:
 
 def _waiting_preferred(loop: BatchLoop, texts: dict[str, str], catalog: Catalog) -> dict[str, Preferred]:
     """The queries with a preference that join with the next batch."""
-    known = {name: loop.preferred.get(text) for name, text in texts.items()}
+    known = {name: loop.directory.preferred.get(text) for name, text in texts.items()}
     unbound = {name: text for name, text in texts.items() if known[name] is None}
-    bound = bind_all_preferred(unbound, catalog, loop.scalars, catalog.summaries) if unbound else {}
+    bound = bind_all_preferred(unbound, catalog, loop.backend.scalars, catalog.summaries) if unbound else {}
     found = {name: known[name] or bound[name] for name in texts}
     return {name: query for name, query in found.items() if isinstance(query, Preferred)}
 
@@ -110,15 +112,17 @@ def _waiting(loop: BatchLoop, texts: dict[str, str]) -> dict[str, CompiledQuery]
     bound: dict[str, Query | SQLError] = {}
     unbound = {}
     for name, query in texts.items():
-        known = loop.bound.get(query)  # a batch that begins takes it away
+        known = loop.directory.bound.get(query)  # a batch that begins takes it away
         if known is None:
             unbound[name] = query
         else:
             bound[name] = known
     if unbound:
-        joined = loop.registry.queries() | {n: q for n, q in bound.items() if not isinstance(q, SQLError)}
-        bound |= bind_all(unbound, loop.catalog(), loop.scalars, joined)
-    naive = loop.registry.naive
+        joined = loop.directory.registry.queries() | {
+            n: q for n, q in bound.items() if not isinstance(q, SQLError)
+        }
+        bound |= bind_all(unbound, loop.directory.catalog(), loop.backend.scalars, joined)
+    naive = loop.directory.registry.naive
     return {
         name: compile_query(name, query, naive)
         for name, query in bound.items()

@@ -5,65 +5,76 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from transom.elements import ClockKind
 from transom.errors import SettingError, StateError
-from transom.estimates import Accuracy
 from transom.estimates.feedback import new_estimator
+from transom.estimates import Accuracy
+from transom.ondemand.lookup import lookup_schema
 from transom.plan.compiled import compile_query
 from transom.results.presentation import result_schema
 from transom.runtime.explain import explain_query
 from transom.runtime.lookups import length_of
-from transom.runtime.prods import prod_of
+from transom.runtime.prods import prod_of, punctuation_of
+from transom.runtime.query_access import QueryAccess
 from transom.runtime.sources import FeedSource
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.state.promising import Coverage
 
-if TYPE_CHECKING:
-    from transom.runtime.engine import Engine
-
 
 class QueryHandle:
     """A registered query."""
 
-    def __init__(self, engine: Engine, name: str, text: str, query: Query | None = None):
-        self._engine, self.name, self.text, self._query = engine, name, text, query
-        self._since, self._has_left = 0, False
+    def __init__(self, access: QueryAccess, name: str, text: str, query: Query | None = None):
+        self._access, self.name, self.text, self._query = access, name, text, query
+        self._since, self._is_dropped = 0, False
 
     def __repr__(self) -> str:
         return f"<query {self.name}>"
 
     def drop(self) -> None:
-        """Leave with the next batch; results made so far can still be read from this handle."""
-        with suppress(StateError):  # a query whose stream is gone can't be bound, but it can leave
+        """Drop the query with the next batch; results made so far can still be read from this handle."""
+        with suppress(StateError):  # a query whose stream is gone can't be bound, but it can be dropped
             self._remember()
-        self._engine._drop(self.name)
-        self._has_left = True
+        self._access.drop(self.name)
+        self._is_dropped = True
 
     def _remember(self) -> None:
-        """Know what the query was, when it has left."""
-        self._query, self._since = self._engine._bound(self)
+        """Keep the bound query for reads after the drop."""
+        self._query, self._since = self._bound()
+
+    def _bound(self) -> tuple[Query | None, int]:
+        """The bound query and the batch it joined with, as far as they are known.
+
+        The name may be another query's by now, or still be that of a query that is about to leave.
+        """
+        if self._is_dropped or not self._access.registered(self.name, self.text):
+            return self._query or self._access.loop.directory.bound.get(self.text), self._since
+        return self._access.bound(self.name, self.text)
 
     def results(self) -> pa.Table:
         """All results so far: window_start, window_end, the group columns, the select items, kind,
         complete, rows, batch, made, latency."""
         self._check_pushed()
-        return self._engine._results(self)
+        query, since = self._bound()
+        if query is None:
+            raise StateError(f"there is no query named {self.name}")
+        return self._access.loop.archive.results(self.name, result_schema(query), since)
 
     def subscribe(self, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
         """Call back with each batch's new results, before the batch is committed (so at least once);
         returns a function that ends the subscription. An exception in it is logged, not raised."""
         self._check_pushed()
-        return self._engine._delivery.subscribe(self.name, callback)
+        return self._access.delivery.subscribe(self.name, callback)
 
     def sink(self, format: str, path: str | None = None, **options: Any) -> None:
         """Write this query's results, typed, with any Spark writer; files are written exactly once."""
         self._check_pushed()
-        self._engine._delivery.sink(self.name, format, path, options)
+        self._access.delivery.sink(self.name, format, path, options)
 
     def prod(self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
         """What is known now of this query's open windows, from the last committed batch: early results.
@@ -76,8 +87,9 @@ class QueryHandle:
         timed = query.clock.attribute if until is not None or at is not None else None
         if timed is not None and query.clock.kind is ClockKind.ROWS:
             raise SettingError("windows of rows have no time: leave until and at out")
-        told = self._engine.prod(query.stream, until, at, where, [self.name], timed)
-        return told.get(self.name, result_schema(query).empty_table())
+        stream = self._access.loop.directory.source(query.stream)
+        early = self._access.prod([stream], until, at, where, (self.name,), timed)
+        return early.get(self.name, result_schema(query).empty_table())
 
     def lookup(
         self,
@@ -93,7 +105,14 @@ class QueryHandle:
         `at` lets the window end later than the newest row; `where` is a pattern on the groups.
         """
         query = self._on_demand()
-        return self._engine._lookup(self, length_of(query, range, rows), at, where)
+        length = length_of(query, range, rows)
+        if self._is_dropped:
+            raise StateError(f"the query {self.name} was dropped")
+        if not self._access.registered(
+            self.name, self.text
+        ):  # it joins with the next batch, and has no rows yet
+            return lookup_schema(query).empty_table()
+        return self._access.lookups.registered(self.name, length, at, where)
 
     @property
     def preferred(self) -> bool:
@@ -103,7 +122,7 @@ class QueryHandle:
     @property
     def on_demand(self) -> bool:
         """Whether the query is without SLIDE: it is looked up, and reports nothing by itself."""
-        query, _ = self._engine._bound(self)
+        query, _ = self._bound()
         return query is not None and query.demand is not None
 
     def _check_pushed(self) -> None:
@@ -123,7 +142,10 @@ class QueryHandle:
         query = self._window_query()
         if query.emit is None:
             raise StateError(f"{self.name} does not say EMIT EARLY: nothing is compared")
-        return self._engine._accuracy(self.name) or new_estimator(compile_query(self.name, query)).accuracy()
+        estimator = self._access.loop.state.estimators.get(self.name)
+        if estimator is not None:
+            return estimator.accuracy()
+        return new_estimator(compile_query(self.name, query)).accuracy()
 
     def tune(self, aggressiveness: float | None) -> None:
         """Tell windows when so great a part of their last slide is still to come, whatever the query says
@@ -132,12 +154,12 @@ class QueryHandle:
             raise SettingError(f"{self.name} does not say EMIT EARLY: there is nothing to tune")
         if aggressiveness is not None and not 0 <= aggressiveness < 1:
             raise SettingError(f"aggressiveness is a part of the slide, from 0 to 1, not {aggressiveness!r}")
-        self._engine._tune(self.name, None if aggressiveness is None else 1 - aggressiveness)
+        self._access.tune(self.name, None if aggressiveness is None else 1 - aggressiveness)
 
     @property
     def tuned(self) -> float | None:
         """The aggressiveness that it was tuned to, as far as batches know; None: it goes by its own words."""
-        own = self._engine._loop.state.prodders.get(self.name)
+        own = self._access.loop.state.prodders.get(self.name)
         return None if own is None or own.point is None else round(1 - own.point, 9)
 
     @property
@@ -146,7 +168,7 @@ class QueryHandle:
         return self._window_query()
 
     def _window_query(self) -> Query:
-        query, _ = self._engine._bound(self)
+        query, _ = self._bound()
         if query is None:
             raise StateError(f"there is no query named {self.name}")
         return query
@@ -154,14 +176,14 @@ class QueryHandle:
     @property
     def partial(self) -> bool:
         """Whether windows are reported that it saw only in part."""
-        registry = self._engine._loop.registry
+        registry = self._access.loop.directory.registry
         return self.name in registry and registry[self.name].partial
 
     @property
     def since(self) -> int | None:
         """The batch that it joined with; None while it waits for one."""
-        registry = self._engine._loop.registry
-        known = not self._has_left and self.name in registry and registry[self.name].text == self.text
+        registry = self._access.loop.directory.registry
+        known = not self._is_dropped and self.name in registry and registry[self.name].text == self.text
         return registry[self.name].since if known else None
 
     def coverage(self) -> Coverage:
@@ -171,19 +193,19 @@ class QueryHandle:
 
     def explain(self, format: str = "text", verbose: bool = False) -> str:
         """How this query is computed, and with which others it shares what: as text, json or mermaid."""
-        return explain_query(self._engine._loop, self.name, format, verbose)
+        return explain_query(self._access.loop, self.name, format, verbose)
 
     @property
     def suspended(self) -> str | None:
         """Why the query takes no part in batches any more, or None."""
-        return self._engine._suspended(self.name)
+        return self._access.suspended(self.name)
 
 
 class Feed:
     """A stream that a program pushes into."""
 
-    def __init__(self, engine: Engine, name: str, source: FeedSource):
-        self._engine, self.name, self._source = engine, name, source
+    def __init__(self, access: QueryAccess, name: str, source: FeedSource):
+        self._access, self.name, self._source = access, name, source
 
     def __repr__(self) -> str:
         return f"<feed {self.name}>"
@@ -194,18 +216,20 @@ class Feed:
         They are processed by the next `engine.step()`, or at once by an engine that was started.
         """
         count = self._source.push(rows)
-        self._engine._wake()
+        self._access.wake()
         return count
 
     def punctuate(
         self, until: Any, since: Any = None, where: Mapping[str, Any] | None = None, on: str | None = None
     ) -> None:
         """No more rows like that will be pushed; takes effect behind the rows pushed before it."""
-        self._engine.punctuate(self.name, until=until, since=since, where=where, on=on)
+        stream = self._access.stream(self.name)
+        self._source.control(punctuation_of(stream, until, since, where, on))
+        self._access.wake()
 
     def prod(
         self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None, on: str | None = None
     ) -> None:
         """Ask for early results behind the rows pushed before it; they come with that batch's results."""
-        self._source.control(prod_of(self._engine._stream(self.name), until, at, where, on))
-        self._engine._wake()
+        self._source.control(prod_of(self._access.stream(self.name), until, at, where, on))
+        self._access.wake()

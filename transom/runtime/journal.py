@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +23,7 @@ import pyarrow as pa
 from transom.errors import SettingError
 from transom.results.presentation import ResultBatch, Results
 from transom.runtime.batch_report import BatchReport
-
-if TYPE_CHECKING:
-    from transom.runtime.loop import BatchLoop
+from transom.runtime.loop import BatchLoop
 
 START, END = "start", "end"  # cursors before and behind all that there is
 MOST = 1 << 30  # rows, for readers who set no limit
@@ -143,8 +140,8 @@ class Journal:
     def _batch(self, report: BatchReport) -> None:
         self._add(report.batch_id, report.results, is_batch=True)
 
-    def told(self, results: Results, batch_id: int) -> None:
-        """Note what a prod was told, from the state after a batch."""
+    def add_prod(self, results: Results, batch_id: int) -> None:
+        """Add the answer to a prod, from the state after a batch."""
         if results:
             self._add(batch_id, results, is_batch=False)
 
@@ -219,9 +216,12 @@ class Journal:
         key = whose.name, whose.since, limit
         with self._lock:
             known, since = self._read.pop(key, (whose.schema.empty_table(), whose.since))
-        batches = [batch_id for batch_id, _ in self.loop.result_batches if since <= batch_id < until][-DEEP:]
+        batches = [batch_id for batch_id, _ in self.loop.archive.result_batches if since <= batch_id < until][
+            -DEEP:
+        ]
         tables = (
-            self.loop.batch_results(whose.name, whose.schema, whose.since, batch_id) for batch_id in batches
+            self.loop.archive.batch_results(whose.name, whose.schema, whose.since, batch_id)
+            for batch_id in batches
         )
         table = pa.concat_tables([known, *tables])
         table = table.slice(max(table.num_rows - limit, 0))
@@ -249,9 +249,9 @@ class Journal:
 
     def _far(self, whose: Whose, since: int, until: int) -> Iterator[Part]:
         """What some batches left under the checkpoint."""
-        for batch_id, _ in self.loop.result_batches if since < until else ():
+        for batch_id, _ in self.loop.archive.result_batches if since < until else ():
             if max(since, whose.since) <= batch_id < until:
-                table = self.loop.batch_results(whose.name, whose.schema, whose.since, batch_id)
+                table = self.loop.archive.batch_results(whose.name, whose.schema, whose.since, batch_id)
                 yield Part(Cursor(batch_id), Cursor(batch_id + 1), table)
 
 

@@ -49,7 +49,7 @@ class Lookups:
 
     def registered(self, name: str, length: int | None, at: Any, where: Where) -> pa.Table:
         """The answer of a registered query for its own window, or for one no longer than that."""
-        self.loop.bind()
+        self.loop.directory.bind()
         return self._latest(
             lambda state, registry: self._registered(state, registry[name], length, at, where)
         )
@@ -84,8 +84,8 @@ class Lookups:
     def _latest(self, ask: Callable[[State, Registry], pa.Table]) -> pa.Table:
         """Ask the last committed state; the next one, if that let go of files that were to be read."""
         for attempt in range(ATTEMPTS):
-            with self.loop.control_lock:
-                state, registry = self.loop.state, self.loop.registry
+            with self.loop.directory.lock:
+                state, registry = self.loop.state, self.loop.directory.registry
             try:
                 return ask(state, registry)
             except Exception:
@@ -128,7 +128,7 @@ class Lookups:
         self, query: CompiledQuery, length: int, state: State, at: Any, where: Where
     ) -> Lookup | None:
         """The window that is asked for; None while no row has come."""
-        stream, clock = self.loop.source(query.query.stream), query.clock
+        stream, clock = self.loop.directory.source(query.query.stream), query.clock
         end = lookup_end(clock, state.stream(stream.name))
         if at is not None:
             if clock.kind is ClockKind.ROWS:
@@ -147,7 +147,7 @@ class Lookups:
         else:
             answer = look_up(lookup, loop.lookup_cache.reader(lookup, state))
         try:
-            return lookup_result(answer, state, loop.scalars, loop.clock())
+            return lookup_result(answer, state, loop.backend.scalars, loop.clock())
         except Exception as error:
             raise BatchError(f"the lookup failed: {self.loop.backend.error_text(error)}") from error
 
@@ -163,16 +163,16 @@ class Lookups:
 
     def _compiled(self, sql: str) -> CompiledQuery:
         """A text, bound; it is remembered if it is over a declared stream, which no other text can change."""
-        loop, catalog = self.loop, self.loop.catalog()
+        loop, catalog = self.loop, self.loop.directory.catalog()
         known = self._texts.get(sql)
         if known is not None and known[0] == catalog:
             self._texts.move_to_end(sql)
             return known[1]
-        query = bind_all({"": sql}, catalog, loop.scalars, loop.known_queries())[""]
+        query = bind_all({"": sql}, catalog, loop.backend.scalars, loop.directory.known_queries())[""]
         if isinstance(query, SQLError):
             raise query
-        compiled = compile_query("", query, loop.registry.naive)
-        if query.stream in loop.streams:
+        compiled = compile_query("", query, loop.directory.registry.naive)
+        if query.stream in loop.declared.streams:
             self._texts[sql] = catalog, compiled
             while len(self._texts) > MOST_TEXTS:
                 self._texts.popitem(last=False)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from transom.backends.base import Backend, Frame
-from transom.elements import Control, Prod, Punctuation, Register
+from transom.elements import Control, Prod, Punctuation
 from transom.errors import StateError
 from transom.estimates.feedback import Observation
 from transom.kernel.aggregate import Outcome
@@ -33,14 +33,15 @@ from transom.results.emit import EmitContext
 from transom.results.prodder import due_streams
 from transom.results.stream_progress import BatchInput
 from transom.runtime.archive import Archive
-from transom.runtime.batch_report import BatchReport, Watch, tell
+from transom.runtime.batch_report import BatchReport, Stopwatch, notify
+from transom.runtime.declared import Declared
 from transom.runtime.emit import Emit
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.file_store import Store
 from transom.runtime.ingest import Ingest
-from transom.runtime.ledger import Waiting
 from transom.runtime.membership import check_types, joined_and_left
 from transom.runtime.outputs import Outputs, results_of
+from transom.runtime.query_directory import QueryDirectory, WaitingControl
 from transom.runtime.registry import Registry
 from transom.runtime.streams import Carried, Stream, rows_as_prods
 from transom.runtime.write_ahead_log import BatchIntent, BatchLog
@@ -50,7 +51,7 @@ from transom.state.state import State
 log = logging.getLogger("transom")
 
 
-class BatchLoop(Archive):
+class BatchLoop:
     """Runs batches and owns what they change: the state, the registry, the waiting control."""
 
     def __init__(
@@ -62,16 +63,17 @@ class BatchLoop(Archive):
         strategy: Strategy,
         naive: bool,
     ):
-        super().__init__(backend, store, clock)
+        self.backend, self.store, self.clock = backend, store, clock
         self.log, self.outputs = BatchLog(store), Outputs(store)
+        self.declared = Declared(backend, store)
         self.planner = Planner(strategy)
         self.executors = ExecutorState(backend, store, strategy)
         self.partitioned_stores = PartitionedStores(self.executors)
         self.promising = Promising(backend, self.executors)
-        self.sideline = Sideline(backend, store, self.tables)
+        self.sideline = Sideline(backend, store, self.declared.tables)
         self.ingest = Ingest(
             backend,
-            self.tables,
+            self.declared.tables,
             self.outputs,
             self.executors,
             self.planner,
@@ -85,9 +87,9 @@ class BatchLoop(Archive):
         self.idle = threading.Condition(self.lock)  # notified after every batch
         self.observations: dict[
             str, list[Observation]
-        ] = {}  # by identity: what prods were told since the last batch
-        self.listeners: list[Callable[[BatchReport], None]] = []  # before a batch is committed
-        self.followers: list[Callable[[BatchReport], None]] = []  # afterwards
+        ] = {}  # by identity: windows that prods reported since the last batch
+        self.listeners: list[Callable[[BatchReport], None]] = []  # called before a batch is committed
+        self.followers: list[Callable[[BatchReport], None]] = []  # called afterwards
         last = self.log.last()
         self.state, record = last if last else (State(), CommitRecord(naive=naive, backend=backend.name))
         record.check_settings(naive, backend.name)
@@ -95,20 +97,18 @@ class BatchLoop(Archive):
         store.delete("glances")  # of an engine that died
         self.sideline.resume(self.state, record.paces)
         self.promising.pace = Pace.of(record.probing_pace, record.inserting_seconds)
-        self.registry = Registry(record.queries, naive, record.summaries)
+        self.directory = QueryDirectory(
+            self.declared,
+            Registry(record.queries, naive, record.summaries),
+            self.log.intent(self.state.batch_id + 1),
+        )
+        self.archive = Archive(self.outputs, record.result_batches)
         self.idle_closed = dict(record.idle_closed)  # by stream: whether it was closed since its last data
         self.progress: dict[str, Any] = dict(record.sources)
-        self.result_batches = list(record.result_batches)
         self.state_bytes = 0
-        self.batch_thread: threading.Thread | None = None  # who is processing a batch
+        self.batch_thread: threading.Thread | None = None  # the thread that is processing a batch
         self.report: BatchReport | None = None
-        self._timed: tuple[Registry, dict[str, CompiledQuery]] | None = None  # polls look at the same queries
-        self.intent = intent = self.log.intent(self.state.batch_id + 1)
-        for element in (
-            *(Register(e.name, e.text) for e in self.registry),
-            *(intent.control if intent else ()),
-        ):
-            self.note(element)
+        self._timed: tuple[Registry, dict[str, CompiledQuery]] | None = None  # the queries of the last poll
 
     @property
     def continues(self) -> bool:
@@ -119,35 +119,39 @@ class BatchLoop(Archive):
 
     def declare(self, stream: Stream) -> None:
         with self.lock:
-            if stream.name in self.streams:
+            if stream.name in self.declared.streams:
                 raise StateError(f"the stream {stream.name} is declared already")
             if stream.name in self.progress:
                 stream.source.resume(self.progress[stream.name])
             # The time that the engine was down is not the source's silence: it begins to count now.
             stream.last_data, stream.idle_closed = self.clock(), self.idle_closed.get(stream.name, True)
-            self.streams[stream.name] = stream
+            self.declared.streams[stream.name] = stream
 
     def open(self) -> None:
         """Check that every stream that the checkpoint's queries read is declared, and bind them."""
         with self.lock:
             intent = self.pending()
-            said = (*(intent.control if intent else ()), *self.waiting.control)
-            self.registry.bind(self.catalog(), self.scalars, said)
-            check_types(self.registry, self.state)
-            if intent is not None and intent.stream is not None and intent.stream not in self.streams:
+            said = (*(intent.control if intent else ()), *self.directory.waiting.control)
+            self.directory.registry.bind(self.directory.catalog(), self.backend.scalars, said)
+            check_types(self.directory.registry, self.state)
+            if (
+                intent is not None
+                and intent.stream is not None
+                and intent.stream not in self.declared.streams
+            ):
                 raise StateError(
                     f"batch {intent.batch_id} was begun for the stream {intent.stream}: declare it"
                 )
 
     def end(self, streams: Iterable[str]) -> None:
         """Close every window of some streams with the next batch."""
-        with self.control_lock:
-            self.waiting.ended += streams
+        with self.directory.lock:
+            self.directory.waiting.ended += streams
 
     def close_idle(self) -> None:
         """Close the windows of streams that have been silent for as long as their rules allow."""
         now = self.clock()
-        for stream in self.streams.values():
+        for stream in self.declared.streams.values():
             if stream.rules.idle is None or stream.idle_closed or now - stream.last_data < stream.rules.idle:
                 continue
             if self.state.stream(stream.name).aside:
@@ -159,7 +163,7 @@ class BatchLoop(Archive):
 
     def pending(self) -> BatchIntent | None:
         """The batch that was begun and not committed, if there is one: it comes before all others."""
-        return self.intent
+        return self.directory.intent
 
     def data_batch(
         self, stream: Stream, reference: Mapping[str, Any], frame: Frame, control: tuple[Control, ...] = ()
@@ -179,9 +183,9 @@ class BatchLoop(Archive):
         """Run a batch that brings no rows, if some control waits for one, or one was begun."""
         with self.lock:
             intent = self.pending()
-            if intent is None and (self.waiting or self._timer_is_due()):
+            if intent is None and (self.directory.waiting or self._timer_is_due()):
                 # A stream whose rows are aside ends with a batch that takes them in.
-                waiting = (name for name in self.waiting.ended if self.state.stream(name).aside)
+                waiting = (name for name in self.directory.waiting.ended if self.state.stream(name).aside)
                 intent = self._begin(next(waiting, None), {}, ())
             if intent is None or intent.reference:
                 return False
@@ -195,10 +199,16 @@ class BatchLoop(Archive):
         the query's first batch is one with new rows.
         """
         with self.lock:
-            if self.intent is not None or self.waiting or not self.state.stream(stream.name).aside:
+            if (
+                self.directory.intent is not None
+                or self.directory.waiting
+                or not self.state.stream(stream.name).aside
+            ):
                 return False
-            reading = (self.state.queries.get(query.name) for query in self.registry.reading(stream.name))
-            kept = self.planner.store_sets(stream.name, self.registry.looking(stream.name))
+            reading = (
+                self.state.queries.get(query.name) for query in self.directory.registry.reading(stream.name)
+            )
+            kept = self.planner.store_sets(stream.name, self.directory.registry.looking(stream.name))
             stores = (self.state.stores.get(key) for store_set in kept for key in store_set.stores)
             untold = any(own is not None and own.unseen is None for own in (*reading, *stores))
             if untold and not is_ending:
@@ -210,9 +220,9 @@ class BatchLoop(Archive):
         """Run a batch that goes on with what queries' budgets have put off, if there is something and nothing
         else waits."""
         with self.lock:
-            living = self.registry.preferring()
+            living = self.directory.registry.preferring()
             waits = any(own.waits for name, own in self.state.preferring.queries.items() if name in living)
-            if self.intent is not None or self.waiting or not waits:
+            if self.directory.intent is not None or self.directory.waiting or not waits:
                 return False
             self._run(self._begin(None, {}, (), resumes=True), None)
             return True
@@ -225,10 +235,10 @@ class BatchLoop(Archive):
         resumes: bool = False,
     ) -> BatchIntent:
         """Bind what waits to the next batch, and write it ahead."""
-        with self.control_lock:
-            in_lull = stream is not None and not reference and stream not in self.waiting.ended
-            waiting = Waiting() if in_lull else self.waiting
-            declared = None if stream is None else self.streams[stream]
+        with self.directory.lock:
+            in_lull = stream is not None and not reference and stream not in self.directory.waiting.ended
+            waiting = WaitingControl() if in_lull else self.directory.waiting
+            declared = None if stream is None else self.declared.streams[stream]
             bound = self.sideline.bind(declared, bool(reference), waiting.ended, self.state)
             intent = BatchIntent(
                 self.state.batch_id + 1,
@@ -237,10 +247,10 @@ class BatchLoop(Archive):
                 dict(reference),
                 (*waiting.control, *control),
                 bound.ended,
-                dict(self.versions),
+                dict(self.declared.versions),
                 bound.budget,
                 bound.aside,
-                self.promising.probes(self.registry),
+                self.promising.probes(self.directory.registry),
                 resumes,
             )
             if self.log.intent(intent.batch_id) is not None:
@@ -250,9 +260,9 @@ class BatchLoop(Archive):
             try:
                 self.log.begin(intent)
             finally:  # what failed after it was written is bound all the same
-                self.intent = self.log.intent(intent.batch_id)
-                if self.intent is not None and not in_lull:
-                    self.waiting = Waiting(ended=bound.later)
+                self.directory.intent = self.log.intent(intent.batch_id)
+                if self.directory.intent is not None and not in_lull:
+                    self.directory.waiting = WaitingControl(ended=bound.later)
         return intent
 
     def _run(self, intent: BatchIntent, frame: Frame | None) -> None:
@@ -265,11 +275,11 @@ class BatchLoop(Archive):
             self.batch_thread = None
 
     def _process(self, intent: BatchIntent, frame: Frame | None) -> None:
-        watch = Watch()
-        registry = self.registry.copy()
-        registry.bind(self.catalog(), self.scalars, intent.control)
-        new = self.newcomers(intent.control, registry)
-        state = joined_and_left(intent, registry, new, self.state, self.planner, self.streams)
+        watch = Stopwatch()
+        registry = self.directory.registry.copy()
+        registry.bind(self.directory.catalog(), self.backend.scalars, intent.control)
+        new = self.directory.newcomers(intent.control, registry)
+        state = joined_and_left(intent, registry, new, self.state, self.planner, self.declared.streams)
         if intent.stream is not None:
             state = release_suspended(state, registry.compiled())
             state = reshare(state, registry.reading(intent.stream), self.planner.strategy)
@@ -279,7 +289,7 @@ class BatchLoop(Archive):
         arrivals: Mapping[str, Arrival] = {}
         said = [element for element in intent.control if isinstance(element, Punctuation | Prod)]
         if intent.stream is not None and (frame is not None or intent.aside):
-            stream = self.streams[intent.stream]
+            stream = self.declared.streams[intent.stream]
             if stream.prods is not None and frame is not None:
                 said += rows_as_prods(stream, frame)
             else:
@@ -309,14 +319,14 @@ class BatchLoop(Archive):
             listener(report)
         watch.lap("delivery")
         if intent.stream is not None:
-            self.sideline.note(self.streams[intent.stream], outcome.rows, watch.spent["ingest"])
+            self.sideline.note(self.declared.streams[intent.stream], outcome.rows, watch.spent["ingest"])
         before = self.state
         self._commit(intent, registry, output.state, bool(output.results), now.observations)
         self.lookup_cache.batch_committed(output.state, outcome.runs, kept)
         self.executors.forget(before, output.state)  # readers of what is deleted ask again
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
-        tell(self.followers, self.report)
+        notify(self.followers, self.report)
         self.idle.notify_all()
 
     def _inputs(
@@ -340,7 +350,7 @@ class BatchLoop(Archive):
         partial = frozenset(entry.name for entry in registry if entry.partial)
         return [
             BatchInput(
-                self.streams[name].rules,
+                self.declared.streams[name].rules,
                 registry.reading(name),
                 outcome if name == intent.stream else Outcome(),
                 [e for e in said if isinstance(e, Punctuation) and e.clock.stream == name],
@@ -351,53 +361,50 @@ class BatchLoop(Archive):
                 store_sets=self.planner.store_sets(name, registry.looking(name)),
             )
             for name in concerned
-            if name in self.queried()
+            if name in self.declared.queried()
         ]
 
     def _timer_is_due(self) -> bool:
         if not self.state.prodders:
             return False
-        if self._timed is None or self._timed[0] is not self.registry:
-            self._timed = self.registry, self.registry.compiled()
+        if self._timed is None or self._timed[0] is not self.directory.registry:
+            self._timed = self.directory.registry, self.directory.registry.compiled()
         return bool(self.due(self.state, self._timed[1], self.clock()))
 
     def _said(self, intent: BatchIntent, said: Sequence[Carried], registry: Registry) -> EmitContext:
         prods = [element for element in said if isinstance(element, Prod)]
-        with self.control_lock:  # of queries that are still the same
+        with self.directory.lock:  # of queries that are still the same
             named = {entry.identity for entry in registry} if self.observations else set()
             observations = [one for whose, own in self.observations.items() if whose in named for one in own]
-        return EmitContext(prods, intent.clock, self.clock(), self.qualities, observations, self.streams)
+        return EmitContext(
+            prods, intent.clock, self.clock(), self.declared.qualities, observations, self.declared.streams
+        )
 
     def due(self, state: State, queries: Mapping[str, CompiledQuery], clock: int) -> list[str]:
         """The streams whose open windows are to be reported by the clock, whether rows come or not."""
         if not state.prodders:
             return []
-        rules = {name: stream.rules for name, stream in self.streams.items()}
+        rules = {name: stream.rules for name, stream in self.declared.streams.items()}
         return due_streams(state, queries, rules, clock)
 
     def _commit(
-        self,
-        intent: BatchIntent,
-        registry: Registry,
-        state: State,
-        has_results: bool,
-        seen: Sequence[Observation],
+        self, intent: BatchIntent, registry: Registry, state: State, has_results: bool, seen: Sequence[Observation]
     ) -> None:
         sources = dict(self.progress)
         if intent.stream is not None and intent.reference:
-            stream = self.streams[intent.stream]
+            stream = self.declared.streams[intent.stream]
             stream.source.advance(intent.reference)
             sources[intent.stream] = stream.source.progress()
             stream.last_data, stream.idle_closed = self.clock(), False
-        batches = (
-            [*self.result_batches, (intent.batch_id, intent.clock)] if has_results else self.result_batches
-        )
-        self.idle_closed |= {name: stream.idle_closed for name, stream in self.streams.items()}
+        result_batches = self.archive.result_batches
+        if has_results:
+            result_batches = [*result_batches, (intent.batch_id, intent.clock)]
+        self.idle_closed |= {name: stream.idle_closed for name, stream in self.declared.streams.items()}
         record = CommitRecord(
             queries=registry.query_records(),
             summaries=registry.summary_records(),
             sources=sources,
-            result_batches=tuple(batches),
+            result_batches=tuple(result_batches),
             idle_closed=self.idle_closed,
             naive=registry.naive,
             backend=self.backend.name,
@@ -407,8 +414,9 @@ class BatchLoop(Archive):
         )
         self.state_bytes = self.log.commit(state, record)
         self.sideline.forget(self.state, state)
-        with self.control_lock:  # whoever prods reads the first two, while batches run
-            self.state, self.registry, self.progress, self.result_batches = state, registry, sources, batches
+        with self.directory.lock:  # prods read the state and the registry together, while batches run
+            self.state, self.directory.registry = state, registry
+            self.progress, self.archive.result_batches = sources, result_batches
             known = {id(one) for one in seen}
             living = {entry.identity for entry in registry} if self.observations else set()
             self.observations = {
@@ -416,6 +424,6 @@ class BatchLoop(Archive):
                 for whose, own in self.observations.items()
                 if whose in living and (left := [one for one in own if id(one) not in known])
             }
-        self.intent = None
+        self.directory.intent = None
         if intent.stream is not None and intent.reference:
-            self.streams[intent.stream].source.release(intent.reference)
+            self.declared.streams[intent.stream].source.release(intent.reference)

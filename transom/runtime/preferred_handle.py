@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -12,13 +12,11 @@ from transom.errors import SettingError, SQLError, StateError
 from transom.estimates import Accuracy
 from transom.promising.answers import preferred_schema
 from transom.runtime.handles import QueryHandle
+from transom.runtime.query_access import QueryAccess
 from transom.sql.clauses.summary import is_statement
 from transom.sql.preferred_query import Preferred
 from transom.sql.syntax.dialect import query_tokens
 from transom.state.promising import Coverage
-
-if TYPE_CHECKING:
-    from transom.runtime.engine import Engine
 
 
 def refuse_statement(text: object, of: str = "") -> None:
@@ -33,8 +31,8 @@ def refuse_statement(text: object, of: str = "") -> None:
 class PreferredHandle(QueryHandle):
     """A registered query WITH PREFERENCE."""
 
-    def __init__(self, engine: Engine, name: str, text: str, preferred: Preferred | None = None):
-        super().__init__(engine, name, text)
+    def __init__(self, access: QueryAccess, name: str, text: str, preferred: Preferred | None = None):
+        super().__init__(access, name, text)
         self._preferred = preferred
 
     @property
@@ -50,14 +48,14 @@ class PreferredHandle(QueryHandle):
         """All results so far: the select items, rows (behind an aggregate), batch, made, whether nothing was
         left out of the batch (complete), the share of its estimated output that it produced, and how many
         tuples it probably passed over (skipped)."""
-        preferred, since = self._bound()
-        return self._engine._loop.results(self.name, preferred_schema(preferred), since)
+        preferred, since = self._bound_preferred()
+        return self._access.loop.archive.results(self.name, preferred_schema(preferred), since)
 
     def coverage(self) -> Coverage:
         """What became of the budget so far: probes made, tuples produced, tuples probably passed over (for
         good, or waiting until there is time), and the share of the output that was produced."""
-        known = self._engine._loop.state.preferring.queries.get(self.name)
-        _, since = self._bound()
+        known = self._access.loop.state.preferring.queries.get(self.name)
+        _, since = self._bound_preferred()
         return known.coverage if known is not None and known.since == since else Coverage()
 
     def prod(self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
@@ -81,24 +79,24 @@ class PreferredHandle(QueryHandle):
 
     @property
     def bound(self) -> Preferred:
-        return self._bound()[0]
+        return self._bound_preferred()[0]
 
     def _refuse(self, why: str) -> NoReturn:
         raise SettingError(f"{self.name} says WITH PREFERENCE: {why}")
 
     def _remember(self) -> None:
-        self._preferred, self._since = self._bound()
+        self._preferred, self._since = self._bound_preferred()
 
-    def _bound(self) -> tuple[Preferred, int]:
+    def _bound_preferred(self) -> tuple[Preferred, int]:
         """The query and the batch it joined with, as far as they are known."""
-        loop = self._engine._loop
-        joined = self.name in loop.registry and loop.registry[self.name].text == self.text
-        if joined and not self._has_left:
-            loop.bind()
-            entry = loop.registry[self.name]
+        loop = self._access.loop
+        joined = self.name in loop.directory.registry and loop.directory.registry[self.name].text == self.text
+        if joined and not self._is_dropped:
+            loop.directory.bind()
+            entry = loop.directory.registry[self.name]
             assert entry.preferred is not None
             return entry.preferred, entry.since
-        known = self._preferred or loop.preferred.get(self.text)
+        known = self._preferred or loop.directory.preferred.get(self.text)
         if known is None:
             raise StateError(f"there is no query named {self.name}")
         return known, self._since

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.durations import parse_instant
-from transom.elements import Clock, ClockKind, Kind, Prod
+from transom.elements import Clock, ClockKind, Kind, Prod, Punctuation
 from transom.errors import SettingError
 from transom.estimates.feedback import add_estimates
 from transom.plan.compiled import CompiledQuery, plain_value, typed_value
@@ -43,10 +43,13 @@ class Prodding:
         """What is known of the windows that prods ask for, and after which batch; it is kept with the queries'
         results."""
         loop = self.loop
-        loop.bind()
+        loop.directory.bind()
         while True:
-            with loop.control_lock:
-                state, registry = loop.state, loop.registry.copy()  # whom it suspends, batches find out too
+            with loop.directory.lock:
+                state, registry = (
+                    loop.state,
+                    loop.directory.registry.copy(),
+                )  # whom it suspends, batches find out too
             try:
                 return self._answer(prods, state, registry), state.batch_id
             except Exception:
@@ -56,14 +59,14 @@ class Prodding:
 
     def _answer(self, prods: Sequence[Prod], state: State, registry: Registry) -> Results:
         loop, living = self.loop, registry.living()
-        cascade = in_order(living, loop.streams)
+        cascade = in_order(living, loop.declared.streams)
         asks = tuple(window_requests(passed_on(prods, cascade), living).values())
         if not asks:
             return Results()
         partial = frozenset(entry.name for entry in registry if entry.partial)
         moment = Moment(state.batch_id, Kind.EARLY, loop.clock())
         directory = told_at(state.batch_id, moment.made)
-        intent = BatchIntent(state.batch_id, moment.made, tables=dict(loop.versions))
+        intent = BatchIntent(state.batch_id, moment.made, tables=dict(loop.declared.versions))
         backend = loop.emit.effects(intent, registry, directory)
         try:
             snapshot = with_early_results(state, asks, cascade, living, partial, backend, moment)
@@ -74,11 +77,9 @@ class Prodding:
             loop.store.delete(directory)
             raise
         queries = {query.name: query for query in living}
-        told, observations = add_estimates(
-            state.estimators, early, queries, self._nows(asks, queries, state), moment.made
-        )
+        told, observations = add_estimates(state.estimators, early, queries, self._nows(asks, queries, state), moment.made)
         loop.outputs.write_results(directory, told, lambda name: registry[name].identity)
-        with loop.control_lock:
+        with loop.directory.lock:
             for one in observations:
                 own = loop.observations.setdefault(registry[one.query].identity, [])
                 own.append(one)
@@ -93,7 +94,7 @@ class Prodding:
 
     def _now(self, query: CompiledQuery, queries: Mapping[str, CompiledQuery], state: State) -> int | None:
         """How far a query's clock has come; that of results goes by the rows that they are made of."""
-        streams = self.loop.streams
+        streams = self.loop.declared.streams
         while query.query.stream not in streams and query.query.stream in queries:
             query = queries[query.query.stream]
         name = query.query.stream
@@ -117,6 +118,19 @@ def prod_of(
     moment = until if at is None else at
     time = None if moment is None else instant_of(clock, moment)
     return Prod(clock, time, at is not None, pattern_of(stream, where), queries)
+
+
+def punctuation_of(
+    stream: Stream,
+    until: Any,
+    since: Any = None,
+    where: Mapping[str, Any] | None = None,
+    on: str | None = None,
+) -> Punctuation:
+    """A punctuation from a program's arguments."""
+    clock = clock_of(stream, on)
+    start = None if since is None else instant_of(clock, since)
+    return Punctuation(clock, instant_of(clock, until), start, pattern_of(stream, where))
 
 
 def clock_of(stream: Stream, on: str | None) -> Clock:

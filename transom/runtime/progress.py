@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transom.durations import format_instant
 from transom.elements import ClockKind
@@ -17,13 +18,14 @@ from transom.plan.explain import WorkDone, held, keeps_text, kind_of, work_done,
 from transom.plan.explain.promising_text import coverage_text
 from transom.plan.explain.words import counted, queries_text, readable
 from transom.results.advance import open_windows
+from transom.runtime.batch_report import BatchReport
+from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import Registry
 from transom.runtime.summary_status import PreferredProgress, SummaryInfo, queries_of, summary_infos
 from transom.state.promising import Coverage
 from transom.state.state import State, StoreState, Work
 
-if TYPE_CHECKING:
-    from transom.runtime.loop import BatchLoop
+log = logging.getLogger("transom")
 
 NOTHING = work_done(Work())
 MOST = 3  # held ranges that are shown
@@ -308,10 +310,10 @@ class Progress:
 def progress_of(loop: BatchLoop) -> Progress:
     """How a batch loop fares."""
     # Each is replaced whole: no need to wait.
-    state, registry, report = loop.state, loop.registry, loop.report
+    state, registry, report = loop.state, loop.directory.registry, loop.report
     slices = {home: holding.slices for home, holding in held(state).items()}
     streams = {}
-    for name, stream in loop.queried().items():
+    for name, stream in loop.declared.queried().items():
         own, clock = state.stream(name), stream.rules.clock
         known = own.clock(clock)
         reading = registry.reading(name)
@@ -390,3 +392,13 @@ def _sharing(
         work_done(state.stream(stream).work),
         work_done(last),
     )
+
+
+def log_batch(loop: BatchLoop, report: BatchReport) -> None:
+    """Log what a batch did and how the engine is."""
+    if log.isEnabledFor(logging.INFO):
+        outcome, rejected = report.outcome, report.outcome.timeless + report.outcome.ahead
+        log.info(
+            f"{report.stream or 'control'}: {outcome.rows} rows, {outcome.late} late, "
+            f"{rejected} rejected, {report.results.rows} results; {progress_of(loop)}"
+        )

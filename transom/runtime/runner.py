@@ -119,7 +119,7 @@ class Runner:
         self._stopping.clear()
         self._batch_error, self._draining = None, True
         try:
-            for stream in self.loop.streams.values():
+            for stream in self.loop.declared.streams.values():
                 stream.source.hurry()
             if not was_running:
                 self._start_streaming(available_now=True)
@@ -129,7 +129,11 @@ class Runner:
                     time.sleep(0.01)
             self._raise_streaming_error()
             self.loop.end(
-                [s.name for s in self.loop.streams.values() if (s.source.finite if close is None else close)]
+                [
+                    s.name
+                    for s in self.loop.declared.streams.values()
+                    if (s.source.finite if close is None else close)
+                ]
             )
             self.loop.control_batch()
         finally:
@@ -144,7 +148,7 @@ class Runner:
         with loop.lock:
             intent = loop.pending()
             if intent is not None and intent.stream is not None and intent.reference:
-                stream = loop.streams[intent.stream]
+                stream = loop.declared.streams[intent.stream]
                 if isinstance(stream.source, StreamingSource):
                     return False
                 loop.data_batch(stream, intent.reference, self._rows(stream, intent.reference))
@@ -160,7 +164,7 @@ class Runner:
 
     def _source_batch(self) -> bool:
         """A batch of the next stream that has one, of new rows or of sidelined ones; streams take turns."""
-        streams = list(self.loop.streams.values())
+        streams = list(self.loop.declared.streams.values())
         for _ in streams:
             stream = streams[self._turn % len(streams)]
             self._turn += 1
@@ -180,7 +184,7 @@ class Runner:
     # --- streaming sources ---
 
     def _start_streaming(self, available_now: bool) -> None:
-        for stream in self.loop.streams.values():
+        for stream in self.loop.declared.streams.values():
             if isinstance(stream.source, StreamingSource):
                 checkpoint = self.loop.store.path(f"spark/{stream.name}")
                 stream.source.stream.start(self._handler(stream), checkpoint, available_now)

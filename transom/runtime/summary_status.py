@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import Registry
 from transom.sql.promise import counts
 from transom.state.promising import Preferring
-
-if TYPE_CHECKING:
-    from transom.runtime.loop import BatchLoop
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class PreferredProgress:
 
 def summaries_of(loop: BatchLoop) -> dict[str, SummaryInfo]:
     """How the summaries of a batch loop fare."""
-    return summary_infos(loop.state.preferring, loop.registry)
+    return summary_infos(loop.state.preferring, loop.directory.registry)
 
 
 def summary_infos(state: Preferring, registry: Registry) -> dict[str, SummaryInfo]:

@@ -1,29 +1,26 @@
-"""What there is to read and who reads it: streams, tables, functions, and queries that live or wait to."""
+"""The registered queries and summaries: as the last committed batch left them, and with the control that waits."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from transom.backends.base import Backend
 from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
-from transom.estimates import Quality
 from transom.plan.compiled import compile_query
 from transom.results.cascade import derived_rules
-from transom.runtime.file_store import Store
+from transom.runtime.declared import Declared
 from transom.runtime.membership import Newcomers
 from transom.runtime.registry import Registry
 from transom.runtime.sources import ResultSource
 from transom.runtime.streams import Stream
-from transom.runtime.tables import StaticTables
 from transom.runtime.write_ahead_log import BatchIntent
 from transom.sql.binding.bind_preferred import bind_preferred
 from transom.sql.binding.cascades import bind_all, relation_of, sources_of
 from transom.sql.binding.promises import summaries_of
-from transom.sql.catalog import Catalog, Relation
+from transom.sql.catalog import Catalog
 from transom.sql.clauses.summary import bind_summary
 from transom.sql.preferred_query import Preferred
 from transom.sql.promise import Count, leaves
@@ -32,8 +29,8 @@ from transom.sql.syntax.dialect import is_preferred
 
 
 @dataclass
-class Waiting:
-    """Control that no batch is bound to yet."""
+class WaitingControl:
+    """Control that no batch is bound to yet, and streams that end with the next one."""
 
     control: list[Control] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
@@ -42,52 +39,31 @@ class Waiting:
         return bool(self.control or self.ended)
 
 
-class Ledger:
-    """The names that queries can use, the queries, and what was said and no batch is bound to yet."""
+class QueryDirectory:
+    """The queries and summaries by name, those that wait for the next batch included.
 
-    registry: Registry
-    intent: BatchIntent | None  # what was written ahead for a batch that is not committed
+    `registry` is the committed one and `intent` what was written ahead for a batch that is not committed;
+    the batch loop replaces both.
+    """
 
-    def __init__(self, backend: Backend, store: Store, clock: Callable[[], int]):
-        self.backend, self.store, self.clock = backend, store, clock
-        self.scalars = backend.scalars
-        self.tables = StaticTables(store, backend)
-        self.versions: dict[str, int] = {}  # of the static tables that are declared
-        self.streams: dict[str, Stream] = {}
-        self.functions: set[str] = set()
-        self.qualities: dict[str, Quality] = {}
-        self.control_lock = threading.RLock()  # of what follows; held for moments only
-        self.waiting = Waiting()
-        # Queries by name, as they will be when the waiting control took effect.
+    def __init__(self, declared: Declared, registry: Registry, intent: BatchIntent | None):
+        self.declared, self.registry, self.intent = declared, registry, intent
+        self.lock = threading.RLock()  # of what follows; held for moments only
+        self.waiting = WaitingControl()
+        # Queries by name, as they will be when the waiting control has taken effect.
         self.texts: dict[str, str] = {}
         self.bound: dict[str, Query] = {}  # by text: queries that wait to join
         self.preferred: dict[str, Preferred] = {}  # those WITH PREFERENCE, likewise
-
-    def check_version(self, table: str, version: int) -> None:
-        """Refuse a new version of a table in which a query's columns are not what they were."""
-        if table not in self.versions:
-            return
-        before, after = (self.tables.columns(table, v) for v in (self.versions[table], version))
-        living = [entry.compiled.query for entry in self.registry if entry.compiled is not None]
-        for query in (*living, *self.bound.values()):
-            for join in query.joins:
-                for column in (*join.keys, *join.columns) if join.table == table else ():
-                    if after.get(column) != before[column]:
-                        raise SettingError(f"queries need the column {column} of {table}, {before[column]}")
-
-    def queried(self) -> dict[str, Stream]:
-        """The streams that queries can read; the others are prods."""
-        return {name: stream for name, stream in self.streams.items() if stream.prods is None}
+        for element in (
+            *(Register(entry.name, entry.text) for entry in registry),
+            *(intent.control if intent else ()),
+        ):
+            self._note(element)
 
     def catalog(self) -> Catalog:
-        streams = {
-            s.name: Relation(s.name, s.columns, s.rules.clock.attribute) for s in self.queried().values()
-        }
-        tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
-        known = Catalog(
-            streams, tables, frozenset(self.functions), self.backend.in_utc, frozenset(self.qualities)
-        )
-        return replace(known, summaries=self._summaries(known))
+        """The names that queries can use."""
+        catalog = self.declared.catalog()
+        return replace(catalog, summaries=self._summaries(catalog))
 
     def _summaries(self, catalog: Catalog) -> dict[str, Summary]:
         """The summaries by name, as they will be when the waiting control took effect."""
@@ -95,7 +71,7 @@ class Ledger:
         for entry in self.registry.created.values():
             with suppress(SQLError):  # of a stream that is gone: it can't be read, but it can be dropped
                 known[entry.name] = entry.summary or bind_summary(entry.text, catalog)
-        with self.control_lock:
+        with self.lock:
             bound = self.intent.control if self.intent is not None else ()
             for element in (*bound, *self.waiting.control):
                 if isinstance(element, Summarize):
@@ -137,7 +113,7 @@ class Ledger:
 
     def preferring(self) -> frozenset[str]:
         """The queries with a preference, as they will be when the waiting control took effect."""
-        with self.control_lock:
+        with self.lock:
             joined = (e.name for e in self.registry if e.preferred is not None)
             waiting = (name for name, text in self.texts.items() if text in self.preferred)
             return frozenset(name for name in (*joined, *waiting) if name in self.texts)
@@ -145,16 +121,16 @@ class Ledger:
     def bind(self) -> None:
         """Bind the queries of a checkpoint, before its first batch."""
         if not self.registry.is_bound:
-            self.registry.bind(self.catalog(), self.scalars)
+            self.registry.bind(self.catalog(), self.declared.backend.scalars)
 
-    def say(self, control: Iterable[Control]) -> None:
-        """Let control wait for the next batch. Never waits for a batch itself."""
-        with self.control_lock:
+    def push(self, control: Iterable[Control]) -> None:
+        """Queue control for the next batch. It does not wait for a batch that is running."""
+        with self.lock:
             for element in control:
                 self.waiting.control.append(element)
-                self.note(element)
+                self._note(element)
 
-    def note(self, element: Control) -> None:
+    def _note(self, element: Control) -> None:
         if isinstance(element, Register):
             self.texts[element.name] = element.text
         elif isinstance(element, Drop):
@@ -162,19 +138,19 @@ class Ledger:
 
     def source(self, name: str) -> Stream:
         """A declared stream, or the stream that a query's results are to others."""
-        if name in self.streams:
-            return self.streams[name]
+        if name in self.declared.streams:
+            return self.declared.streams[name]
         self.bind()
         query = self.registry.query(name) if name in self.registry else self.waiting_queries().get(name)
         if query is None:
-            known = [*self.streams, *self.texts]
+            known = [*self.declared.streams, *self.texts]
             raise SettingError(f"there is no stream or query named {name}{near_miss(name, known)}")
         columns = dict(relation_of(name, query).columns)
         return Stream(name, columns, derived_rules(compile_query(name, query)), ResultSource())
 
     def waiting_queries(self) -> dict[str, Query]:
         """The queries that join with the next batch, as far as they are bound."""
-        with self.control_lock:
+        with self.lock:
             joining = [element for element in self.waiting.control if isinstance(element, Register)]
             return {
                 e.name: self.bound[e.text]
@@ -193,7 +169,7 @@ class Ledger:
 
     def readers(self, name: str) -> list[str]:
         """The queries that read another's results."""
-        if name in self.streams:
+        if name in self.declared.streams:
             return []
         word = name.casefold()
         return [
@@ -210,7 +186,9 @@ class Ledger:
         preferred = {}
         for text in [element.text for element in joining if is_preferred(element.text)]:
             known = self.preferred.pop(text, None)
-            preferred[text] = known or bind_preferred(text, catalog, self.scalars, catalog.summaries)
+            preferred[text] = known or bind_preferred(
+                text, catalog, self.declared.backend.scalars, catalog.summaries
+            )
         plain = [element for element in joining if element.text not in preferred]
         return Newcomers(self._bound_queries(plain, registry), preferred, summaries)
 
@@ -219,7 +197,9 @@ class Ledger:
         missing = {name: text for name, text in texts.items() if text not in self.bound}
         if missing:
             known = registry.queries() | {n: self.bound[t] for n, t in texts.items() if t in self.bound}
-            for name, query in bind_all(missing, self.catalog(), self.scalars, known).items():
+            for name, query in bind_all(
+                missing, self.catalog(), self.declared.backend.scalars, known
+            ).items():
                 if isinstance(query, SQLError):
                     raise StateError(f"a query written ahead can't be read any more: {query}") from query
                 self.bound[missing[name]] = query
