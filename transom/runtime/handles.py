@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from transom.elements import ClockKind
 from transom.errors import SettingError, StateError
-from transom.estimates.feedback import new_estimator
 from transom.estimates import Accuracy
+from transom.estimates.feedback import new_estimator
 from transom.ondemand.lookup import lookup_schema
 from transom.plan.compiled import compile_query
 from transom.results.presentation import result_schema

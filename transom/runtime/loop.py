@@ -388,7 +388,12 @@ class BatchLoop:
         return due_streams(state, queries, rules, clock)
 
     def _commit(
-        self, intent: BatchIntent, registry: Registry, state: State, has_results: bool, seen: Sequence[Observation]
+        self,
+        intent: BatchIntent,
+        registry: Registry,
+        state: State,
+        has_results: bool,
+        seen: Sequence[Observation],
     ) -> None:
         sources = dict(self.progress)
         if intent.stream is not None and intent.reference:

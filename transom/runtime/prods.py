@@ -77,7 +77,9 @@ class Prodding:
             loop.store.delete(directory)
             raise
         queries = {query.name: query for query in living}
-        told, observations = add_estimates(state.estimators, early, queries, self._nows(asks, queries, state), moment.made)
+        told, observations = add_estimates(
+            state.estimators, early, queries, self._nows(asks, queries, state), moment.made
+        )
         loop.outputs.write_results(directory, told, lambda name: registry[name].identity)
         with loop.directory.lock:
             for one in observations:
