@@ -15,7 +15,8 @@ from transom.ondemand.cache import LookupCache
 from transom.ondemand.lookup import Lookup, group_pattern, look_up, lookup_result, lookup_schema
 from transom.ondemand.store_specs import store_sets
 from transom.ondemand.stores import lookup_end, open_stores
-from transom.overload.bursts import NOTHING, Overload, Parted
+from transom.overload.chunks import NO_BURST, BurstOutcome
+from transom.overload.settings import Overload
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.passes.admission import admit
 from transom.plan.planner import Planner
@@ -98,11 +99,11 @@ class LocalEngine:
         punctuations: Sequence[Punctuation] = (),
         prods: Sequence[Prod] = (),
         ended: bool = False,
-        parted: Parted = NOTHING,
+        burst: BurstOutcome = NO_BURST,
     ) -> BatchOutput:
         """Process a batch; its early and final results are also added to those of before.
 
-        `parted` says which of the rows were aside before, and which others are now.
+        `burst` says which of the rows were resumed, and which others are sidelined.
         """
         outcome = Outcome()
         if rows is not None and rows.num_rows:
@@ -116,7 +117,7 @@ class LocalEngine:
             punctuations,
             ended,
             clock=clock,
-            parted=parted,
+            burst=burst,
             store_sets=self.store_sets,
         )
         output = advance(self.state, [given], self.scalars, clock=clock, prods=prods)

@@ -12,7 +12,10 @@ from reproduce.prodding.data import SECOND, Recording, wireless
 from reproduce.prodding.simulation import STREAM, Script, Windows, simulate
 from reproduce.report import Line, Options, Report
 from transom.elements import Prod
-from transom.overload.bursts import Chunk, Overload, Parted, due, in_a_lull, parted, rows_of
+from transom.overload.bursts import split_burst
+from transom.overload.chunks import BurstOutcome, SidelinedChunk, chunk_rows
+from transom.overload.resumption import chunks_to_resume, chunks_without_new_rows
+from transom.overload.settings import Overload
 
 COST = 1 / 200  # slower than for table 4.3, whose backlog is gone before it delays a window without burst
 BUDGET = round(1 / COST)  # tuples that a second has time for
@@ -70,39 +73,39 @@ class Sidelining:
             spare = ((second + 1) * SECOND - self.free) * BUDGET // SECOND
             waiting = self.engine.state.stream(STREAM).aside
             if waiting and waiting[0].rows <= spare:
-                self._take_in(in_a_lull(waiting, spare))
+                self._take_in(chunks_without_new_rows(waiting, spare))
         while waiting := self.engine.state.stream(STREAM).aside:
-            self._take_in(in_a_lull(waiting, BUDGET))
+            self._take_in(chunks_without_new_rows(waiting, BUDGET))
         self.engine.batch(clock=self.free, ended=True)
         return self.engine.results("q")
 
     def _batch(self, rows: pa.Table, now: int) -> None:
         """A second's tuples, as many as there is time for, and a prod for the window that ends."""
         known, time = self.engine.state.stream(STREAM), self.engine.time
-        released = due(known.aside, known.credit, SHARE)
+        resumed = chunks_to_resume(known.aside, known.credit, SHARE)
         times = rows["ts"].cast(pa.int64()).to_numpy()
         columns = {time: (times, np.ones(len(times), bool))}
         closed = {time: known.clock(time).closed}
-        kept, chunks = np.ones(len(times), bool), list[Chunk]()
-        for places, ranges in parted(columns, time, closed, None, BUDGET, rows_of(released)):
-            chunk = Chunk(f"{now}-{len(chunks)}", len(places), now, ranges)
+        kept, chunks = np.ones(len(times), bool), list[SidelinedChunk]()
+        for places, ranges in split_burst(columns, time, closed, None, BUDGET, chunk_rows(resumed)):
+            chunk = SidelinedChunk(f"{now}-{len(chunks)}", len(places), now, ranges)
             self.aside[chunk.name] = rows.take(pa.array(places))
             kept[places] = False
             chunks.append(chunk)
-        table = pa.concat_tables([rows.filter(pa.array(kept)), *(self.aside.pop(c.name) for c in released)])
+        table = pa.concat_tables([rows.filter(pa.array(kept)), *(self.aside.pop(c.name) for c in resumed)])
         self.free = max(self.free, now) + round(table.num_rows * COST * SECOND)
         self.engine.batch(
             table,
             clock=self.free,
             punctuations=[self.engine.punctuation(now)],
             prods=[Prod(time, now, exactly=True)],
-            parted=Parted(tuple(chunks), released),
+            burst=BurstOutcome(tuple(chunks), resumed),
         )
 
-    def _take_in(self, chunks: tuple[Chunk, ...]) -> None:
+    def _take_in(self, chunks: tuple[SidelinedChunk, ...]) -> None:
         table = pa.concat_tables([self.aside.pop(chunk.name) for chunk in chunks])
         self.free += round(table.num_rows * COST * SECOND)
-        self.engine.batch(table, clock=self.free, parted=Parted(released=chunks))
+        self.engine.batch(table, clock=self.free, burst=BurstOutcome(resumed=chunks))
 
 
 def _finals(results: pa.Table) -> pa.Table:

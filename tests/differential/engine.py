@@ -14,7 +14,7 @@ from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, put_a
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import open_stores, store_inputs
-from transom.overload.bursts import Parted
+from transom.overload.chunks import BurstOutcome
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.passes.admission import admit, release
 from transom.plan.passes.resharing import reshare
@@ -106,7 +106,7 @@ class PureEngine:
     def batch(self, batch: BatchCase) -> None:
         self._join_and_leave(batch)
         limit = self._limit(table_of(batch.rows))
-        batch, parted = self.part(batch, limit)
+        batch, burst = self.part(batch, limit)
         outcome = self._outcome(batch, limit)
         given = BatchInput(
             self.rules,
@@ -115,7 +115,7 @@ class PureEngine:
             batch.punctuations,
             batch.ended,
             self.partial,
-            parted=parted,
+            burst=burst,
             store_sets=self.store_sets,
         )
         output = advance(self.state, [given], SCALARS, self.shelf, prods=batch.prods)
@@ -126,9 +126,9 @@ class PureEngine:
                 (self.early if kind == "early" else self.results)[self.keys[name]].append(row)
         self.state = output.state
 
-    def part(self, batch: BatchCase, limit: int | None) -> tuple[BatchCase, Parted]:
+    def part(self, batch: BatchCase, limit: int | None) -> tuple[BatchCase, BurstOutcome]:
         """What is processed of a batch, and what is not."""
-        return batch, Parted()
+        return batch, BurstOutcome()
 
     def restart(self) -> None:
         """What a process does that dies and comes back between two batches."""

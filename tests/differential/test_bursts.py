@@ -22,7 +22,10 @@ from tests.differential.comparing import identity, oracle_answer, same_row
 from tests.differential.engine import TIME, PureEngine, Row, bound, presented, table_of
 from tests.differential.on_spark import SCHEMA, micros
 from transom.elements import ClockKind
-from transom.overload.bursts import Chunk, Overload, Parted, due, in_a_lull, parted, rows_of
+from transom.overload.bursts import split_burst
+from transom.overload.chunks import BurstOutcome, SidelinedChunk, chunk_rows
+from transom.overload.resumption import chunks_to_resume, chunks_without_new_rows
+from transom.overload.settings import Overload
 from transom.plan.strategy import Place, Strategy
 from transom.results.advance import clocks_of
 from transom.sql import Query
@@ -55,27 +58,27 @@ class Sidelining(PureEngine):
         self.stored: dict[str, list[Row]] = {}
         self.most_aside = 0
 
-    def part(self, batch: BatchCase, limit: int | None) -> tuple[BatchCase, Parted]:
+    def part(self, batch: BatchCase, limit: int | None) -> tuple[BatchCase, BurstOutcome]:
         known = self.state.stream("s")
-        taken = due(known.aside, known.credit, self.overload.share)
+        taken = chunks_to_resume(known.aside, known.credit, self.overload.share)
         if batch.ended:
             taken = known.aside
         elif not batch.rows:
-            taken = in_a_lull(known.aside, self.overload.budget)
-        aside = [] if batch.ended else self._aside(batch, limit, rows_of(taken))
+            taken = chunks_without_new_rows(known.aside, self.overload.budget)
+        aside = [] if batch.ended else self._aside(batch, limit, chunk_rows(taken))
         gone = {int(i) for rows, _ in aside for i in rows}
         rows = [row for i, row in enumerate(batch.rows) if i not in gone]
         rows += [row for chunk in taken for row in self.stored.pop(chunk.name)]
         chunks = []
         for number, (at, ranges) in enumerate(aside):
             name = f"{self.state.batch_id}/{number}"
-            chunks.append(Chunk(name, len(at), self.state.batch_id, ranges))
+            chunks.append(SidelinedChunk(name, len(at), self.state.batch_id, ranges))
             if not self.overload.shed:
                 self.stored[name] = [batch.rows[i] for i in at]
         self.most_aside = max(self.most_aside, len(gone))
         if self.overload.shed:
-            return replace(batch, rows=rows), Parted(shed=tuple(chunks))
-        return replace(batch, rows=rows), Parted(tuple(chunks), tuple(taken))
+            return replace(batch, rows=rows), BurstOutcome(shed=tuple(chunks))
+        return replace(batch, rows=rows), BurstOutcome(tuple(chunks), tuple(taken))
 
     def _aside(self, batch: BatchCase, limit: int | None, taken: int) -> list[Any]:
         known, table = self.state.stream("s"), table_of(batch.rows)
@@ -86,7 +89,7 @@ class Sidelining(PureEngine):
                 columns[clock] = values.fill_null(0).to_numpy(), values.is_valid().to_numpy(False)
         closed = {clock: known.clock(clock).closed for clock in columns}
         ranks = None if self.dice is None else np.array([self.dice.random() for _ in batch.rows])
-        return parted(columns, TIME, closed, limit, self.overload.budget, taken, ranks)
+        return split_burst(columns, TIME, closed, limit, self.overload.budget, taken, ranks)
 
     def finish(self) -> None:
         """Let lulls come until nothing is aside."""

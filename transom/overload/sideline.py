@@ -18,22 +18,10 @@ from typing import Any
 from transom.backends.base import Backend, Frame
 from transom.backends.expressions import quoted
 from transom.elements import Clock, ClockKind
-from transom.overload.bursts import (
-    BUCKETS,
-    NOTHING,
-    PACES,
-    Choice,
-    Chunk,
-    Parted,
-    choose,
-    closed_times,
-    due,
-    grid,
-    in_a_lull,
-    rows_of,
-    rows_within,
-)
+from transom.overload.bursts import BUCKETS, BurstPlan, bucket_grid, closed_times, plan_burst
+from transom.overload.chunks import NO_BURST, BurstOutcome, SidelinedChunk, chunk_rows
 from transom.overload.preferred_rows import BUCKET, RANK, clauses_of, preferred
+from transom.overload.resumption import PACES, chunks_to_resume, chunks_without_new_rows, rows_within
 from transom.runtime.file_store import Store
 from transom.runtime.ingest_batch import DataBatch, IngestRun
 from transom.runtime.streams import Stream
@@ -62,7 +50,7 @@ class Parting:
     """A batch's rows after a burst was dealt with; what is cached for it is let go with `resources`."""
 
     batch: DataBatch
-    parted: Parted = NOTHING
+    burst: BurstOutcome = NO_BURST
     resources: ExitStack = field(default_factory=ExitStack)
 
 
@@ -102,9 +90,11 @@ class Sideline:
             chunks, budget = known.aside, None
         elif is_new:
             overload = stream.rules.overload
-            chunks = due(known.aside, known.credit, overload.share if overload is not None else 1)
+            chunks = chunks_to_resume(
+                known.aside, known.credit, overload.share if overload is not None else 1
+            )
         else:
-            chunks = in_a_lull(known.aside, budget)
+            chunks = chunks_without_new_rows(known.aside, budget)
         return Bound(now, later, budget, tuple(chunk.name for chunk in chunks))
 
     def budget(self, stream: Stream) -> int | None:
@@ -131,15 +121,15 @@ class Sideline:
         """
         taken = self._taken(intent, batch.before)
         if not intent.reference:
-            return Parting(replace(batch, is_judged=True, on_driver=False), Parted(released=taken))
+            return Parting(replace(batch, is_judged=True, on_driver=False), BurstOutcome(resumed=taken))
         if intent.budget is None and not taken:
             return Parting(batch)
         with ExitStack() as resources:
-            parting = self._kept(intent, stream, batch, rows_of(taken), resources)
+            parting = self._kept(intent, stream, batch, chunk_rows(taken), resources)
             if taken:
                 both = parting.batch.frame.union(self._read(taken, stream))
                 parting.batch = replace(parting.batch, frame=both, on_driver=False)
-                parting.parted = replace(parting.parted, released=taken)
+                parting.burst = replace(parting.burst, resumed=taken)
             parting.resources = resources.pop_all()
             return parting
 
@@ -147,10 +137,10 @@ class Sideline:
         """The rows of a batch that brings nothing new."""
         return self._read(self._taken(intent, state.stream(stream.name)), stream)
 
-    def _taken(self, intent: BatchIntent, known: StreamState) -> tuple[Chunk, ...]:
+    def _taken(self, intent: BatchIntent, known: StreamState) -> tuple[SidelinedChunk, ...]:
         return tuple(chunk for chunk in known.aside if chunk.name in intent.aside)
 
-    def _read(self, chunks: tuple[Chunk, ...], stream: Stream) -> Frame:
+    def _read(self, chunks: tuple[SidelinedChunk, ...], stream: Stream) -> Frame:
         frame = self.backend.read_parquet([self.store.path(chunk.name) for chunk in chunks])
         return frame.project({name: f"c{i}" for i, name in enumerate(stream.columns)})
 
@@ -167,32 +157,32 @@ class Sideline:
         cut = _Cut(batch, run, limit)
         frame = resources.enter_context(batch.frame.held())
         top = profile.runs[-1][1]
-        start, width = grid(profile.runs[0][0], top if limit is None else min(limit, top))
+        start, width = bucket_grid(profile.runs[0][0], top if limit is None else min(limit, top))
         counts, others = cut.histogram(frame, start, width)
-        choice = choose(start, width, counts, intent.budget, intent.budget - taken - others)
+        choice = plan_burst(start, width, counts, intent.budget, intent.budget - taken - others)
         if not choice.affected:
             return Parting(batch)
         ranked = resources.enter_context(cut.ranked(frame, choice).held())
         chunks = self._write(intent, stream, cut, ranked, choice)
         kept = cut.kept(frame, ranked, choice)
         is_shed = stream.rules.overload is not None and stream.rules.overload.shed
-        parted = Parted(shed=chunks) if is_shed else Parted(aside=chunks)
-        return Parting(replace(batch, frame=kept, on_driver=False), parted)
+        burst = BurstOutcome(shed=chunks) if is_shed else BurstOutcome(sidelined=chunks)
+        return Parting(replace(batch, frame=kept, on_driver=False), burst)
 
     def _write(
-        self, intent: BatchIntent, stream: Stream, cut: _Cut, ranked: Frame, choice: Choice
-    ) -> tuple[Chunk, ...]:
+        self, intent: BatchIntent, stream: Stream, cut: _Cut, ranked: Frame, choice: BurstPlan
+    ) -> tuple[SidelinedChunk, ...]:
         """The chunks of the rows beyond the budget, written unless they are shed."""
         aside = cut.aside(ranked, choice)
         directory = f"aside/{stream.name}/{intent.batch_id:010d}"
         chunks = cut.chunks(aside, directory, intent.clock)
         if stream.rules.overload is not None and stream.rules.overload.shed:
-            log.warning("batch %d of %s: %d rows were shed", intent.batch_id, stream.name, rows_of(chunks))
+            log.warning("batch %d of %s: %d rows were shed", intent.batch_id, stream.name, chunk_rows(chunks))
             return chunks
         columns = {f"c{i}": quoted(name) for i, name in enumerate(cut.batch.columns)}
         numbered = aside.project(columns | {"chunk": CHUNK})
         numbered.write_parquet(self.store.path(directory), partition_by="chunk")
-        log.info("batch %d of %s: %d rows were set aside", intent.batch_id, stream.name, rows_of(chunks))
+        log.info("batch %d of %s: %d rows were set aside", intent.batch_id, stream.name, chunk_rows(chunks))
         return chunks
 
     # --- when it is committed ---
@@ -244,7 +234,7 @@ class _Cut:
         counts = {row[BUCKET]: row["rows"] for row in counted.to_table().to_pylist()}
         return [counts.get(bucket, 0) for bucket in range(BUCKETS)], counts.get(-1, 0)
 
-    def ranked(self, frame: Frame, choice: Choice) -> Frame:
+    def ranked(self, frame: Frame, choice: BurstPlan) -> Frame:
         """The rows of the affected buckets, numbered by time, ties by their other columns. Where queries
         prefer some rows, the ones to keep come first."""
         clauses = clauses_of(self.batch.queries)
@@ -255,20 +245,20 @@ class _Cut:
             return preferred(self.run, frame, self.limit, affected, keeps, clauses)
         return affected.rank(RANK, BUCKET, self.run.order(affected))
 
-    def kept(self, frame: Frame, ranked: Frame, choice: Choice) -> Frame:
+    def kept(self, frame: Frame, ranked: Frame, choice: BurstPlan) -> Frame:
         """The rows that the batch processes."""
         names = list(frame.columns)
         bucket = self.bucket(choice.start, choice.width)
         others = frame.filter(f"NOT coalesce({_is_affected(bucket, choice)}, false)")
         return others.union(ranked.filter(f"{RANK} <= {_by_bucket(choice.keeps)}").project({}, names))
 
-    def aside(self, ranked: Frame, choice: Choice) -> Frame:
+    def aside(self, ranked: Frame, choice: BurstPlan) -> Frame:
         """The other rows, with the number of the chunk of each."""
         keeps, firsts = _by_bucket(choice.keeps), _by_bucket(choice.first_chunks())
         chunk = f"{firsts} + ({RANK} - 1 - {keeps}) div {choice.size}"
         return ranked.filter(f"{RANK} > {keeps}").extend({CHUNK: chunk})
 
-    def chunks(self, aside: Frame, directory: str, now: int) -> tuple[Chunk, ...]:
+    def chunks(self, aside: Frame, directory: str, now: int) -> tuple[SidelinedChunk, ...]:
         """The chunks with their numbers of rows and the times that they span."""
         ends: dict[str, tuple[str, str]] = {}
         for i, clock in enumerate(self.clocks):
@@ -276,7 +266,7 @@ class _Cut:
             ends |= {f"low{i}": ("min", value), f"high{i}": ("max", value)}
         rows = aside.aggregate({CHUNK: CHUNK}, {"rows": ("count", "*")} | ends).to_table().to_pylist()
         return tuple(
-            Chunk(f"{directory}/chunk={row[CHUNK]}", row["rows"], now, self._ranges(row))
+            SidelinedChunk(f"{directory}/chunk={row[CHUNK]}", row["rows"], now, self._ranges(row))
             for row in sorted(rows, key=lambda row: int(row[CHUNK]))
         )
 
@@ -285,7 +275,7 @@ class _Cut:
         return {clock: span for clock, span in ends.items() if span[0] is not None}
 
 
-def _is_affected(bucket: str, choice: Choice) -> str:
+def _is_affected(bucket: str, choice: BurstPlan) -> str:
     """A condition that is true for rows of the buckets that are cut."""
     return f"({bucket}) IN ({', '.join(map(str, choice.affected))})"
 

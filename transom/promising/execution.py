@@ -17,7 +17,7 @@ import pyarrow as pa
 from transom.backends.base import Backend, Frame
 from transom.backends.expressions import quoted
 from transom.elements import Summary
-from transom.overload.bursts import rows_within
+from transom.overload.resumption import rows_within
 from transom.plan.strategy import Place
 from transom.promising.answers import answer
 from transom.promising.batch_tuples import (

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from transom.elements import Clock, ClockKind, Punctuation
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.store_specs import StoreSet
-from transom.overload.bursts import (
-    NOTHING,
-    Parted,
-    credit_after,
-    held_by,
-    ranges_of,
-    rows_of,
-    top_of,
-    withheld,
+from transom.overload.chunks import (
+    NO_BURST,
+    BurstOutcome,
+    chunk_ranges,
+    chunk_rows,
+    closed_except_held,
+    held_times,
+    highest_time,
 )
+from transom.overload.resumption import credit_after
 from transom.plan.compiled import CompiledQuery
 from transom.state.state import MOST_OCCUPIED, ClockState, StreamState, Totals, Work
 from transom.windows.closed import Closed
@@ -53,13 +53,13 @@ class BatchInput:
     partial: frozenset[str] = frozenset()  # queries that also want windows seen only in part
     clock: int = 0  # the engine's, when the rows arrived
     origin: Origin | None = None  # of a stream of results
-    parted: Parted = NOTHING  # rows set aside, taken in again, or shed
+    burst: BurstOutcome = NO_BURST  # rows set aside, taken in again, or shed
     store_sets: Sequence[StoreSet] = ()  # of the on-demand queries that read the stream
 
     @property
     def new_rows(self) -> int:
         """Processed rows that were not aside before."""
-        return self.outcome.rows - rows_of(self.parted.released)
+        return self.outcome.rows - chunk_rows(self.burst.resumed)
 
 
 def advance_stream(stream: StreamState, batch: BatchInput, followed: Collection[Clock]) -> StreamState:
@@ -78,14 +78,14 @@ def advance_stream(stream: StreamState, batch: BatchInput, followed: Collection[
         ranges = ((one.until, one.since, one.where) for one in batch.punctuations if one.clock == clock)
         clocks[clock] = replace(known, closed=known.closed.close_all(ranges))
     aside = stream.aside
-    if aside or batch.parted.aside:
-        aside = (*(chunk for chunk in aside if chunk not in batch.parted.released), *batch.parted.aside)
+    if aside or batch.burst.sidelined:
+        aside = (*(chunk for chunk in aside if chunk not in batch.burst.resumed), *batch.burst.sidelined)
         clocks = {
-            clock: _held(own, stream.clock(clock).closed, held_by(aside, clock))
+            clock: _held(own, stream.clock(clock).closed, held_times(aside, clock))
             for clock, own in clocks.items()
         }
-    if batch.parted.shed:
-        clocks = {clock: _shed(own, ranges_of(batch.parted.shed, clock)) for clock, own in clocks.items()}
+    if batch.burst.shed:
+        clocks = {clock: _shed(own, chunk_ranges(batch.burst.shed, clock)) for clock, own in clocks.items()}
     if batch.origin is not None and batch.origin.shed:
         clocks[batch.rules.clock] = _shed(clocks[batch.rules.clock], batch.origin.shed)
     work = stream.work + Work(partials=outcome.lifted, unshared_partials=outcome.unshared)
@@ -94,22 +94,22 @@ def advance_stream(stream: StreamState, batch: BatchInput, followed: Collection[
 
 def _counts(batch: BatchInput) -> Totals:
     """What became of the rows that came with a batch, and of those that had been aside."""
-    outcome, parted = batch.outcome, batch.parted
-    aside, shed = rows_of(parted.aside), rows_of(parted.shed)
+    outcome, burst = batch.outcome, batch.burst
+    aside, shed = chunk_rows(burst.sidelined), chunk_rows(burst.shed)
     return Totals(
         batch.new_rows + aside + shed,
         outcome.counted,
         outcome.unasked,
         outcome.late,
         outcome.timeless + outcome.ahead,
-        aside - rows_of(parted.released),
+        aside - chunk_rows(burst.resumed),
         shed,
     )
 
 
 def _credit(stream: StreamState, batch: BatchInput, are_left: bool) -> int:
     share = batch.rules.overload.share if batch.rules.overload is not None else 1
-    taken = rows_of(batch.parted.released)
+    taken = chunk_rows(batch.burst.resumed)
     return credit_after(stream.credit, bool(stream.aside) and are_left, batch.new_rows, taken, share)
 
 
@@ -120,7 +120,11 @@ def _said(known: ClockState) -> ClockState:
 
 def _held(said: ClockState, before: Closed, held: IntervalSet) -> ClockState:
     """A clock on which all is closed that was said to be, but for times of which rows are aside."""
-    return replace(said, closed=withheld(before, said.closed, held), promised=said.closed) if held else said
+    return (
+        replace(said, closed=closed_except_held(before, said.closed, held), promised=said.closed)
+        if held
+        else said
+    )
 
 
 def _shed(known: ClockState, lost: IntervalSet) -> ClockState:
@@ -133,7 +137,7 @@ def _advance_clock(
 ) -> ClockState:
     """A clock after a batch: `known` as it was said to be, `was` is what was closed of it."""
     profile = batch.outcome.clocks.get(clock, Profile())
-    beside = top_of((*batch.parted.aside, *batch.parted.shed), clock)
+    beside = highest_time((*batch.burst.sidelined, *batch.burst.shed), clock)
     high = max((top for top in (known.high, profile.top, beside) if top is not None), default=None)
     newest = max((top for top in (known.newest, profile.top) if top is not None), default=None)
     slack = batch.rules.slack_of(clock)
@@ -147,7 +151,7 @@ def _advance_clock(
         occupied = (occupied | profile.occupied()).coarsened(MOST_OCCUPIED)
     arrivals = known.arrivals
     came = profile.occupied() if batch.origin is None else batch.origin.arrived
-    came |= ranges_of(batch.parted.aside, clock)
+    came |= chunk_ranges(batch.burst.sidelined, clock)
     if came:
         arrivals = arrivals.with_rows(came, batch.clock, _oldest(clock, was, batch))
     return replace(known, high=high, closed=closed, occupied=occupied, arrivals=arrivals, newest=newest)
@@ -172,6 +176,6 @@ def missed(clock: Clock, batch: BatchInput) -> IntervalSet | None:
     runs, slack = batch.outcome.clocks.get(clock, Profile()).runs, batch.rules.slack_of(clock)
     if not runs:
         return None
-    first = runs[-1][1] if batch.parted.released else runs[0][0]
+    first = runs[-1][1] if batch.burst.resumed else runs[0][0]
     is_told = slack is not None and batch.new_rows > batch.outcome.timeless + batch.outcome.ahead
     return IntervalSet.of((LOWEST, first + slack + 1 if is_told and slack is not None else HIGHEST))

@@ -17,7 +17,7 @@ from transom.backends.base import Backend, StreamingInput
 from transom.durations import parse_duration
 from transom.elements import Prod, Punctuation, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
-from transom.overload.bursts import Overload
+from transom.overload.settings import Overload
 from transom.plan.limits import Limits
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.delivery import Delivery

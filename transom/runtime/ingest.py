@@ -15,7 +15,7 @@ from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.errors import BatchError
 from transom.kernel.aggregate import Outcome
-from transom.overload.bursts import Parted, top_of
+from transom.overload.chunks import BurstOutcome, highest_time
 from transom.overload.sideline import Sideline
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import release_suspended
@@ -45,7 +45,7 @@ class IngestedBatch:
 
     carried: list[Carried]
     outcome: Outcome
-    parted: Parted
+    burst: BurstOutcome
     arrivals: Mapping[str, Arrival]
 
 
@@ -102,15 +102,15 @@ class Ingest:
                     )
         tuples = (arrival.far for arrival in arrivals.values() if arrival.far is not None)
         self.executors.tidy([*outcome.refs, *(ref for _, ref, _ in outcome.run_refs), *tuples])
-        credible = self._credible(carried, batch, outcome, parting.parted)
-        return IngestedBatch(credible, outcome, parting.parted, arrivals)
+        credible = self._credible(carried, batch, outcome, parting.burst)
+        return IngestedBatch(credible, outcome, parting.burst, arrivals)
 
     def _credible(
-        self, carried: list[Carried], batch: DataBatch, outcome: Outcome, parted: Parted
+        self, carried: list[Carried], batch: DataBatch, outcome: Outcome, burst: BurstOutcome
     ) -> list[Carried]:
         """The carried control without punctuations that are beyond the stream's horizon."""
         clock = batch.rules.clock
-        beside = top_of((*parted.aside, *parted.shed), clock)
+        beside = highest_time((*burst.sidelined, *burst.shed), clock)
         seen = outcome.clocks[clock].top if clock in outcome.clocks else None
         tops = [top for top in (batch.before.clock(clock).high, seen, beside) if top is not None]
         credible = believable(carried, batch.rules, max(tops, default=None))

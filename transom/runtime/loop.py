@@ -20,7 +20,7 @@ from transom.estimates.feedback import Observation
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
 from transom.ondemand.partitioned_stores import PartitionedStores
-from transom.overload.bursts import NOTHING, Parted
+from transom.overload.chunks import NO_BURST, BurstOutcome
 from transom.overload.sideline import Sideline
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import release_suspended
@@ -285,7 +285,7 @@ class BatchLoop:
             state = reshare(state, registry.reading(intent.stream), self.planner.strategy)
         watch.lap("planning")
         failed = self.ingest.failures(registry)
-        outcome, parted = Outcome(), NOTHING
+        outcome, burst = Outcome(), NO_BURST
         arrivals: Mapping[str, Arrival] = {}
         said = [element for element in intent.control if isinstance(element, Punctuation | Prod)]
         if intent.stream is not None and (frame is not None or intent.aside):
@@ -294,11 +294,11 @@ class BatchLoop:
                 said += rows_as_prods(stream, frame)
             else:
                 done = self.ingest.process(intent, stream, frame, registry, state)
-                outcome, parted, arrivals = done.outcome, done.parted, done.arrivals
+                outcome, burst, arrivals = done.outcome, done.burst, done.arrivals
                 said += done.carried
         watch.lap("ingest")
         state = release_suspended(state, registry.compiled())
-        inputs = self._inputs(intent, registry, state, outcome, parted, said)
+        inputs = self._inputs(intent, registry, state, outcome, burst, said)
         now = self._said(intent, said, registry)
         output = self.emit.process(intent, state, inputs, registry, now)
         kept = self.planner.gathered(registry.demanding())
@@ -335,7 +335,7 @@ class BatchLoop:
         registry: Registry,
         state: State,
         outcome: Outcome,
-        parted: Parted,
+        burst: BurstOutcome,
         said: list[Carried],
     ) -> list[BatchInput]:
         """What the batch brings to each stream that it concerns."""
@@ -357,7 +357,7 @@ class BatchLoop:
                 name in intent.ended,
                 partial,
                 intent.clock,
-                parted=parted if name == intent.stream else NOTHING,
+                burst=burst if name == intent.stream else NO_BURST,
                 store_sets=self.planner.store_sets(name, registry.looking(name)),
             )
             for name in concerned

@@ -10,7 +10,7 @@ import pyarrow as pa
 from transom.durations import parse_duration
 from transom.elements import Clock, ClockKind
 from transom.errors import SettingError, near_miss
-from transom.overload.bursts import Overload
+from transom.overload.settings import Overload
 from transom.plan.limits import Limits
 from transom.plan.strategy import Fragments, Place, Strategy
 from transom.windows.stream_rules import StreamRules

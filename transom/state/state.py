@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.elements import Clock, ClockKind
 from transom.estimates import Estimator
 from transom.ondemand.structures.tiers import RunTiers
-from transom.overload.bursts import Chunk, held_by
+from transom.overload.chunks import SidelinedChunk, held_times
 from transom.state.promising import Preferring
 from transom.state.shards import ShardRef
 from transom.windows.arrivals import Arrivals
@@ -87,12 +87,12 @@ class StreamState:
     clocks: Mapping[Clock, ClockState] = field(default_factory=dict)
     totals: Totals = Totals()
     work: Work = Work()
-    aside: tuple[Chunk, ...] = ()
+    aside: tuple[SidelinedChunk, ...] = ()
     credit: int = 0
 
     def held(self, clock: Clock) -> IntervalSet:
         """The times that stay open because rows of theirs are aside."""
-        return held_by(self.aside, clock)
+        return held_times(self.aside, clock)
 
     def clock(self, clock: Clock) -> ClockState:
         """A clock's state; one that nobody followed yet has only missed what was accepted so far."""

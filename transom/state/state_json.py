@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from transom.overload.bursts import Chunk
+from transom.overload.chunks import SidelinedChunk
 from transom.state.json_forms import (
     decode_clock,
     decode_intervals,
@@ -222,7 +222,7 @@ def decode_work(stored: Json) -> Work:
     return Work(stored["partials"], stored["finals"], stored["unshared_partials"], stored["unshared_finals"])
 
 
-def encode_chunk(chunk: Chunk) -> Json:
+def encode_chunk(chunk: SidelinedChunk) -> Json:
     ranges = [
         {"clock": encode_clock(clock), "first": first, "last": last}
         for clock, (first, last) in chunk.ranges.items()
@@ -230,6 +230,6 @@ def encode_chunk(chunk: Chunk) -> Json:
     return {"name": chunk.name, "rows": chunk.rows, "since": chunk.since, "ranges": ranges}
 
 
-def decode_chunk(stored: Json) -> Chunk:
+def decode_chunk(stored: Json) -> SidelinedChunk:
     ranges = {decode_clock(part["clock"]): (part["first"], part["last"]) for part in stored["ranges"]}
-    return Chunk(stored["name"], stored["rows"], stored["since"], ranges)
+    return SidelinedChunk(stored["name"], stored["rows"], stored["since"], ranges)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from transom.elements import Clock, ClockKind
-from transom.overload.bursts import Overload
+from transom.overload.settings import Overload
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from transom.estimates import Accuracy
 from transom.kernel.rollups import kinships
 from transom.ondemand.store_specs import store_sets
 from transom.ondemand.stores import open_stores
-from transom.overload.bursts import Overload
+from transom.overload.settings import Overload
 from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.explain.early import emit_text
 from transom.plan.explain.promising import preferred_plans, summary_plans
