@@ -203,7 +203,7 @@ class PureEngine:
             {clock: stream.clock(clock).closed for clock in clocks},
             limit,
             horizon=self.case.horizon,
-            far=self.state.far,
+            far=self.state.on_executors,
             most_groups=self.far_rows,
             store_inputs=store_inputs(self.state, stream, self.store_sets),
         )

@@ -116,7 +116,7 @@ class LookingEngine(PureEngine):
         return presented(lookup_result(self._answered(lookup), self.state, SCALARS))
 
     def _answered(self, lookup: Lookup) -> Answer:
-        if not any(self.state.stores[key].far for key in lookup.stores):
+        if not any(self.state.stores[key].on_executors for key in lookup.stores):
             return look_up(lookup, self.lookup_cache.reader(lookup, self.state))
         found = []
         for place in range(self.shelf.partitions):

@@ -202,7 +202,7 @@ def test_selections_go_far_when_they_grow(
         program.push(*batch_id)
         far.append(bool(program.engine.progress().far_rows))
     assert far == [False, False, True, True]
-    near = {own.name for own in program.engine._loop.state.selections.values() if not own.far}
+    near = {own.name for own in program.engine._loop.state.selections.values() if not own.on_executors}
     assert near == {"bids by ts"}, "one group is never too many"
     assert program.finish() == expected
 

@@ -94,7 +94,7 @@ def test_many_rows_in_tasks_come_to_the_same_near_and_far(
             assert found["s_low"] <= sum(speeds) <= found["s_high"]
         found = looked_up(query.lookup(range=length), "sensor", "top", "s", "n", "a")
         assert [row[2:] for row in found] == expected
-    assert any(store.far for store in engine._loop.state.stores.values()) == (place == "executors")
+    assert any(store.on_executors for store in engine._loop.state.stores.values()) == (place == "executors")
     engine.stop()
     again, _ = traffic(spark, tmp_path, state=place)
     found = looked_up(again.query(query.name).lookup(range=1234), "sensor", "top", "s", "n", "a")
@@ -115,7 +115,7 @@ def test_groups_that_become_too_many_move_to_the_executors_and_their_files_are_m
         found = looked_up(query.lookup(range=5), "sensor", "m", "n")
         assert [row[2:] for row in found] == [(s, time, min(5, time + 1 - s)) for s in range(time + 1)]
     stores = engine._loop.state.stores.values()
-    assert all(store.far and len(store.refs) <= 5 for store in stores)
+    assert all(store.on_executors and len(store.refs) <= 5 for store in stores)
     store = engine._loop.store
     files = {name for batch_id in store.list("shards") for name in store.list(f"shards/{batch_id}")}
     assert files == {file.rpartition("/")[2] for store in stores for ref in store.refs for file in ref.files}

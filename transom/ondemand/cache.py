@@ -101,7 +101,7 @@ class LookupCache:
         with self._lock:
             self._usage = {key: usage for key, usage in self._usage.items() if key in after.stores}
             self._lengths = {key: own for store_set in store_sets for key, own in store_set.lengths.items()}
-            on_driver = {key for key, store in after.stores.items() if not store.far}
+            on_driver = {key for key, store in after.stores.items() if not store.on_executors}
             self._cached = {key: cached for key, cached in self._cached.items() if key in on_driver}
             for key, by_accumulator in self._cached.items():
                 for accumulator, cached in list(by_accumulator.items()):

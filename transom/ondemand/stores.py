@@ -44,12 +44,14 @@ def open_stores(
     for store_set in store_sets:
         of_results = store_set.clock.stream in results
         on_executors = place is Place.EXECUTORS and bool(store_set.keys) and not of_results
-        on_executors |= any(key in state.stores and state.stores[key].far for key in store_set.stores)
+        on_executors |= any(
+            key in state.stores and state.stores[key].on_executors for key in store_set.stores
+        )
         for key in store_set.stores:
             store = state.stores.get(key)
             if store is None:
                 unseen = None if of_results else state.missed(store_set.clock)
-                store = StoreState(unseen=unseen, far=on_executors)
+                store = StoreState(unseen=unseen, on_executors=on_executors)
             stores[key] = store
     return state if stores == state.stores else replace(state, stores=stores)
 
@@ -75,7 +77,7 @@ def store_inputs(state: State, stream: StreamState, store_sets: Sequence[StoreSe
         StoreInput(
             store_set,
             _floor(store_set.clock, store_set.range, stream),
-            any(state.stores[key].far for key in store_set.stores),
+            any(state.stores[key].on_executors for key in store_set.stores),
         )
         for store_set in store_sets
     )
@@ -118,7 +120,7 @@ def fill_stores(
                 store,
                 unseen=_unseen(stores[key], store_set.clock, batch),
                 tuples=store.tuples + tuples[key],
-                far=store.far or bool(refs.get(key)),
+                on_executors=store.on_executors or bool(refs.get(key)),
                 refs=tuple(ref for ref in (*store.refs, *refs.get(key, ())) if ref.held[0][0][1] > floor),
             )
         if shelf is not None and _must_spill([updated[key] for key in store_set.stores], shelf):
@@ -143,8 +145,8 @@ def _unseen(store: StoreState, clock: Clock, batch: BatchInput) -> IntervalSet |
 
 def _must_spill(stores: Sequence[StoreState], shelf: Shelf) -> bool:
     """Whether the stores of a store set, that of the groups first, must move from the driver to the shelf."""
-    if any(store.far for store in stores):
-        return any(store.kept.runs or not store.far for store in stores)
+    if any(store.on_executors for store in stores):
+        return any(store.kept.runs or not store.on_executors for store in stores)
     if shelf.limit is None:
         return False
     return any(run.groups > shelf.limit // ROWS_PER_GROUP for run in stores[0].kept.runs)
@@ -153,4 +155,4 @@ def _must_spill(stores: Sequence[StoreState], shelf: Shelf) -> bool:
 def _spilled(store: StoreState, shelf: Shelf) -> StoreState:
     """A store with its runs moved to the shelf, where it stays from now on."""
     refs = tuple(put_run(shelf, run) for run in store.kept.runs)
-    return replace(store, kept=RunTiers(), far=True, refs=(*store.refs, *refs))
+    return replace(store, kept=RunTiers(), on_executors=True, refs=(*store.refs, *refs))

@@ -89,7 +89,9 @@ class Planner:
             found = selections(state, queries, known.selections)
             known.homes, known.slots = homes, slots
         apart = frozenset(
-            home for home, one in zip(homes, kept, strict=True) if one.apart and one.apart > state.batch_id
+            home
+            for home, one in zip(homes, kept, strict=True)
+            if one.alone_until and one.alone_until > state.batch_id
         )
         if not _same(found, known.order) or apart != known.apart:
             strategy = self.strategy

@@ -139,7 +139,7 @@ class _Work(Reading):
         readers, layouts = self.take_in(batch)
         for home in batch.outcome.unpaid & self.selections.keys():
             until = self.before.batch_id + BATCHES_APART
-            self.selections[home] = replace(self.selections[home], apart=until)
+            self.selections[home] = replace(self.selections[home], alone_until=until)
         scattered: Scattered = defaultdict(list)
         sheets = [self.sheets[key] for key in layouts if key in self.sheets]
         lasts = last_slices(sheets, self.shards) if batch.ended else {}
@@ -175,11 +175,11 @@ class _Work(Reading):
             return readers, layouts
         for query in batch.queries:
             for home in self.queries[query.name].homes if ground(query) in leaving else ():
-                self.selections[home] = replace(self.selections[home], far=True)
+                self.selections[home] = replace(self.selections[home], on_executors=True)
         assert self.shelf is not None
         for key in layouts:
             if key in self.sheets:
-                slots = {home: own.slots for home, own in self.selections.items() if own.far}
+                slots = {home: own.slots for home, own in self.selections.items() if own.on_executors}
                 self.shards += [self.shelf.put(shard) for shard in spilled(self.sheets[key], slots)]
                 self.sheets[key] = without(self.sheets[key], slots)
                 if not self.sheets[key].num_rows:
@@ -202,7 +202,7 @@ class _Work(Reading):
             if not query.naive
             for home in self.queries[query.name].homes
         }
-        near = {home for home in grounds if not self.selections[home].far}
+        near = {home for home in grounds if not self.selections[home].on_executors}
         found = {grounds[home] for ref in batch.outcome.refs for home in ref.held if home in near}
         if limit is None or not near:
             return found
@@ -286,7 +286,7 @@ class _Work(Reading):
 
     def _close_far(self, batch: BatchInput, before: StreamState, after: StreamState) -> None:
         """Find the work that closed windows make over shards, and let go of shards that none needs."""
-        far = {home for home, own in self.selections.items() if own.far}
+        far = {home for home, own in self.selections.items() if own.on_executors}
         alike: dict[object, list[tuple[CompiledQuery, int]]] = defaultdict(list)
         for query in batch.queries if far else ():
             for home in self.queries[query.name].homes:

@@ -200,7 +200,7 @@ class _Sweep(Reading):
         alike: dict[object, list[Reader]] = defaultdict(list)
         for query in queries:
             for home in self.queries[query.name].homes:
-                if self.selections[home].far:
+                if self.selections[home].on_executors:
                     alike[ground(query)].append(Reader(query, home, *sides[query.name]))
         for readers in alike.values():
             homes = {reader.home for reader in readers}

@@ -66,7 +66,7 @@ def due_windows(state: State, batches: Sequence[BatchInput], prods: Sequence[Pro
 
 def _is_on_executors(query: CompiledQuery, state: State) -> bool:
     """Whether a query's slices are on the executors: it has too many groups to learn from."""
-    return any(state.selections[home].far for home in state.queries[query.name].homes)
+    return any(state.selections[home].on_executors for home in state.queries[query.name].homes)
 
 
 def _brings_rows(batch: BatchInput) -> bool:

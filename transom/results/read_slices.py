@@ -41,7 +41,7 @@ class Reading:
         for query in queries:
             for home in self.queries[query.name].homes:
                 selection = self.selections[home]
-                if not selection.far:
+                if not selection.on_executors:
                     readers[selection.sheet].append((query, home))
         return readers, {sheet: self._layout(asking) for sheet, asking in readers.items()}
 

@@ -41,7 +41,7 @@ def last_slices(sheets: Iterable[pa.Table], shards: Iterable[ShardRef]) -> dict[
 def groups_held(state: Holding, home: int, store: ShardStore | None) -> Iterator[Held]:
     """A selection's slices with their groups; those far away are read for that, file by file."""
     own = state.selections[home]
-    if not own.far:
+    if not own.on_executors:
         yield _held(rows_of(state.sheets[own.sheet], home))
         return
     assert store is not None

@@ -223,7 +223,7 @@ class ExecutorState:
             return state
         alike: dict[object, list[CompiledQuery]] = {}
         for query in queries:
-            if any(state.selections[home].far for home in state.queries[query.name].homes):
+            if any(state.selections[home].on_executors for home in state.queries[query.name].homes):
                 alike.setdefault(ground(query), []).append(query)
         shards = list(state.shards)
         for members in alike.values():

@@ -266,7 +266,7 @@ class IngestRun:
             limit,
             horizon=self.batch.rules.horizon,
             row_id=ROW_ID if with_ids else None,
-            far=self.batch.state.far,
+            far=self.batch.state.on_executors,
             most_groups=self.batch.most_groups,
             store_inputs=store_inputs(self.batch.state, self.batch.before, gathered),
         )

@@ -142,7 +142,7 @@ class Lookups:
 
     def _answered(self, lookup: Lookup, state: State) -> pa.Table:
         loop = self.loop
-        if any(state.stores[key].far for key in lookup.stores):
+        if any(state.stores[key].on_executors for key in lookup.stores):
             answer = self._far(lookup, state)
         else:
             answer = look_up(lookup, loop.lookup_cache.reader(lookup, state))

@@ -365,7 +365,7 @@ def _on_demand(loop: BatchLoop, state: State, registry: Registry) -> OnDemand:
             stores[readable(f"{store_set.selection} | {keeps}")] = StoreProgress(
                 store_set.clock.stream,
                 keeps,
-                known.far,
+                known.on_executors,
                 known.tuples,
                 own.lookups,
                 own.hits,

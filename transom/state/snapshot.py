@@ -106,7 +106,7 @@ def encode_state(state: State, shelf: RunShelf) -> dict[str, Any]:
         "selections": [state_json.encode_selection(home, own) for home, own in state.selections.items()],
         "shards": [state_json.encode_shard(ref) for ref in state.shards],
         "partitions": state.partitions,
-        "last_selection": state.numbered,
+        "last_selection": state.last_selection,
         "prodders": {name: state_json.encode_prodder(prodder) for name, prodder in state.prodders.items()},
         "stores": {name: _encode_store(store, shelf) for name, store in state.stores.items()},
         "summaries": {
@@ -127,7 +127,7 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
         sheets={name: _unpack_table(packed) for name, packed in _of_kind(SHEET, parts)},
         shards=tuple(map(state_json.decode_shard, stored["shards"])),
         partitions=stored["partitions"],
-        numbered=stored["last_selection"],
+        last_selection=stored["last_selection"],
         prodders={name: state_json.decode_prodder(prodder) for name, prodder in stored["prodders"].items()},
         estimators={name: Estimator.loads(packed) for name, packed in _of_kind(ESTIMATOR, parts)},
         stores={name: _decode_store(store, shelf) for name, store in stored["stores"].items()},
@@ -147,7 +147,7 @@ def _encode_store(store: StoreState, shelf: RunShelf) -> dict[str, Any]:
         "floor": store.floor,
         "unseen": encode_intervals(store.unseen),
         "tuples": store.tuples,
-        "on_executors": store.far,
+        "on_executors": store.on_executors,
         "files": [state_json.encode_shard(ref) for ref in store.refs],
     }
 

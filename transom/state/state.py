@@ -144,8 +144,8 @@ class SelectionState:
     sheet: str
     slots: tuple[str, ...]
     floor: int = LOWEST
-    far: bool = False
-    apart: int = 0  # the batch up to which it is in no signature family: one did not pay
+    on_executors: bool = False
+    alone_until: int = 0  # the batch until which it joins no signature family: the last one did not pay off
     group_types: tuple[str, ...] = ()  # the ids of the types of its group columns
 
 
@@ -161,7 +161,7 @@ class StoreState:
     floor: int = LOWEST
     unseen: IntervalSet | None = IntervalSet()
     tuples: int = 0
-    far: bool = False
+    on_executors: bool = False
     refs: tuple[ShardRef, ...] = ()
 
     def is_complete(self, start: int, end: int) -> bool:
@@ -186,7 +186,7 @@ class State:
     sheets: Mapping[str, pa.Table] = field(default_factory=dict)
     shards: tuple[ShardRef, ...] = ()
     partitions: int = 0
-    numbered: int = 0
+    last_selection: int = 0
     prodders: Mapping[str, ProdderState] = field(default_factory=dict)  # of queries that EMIT EARLY
     estimators: Mapping[str, Estimator] = field(default_factory=dict)  # of the same
     stores: Mapping[str, StoreState] = field(default_factory=dict)  # of on-demand queries, by their names
@@ -199,9 +199,9 @@ class State:
         return (*self.shards, *stored, *self.preferring.refs)
 
     @property
-    def far(self) -> frozenset[int]:
+    def on_executors(self) -> frozenset[int]:
         """The selections whose slices are in shards."""
-        return frozenset(home for home, own in self.selections.items() if own.far)
+        return frozenset(home for home, own in self.selections.items() if own.on_executors)
 
     def stream(self, name: str) -> StreamState:
         return self.streams.get(name, StreamState())

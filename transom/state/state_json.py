@@ -53,8 +53,8 @@ def encode_selection(selection_id: int, selection: SelectionState) -> Json:
         "sheet": selection.sheet,
         "slots": list(selection.slots),
         "floor": selection.floor,
-        "on_executors": selection.far,
-        "alone_until": selection.apart,
+        "on_executors": selection.on_executors,
+        "alone_until": selection.alone_until,
         "group_types": list(selection.group_types),
     }
 

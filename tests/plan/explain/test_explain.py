@@ -223,7 +223,7 @@ def test_far_selections_hold_slices_in_shards() -> None:
     state = running(query)
     shard = ShardRef("p7/x", ((0, 900, 4_000), (3, 100, 600)), {1: ((NOON, NOON + MINUTE), (0, MINUTE))})
     state = replace(
-        state, selections={1: replace(state.selections[1], far=True)}, shards=(shard,), partitions=4
+        state, selections={1: replace(state.selections[1], on_executors=True)}, shards=(shard,), partitions=4
     )
     lines = [line.strip() for line in text(plan(query, state=state)).splitlines()]
     assert "holds 2 slices, far: in shards on the executors" in lines

@@ -243,8 +243,8 @@ def held(state: State) -> dict[int, Holding]:
     """What each selection holds, all found at once."""
     found = {}
     for home, own in state.selections.items():
-        slices = {pair for ref in state.shards for pair in ref.held.get(home, ())} if own.far else ()
-        found[home] = Holding("far", len(slices), None) if own.far else Holding("near", 0, 0)
+        slices = {pair for ref in state.shards for pair in ref.held.get(home, ())} if own.on_executors else ()
+        found[home] = Holding("far", len(slices), None) if own.on_executors else Holding("near", 0, 0)
     for sheet in state.sheets.values():
         homes = sheet["selection"].to_numpy()
         counted = zip(*(part.tolist() for part in np.unique(homes, return_counts=True)), strict=True)

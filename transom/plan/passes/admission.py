@@ -52,7 +52,7 @@ def admit(
     far = {
         ground(query)
         for name, query in living.items()
-        if name in state.queries and state.selections[state.queries[name].homes[0]].far
+        if name in state.queries and state.selections[state.queries[name].homes[0]].on_executors
     }
     for query in sorted(newcomers, key=lambda query: not query.serves):  # first those that serve others
         of_results = query.query.stream in results
@@ -91,7 +91,7 @@ class Holding(Protocol):
 def slices_held(state: Holding, home: int) -> tuple[Numbers, Numbers]:
     """The starts and stops of the slices that hold tuples of a selection."""
     own = state.selections[home]
-    if own.far:
+    if own.on_executors:
         pairs = [pair for ref in state.shards for pair in ref.held.get(home, ())]
         starts, stops = np.array(pairs, np.int64).reshape(-1, 2).T
         return starts, stops
@@ -194,7 +194,7 @@ class _Change:
         self.queries = dict(state.queries)
         self.selections = dict(state.selections)
         self.sheets = dict(state.sheets)
-        self.numbered = state.numbered
+        self.last_selection = state.last_selection
         self.gone: dict[str, list[int]] = {}
         self.gone_far: set[int] = set()
         self.moved: dict[int, tuple[Layout, pa.Table]] = {}  # slices on their way to a sheet
@@ -224,7 +224,7 @@ class _Change:
             selections=self.selections,
             sheets={name: table for name, table in self.sheets.items() if table.num_rows},
             shards=self._shards(),
-            numbered=self.numbered,
+            last_selection=self.last_selection,
         )
 
     def _shards(self) -> tuple[ShardRef, ...]:
@@ -238,13 +238,13 @@ class _Change:
         return tuple(found)
 
     def open(self, name: str, query: CompiledQuery, is_far: bool) -> int:
-        self.numbered += 1
+        self.last_selection += 1
         slots = kept(query.slots)
         layout = Layout.of(query, slots.values())
-        self.selections[self.numbered] = SelectionState(
-            name, layout.id, tuple(slots), far=is_far, group_types=layout.group_types
+        self.selections[self.last_selection] = SelectionState(
+            name, layout.id, tuple(slots), on_executors=is_far, group_types=layout.group_types
         )
-        return self.numbered
+        return self.last_selection
 
     def join(self, query: CompiledQuery, home: int, unseen: IntervalSet | None) -> None:
         self.members.setdefault(home, []).append(query.name)
@@ -252,7 +252,7 @@ class _Change:
 
     def close(self, home: int) -> None:
         own = self.selections.pop(home)
-        if own.far:
+        if own.on_executors:
             self.gone_far.add(home)
         else:
             self._take(home, own.sheet)
@@ -302,13 +302,13 @@ class _Change:
         Such slices begin at the first missed time inside them from now on; far ones when they are read.
         """
         own = self.selections[home]
-        held = slices_held(self.before, home) if own.far else self._slices(home)
+        held = slices_held(self.before, home) if own.on_executors else self._slices(home)
         if held is None:
             return IntervalSet()
         starts, stops = held
         across, firsts = filed_anew(starts, stops, query.query.window, missed, paned)
         cut = IntervalSet.of(*zip(starts[across].tolist(), stops[across].tolist(), strict=True))
-        if own.far or not cut:
+        if own.on_executors or not cut:
             return missed & cut
         layout = self.moved[home][0] if home in self.moved else None
         if layout is None:
@@ -364,6 +364,6 @@ class _Change:
             return
         layout = Layout.of(query, slots)
         self.selections[home] = replace(own, sheet=layout.id, slots=keys)
-        rows = None if own.far else self._take(home, own.sheet)
+        rows = None if own.on_executors else self._take(home, own.sheet)
         if rows is not None:
             self.moved[home] = layout, reshaped(rows, own.slots, slots).cast(layout.schema)

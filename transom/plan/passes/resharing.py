@@ -37,7 +37,7 @@ def _can_move(state: State, members: Sequence[CompiledQuery]) -> bool:
     """Not naive ones, nor those whose slices are far away, nor before it is known what they have missed."""
     own = [state.queries[query.name] for query in members]
     is_known = not any(query.naive for query in members) and all(one.unseen is not None for one in own)
-    return is_known and not any(state.selections[home].far for one in own for home in one.homes)
+    return is_known and not any(state.selections[home].on_executors for one in own for home in one.homes)
 
 
 def _reconsidered(state: State, members: Sequence[CompiledQuery], strategy: Strategy) -> State:
@@ -74,7 +74,7 @@ def _rate(state: State, homes: set[int]) -> float | None:
 def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, str]) -> State:
     """Let queries add to new selections; each keeps what the queries that it shares it with need."""
     queries, selections = dict(state.queries), dict(state.selections)
-    numbered, opened = state.numbered, dict[str, int]()
+    last_selection, opened = state.last_selection, dict[str, int]()
     slots: dict[str, dict[str, Slot]] = {}
     for query in members:
         known = slots.get(names[query.name], {})
@@ -82,17 +82,17 @@ def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, s
     for query in members:
         name = names[query.name]
         if name not in opened:
-            numbered += 1
-            opened[name] = numbered
+            last_selection += 1
+            opened[name] = last_selection
             layout = Layout.of(query, slots[name].values())
             missed = state.missed(query.query.clock)
             floor = missed.pairs[-1][1] if missed else LOWEST
-            selections[numbered] = SelectionState(
+            selections[last_selection] = SelectionState(
                 name, layout.id, tuple(slots[name]), floor, group_types=layout.group_types
             )
         own = queries[query.name]
         queries[query.name] = replace(own, homes=(opened[name], *own.homes))
-    return replace(state, queries=queries, selections=selections, numbered=numbered)
+    return replace(state, queries=queries, selections=selections, last_selection=last_selection)
 
 
 def _tidied(state: State, queries: Sequence[CompiledQuery]) -> State:
