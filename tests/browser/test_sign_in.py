@@ -22,7 +22,7 @@ def test_only_the_right_token_signs_in_and_signing_out_ends_the_session(
     page = dashboard.page
     page.goto("/query/counts")
     expect(page).to_have_url(re.compile("/login"))
-    field = page.get_by_label("This server asks for its token.")
+    field = page.get_by_label("This server needs a token.")
     expect(field).to_be_focused()
     field.fill("wrong horse battery staple")
     page.get_by_role("button", name="Sign in").click()

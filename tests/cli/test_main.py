@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 import transom
+from transom.api.formats import PlanFormat
 from transom.cli import commands
 from transom.cli.main import FAILED, INTERRUPTED, OK, USAGE, app
-from transom.cli.result_text import PlanFormat
 from transom.errors import BatchError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -9,18 +9,18 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from transom.api.formats import RowsFormat
 from transom.api.records import ColumnInfo
-from transom.cli.result_text import json_value
+from transom.api.value_text import json_text
 from transom.server.formats import (
-    RowsFormat,
-    answer,
     arrow_stream,
-    columns_of,
     csv_text,
-    distinct,
+    encode_rows,
     json_rows,
-    renamed,
+    table_columns,
+    unique_names,
     wanted_format,
+    with_unique_names,
 )
 
 TIME = datetime(2013, 1, 1, 12, 0, 5, 250_000, UTC)
@@ -48,18 +48,22 @@ KINDS = [
 def test_json_is_as_the_command_line_writes_it(column: pa.Array) -> None:
     table = pa.table({'100% "x"': column})
     written = json_rows(table)
-    rows = [f'{{"100% \\"x\\"": {json_value(value)}}}' for value in column.to_pylist()]
+    rows = [f'{{"100% \\"x\\"": {json_text(value)}}}' for value in column.to_pylist()]
     assert written == "[" + ", ".join(rows) + "]"
     json.loads(written)
 
 
 def test_columns_of_one_name_are_told_apart_in_every_format() -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], ["n", "n", "n_2"])
-    assert distinct(table.column_names) == ["n", "n_3", "n_2"]
+    assert unique_names(table.column_names) == ["n", "n_3", "n_2"]
     assert json_rows(table) == '[{"n": 1, "n_3": 2, "n_2": 3}]'
     assert csv_text(table) == "n,n_3,n_2\n1,2,3\n"
-    assert pa.ipc.open_stream(arrow_stream(renamed(table))).read_all().column_names == ["n", "n_3", "n_2"]
-    told = json.loads(answer(table, [ColumnInfo("n", "bigint", "value")], RowsFormat.JSON))
+    assert pa.ipc.open_stream(arrow_stream(with_unique_names(table))).read_all().column_names == [
+        "n",
+        "n_3",
+        "n_2",
+    ]
+    told = json.loads(encode_rows(table, [ColumnInfo("n", "bigint", "value")], RowsFormat.JSON))
     assert [column["name"] for column in told["columns"]] == list(told["rows"][0])
 
 
@@ -70,7 +74,7 @@ def test_no_rows_are_an_empty_list() -> None:
 def test_a_column_that_is_not_known_is_as_arrow_says() -> None:
     table = pa.table({"n": [1], "reason": ["x"]})
     known = [ColumnInfo("n", "bigint", "key")]
-    assert columns_of(table, known) == [known[0], ColumnInfo("reason", "string", "value")]
+    assert table_columns(table, known) == [known[0], ColumnInfo("reason", "string", "value")]
 
 
 @pytest.mark.parametrize(

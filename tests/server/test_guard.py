@@ -248,10 +248,10 @@ class TestSettings:
     ) -> None:
         monkeypatch.delenv("TRANSOM_TOKEN", raising=False)
         for host in ("0.0.0.0", "::", "box.example", "10.0.0.1"):
-            with pytest.raises(SettingError, match="a token is needed"):
+            with pytest.raises(SettingError, match="the server needs a token"):
                 server_settings({"host": host}, {})
         assert server_settings({"host": "::1"}, {}).token is None
-        assert len(server_settings({"host": "0.0.0.0"}, {}, generate=True).token or "") > 30
+        assert len(server_settings({"host": "0.0.0.0"}, {}, generate_token=True).token or "") > 30
 
     def test_the_token_is_of_a_file_or_the_environment(self, tmp_path: Any, monkeypatch: Any) -> None:
         monkeypatch.setenv("TRANSOM_TOKEN", TOKEN)
@@ -262,7 +262,7 @@ class TestSettings:
         file.write_text("short")
         with pytest.raises(SettingError, match="at least 16"):
             server_settings({}, {"token_file": str(file)})
-        with pytest.raises(SettingError, match="can't be read"):
+        with pytest.raises(SettingError, match="can't read the token file"):
             server_settings({}, {"token_file": str(tmp_path / "none")})
 
     def test_the_command_line_goes_before_the_file(self) -> None:

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from tests.runtime.engine_helpers import PER_SITE, SettableClock, bids, bids_engine
 from transom.api.errors import LimitError, NotFound
 from transom.errors import SettingError, SQLError, StateError
-from transom.server import previews
 from transom.server.limits import ServiceLimits
 from transom.server.service import Service, check_name
 
@@ -141,9 +140,9 @@ def test_limits(spark: SparkSession, tmp_path: Path) -> None:
     service.register(PER_SITE)
     with pytest.raises(LimitError, match="drop one first"):
         service.register(PER_SITE)
-    with pytest.raises(SettingError, match="at most 100"):
+    with pytest.raises(SettingError, match="limit is 100"):
         service.check(f"{PER_SITE} {' ' * 100}")
-    with pytest.raises(LimitError, match="previewed"):
+    with pytest.raises(LimitError, match="previews already"):
         service.preview(PER_SITE)
     feed.push([*FIVE_MINUTES, *bids((1, None, None), (2, None, None), (3, None, None))])
     service.engine.step()
@@ -193,14 +192,12 @@ def test_a_preview_is_run_for_real_and_leaves(spark: SparkSession, tmp_path: Pat
         service.end_preview(name)
 
 
-def test_a_preview_that_nobody_looks_at_leaves_by_itself(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_idle_preview_is_dropped(spark: SparkSession, tmp_path: Path) -> None:
     service, feed = bids_service(spark, tmp_path)
     name = service.preview(PER_SITE)
     feed.push(FIVE_MINUTES[:1])
     service.engine.step()
-    monkeypatch.setattr(previews, "LOOKED_AT", -1.0)
+    service.previews.idle_seconds = -1.0
     feed.push(FIVE_MINUTES[1:2])
     service.engine.step()
     service.engine.step()
@@ -254,17 +251,19 @@ def test_the_plan_of_everything(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_summaries(spark: SparkSession, tmp_path: Path) -> None:
     service, feed = bids_service(spark, tmp_path)
-    service.summarize("CREATE SUMMARY sites ON bids(site) WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)")
+    service.create_summary(
+        "CREATE SUMMARY sites ON bids(site) WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
+    )
     feed.push(FIVE_MINUTES)
     service.engine.step()
     assert list(service.summaries()) == ["sites"]
     with pytest.raises(SettingError, match="CREATE SUMMARY"):
-        service.summarize("DROP SUMMARY sites")
-    service.forget("sites")
+        service.create_summary("DROP SUMMARY sites")
+    service.drop_summary("sites")
     service.engine.step()
     assert service.summaries() == {}
     with pytest.raises(NotFound):
-        service.forget("sites")
+        service.drop_summary("sites")
 
 
 @pytest.mark.parametrize("name", ["", " a", "a/b", "a\\b", "..", "a\nb", "x" * 201, "preview.a"])
@@ -281,7 +280,7 @@ def test_functions_that_could_fill_the_memory_are_not_taken_from_requests(
     service, _ = bids_service(spark, tmp_path)
     text = f"SELECT max({call}) AS m FROM bids [RANGE 1 minute SLIDE 1 minute]"
     for attempt in (service.check, service.register, service.preview, service.lookup_text):
-        with pytest.raises(SQLError, match="not taken from a request"):
+        with pytest.raises(SQLError, match="not allowed in a request"):
             attempt(text)
     service.check("SELECT count(*) AS repeat FROM bids [RANGE 1 minute SLIDE 1 minute]")
 
@@ -306,7 +305,7 @@ def test_other_functions_without_bounds_are_not_taken_either(
     spark: SparkSession, tmp_path: Path, call: str
 ) -> None:
     service, _ = bids_service(spark, tmp_path)
-    with pytest.raises(SQLError, match="not taken from a request"):
+    with pytest.raises(SQLError, match="not allowed in a request"):
         service.check(f"SELECT max({call}) AS m FROM bids [RANGE 1 minute SLIDE 1 minute]")
 
 
@@ -330,6 +329,6 @@ def test_nothing_is_remembered_of_previews_that_left(spark: SparkSession, tmp_pa
     assert service.query(name).results
     service.end_preview(name)
     service.engine.step()
-    assert not service._known
-    assert not service.watching.results
-    assert not service.watching.last
+    assert not service.catalog._descriptions
+    assert not service.history.results
+    assert not service.history.last

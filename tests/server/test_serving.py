@@ -58,7 +58,7 @@ def test_a_port_that_is_taken_is_told() -> None:
 
 
 def test_nothing_listens_without_a_token_beyond_this_machine() -> None:
-    with pytest.raises(SettingError, match="a token is needed"):
+    with pytest.raises(SettingError, match="the server needs a token"):
         HttpServer(ServerSettings(host="0.0.0.0", port=0))
 
 
@@ -190,8 +190,8 @@ def test_a_pipeline_is_served_stopped_and_served_again(pipeline: Path) -> None:
 
 def test_wrong_settings_are_told_before_anything_is_started(pipeline: Path) -> None:
     for options, says in (
-        (["--host", "0.0.0.0"], "a token is needed"),
-        (["--token-file", "/nonexistent"], "can't be read"),
+        (["--host", "0.0.0.0"], "the server needs a token"),
+        (["--token-file", "/nonexistent"], "can't read the token file"),
     ):
         done = CliRunner().invoke(app, ["serve", str(pipeline), *options], env={"TRANSOM_TOKEN": ""})
         assert (done.exit_code, says in done.stderr) == (USAGE, True), done.stderr

@@ -92,7 +92,7 @@ def test_readers_are_counted_and_limited(back: Backend) -> None:
 def test_a_silent_tail_tells_now_and_then_that_all_is_well(
     back: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "HEARTBEAT_EVERY", 0.01)
+    monkeypatch.setattr(events, "HEARTBEAT_SECONDS", 0.01)
     with back.client.stream("GET", "/api/queries/per_site/tail") as response:
         lines = response.iter_lines()
         assert next(line for line in lines if line.startswith(":")) == ": "
@@ -105,7 +105,7 @@ def test_a_reader_who_never_reads_holds_nobody_up(back: Backend, monkeypatch: py
         made.append(table.num_rows)
         return write(table, cursor) + b": " + b"x" * 100_000 + b"\n\n"
 
-    monkeypatch.setattr(events, "CHUNK", 10)
+    monkeypatch.setattr(events, "EVENT_ROWS", 10)
     monkeypatch.setattr(events, "results_event", padded)
     host = urlsplit(back.served.url)
     with socket.create_connection((host.hostname, host.port)) as slow:

@@ -16,10 +16,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from transom.api.formats import PlanFormat
 from transom.cli.build_engine import building
 from transom.cli.lookups import Looking, answer, default_format
 from transom.cli.pipeline import Pipeline
-from transom.cli.result_text import Format, PlanFormat, write
+from transom.cli.result_text import Format, write
 from transom.plan.explain.promising_text import coverage_text
 from transom.plan.explain.words import counted
 

@@ -19,6 +19,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from transom.api.value_text import plain_text
 from transom.cli.build_engine import open_engine
 from transom.cli.commands import LOOK_EVERY
 from transom.cli.flights import (
@@ -31,7 +32,7 @@ from transom.cli.flights import (
     flights,
     most_queries,
 )
-from transom.cli.result_text import LOOKUP_COLUMNS, SYSTEM_COLUMNS, plain
+from transom.cli.result_text import LOOKUP_COLUMNS, SYSTEM_COLUMNS
 from transom.durations import format_instant
 from transom.errors import SettingError, StateError
 from transom.plan.explain.words import counted, queries_text
@@ -135,7 +136,11 @@ def shown(row: dict[str, Any], about: int) -> tuple[datetime, datetime, str]:
     values = dict(list(row.items())[:-about])
     start, end = values.pop("window_start"), values.pop("window_end")
     short = {name: round(value, 1) if isinstance(value, float) else value for name, value in values.items()}
-    return start, end, "  ".join(f"{key}={'null' if v is None else plain(v)}" for key, v in short.items())
+    return (
+        start,
+        end,
+        "  ".join(f"{key}={'null' if v is None else plain_text(v)}" for key, v in short.items()),
+    )
 
 
 def run_demo(count: int, days: int, keep_running: bool | None, master: str | None) -> None:

@@ -9,12 +9,12 @@ from typing import TextIO
 
 import pyarrow as pa
 
+from transom.api.value_text import plain_text
 from transom.cli.result_text import (
     SYSTEM_COLUMNS,
     Format,
     of_lookup,
     of_preferred,
-    plain,
     without_system_columns,
     write,
 )
@@ -71,7 +71,7 @@ def lines(results: pa.Table) -> Iterator[str]:
     for row in zip(*(column.to_pylist() for column in results.columns), strict=True):
         cells = []
         for name, value in zip(results.column_names, row, strict=True):
-            text = "null" if value is None else plain(value)
+            text = "null" if value is None else plain_text(value)
             if isinstance(value, datetime):
                 text = text.replace("T", " ").removesuffix("Z")
             cells.append(text if name in BARE else f"{name} {text}")

@@ -16,9 +16,10 @@ from typing import Annotated, Any
 import typer
 
 import transom
+from transom.api.formats import PlanFormat
 from transom.cli import remote_commands as remote_cli
 from transom.cli.options import HELP, Master, PipelineFile, on_master
-from transom.cli.result_text import Format, PlanFormat
+from transom.cli.result_text import Format
 from transom.cli.serve_command import serve
 from transom.errors import SettingError, SQLError, TransomError
 

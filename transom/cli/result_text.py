@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import math
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Callable, Iterator, Mapping, Sequence, TextIO
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from transom.durations import format_duration
+from transom.api.value_text import json_text, plain_text
 
 SYSTEM_COLUMNS = 6  # kind, complete, rows, batch, made and latency close every result
 LOOKUP_COLUMNS = 3  # complete, batch and made close every lookup
@@ -26,14 +23,6 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
-
-
-class PlanFormat(StrEnum):
-    """How a plan is shown."""
-
-    TEXT = "text"
-    JSON = "json"
-    MERMAID = "mermaid"
 
 
 def without_system_columns(results: pa.Table) -> pa.Table:
@@ -82,7 +71,7 @@ def _write_json(table: pa.Table, name: str | None, out: TextIO) -> None:
     owner = [] if name is None else [f'"query": {json.dumps(name, ensure_ascii=False)}']
     keys = [json.dumps(column, ensure_ascii=False) for column in table.column_names]
     for row in _rows(table):
-        pairs = [f"{key}: {json_value(value)}" for key, value in zip(keys, row, strict=True)]
+        pairs = [f"{key}: {json_text(value)}" for key, value in zip(keys, row, strict=True)]
         out.write("{" + ", ".join(owner + pairs) + "}\n")
 
 
@@ -91,7 +80,7 @@ def _write_csv(table: pa.Table, name: str | None, out: TextIO) -> None:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["query"] * len(owner) + table.column_names)
     for row in _rows(table):
-        writer.writerow(owner + ["" if value is None else plain(value) for value in row])
+        writer.writerow(owner + ["" if value is None else plain_text(value) for value in row])
 
 
 def _write_table(table: pa.Table, name: str | None, out: TextIO) -> None:
@@ -133,56 +122,7 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
     """A column's cells for people: times without the T and the zone, which is UTC throughout."""
     values = column.to_pylist()
     if kinds.is_timestamp(column.type):
-        return ["" if value is None else plain(value).replace("T", " ").removesuffix("Z") for value in values]
-    return ["null" if value is None else plain(value) for value in values]
-
-
-def json_value(value: Any) -> str:
-    """A value as JSON; decimals keep every digit, and what JSON has no number for is text.
-
-    >>> json_value(Decimal("12.50")), json_value(float("nan")), json_value([1, None])
-    ('12.50', '"NaN"', '[1, null]')
-    """
-    match value:
-        case None | bool() | int():
-            return json.dumps(value)
-        case float() if math.isfinite(value):
-            return json.dumps(value)
-        case Decimal():
-            return format(value, "f")
-        case list():
-            return "[" + ", ".join(map(json_value, value)) + "]"
-        case dict():
-            pairs = (f"{json.dumps(str(key))}: {json_value(each)}" for key, each in value.items())
-            return "{" + ", ".join(pairs) + "}"
-        case _:
-            return json.dumps(plain(value), ensure_ascii=False)
-
-
-def plain(value: Any) -> str:
-    """A value as bare text: ISO times in UTC, numbers as Python writes them, Spark's NaN and Infinity.
-
-    >>> plain(datetime(2013, 1, 1, 12, 5, tzinfo=UTC)), plain(float("-inf")), plain(True)
-    ('2013-01-01T12:05:00Z', '-Infinity', 'true')
-    """
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case float() if math.isnan(value):
-            return "NaN"
-        case float() if math.isinf(value):
-            return "Infinity" if value > 0 else "-Infinity"
-        case Decimal():
-            return format(value, "f")
-        case datetime() if value.tzinfo is not None:
-            return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
-        case datetime() | date():
-            return value.isoformat()
-        case timedelta():
-            return format_duration(value // timedelta(microseconds=1))
-        case bytes():
-            return value.hex()
-        case list() | dict():
-            return json_value(value)
-        case _:
-            return str(value)
+        return [
+            "" if value is None else plain_text(value).replace("T", " ").removesuffix("Z") for value in values
+        ]
+    return ["null" if value is None else plain_text(value) for value in values]

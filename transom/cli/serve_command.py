@@ -67,13 +67,13 @@ def run(pipeline: Pipeline, settings: ServerSettings, exit_on_failure: bool = Fa
     """Serve until asked to stop, or until the engine fails. The address is told when it runs, not before."""
     from transom.cli.build_engine import building
     from transom.cli.commands import LOOK_EVERY, asked_to_stop
-    from transom.server.lifecycle import HttpServer, show
+    from transom.server.lifecycle import HttpServer, serve_engine
 
     http = HttpServer(settings)
     typer.echo("starting Spark ...", err=True)
     try:
         with building(pipeline, keep=True) as engine, asked_to_stop() as asked:
-            service = show(http, engine, settings)
+            service = serve_engine(http, engine, settings)
             typer.echo(f"transom serves at {http.url}")
             while not asked.wait(LOOK_EVERY) and not (exit_on_failure and service.failure):
                 pass

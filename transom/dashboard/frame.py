@@ -16,7 +16,7 @@ from transom.dashboard.icons import BRAND, icon
 from transom.dashboard.threads import run_in_thread
 from transom.dashboard.widgets import Panel, box, empty_state
 from transom.errors import TransomError
-from transom.server.login import COOKIE, LOGOUT
+from transom.server.login import COOKIE, LOGOUT_PATH
 from transom.server.service import Service
 
 log = logging.getLogger("transom")
@@ -123,7 +123,7 @@ class Frame:
         if COOKIE not in self._client.request.cookies:
             return ""
         return (
-            f'<form method="post" action="{LOGOUT}"><button class="b icon quiet" data-testid="sign-out" '
+            f'<form method="post" action="{LOGOUT_PATH}"><button class="b icon quiet" data-testid="sign-out" '
             f'aria-label="Sign out" title="Sign out">{icon("out")}</button></form>'
         )
 

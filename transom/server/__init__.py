@@ -1,1 +1,1 @@
-"""A running engine for people and programs elsewhere: a service, its HTTP API, and its dashboard."""
+"""The service: an engine with an HTTP API."""

@@ -1,7 +1,7 @@
-"""Who may come in: one middleware in front of the API and the page.
+"""Access control: a middleware in front of the API and the dashboard.
 
-It looks at the name that a request came by (a page of another site may have made its own name point here),
-at the page that it came from, at the token, and at the size of the body.
+It checks the host name of a request (another site may point its own name at this server), the site that the
+request comes from, the token, and the size of the body.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transom.server.error_responses import failure
-from transom.server.login import LOGIN, Login
+from transom.server.error_responses import error_response
+from transom.server.login import LOGIN_PATH, Login
 from transom.server.route_helpers import path_segments
 from transom.server.settings import ServerSettings, is_loopback
 
-SAFE = ("GET", "HEAD", "OPTIONS")
-SPOKEN = ("/api/", "/_nicegui_ws")  # what programs read, and not people
-OPEN = ("/healthz", "/readyz", LOGIN)  # need no token
-ANYWHERE = ("0.0.0.0", "::", "")
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+SAME_SITE_PATHS = ("/api/", "/_nicegui_ws")  # other sites may not even read these
+OPEN_PATHS = ("/healthz", "/readyz", LOGIN_PATH)  # these need no token
+ALL_INTERFACES = ("0.0.0.0", "::", "")
 
 # NiceGUI compiles its templates in the browser, and writes scripts and styles into the page.
-PAGE_POLICY = (
+DASHBOARD_POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; "
     "base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
 )
 API_POLICY = "default-src 'none'; frame-ancestors 'none'"
-HEADERS = {
+SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # With no-referrer, browsers would also hide where a form comes from, and /login could not tell.
+    # With no-referrer, browsers would also hide the origin of a form, which /login checks.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
 
 class TooLarge(Exception):
-    """A request's body is larger than is granted."""
+    """A request's body is larger than the limit."""
 
 
 class Guard:
-    """Lets requests through that may come in, and answers the others itself."""
+    """Passes permitted requests to the app, and answers the others with an error."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings):
         self.app, self.settings = app, settings
@@ -58,42 +58,49 @@ class Guard:
         if scope.get("raw_path"):
             scope["path"] = path_segments(scope["raw_path"])
         headers = Headers(scope=scope)
-        refused = self._refused(scope, headers)
+        refusal = self._refusal(scope, headers)
         if scope["type"] == "websocket":
-            return await (self.app(scope, receive, send) if refused is None else _close(receive, send))
+            return await (self.app(scope, receive, send) if refusal is None else _close(receive, send))
         send = _with_headers(send, scope["path"])
-        if refused is not None:
-            return await refused(scope, receive, send)
-        if self._login is not None and self._login.is_for(scope["path"]):
+        if refusal is not None:
+            return await refusal(scope, receive, send)
+        if self._login is not None and self._login.handles(scope["path"]):
             return await self._login(scope, receive, send)
-        if scope["method"] not in SAFE:
+        if scope["method"] not in SAFE_METHODS:
             try:
                 receive = await read_body(headers, receive, self.settings.limits.body)
             except TooLarge:
                 return await self._too_large(scope, receive, send)
         await self.app(scope, receive, send)
 
-    def _refused(self, scope: Scope, headers: Headers) -> Response | None:
-        """The answer to a request that may not come in; None: it may."""
+    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+        """The answer to a request that is not permitted, or None."""
         host = headers.get("host", "")
         if not self._is_known(host):
-            return failure(403, "forbidden", "the request came by a name that is not this server's own")
-        unsafe = scope["type"] == "websocket" or scope["method"] not in SAFE
-        if (unsafe or scope["path"].startswith(SPOKEN)) and not _is_own(headers, host):
-            return failure(403, "forbidden", "the request came from a page of another site")
-        if scope["path"] in OPEN or self._login is None or self._login.admits(headers):
+            return error_response(
+                403, "forbidden", "the request's host name is not one of this server's names"
+            )
+        unsafe = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
+        if (unsafe or scope["path"].startswith(SAME_SITE_PATHS)) and not _is_same_site(headers, host):
+            return error_response(403, "forbidden", "the request comes from another site")
+        if scope["path"] in OPEN_PATHS or self._login is None or self._login.admits(headers):
             return None
         if scope["type"] == "http" and "text/html" in headers.get("accept", ""):
-            return RedirectResponse(f"{LOGIN}?next={quote(scope['path'])}", 303)
-        wanted = {"WWW-Authenticate": "Bearer"}
-        return failure(401, "unauthorized", "a token is needed: Authorization: Bearer ...", wanted)
+            return RedirectResponse(f"{LOGIN_PATH}?next={quote(scope['path'])}", 303)
+        challenge = {"WWW-Authenticate": "Bearer"}
+        message = "this server needs a token: send Authorization: Bearer ..."
+        return error_response(401, "unauthorized", message, challenge)
 
     def _is_known(self, host: str) -> bool:
-        """Whether a name is the server's own; an address is, if it listens on all: no site can claim it."""
+        """Whether a host name is the server's.
+
+        If the server listens on all interfaces, every address is: another site can claim a name, but not an
+        address.
+        """
         name = host_name(host).casefold()
         if name in self._hosts or is_loopback(name):
             return True
-        if self.settings.host not in ANYWHERE:
+        if self.settings.host not in ALL_INTERFACES:
             return False
         try:
             return ip_address(name) is not None
@@ -101,13 +108,12 @@ class Guard:
             return False
 
     async def _too_large(self, scope: Scope, receive: Receive, send: Send) -> None:
-        most = self.settings.limits.body
-        answer = failure(413, "limit", f"the request has more than {most:,} bytes", {"Connection": "close"})
-        await answer(scope, receive, send)
+        message = f"the request has more than {self.settings.limits.body:,} bytes"
+        await error_response(413, "limit", message, {"Connection": "close"})(scope, receive, send)
 
 
 def host_name(host: str) -> str:
-    """A Host header's name, without the port.
+    """The name in a Host header, without the port.
 
     >>> host_name("localhost:8710"), host_name("[::1]:80"), host_name("example.org")
     ('localhost', '::1', 'example.org')
@@ -118,25 +124,24 @@ def host_name(host: str) -> str:
         return ""
 
 
-def _is_own(headers: Headers, host: str) -> bool:
-    """Whether a request comes from the server's own page, or from no page at all."""
+def _is_same_site(headers: Headers, host: str) -> bool:
+    """Whether a request comes from the server's own dashboard, or from no web page at all."""
     origin = headers.get("origin")
     if origin is None:
         return headers.get("sec-fetch-site", "none") in ("none", "same-origin")
     try:
-        came = urlsplit(origin)
-        default = {"http": 80, "https": 443}.get(came.scheme)
-        own = urlsplit(f"//{host}")
-        same_port = (own.port or default) == (came.port or default)
-        return default is not None and same_port and came.hostname == own.hostname
+        source, target = urlsplit(origin), urlsplit(f"//{host}")
+        default_port = {"http": 80, "https": 443}.get(source.scheme)
+        same_port = (target.port or default_port) == (source.port or default_port)
+        return default_port is not None and same_port and source.hostname == target.hostname
     except ValueError:
         return False
 
 
-async def read_body(headers: Mapping[str, str], receive: Receive, most: int) -> Receive:
-    """The body, read to its end before anybody looks at it, and given back as one message."""
+async def read_body(headers: Mapping[str, str], receive: Receive, limit: int) -> Receive:
+    """Read the whole body before the app sees the request, and return it as a single message."""
     length = headers.get("content-length", "0")
-    if length.isdigit() and int(length) > most:
+    if length.isdigit() and int(length) > limit:
         raise TooLarge
     parts, total, more = list[bytes](), 0, True
     while more:
@@ -145,27 +150,27 @@ async def read_body(headers: Mapping[str, str], receive: Receive, most: int) -> 
             break
         parts.append(message.get("body", b""))
         total += len(parts[-1])
-        if total > most:
+        if total > limit:
             raise TooLarge
         more = message.get("more_body", False)
-    whole: list[Message] = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
+    messages: list[Message] = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
 
-    async def again() -> Message:
-        return whole.pop() if whole else await receive()
+    async def receive_whole() -> Message:
+        return messages.pop() if messages else await receive()
 
-    return again
+    return receive_whole
 
 
 def _with_headers(send: Send, path: str) -> Send:
-    api = path.startswith("/api/") or path in ("/metrics", "/openapi.json")
+    is_api = path.startswith("/api/") or path in ("/metrics", "/openapi.json")
 
     async def with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
+            for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
-            headers.setdefault("Content-Security-Policy", API_POLICY if api else PAGE_POLICY)
-            if api:
+            headers.setdefault("Content-Security-Policy", API_POLICY if is_api else DASHBOARD_POLICY)
+            if is_api:
                 headers.setdefault("Cache-Control", "no-store")
         await send(message)
 

@@ -1,4 +1,4 @@
-"""The API's reference as a page made from the OpenAPI description: no script, nothing from elsewhere."""
+"""The API's reference as HTML from the OpenAPI description, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-Described = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
-PAGE = """<!doctype html>
+HTML = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -28,7 +28,7 @@ a {{ color: light-dark(#1f5fbf, #8ab4ff); }}
 </head>
 <body><main>
 <h1>{title}</h1>
-<p>{about}</p>
+<p>{description}</p>
 <p>For programs: <a href="/openapi.json">/openapi.json</a>.</p>
 {body}
 </main></body>
@@ -36,78 +36,80 @@ a {{ color: light-dark(#1f5fbf, #8ab4ff); }}
 """
 
 
-def api_reference(description: Described) -> str:
-    """The page."""
+def api_reference(description: JsonObject) -> str:
+    """The reference of an OpenAPI description, as HTML."""
     info = description["info"]
     body = "\n".join(_routes(description)) + "\n<h2>Schemas</h2>\n" + "\n".join(_schemas(description))
-    return PAGE.format(title=escape(info["title"]), about=escape(info.get("description", "")), body=body)
+    return HTML.format(
+        title=escape(info["title"]), description=escape(info.get("description", "")), body=body
+    )
 
 
-def _routes(description: Described) -> Iterator[str]:
+def _routes(description: JsonObject) -> Iterator[str]:
     by_tag: dict[str, list[str]] = {}
     for path, methods in description["paths"].items():
         for method, route in methods.items():
-            shown = "\n".join(_route(method, path, route))
-            by_tag.setdefault((route.get("tags") or ["service"])[0], []).append(shown)
+            text = "\n".join(_route(method, path, route))
+            by_tag.setdefault((route.get("tags") or ["service"])[0], []).append(text)
     for tag, routes in by_tag.items():
         yield f"<h2>{escape(tag)}</h2>"
         yield from routes
 
 
-def _route(method: str, path: str, route: Described) -> Iterator[str]:
+def _route(method: str, path: str, route: JsonObject) -> Iterator[str]:
     yield f"<h3>{method.upper()} {escape(path)}</h3>"
     yield f"<p>{escape(route.get('description', ''))}</p>"
     if route.get("parameters"):
         rows = (
-            (each["name"], each["in"], _kind(each["schema"]), each.get("description", ""))
+            (each["name"], each["in"], _type_text(each["schema"]), each.get("description", ""))
             for each in route["parameters"]
         )
-        yield _table(("parameter", "in", "takes", "what it does"), rows)
+        yield _table(("parameter", "in", "type", "meaning"), rows)
     body = route.get("requestBody")
     if body is not None:
-        yield f"<p>Body: {_kind(body['content']['application/json']['schema'])}</p>"
-    answers = (
-        (status, ", ".join(_answers(each))) for status, each in route["responses"].items() if status < "4"
+        yield f"<p>Body: {_type_text(body['content']['application/json']['schema'])}</p>"
+    responses = (
+        (status, ", ".join(_responses(each))) for status, each in route["responses"].items() if status < "4"
     )
-    yield _table(("status", "answer"), answers)
+    yield _table(("status", "answer"), responses)
 
 
-def _answers(answer: Described) -> Iterator[str]:
-    for media, content in answer.get("content", {}).items():
-        yield f"{escape(media)} {_kind(content.get('schema', {}))}".strip()
+def _responses(response: JsonObject) -> Iterator[str]:
+    for media_type, content in response.get("content", {}).items():
+        yield f"{escape(media_type)} {_type_text(content.get('schema', {}))}".strip()
 
 
-def _schemas(description: Described) -> Iterator[str]:
+def _schemas(description: JsonObject) -> Iterator[str]:
     for name, schema in description["components"]["schemas"].items():
         yield f'<h3 id="{escape(name)}">{escape(name)}</h3>'
         yield f"<p>{escape(schema.get('description', ''))}</p>"
-        needed = schema.get("required", ())
+        required = schema.get("required", ())
         rows = (
-            (field, _kind(each), "" if field in needed else "optional", each.get("description", ""))
+            (field, _type_text(each), "" if field in required else "optional", each.get("description", ""))
             for field, each in schema.get("properties", {}).items()
         )
-        yield _table(("field", "takes", "", "what it is"), rows)
+        yield _table(("field", "type", "", "meaning"), rows)
 
 
-def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
-    """A table; the second column and those behind may hold links, and are escaped already if they do."""
-    lines = ["".join(f"<th>{each}</th>" for each in head)]
+def _table(headings: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    """A table; cells after the first may hold links, which are escaped already."""
+    lines = ["".join(f"<th>{each}</th>" for each in headings)]
     for first, *rest in rows:
         cells = "".join(f"<td>{each if '<a ' in each else escape(each)}</td>" for each in rest)
         lines.append(f"<td><code>{escape(first)}</code></td>{cells}")
     return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
-def _kind(schema: Described) -> str:
-    """A schema in a few words; one with a name links to it."""
+def _type_text(schema: JsonObject) -> str:
+    """The type of a schema; a named schema becomes a link."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#{name}">{name}</a>'
-    for word in ("anyOf", "oneOf", "allOf"):
-        if word in schema:
-            return " or ".join(dict.fromkeys(_kind(each) for each in schema[word]))
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        if keyword in schema:
+            return " or ".join(dict.fromkeys(_type_text(each) for each in schema[keyword]))
     if "enum" in schema:
         return ", ".join(map(str, schema["enum"]))
     if schema.get("type") == "array":
-        return f"list of {_kind(schema.get('items', {}))}"
+        return f"list of {_type_text(schema.get('items', {}))}"
     return str(schema.get("type", "anything"))

@@ -1,4 +1,4 @@
-"""The FastAPI app around a service: routes, errors, metrics and the guard."""
+"""The FastAPI app of a service: routes, errors, metrics and access control."""
 
 from __future__ import annotations
 
@@ -15,97 +15,98 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 import transom
-from transom.server import engine_routes as api
-from transom.server import query_routes as queries
+from transom.server import engine_routes, query_routes
 from transom.server.access import Guard
 from transom.server.api_reference import api_reference
-from transom.server.error_responses import RESPONSES, add_errors
-from transom.server.event_stream import Broadcast, Reader, Threads
-from transom.server.metrics import Requests, registry
-from transom.server.route_helpers import Kept, Kit
+from transom.server.error_responses import RESPONSES, add_error_handlers
+from transom.server.event_stream import ChangeSignal, SharedReader, ThreadPools
+from transom.server.metrics import RequestCounter, RequestCounts, metrics_registry
+from transom.server.route_helpers import Context, RouteContext
 from transom.server.service import Service
 from transom.server.settings import ServerSettings
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-ABOUT = (
+DESCRIPTION = (
     "Standing window-aggregate SQL queries over streams: register them, follow their results, ask for early "
-    'ones. Rows are JSON, CSV or Arrow; errors are {"error": {"kind", "message"}}.'
+    'results. Rows are JSON, CSV or Arrow; errors are {"error": {"kind", "message"}}.'
 )
 
 
 def make_app(service: Service, settings: ServerSettings) -> FastAPI:
-    """An app that serves a service, which is started and stopped by whoever made it."""
+    """The app of a service; the caller starts and stops the service."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        broadcast, threads = Broadcast(service), Threads()
-        app.state.kit = Kit(service, settings, threads, broadcast, Reader(service, broadcast, threads))
+        signal, threads = ChangeSignal(service), ThreadPools()
+        reader = SharedReader(service, signal, threads)
+        app.state.context = RouteContext(service, settings, threads, signal, reader)
         try:
             yield
         finally:
-            broadcast.close()
+            signal.close()
 
     app = FastAPI(
         title="Transom",
-        description=ABOUT,
+        description=DESCRIPTION,
         version=transom.__version__,
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's own loads scripts from elsewhere
+        docs_url=None,  # FastAPI's documentation pages load scripts from other sites
         redoc_url=None,
-        generate_unique_id_function=_operation,
+        generate_unique_id_function=_operation_id,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    app.include_router(api.health)
-    app.include_router(api.router)
-    app.include_router(queries.router)
-    requests: Counter[tuple[str, str, str]] = Counter()
+    app.include_router(engine_routes.health_router)
+    app.include_router(engine_routes.router)
+    app.include_router(query_routes.router)
+    requests: RequestCounts = Counter()
     _add_metrics(app, service, settings, requests)
     _add_reference(app)
-    _add_rest(app)
-    add_errors(app)
+    _add_unknown_paths(app)
+    add_error_handlers(app)
     app.add_middleware(Guard, settings=settings)
-    app.add_middleware(Requests, counts=requests)
+    app.add_middleware(RequestCounter, counts=requests)
     return app
 
 
-def _operation(route: APIRoute) -> str:
+def _operation_id(route: APIRoute) -> str:
     return route.name
 
 
-def _add_metrics(
-    app: FastAPI, service: Service, settings: ServerSettings, requests: Counter[tuple[str, str, str]]
-) -> None:
-    known = registry(service, requests, settings.metrics_queries)
+def _add_metrics(app: FastAPI, service: Service, settings: ServerSettings, requests: RequestCounts) -> None:
+    registry = metrics_registry(service, requests, settings.metrics_queries)
 
     text = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Metrics"}
 
     @app.get("/metrics", tags=["health"], responses={**RESPONSES, 200: text})
-    async def metrics(kit: Kept) -> Response:
+    async def metrics(context: Context) -> Response:
         """Metrics in Prometheus's text format."""
-        found = await kit.threads.quick(lambda: generate_latest(known))
-        return Response(found, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        body = await context.threads.quick(lambda: generate_latest(registry))
+        return Response(body, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-def _add_rest(app: FastAPI) -> None:
-    """What is asked of the API and is not there; the dashboard would answer otherwise, in words of its own."""
+def _add_unknown_paths(app: FastAPI) -> None:
+    """Answer unknown paths of the API with JSON; otherwise the dashboard would answer with HTML."""
 
     @app.api_route("/api/{path:path}", methods=list(METHODS), include_in_schema=False)
-    async def rest(request: Request) -> None:
-        asked, described = request.scope["path"], app.openapi()["paths"]
-        taken = {
-            method.upper() for at in described if compile_path(at)[0].match(asked) for method in described[at]
+    async def unknown_path(request: Request) -> None:
+        path, described = request.scope["path"], app.openapi()["paths"]
+        methods = {
+            method.upper()
+            for template in described
+            if compile_path(template)[0].match(path)
+            for method in described[template]
         }
-        if taken:
-            allowed = ", ".join(sorted(taken))
-            raise HTTPException(405, f"{asked} takes {allowed}", {"Allow": allowed})
-        raise HTTPException(404, f"there is nothing at {asked}")
+        if methods:
+            allowed = ", ".join(sorted(methods))
+            raise HTTPException(405, f"{path} accepts only {allowed}", {"Allow": allowed})
+        raise HTTPException(404, f"there is nothing at {path}")
 
 
 def _add_reference(app: FastAPI) -> None:
-    made: list[str] = []
+    cached: list[str] = []
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
-        if not made:
-            made.append(api_reference(app.openapi()))
-        return HTMLResponse(made[0])
+        if not cached:
+            cached.append(api_reference(app.openapi()))
+        return HTMLResponse(cached[0])

@@ -1,4 +1,4 @@
-"""What is remembered of an engine's batches for those who look: rates, batch times, results by query."""
+"""A short history of an engine's batches: input rates, batch times, and results by query."""
 
 from __future__ import annotations
 
@@ -6,97 +6,98 @@ import threading
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from transom.runtime.batch_report import BatchReport
-    from transom.runtime.engine import Engine
+from transom.runtime.batch_report import BatchReport
+from transom.runtime.engine import Engine
 
-LATELY = 10.0  # seconds that a rate is of
-STEP = 5.0  # seconds of a point of the rates that are drawn
+RATE_SECONDS = 10.0  # over which the current rate is averaged
+STEP_SECONDS = 5.0  # between two points of the rate history
 POINTS = 60
-BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds of a batch
+BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # upper bounds of batch times, in seconds
 
 
 @dataclass
 class BatchTimes:
-    """How long batches took: how many there were, their seconds in all, and how many took no longer than."""
+    """A histogram of batch times: how many batches took at most each of `BUCKETS` seconds."""
 
     count: int = 0
     seconds: float = 0.0
     within: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
 
     def add(self, seconds: float) -> None:
-        """One more batch."""
+        """Count a batch."""
         self.count += 1
         self.seconds += seconds
-        self.within = [n + (seconds <= most) for n, most in zip(self.within, BUCKETS, strict=True)]
+        self.within = [n + (seconds <= bound) for n, bound in zip(self.within, BUCKETS, strict=True)]
 
 
-class Watching:
-    """Follows an engine. What it notes of a batch costs next to nothing."""
+class BatchHistory:
+    """Follows an engine and records a few numbers of every batch; recording is cheap."""
 
     def __init__(self, engine: Engine):
         self.started = time.monotonic()
-        self.batches = BatchTimes()
+        self.batch_times = BatchTimes()
         self.results: Counter[str] = Counter()  # rows by query
-        self.last: dict[str, int] = {}  # by query: when the last ones were made, in microseconds
-        self._rows: dict[str, deque[tuple[float, int]]] = {}  # by stream: rows with when they came
+        self.last: dict[str, int] = {}  # by query: when its last results were made, in microseconds
+        self._rows: dict[str, deque[tuple[float, int]]] = {}  # by stream: arrival time and number of rows
         self._lock = threading.Lock()
-        self._end = engine.follow(self._batch)
+        self._stop_following = engine.follow(self._record_batch)
 
     def stop(self) -> None:
-        self._end()
+        """Stop following the engine."""
+        self._stop_following()
 
-    def _batch(self, report: BatchReport) -> None:
+    def _record_batch(self, report: BatchReport) -> None:
         now, made = time.monotonic(), time.time_ns() // 1000
         with self._lock:
-            self.batches.add(report.seconds)
+            self.batch_times.add(report.seconds)
             if report.stream is not None and report.outcome.rows:
-                came = self._rows.setdefault(report.stream, deque())
-                came.append((now, report.outcome.rows))
-                while came[0][0] < now - STEP * (POINTS + 1):
-                    came.popleft()
+                arrivals = self._rows.setdefault(report.stream, deque())
+                arrivals.append((now, report.outcome.rows))
+                while arrivals[0][0] < now - STEP_SECONDS * (POINTS + 1):
+                    arrivals.popleft()
             for batch in report.results.batches:
                 counts = np.diff(batch.bounds).tolist()
                 for name, count in zip(batch.names, counts, strict=True):
-                    self._note(name, count, made)
+                    self._record_results(name, count, made)
             for name, stored in report.results.stored.items():
-                self._note(name, stored.rows, made)
+                self._record_results(name, stored.rows, made)
 
-    def _note(self, name: str, rows: int, made: int) -> None:
+    def _record_results(self, name: str, rows: int, made: int) -> None:
         if rows:
             self.results[name] += rows
             self.last[name] = made
 
     def forget(self, name: str) -> None:
-        """A query leaves; another may come by its name."""
+        """Forget a dropped query; another query may take its name."""
         with self._lock:
             self.results.pop(name, None)
             self.last.pop(name, None)
 
     @property
     def uptime(self) -> float:
+        """Seconds since the history began."""
         return time.monotonic() - self.started
 
     def rate(self, stream: str) -> float:
-        """Rows a second, lately."""
+        """The current rate of a stream, in rows per second."""
         now = time.monotonic()
-        span = max(min(LATELY, now - self.started), 1e-3)
+        span = max(min(RATE_SECONDS, now - self.started), 1e-3)
         with self._lock:
             return sum(rows for at, rows in self._rows.get(stream, ()) if at > now - span) / span
 
     def rates(self, stream: str) -> tuple[float, ...]:
-        """Rows a second over the last minutes, the oldest first; only of steps that are over."""
+        """The rates of a stream over the last minutes, oldest first; only of steps that are over."""
         now = time.monotonic()
-        steps = min(int((now - self.started) // STEP), POINTS)
-        last = self.started + (now - self.started) // STEP * STEP  # points stay what they are
-        found = [0.0] * steps
+        steps = min(int((now - self.started) // STEP_SECONDS), POINTS)
+        # Steps are aligned to the start, so that a point keeps its value from one call to the next.
+        end = self.started + (now - self.started) // STEP_SECONDS * STEP_SECONDS
+        rates = [0.0] * steps
         with self._lock:
             for at, rows in self._rows.get(stream, ()):
-                place = steps - 1 - int((last - at) // STEP) if at < last else steps
-                if 0 <= place < steps:
-                    found[place] += rows / STEP
-        return tuple(found)
+                step = steps - 1 - int((end - at) // STEP_SECONDS) if at < end else steps
+                if 0 <= step < steps:
+                    rates[step] += rows / STEP_SECONDS
+        return tuple(rates)

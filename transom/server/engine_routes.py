@@ -1,4 +1,4 @@
-"""Routes of the service as a whole: its state, its streams, its summaries, and what is of all queries."""
+"""Routes of the whole service: its health and status, streams, summaries, and operations on many queries."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
+from transom.api.formats import PlanFormat, RowsFormat
 from transom.api.records import (
     CheckedQuery,
     CreatedName,
@@ -21,167 +22,182 @@ from transom.api.records import (
     SummaryStatus,
 )
 from transom.api.requests import LookupText, NewQueries, ProdMany, SQLText, SummaryText
-from transom.cli.result_text import PlanFormat
 from transom.server.error_responses import RESPONSES
-from transom.server.formats import RowsFormat, answer
-from transom.server.route_helpers import Form, Kept, Kit, QueryName, StreamName, SummaryName, rows_answers
+from transom.server.formats import encode_rows
+from transom.server.route_helpers import (
+    Context,
+    QueryName,
+    RouteContext,
+    StreamName,
+    SummaryName,
+    WantedFormat,
+    rows_responses,
+)
 from transom.sql.clauses.summary import parse_summary
 
-health = APIRouter(tags=["health"])
+health_router = APIRouter(tags=["health"])
 router = APIRouter(prefix="/api", responses=RESPONSES)
 
-PLAN: dict[int | str, dict[str, Any]] = {
+PLAN_RESPONSES: dict[int | str, dict[str, Any]] = {
     **RESPONSES,
     200: {
         "description": "The plan",
         "content": {"text/plain": {"schema": {"type": "string"}}, "application/json": {"schema": {}}},
     },
 }
-UNWELL: dict[int | str, dict[str, Any]] = {503: {"model": Health, "description": "It is not"}}
-Limit = Annotated[int, Query(ge=1, le=1_000_000, description="at most so many rows")]
+UNHEALTHY: dict[int | str, dict[str, Any]] = {503: {"model": Health, "description": "It is not"}}
+RowLimit = Annotated[int, Query(ge=1, le=1_000_000, description="the largest number of rows")]
 
 
-@health.get("/healthz", responses=UNWELL)
-async def healthz(kit: Kept) -> JSONResponse:
-    """Whether the process and its engine are alive; 503 with the reason after the engine failed."""
-    return _health(kit, ("starting", "running", "stopped"))
+@health_router.get("/healthz", responses=UNHEALTHY)
+async def healthz(context: Context) -> JSONResponse:
+    """Whether the process and its engine are alive; 503 with the reason after the engine has failed."""
+    return _health(context, ("starting", "running", "stopped"))
 
 
-@health.get("/readyz", responses=UNWELL)
-async def readyz(kit: Kept) -> JSONResponse:
-    """Whether the engine runs."""
-    return _health(kit, ("running",))
+@health_router.get("/readyz", responses=UNHEALTHY)
+async def readyz(context: Context) -> JSONResponse:
+    """Whether the engine is running."""
+    return _health(context, ("running",))
 
 
-def _health(kit: Kit, well: tuple[str, ...]) -> JSONResponse:
-    state = kit.service.state
-    return JSONResponse({"state": state, "failure": kit.service.failure}, 200 if state in well else 503)
+def _health(context: RouteContext, healthy: tuple[str, ...]) -> JSONResponse:
+    state = context.service.state
+    body = {"state": state, "failure": context.service.failure}
+    return JSONResponse(body, 200 if state in healthy else 503)
 
 
 @router.get("/status", tags=["service"])
-async def status(kit: Kept) -> ServiceStatus:
-    """The service as a whole: its dashboard, its state, its rows."""
-    return await kit.threads.quick(kit.service.status)
+async def status(context: Context) -> ServiceStatus:
+    """The state of the whole service: the engine, the last batch, memory, rows."""
+    return await context.threads.quick(context.service.status)
 
 
 # --- streams ---------------------------------------------------------------------------------
 
 
 @router.get("/streams", tags=["streams"])
-async def streams(kit: Kept) -> StreamList:
-    """All streams."""
-    return StreamList(tuple(await kit.threads.quick(kit.service.streams)))
+async def streams(context: Context) -> StreamList:
+    """The status of every stream."""
+    return StreamList(tuple(await context.threads.quick(context.service.streams)))
 
 
 @router.get("/streams/{stream}", tags=["streams"])
-async def stream(kit: Kept, stream: StreamName) -> StreamStatus:
-    """One stream."""
-    return await kit.threads.quick(lambda: kit.service.stream(stream))
+async def stream(context: Context, stream: StreamName) -> StreamStatus:
+    """The status of a stream."""
+    return await context.threads.quick(lambda: context.service.stream(stream))
 
 
-@router.get("/streams/{stream}/late", tags=["streams"], responses=rows_answers("Late rows"))
-async def late(kit: Kept, stream: StreamName, form: Form, limit: Limit = 1_000) -> Response:
-    """The newest rows that came too late, each with the reason and the batch; the newest last."""
-    most = min(limit, kit.settings.limits.rows)
-    return await kit.rows(await kit.threads.slow(lambda: kit.service.late(stream, most)), form)
+@router.get("/streams/{stream}/late", tags=["streams"], responses=rows_responses("Late rows"))
+async def late(context: Context, stream: StreamName, form: WantedFormat, limit: RowLimit = 1_000) -> Response:
+    """The newest late rows, each with the reason and the batch; the newest last."""
+    rows = min(limit, context.settings.limits.rows)
+    return await context.rows(await context.threads.slow(lambda: context.service.late(stream, rows)), form)
 
 
-@router.get("/streams/{stream}/rejected", tags=["streams"], responses=rows_answers("Rejected rows"))
-async def rejected(kit: Kept, stream: StreamName, form: Form, limit: Limit = 1_000) -> Response:
-    """The newest rows without a usable time, likewise."""
-    most = min(limit, kit.settings.limits.rows)
-    return await kit.rows(await kit.threads.slow(lambda: kit.service.rejected(stream, most)), form)
+@router.get("/streams/{stream}/rejected", tags=["streams"], responses=rows_responses("Rejected rows"))
+async def rejected(
+    context: Context, stream: StreamName, form: WantedFormat, limit: RowLimit = 1_000
+) -> Response:
+    """The newest rows without a usable time, each with the reason and the batch; the newest last."""
+    rows = min(limit, context.settings.limits.rows)
+    return await context.rows(
+        await context.threads.slow(lambda: context.service.rejected(stream, rows)), form
+    )
 
 
-# --- all queries -----------------------------------------------------------------------------
+# --- many queries ----------------------------------------------------------------------------
 
 
-@router.get("/explain", tags=["service"], responses=PLAN)
-async def explain_all(kit: Kept, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False) -> Response:
-    """How all queries are computed together, and who shares what."""
-    return await plan(kit, None, format, verbose)
+@router.get("/explain", tags=["service"], responses=PLAN_RESPONSES)
+async def explain_all(
+    context: Context, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False
+) -> Response:
+    """The shared plan of all queries."""
+    return await plan_response(context, None, format, verbose)
 
 
-async def plan(kit: Kit, name: str | None, form: PlanFormat, verbose: bool) -> Response:
-    """The plan of one query or of all, as it was asked for."""
-    text = await kit.threads.slow(lambda: kit.service.explain(name, form.value, verbose))
-    media = "application/json" if form is PlanFormat.JSON else "text/plain"
-    return Response(text, media_type=media)
+async def plan_response(context: RouteContext, name: str | None, form: PlanFormat, verbose: bool) -> Response:
+    """The plan of one query or of all."""
+    text = await context.threads.slow(lambda: context.service.explain(name, form.value, verbose))
+    media_type = "application/json" if form is PlanFormat.JSON else "text/plain"
+    return Response(text, media_type=media_type)
 
 
 @router.post("/register", tags=["queries"], status_code=201)
-async def register_all(kit: Kept, asked: NewQueries) -> QueryList:
+async def register_all(context: Context, body: NewQueries) -> QueryList:
     """Register many queries at once, all or none; they join with the next batch."""
-    made = await kit.threads.slow(lambda: kit.service.register_all(asked.queries, asked.partial))
-    return QueryList(tuple(made), len(made))
+    registered = await context.threads.slow(lambda: context.service.register_all(body.queries, body.partial))
+    return QueryList(tuple(registered), len(registered))
 
 
 @router.post("/check", tags=["queries"])
-async def check(kit: Kept, asked: SQLText) -> CheckedQuery:
-    """What a query would be, without registering it; an error points at the place in the text."""
-    return await kit.threads.slow(lambda: kit.service.check(asked.sql))
+async def check(context: Context, body: SQLText) -> CheckedQuery:
+    """Describe a query without registering it; an error names the place in the text."""
+    return await context.threads.slow(lambda: context.service.check(body.sql))
 
 
 @router.post("/prod", tags=["queries"], responses={**RESPONSES, 200: {"model": ProdResults}})
-async def prod_all(kit: Kept, asked: ProdMany) -> Response:
-    """What is known now of open windows, of several queries or all: early results by name."""
+async def prod_all(context: Context, body: ProdMany) -> Response:
+    """Early results of open windows of several queries or all, by name."""
 
     def prods() -> bytes:
-        told = kit.service.prod_all(asked.queries, asked.stream, asked.until, asked.at, asked.where)
-        kit.check_rows(sum(table.num_rows for table in told.values()))
+        service = context.service
+        tables = service.prod_all(body.queries, body.stream, body.until, body.at, body.where)
+        context.check_rows(sum(table.num_rows for table in tables.values()))
         parts = (
-            f"{json.dumps(name)}: {answer(table, kit.service.query(name).columns, RowsFormat.JSON).decode()}"
-            for name, table in told.items()
+            f"{json.dumps(name)}: {encode_rows(table, service.query(name).columns, RowsFormat.JSON).decode()}"
+            for name, table in tables.items()
         )
         return f'{{"results": {{{", ".join(parts)}}}}}'.encode()
 
-    return Response(await kit.threads.slow(prods), media_type="application/json")
+    return Response(await context.threads.slow(prods), media_type="application/json")
 
 
-@router.post("/lookup", tags=["queries"], responses=rows_answers("The answer"))
-async def lookup_text(kit: Kept, asked: LookupText, form: Form) -> Response:
-    """The answer now of a query without SLIDE that need not be registered, from what others keep."""
-    found = await kit.threads.slow(lambda: kit.service.lookup_text(asked.sql, asked.at, asked.where))
-    return await kit.rows(found, form)
+@router.post("/lookup", tags=["queries"], responses=rows_responses("The answer"))
+async def lookup_text(context: Context, body: LookupText, form: WantedFormat) -> Response:
+    """The current answer of an on-demand query that need not be registered, from the stores of others."""
+    table = await context.threads.slow(lambda: context.service.lookup_text(body.sql, body.at, body.where))
+    return await context.rows(table, form)
 
 
 # --- previews --------------------------------------------------------------------------------
 
 
 @router.post("/previews", tags=["previews"], status_code=201)
-async def preview(kit: Kept, asked: SQLText) -> CreatedName:
-    """Run a query for a look only. It leaves by itself when nobody has asked for two minutes."""
-    return CreatedName(await kit.threads.slow(lambda: kit.service.preview(asked.sql)))
+async def preview(context: Context, body: SQLText) -> CreatedName:
+    """Run a query as a preview. It is dropped when no client has used it for two minutes."""
+    return CreatedName(await context.threads.slow(lambda: context.service.preview(body.sql)))
 
 
 @router.delete("/previews/{name}", tags=["previews"], status_code=204)
-async def end_preview(kit: Kept, name: QueryName) -> None:
-    """End a preview."""
-    await kit.threads.slow(lambda: kit.service.end_preview(name))
+async def end_preview(context: Context, name: QueryName) -> None:
+    """Drop a preview."""
+    await context.threads.slow(lambda: context.service.end_preview(name))
 
 
 # --- summaries -------------------------------------------------------------------------------
 
 
 @router.get("/summaries", tags=["summaries"])
-async def summaries(kit: Kept) -> SummaryList:
-    """All summaries, and how they fare."""
-    found = await kit.threads.slow(kit.service.summaries)
-    return SummaryList(tuple(SummaryStatus(**vars(each)) for each in found.values()))
+async def summaries(context: Context) -> SummaryList:
+    """The status of every summary."""
+    infos = await context.threads.slow(context.service.summaries)
+    return SummaryList(tuple(SummaryStatus(**vars(info)) for info in infos.values()))
 
 
 @router.post("/summaries", tags=["summaries"], status_code=201)
-async def summarize(kit: Kept, asked: SummaryText) -> CreatedName:
+async def create_summary(context: Context, body: SummaryText) -> CreatedName:
     """Run CREATE SUMMARY; it takes effect with the next batch."""
 
-    def created() -> str:
-        kit.service.summarize(asked.sql)
-        return parse_summary(asked.sql).name
+    def create() -> str:
+        context.service.create_summary(body.sql)
+        return parse_summary(body.sql).name
 
-    return CreatedName(await kit.threads.slow(created))
+    return CreatedName(await context.threads.slow(create))
 
 
 @router.delete("/summaries/{name}", tags=["summaries"], status_code=204)
-async def forget(kit: Kept, name: SummaryName) -> None:
+async def drop_summary(context: Context, name: SummaryName) -> None:
     """Drop a summary that no query reads."""
-    await kit.threads.slow(lambda: kit.service.forget(name))
+    await context.threads.slow(lambda: context.service.drop_summary(name))

@@ -1,4 +1,4 @@
-"""A server's life: it listens, tells that it is starting, and serves an engine until it is asked to stop."""
+"""Serving an engine: listen, answer that the engine is starting, then serve it until stopped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -18,16 +18,14 @@ from starlette.responses import HTMLResponse, JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from transom.errors import SettingError
+from transom.runtime.engine import Engine
 from transom.server.app import make_app
-from transom.server.error_responses import failure
+from transom.server.error_responses import error_response
 from transom.server.service import Service
 from transom.server.settings import ServerSettings
 
-if TYPE_CHECKING:
-    from transom.runtime.engine import Engine
-
-PATIENCE = 3  # seconds for answers that are under way when the server stops
-STARTING = (
+SHUTDOWN_SECONDS = 3  # for answers that are under way when the server stops
+STARTING_HTML = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="2">'
     "<title>Transom is starting</title><style>:root{color-scheme:light dark}body{font:16px system-ui;"
     'display:grid;place-items:center;min-height:90vh}</style></head><body><main role="status">Transom is '
@@ -35,8 +33,8 @@ STARTING = (
 )
 
 
-class Front:
-    """Answers while there is no app yet, and passes requests on as soon as there is one."""
+class StartupApp:
+    """Answers that the engine is starting until there is an app, then passes requests to the app."""
 
     def __init__(self) -> None:
         self.app: FastAPI | None = None
@@ -47,38 +45,38 @@ class Front:
         if scope["type"] == "websocket":
             await receive()
             return await send({"type": "websocket.close", "code": 1013})
-        wanted = next((value for name, value in scope["headers"] if name == b"accept"), b"")
-        again = {"Retry-After": "2"}
+        accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
+        retry = {"Retry-After": "2"}
         if scope["path"] in ("/healthz", "/readyz"):
             body = {"state": "starting", "failure": None}
             await JSONResponse(body, 200 if scope["path"] == "/healthz" else 503)(scope, receive, send)
-        elif b"text/html" in wanted:
-            await HTMLResponse(STARTING, 503, again)(scope, receive, send)
+        elif b"text/html" in accept:
+            await HTMLResponse(STARTING_HTML, 503, retry)(scope, receive, send)
         else:
-            await failure(503, "state", "the engine is starting", again)(scope, receive, send)
+            await error_response(503, "state", "the engine is starting", retry)(scope, receive, send)
 
 
 class HttpServer:
-    """A server in a thread of its own: it listens as soon as it is made, and is given an app later."""
+    """A server in its own thread; it listens at once and receives its app later."""
 
     def __init__(self, settings: ServerSettings):
         self._socket = _listen(settings.checked())
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         self.url = f"http://{host}:{self._socket.getsockname()[1]}"
-        self._front = Front()
+        self._front = StartupApp()
         config = uvicorn.Config(
             self._front,
-            lifespan="off",  # an app's own is run when it is given
+            lifespan="off",  # `attach` runs the app's lifespan
             http="httptools",
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=PATIENCE,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
         self._server = uvicorn.Server(config)
         self._loop: Future[asyncio.AbstractEventLoop] = Future()
-        self._ending: asyncio.Event | None = None
-        self._life: Future[None] | None = None
+        self._stopping: asyncio.Event | None = None
+        self._lifespan: Future[None] | None = None
         self._thread = threading.Thread(target=self._run, name="transom http", daemon=True)
         self._thread.start()
         self._loop.result()
@@ -91,31 +89,31 @@ class HttpServer:
         with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
             runner.run(main())
 
-    def show(self, app: FastAPI) -> None:
+    def attach(self, app: FastAPI) -> None:
         """Serve an app from now on."""
-        shown: Future[None] = Future()
+        attached: Future[None] = Future()
 
-        async def live() -> None:
-            self._ending = asyncio.Event()
+        async def run_lifespan() -> None:
+            self._stopping = asyncio.Event()
             try:
                 async with app.router.lifespan_context(app):
                     self._front.app = app
-                    shown.set_result(None)
-                    await self._ending.wait()
+                    attached.set_result(None)
+                    await self._stopping.wait()
             except BaseException as error:
-                if not shown.done():
-                    shown.set_exception(error)
+                if not attached.done():
+                    attached.set_exception(error)
                 raise
 
-        self._life = asyncio.run_coroutine_threadsafe(live(), self._loop.result())
-        shown.result()
+        self._lifespan = asyncio.run_coroutine_threadsafe(run_lifespan(), self._loop.result())
+        attached.result()
 
     def stop(self) -> None:
-        """Stop accepting, end tails, and let answers that are under way come to their end."""
-        if self._life is not None and self._ending is not None:
-            self._loop.result().call_soon_threadsafe(self._ending.set)
-            self._life.result()
-            self._life = None
+        """Stop accepting requests, end tails, and wait for answers that are under way."""
+        if self._lifespan is not None and self._stopping is not None:
+            self._loop.result().call_soon_threadsafe(self._stopping.set)
+            self._lifespan.result()
+            self._lifespan = None
         self._server.should_exit = True
         self._thread.join()
 
@@ -125,47 +123,47 @@ def _listen(settings: ServerSettings) -> socket.socket:
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
-        place = f"{settings.host}:{settings.port}"
-        why = os.strerror(error.errno) if error.errno else str(error)
-        raise SettingError(f"can't listen on {place}: {why}") from None
+        address = f"{settings.host}:{settings.port}"
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise SettingError(f"can't listen on {address}: {reason}") from None
 
 
 @dataclass(frozen=True)
 class Served:
-    """A server that runs."""
+    """A running server."""
 
     url: str
     service: Service
     stop: Callable[[], None]
 
 
-def show(http: HttpServer, engine: Engine, settings: ServerSettings, start: bool = True) -> Service:
-    """Serve an engine, which is started unless its program steps it."""
+def serve_engine(http: HttpServer, engine: Engine, settings: ServerSettings, start: bool = True) -> Service:
+    """Serve an engine; start it, unless the caller steps it."""
     service = Service(engine, settings.limits)
     app = make_app(service, settings)
     if settings.dashboard:
-        from transom.dashboard import mount
+        from transom.dashboard import mount  # NiceGUI is slow to import, and the dashboard is optional
 
         mount(app, service)
     if start:
         service.start()
-    http.show(app)
+    http.attach(app)
     return service
 
 
 @contextmanager
 def serving(
-    engine: Engine, settings: ServerSettings | None = None, *, start: bool = True, **given: Any
+    engine: Engine, settings: ServerSettings | None = None, *, start: bool = True, **options: Any
 ) -> Iterator[Served]:
-    """Meanwhile an engine is served from this process, on a free port unless the settings name one.
+    """Serve an engine from this process while the block runs, on a free port unless the settings name one.
 
-    Settings may also be given by their names (`port=8710`). The engine is started, unless its program steps
-    it, and stopped at the end.
+    Settings may also be given by name (`port=8710`). The engine is started, unless `start` is false, and
+    stopped at the end.
     """
-    settings = replace(settings or ServerSettings(port=0), **given)
+    settings = replace(settings or ServerSettings(port=0), **options)
     http = HttpServer(settings)
     try:
-        service = show(http, engine, settings, start)
+        service = serve_engine(http, engine, settings, start)
         try:
             yield Served(http.url, service, http.stop)
         finally:

@@ -1,4 +1,4 @@
-"""The token: by header, or by a cookie that a small form sets for browsers."""
+"""Token authentication: by header, or for browsers by a cookie that a sign-in form sets."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
-LOGIN, LOGOUT = "/login", "/logout"
+LOGIN_PATH, LOGOUT_PATH = "/login", "/logout"
 COOKIE = "transom_session"
-DAYS = 30  # for which a browser stays
-GUESSES = 10  # wrong ones in a minute, before nobody is asked any more for a while
+SESSION_DAYS = 30
+WRONG_TOKENS = 10  # in a minute; then the form refuses all tokens for a while
 MINUTE = 60.0
-LONGEST = 4096  # bytes of the form
+LONGEST_FORM = 4096  # bytes
 
 FORM = """<!doctype html>
 <html lang="en">
@@ -42,7 +42,7 @@ button {{ border: 0; background: #1f5fbf; color: #fff; cursor: pointer; }}
 <body>
 <main><form method="post" action="/login">
 <h1>Transom</h1>
-<label for="token">This server asks for its token.</label>
+<label for="token">This server needs a token.</label>
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus
  aria-describedby="error">
 <input type="hidden" name="next" value="{next}">
@@ -55,45 +55,46 @@ button {{ border: 0; background: #1f5fbf; color: #fff; cursor: pointer; }}
 
 
 class Login:
-    """Knows the token, and who has shown it."""
+    """Checks tokens and session cookies, and serves the sign-in form."""
 
-    def __init__(self, token: str, longest: int):
-        self._token, self._longest = token, min(longest, LONGEST)
-        self._wrong: deque[float] = deque(maxlen=GUESSES)
+    def __init__(self, token: str, body_limit: int):
+        self._token, self._form_limit = token, min(body_limit, LONGEST_FORM)
+        self._wrong: deque[float] = deque(maxlen=WRONG_TOKENS)  # when wrong tokens came
 
     @staticmethod
-    def is_for(path: str) -> bool:
-        return path in (LOGIN, LOGOUT)
+    def handles(path: str) -> bool:
+        """Whether a path is one of the sign-in paths."""
+        return path in (LOGIN_PATH, LOGOUT_PATH)
 
     def admits(self, headers: Headers) -> bool:
-        """Whether a request shows the token, or a cookie that was given for it."""
-        kind, _, given = headers.get("authorization", "").partition(" ")
+        """Whether a request has the token or a valid session cookie."""
+        kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.casefold() == "bearer":
-            return _same(given.strip(), self._token)
-        found = cookie_parser(headers.get("cookie", "")).get(COOKIE)
-        return found is not None and self._is_session(found)
+            return _equal(token.strip(), self._token)
+        session = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+        return session is not None and self._is_session(session)
 
     def _session(self, until: int) -> str:
-        """A cookie's value: until when it is good, signed with the token."""
-        signed = hmac.new(self._token.encode(), f"transom session {until}".encode(), hashlib.sha256)
-        return f"{until}.{signed.hexdigest()}"
+        """A cookie's value: its expiry time, signed with the token."""
+        signature = hmac.new(self._token.encode(), f"transom session {until}".encode(), hashlib.sha256)
+        return f"{until}.{signature.hexdigest()}"
 
     def _is_session(self, value: str) -> bool:
         until = value.partition(".")[0]
         if not (until.isascii() and until.isdigit() and len(until) < 16):
             return False
-        return _same(value, self._session(int(until))) and int(until) > time.time()
+        return _equal(value, self._session(int(until))) and int(until) > time.time()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer /login and /logout."""
         request = Request(scope, receive)
-        if request.method == "POST" and scope["path"] == LOGOUT:
-            answer: Response = RedirectResponse(LOGIN, 303)
+        if request.method == "POST" and scope["path"] == LOGOUT_PATH:
+            answer: Response = RedirectResponse(LOGIN_PATH, 303)
             answer.delete_cookie(COOKIE)
         elif request.method == "POST":
             answer = await self._sign_in(request)
-        elif request.method in ("GET", "HEAD") and scope["path"] == LOGIN:
-            answer = form(request.query_params.get("next", "/"))
+        elif request.method in ("GET", "HEAD") and scope["path"] == LOGIN_PATH:
+            answer = sign_in_form(request.query_params.get("next", "/"))
         else:
             answer = Response(status_code=405, headers={"Allow": "POST"})
         answer.headers["Cache-Control"] = "no-store"
@@ -103,21 +104,21 @@ class Login:
         body = b""
         async for part in request.stream():
             body += part
-            if len(body) > self._longest:
-                return form("/", "That is too long for a token.", 413)
-        given = parse_qs(body.decode("utf-8", "replace"))
-        token, after = given.get("token", [""])[0].strip(), given.get("next", ["/"])[0]
+            if len(body) > self._form_limit:
+                return sign_in_form("/", "That is too long for a token.", 413)
+        fields = parse_qs(body.decode("utf-8", "replace"))
+        token, target = fields.get("token", [""])[0].strip(), fields.get("next", ["/"])[0]
         now = time.monotonic()
-        if len(self._wrong) == GUESSES and now - self._wrong[0] < MINUTE:
-            return form(after, "Too many wrong tokens. Try again in a minute.", 429)
-        if not _same(token, self._token):
+        if len(self._wrong) == WRONG_TOKENS and now - self._wrong[0] < MINUTE:
+            return sign_in_form(target, "Too many wrong tokens. Try again in a minute.", 429)
+        if not _equal(token, self._token):
             self._wrong.append(now)
-            return form(after, "That is not the token.", 401)
-        answer = RedirectResponse(own_path(after), 303)
+            return sign_in_form(target, "That is not the token.", 401)
+        answer = RedirectResponse(local_path(target), 303)
         answer.set_cookie(
             COOKIE,
-            self._session(int(time.time()) + DAYS * 86_400),
-            max_age=DAYS * 86_400,
+            self._session(int(time.time()) + SESSION_DAYS * 86_400),
+            max_age=SESSION_DAYS * 86_400,
             httponly=True,
             samesite="strict",
             secure=request.url.scheme == "https",
@@ -125,21 +126,21 @@ class Login:
         return answer
 
 
-def form(after: str, error: str = "", status: int = 200) -> HTMLResponse:
-    """The form that asks for the token."""
-    return HTMLResponse(FORM.format(next=html.escape(own_path(after)), error=html.escape(error)), status)
+def sign_in_form(target: str, error: str = "", status: int = 200) -> HTMLResponse:
+    """The form that asks for the token, and then leads to a path on this server."""
+    return HTMLResponse(FORM.format(next=html.escape(local_path(target)), error=html.escape(error)), status)
 
 
-def own_path(path: str) -> str:
-    """A path on this server; anything else is its start.
+def local_path(path: str) -> str:
+    """A path on this server; anything else becomes "/".
 
-    >>> own_path("/query/per_site"), own_path("//example.org"), own_path("https://example.org")
+    >>> local_path("/query/per_site"), local_path("//example.org"), local_path("https://example.org")
     ('/query/per_site', '/', '/')
     """
-    is_own = path.startswith("/") and not path.startswith("//") and "\\" not in path and path.isprintable()
-    return path if is_own else "/"
+    is_local = path.startswith("/") and not path.startswith("//") and "\\" not in path and path.isprintable()
+    return path if is_local else "/"
 
 
-def _same(one: str, other: str) -> bool:
-    """Whether two secrets are the same, in a time that does not tell how much of them is."""
-    return hmac.compare_digest(one.encode(), other.encode())
+def _equal(secret: str, other: str) -> bool:
+    """Whether two secrets are equal, compared in constant time."""
+    return hmac.compare_digest(secret.encode(), other.encode())

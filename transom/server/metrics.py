@@ -1,11 +1,10 @@
-"""Metrics in Prometheus's words: what a service tells, at the moment it is asked."""
+"""Prometheus metrics of a service, computed when Prometheus asks."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -16,176 +15,181 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector, CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transom.api.records import QueryStatus, StreamStatus
+from transom.api.records import QueryStatus, ServiceStatus, StreamStatus
 from transom.estimates import Accuracy, Score
-from transom.server.batch_history import BUCKETS
+from transom.runtime.progress import Progress
+from transom.server.batch_history import BUCKETS, BatchTimes
 from transom.server.service import Service
-
-if TYPE_CHECKING:
-    from transom.runtime.progress import Progress
 
 FATES = ("counted", "unasked", "late", "rejected", "shed")
 STATES = ("starting", "running", "stopped", "failed")
+RequestCounts = Counter[tuple[str, str, str]]  # by method, route and status
 
 
-class Requests:
-    """Counts requests by method, route and status: a middleware, and what it found."""
+class RequestCounter:
+    """A middleware that counts requests by method, route and status."""
 
-    def __init__(self, app: ASGIApp, counts: Counter[tuple[str, str, str]]):
+    def __init__(self, app: ASGIApp, counts: RequestCounts):
         self.app, self.counts = app, counts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
 
-        async def counting(message: Message) -> None:
+        async def send_and_count(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self.counts[scope["method"], route_of(scope), str(message["status"])] += 1
+                self.counts[scope["method"], route_label(scope), str(message["status"])] += 1
             await send(message)
 
-        await self.app(scope, receive, counting)
+        await self.app(scope, receive, send_and_count)
 
 
-def route_of(scope: Scope) -> str:
-    """The route that a request took, with its names left out, so that there are few."""
+def route_label(scope: Scope) -> str:
+    """The route of a request without the names in its path, so that there are few labels."""
     if (path := getattr(scope.get("route"), "path_format", None)) is None:
         return "dashboard" if scope.get("root_path") or scope["path"].startswith("/_nicegui") else "other"
     return path if path.startswith("/") else "other"
 
 
 class ServiceCollector(Collector):
-    """Asks a service when Prometheus asks; of at most so many queries one by one, and of all together."""
+    """Collects the metrics of a service; `query_limit` is the number of queries with metrics of their own."""
 
-    def __init__(self, service: Service, requests: Counter[tuple[str, str, str]], most: int):
-        self.service, self.requests, self.most = service, requests, most
+    def __init__(self, service: Service, requests: RequestCounts, query_limit: int):
+        self.service, self.requests, self.query_limit = service, requests, query_limit
 
     def describe(self) -> Iterable[Metric]:
         return []
 
     def collect(self) -> Iterator[Metric]:
         service, queries = self.service, self.service.queries()
-        status, progress = service.status(), service.progress()
-        yield from _whole(status, progress)
-        yield _batch_times(service)
-        yield from _streams(service.streams())
-        yield from _queries(queries[: self.most])
-        yield from _accuracy(progress.early, {query.name for query in queries[: self.most]})
-        counted = CounterMetricFamily(
+        status, progress = service.status(), service.monitor.progress()
+        yield from _service_metrics(status, progress)
+        yield _batch_seconds(service.history.batch_times)
+        yield from _stream_metrics(service.streams())
+        listed = queries[: self.query_limit]
+        yield from _query_metrics(listed)
+        yield from _accuracy_metrics(progress.early, {query.name for query in listed})
+        requests = CounterMetricFamily(
             "transom_http_requests", "Requests that were answered.", labels=("method", "route", "status")
         )
         for labels, count in sorted(self.requests.items()):
-            counted.add_metric(labels, count)
-        yield counted
+            requests.add_metric(labels, count)
+        yield requests
 
 
-def registry(service: Service, requests: Counter[tuple[str, str, str]], most: int) -> CollectorRegistry:
-    """A registry of this service alone: one process may have several."""
-    made = CollectorRegistry()
-    made.register(ServiceCollector(service, requests, most))
-    return made
+def metrics_registry(service: Service, requests: RequestCounts, query_limit: int) -> CollectorRegistry:
+    """A registry for this service alone; a process may have several services."""
+    registry = CollectorRegistry()
+    registry.register(ServiceCollector(service, requests, query_limit))
+    return registry
 
 
-def _gauge(name: str, words: str, value: float | None) -> Metric:
-    gauge = GaugeMetricFamily(name, words)
+def _gauge(name: str, help: str, value: float | None) -> Metric:
+    gauge = GaugeMetricFamily(name, help)
     if value is not None:
         gauge.add_metric((), value)
     return gauge
 
 
-def _by(name: str, words: str, label: str, values: Mapping[str, float | None]) -> Metric:
-    """A gauge with one label; what is not known is left out."""
-    gauge = GaugeMetricFamily(name, words, labels=(label,))
+def _labelled_gauge(name: str, help: str, label: str, values: Mapping[str, float | None]) -> Metric:
+    """A gauge with one label; unknown values are left out."""
+    gauge = GaugeMetricFamily(name, help, labels=(label,))
     for key, value in values.items():
         if value is not None and not math.isnan(value):
             gauge.add_metric((key,), value)
     return gauge
 
 
-def _whole(status: Any, progress: Progress) -> Iterator[Metric]:
-    yield _by(
+def _service_metrics(status: ServiceStatus, progress: Progress) -> Iterator[Metric]:
+    yield _labelled_gauge(
         "transom_state",
-        "1 for the state that the engine is in.",
+        "1 for the current state of the engine.",
         "state",
         {state: float(status.state == state) for state in STATES},
     )
-    yield _gauge("transom_uptime_seconds", "Seconds since the service was started.", status.uptime)
+    yield _gauge("transom_uptime_seconds", "Seconds since the service started.", status.uptime)
     yield _gauge("transom_batch", "The number of the last batch.", status.batch)
     yield _gauge("transom_last_batch_seconds", "How long the last batch took.", status.batch_seconds)
-    yield _by("transom_last_batch_spent_seconds", "Where those seconds went.", "part", status.spent)
-    yield _by(
+    yield _labelled_gauge(
+        "transom_last_batch_spent_seconds", "Seconds of the last batch by part.", "part", status.spent
+    )
+    yield _labelled_gauge(
         "transom_state_bytes",
-        "What is kept, by where.",
+        "Size of the state by location.",
         "where",
         {"driver": float(status.state_bytes), "executors": float(status.far_bytes)},
     )
     yield _gauge("transom_queries", "Registered queries.", status.queries)
-    yield _gauge(
-        "transom_suspended_queries", "Queries that take no part in batches any more.", status.suspended
-    )
+    yield _gauge("transom_suspended_queries", "Suspended queries.", status.suspended)
     yield _gauge("transom_subscribers", "Readers that follow results.", status.subscribers)
-    yield _gauge("transom_saved_ratio", "Aggregations without sharing for each made.", status.saved)
+    yield _gauge("transom_saved_ratio", "Aggregations without sharing per aggregation made.", status.saved)
     work = progress.sharing.work
-    done = CounterMetricFamily("transom_aggregations", "Aggregations that were made.", labels=("kind",))
+    aggregations = CounterMetricFamily("transom_aggregations", "Aggregations by kind.", labels=("kind",))
     for kind in ("partials", "finals", "unshared_partials", "unshared_finals"):
-        done.add_metric((kind,), getattr(work, kind))
-    yield done
+        aggregations.add_metric((kind,), getattr(work, kind))
+    yield aggregations
 
 
-def _batch_times(service: Service) -> Metric:
-    times = service.batch_times
+def _batch_seconds(times: BatchTimes) -> Metric:
     family = HistogramMetricFamily("transom_batch_seconds", "How long batches took.")
-    within = [(repr(most), count) for most, count in zip(BUCKETS, times.within, strict=True)]
-    family.add_metric((), [*within, ("+Inf", times.count)], times.seconds)
+    buckets = [(repr(bound), count) for bound, count in zip(BUCKETS, times.within, strict=True)]
+    family.add_metric((), [*buckets, ("+Inf", times.count)], times.seconds)
     return family
 
 
-def _streams(streams: list[StreamStatus]) -> Iterator[Metric]:
-    rows = CounterMetricFamily("transom_rows", "Rows, by what became of them.", labels=("stream", "fate"))
+def _stream_metrics(streams: list[StreamStatus]) -> Iterator[Metric]:
+    rows = CounterMetricFamily("transom_rows", "Rows by fate.", labels=("stream", "fate"))
     for stream in streams:
         for fate in FATES:
             rows.add_metric((stream.name, fate), getattr(stream, fate))
     yield rows
-    told = {
-        "transom_rows_aside": ("Rows set aside, to be processed yet.", "aside"),
-        "transom_row_rate": ("Rows a second, lately.", "rate"),
-        "transom_lag_seconds": ("From the newest time to the source's own now.", "lag"),
+    gauges = {
+        "transom_rows_aside": ("Sidelined rows that wait to be processed.", "aside"),
+        "transom_row_rate": ("Rows per second, recently.", "rate"),
+        "transom_lag_seconds": ("From the newest time to the source's current time.", "lag"),
         "transom_watermark_delay_seconds": ("From the watermark to the newest time.", "watermark_delay"),
-        "transom_open_windows": ("Windows that are open.", "open_windows"),
+        "transom_open_windows": ("Open windows.", "open_windows"),
     }
-    for name, (words, field) in told.items():
-        yield _by(name, words, "stream", {stream.name: getattr(stream, field) for stream in streams})
+    for name, (help, field) in gauges.items():
+        values = {stream.name: getattr(stream, field) for stream in streams}
+        yield _labelled_gauge(name, help, "stream", values)
 
 
-def _queries(queries: list[QueryStatus]) -> Iterator[Metric]:
-    results = CounterMetricFamily("transom_results", "Results of a query, in rows.", labels=("query",))
+def _query_metrics(queries: list[QueryStatus]) -> Iterator[Metric]:
+    results = CounterMetricFamily("transom_results", "Result rows of a query.", labels=("query",))
     for query in queries:
         results.add_metric((query.name,), query.results)
     yield results
-    yield _by(
+    yield _labelled_gauge(
         "transom_query_suspended",
-        "1 for a query that takes no part in batches any more.",
+        "1 for a suspended query.",
         "query",
         {query.name: float(query.suspended is not None) for query in queries},
     )
 
 
-def _accuracy(early: Mapping[str, Accuracy], shown: set[str]) -> Iterator[Metric]:
-    """Accuracy and coverage of early results, recently: of each query, and of all by their pairs."""
+def _accuracy_metrics(early: Mapping[str, Accuracy], listed: set[str]) -> Iterator[Metric]:
+    """Recent accuracy and coverage of early results: of each listed query, and the mean of all queries."""
     scores = {name: accuracy.recent for name, accuracy in early.items()}
     for kind in ("raw", "projected"):
-        values = {name: getattr(score, kind) for name, score in scores.items() if name in shown}
-        yield _by(f"transom_early_accuracy_{kind}_ratio", "Of early results, of a query.", "query", values)
-        whole = _mean(scores.values(), kind, "pairs")
-        yield _gauge(f"transom_early_accuracy_{kind}_total_ratio", "Of early results, of all queries.", whole)
-    covered = {name: score.coverage for name, score in scores.items() if name in shown}
-    yield _by("transom_early_coverage_ratio", "Finals within their bounds, of a query.", "query", covered)
-    whole = _mean(scores.values(), "coverage", "bounded")
-    yield _gauge("transom_early_coverage_total_ratio", "Finals within their bounds, of all queries.", whole)
+        values = {name: getattr(score, kind) for name, score in scores.items() if name in listed}
+        name = f"transom_early_accuracy_{kind}"
+        yield _labelled_gauge(f"{name}_ratio", "Accuracy of a query's early results.", "query", values)
+        mean = _weighted_mean(scores.values(), kind, "pairs")
+        yield _gauge(f"{name}_total_ratio", "Accuracy of all queries' early results.", mean)
+    coverage = {name: score.coverage for name, score in scores.items() if name in listed}
+    yield _labelled_gauge(
+        "transom_early_coverage_ratio", "Share of a query's finals within their bounds.", "query", coverage
+    )
+    mean = _weighted_mean(scores.values(), "coverage", "bounded")
+    yield _gauge(
+        "transom_early_coverage_total_ratio", "Share of all queries' finals within their bounds.", mean
+    )
 
 
-def _mean(scores: Iterable[Score], value: str, weight: str) -> float | None:
-    """The mean of what is known, by weight; None if nothing is."""
+def _weighted_mean(scores: Iterable[Score], value: str, weight: str) -> float | None:
+    """The weighted mean of the defined values; None if there are none."""
     pairs = [(getattr(score, value), getattr(score, weight)) for score in scores]
-    known = [(each, count) for each, count in pairs if count and not math.isnan(each)]
-    total = sum(count for _, count in known)
-    return sum(each * count for each, count in known) / total if total else None
+    defined = [(each, count) for each, count in pairs if count and not math.isnan(each)]
+    total = sum(count for _, count in defined)
+    return sum(each * count for each, count in defined) / total if total else None

@@ -1,4 +1,4 @@
-"""Previews: queries that are registered for a look, and leave when nobody looks any more."""
+"""Previews: queries that run only while a user looks at them."""
 
 from __future__ import annotations
 
@@ -6,87 +6,90 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from transom.api.errors import LimitError, NotFound
 from transom.errors import TransomError
+from transom.runtime.batch_report import BatchReport
+from transom.runtime.engine import Engine
 from transom.sql.syntax.dialect import is_preferred
 
-if TYPE_CHECKING:
-    from transom.runtime.batch_report import BatchReport
-    from transom.runtime.engine import Engine
-
 PREFIX = "preview."
-LOOKED_AT = 120.0  # seconds that a preview lives when nobody asks for it
+IDLE_SECONDS = 120.0  # after which a preview that no client uses is dropped
 
 
 def is_preview(name: str) -> bool:
-    """Whether a query is there for a look only."""
+    """Whether a query is a preview, by its name."""
     return name.startswith(PREFIX)
 
 
 class Previews:
-    """The previews of an engine, at most so many at a time."""
+    """The previews of an engine; their number is limited, and idle ones are dropped."""
 
-    def __init__(self, engine: Engine, most: int, left: Callable[[str], None] = lambda name: None):
-        self.engine, self.most, self.left = engine, most, left
-        self._asked: dict[str, float] = {}  # by name: when somebody last asked
+    def __init__(
+        self,
+        engine: Engine,
+        limit: int,
+        on_drop: Callable[[str], None] = lambda name: None,
+        idle_seconds: float = IDLE_SECONDS,
+    ):
+        self.engine, self.limit, self.on_drop, self.idle_seconds = engine, limit, on_drop, idle_seconds
+        self._last_used: dict[str, float] = {}
         self._lock = threading.Lock()
-        engine.follow(self._batch)
+        engine.follow(self._after_batch)
 
     def begin(self, sql: str) -> str:
-        """Register a query that also reports windows of which it sees a part only."""
-        self._tidy()
+        """Register a preview and return its name; it also reports windows that it sees only in part."""
+        self._drop_idle()
         name = f"{PREFIX}{uuid.uuid4().hex[:12]}"
         with self._lock:
-            if len(self._asked) >= self.most:
-                raise LimitError(f"{self.most} queries are being previewed already: try again in a minute")
-            self._asked[name] = time.monotonic()
+            if len(self._last_used) >= self.limit:
+                raise LimitError(f"there are {self.limit} previews already: try again in a minute")
+            self._last_used[name] = time.monotonic()
         try:
             self.engine.register(sql, name, partial=not is_preferred(sql))
         except BaseException:
             with self._lock:
-                self._asked.pop(name, None)
+                self._last_used.pop(name, None)
             raise
         return name
 
-    def asked(self, name: str) -> None:
-        """Somebody still looks."""
+    def touch(self, name: str) -> None:
+        """Note that a client uses a preview."""
         with self._lock:
-            if name in self._asked:
-                self._asked[name] = time.monotonic()
+            if name in self._last_used:
+                self._last_used[name] = time.monotonic()
 
     def end(self, name: str) -> None:
-        """A preview leaves."""
+        """Drop a preview."""
         with self._lock:
-            known = self._asked.pop(name, None)
-        if known is None:
+            last_used = self._last_used.pop(name, None)
+        if last_used is None:
             raise NotFound(f"there is no preview named {name}")
         self._drop(name)
 
     def clear(self) -> None:
-        """All leave, also those that an earlier run left behind."""
+        """Drop all previews, also those of an earlier run that are in the checkpoint."""
         with self._lock:
-            self._asked.clear()
+            self._last_used.clear()
         for name in [name for name in self.engine.queries() if is_preview(name)]:
             self._drop(name)
 
-    def _batch(self, report: BatchReport) -> None:
-        if self._asked:
-            self._tidy()
+    def _after_batch(self, report: BatchReport) -> None:
+        if self._last_used:
+            self._drop_idle()
 
-    def _tidy(self) -> None:
-        oldest = time.monotonic() - LOOKED_AT
+    def _drop_idle(self) -> None:
+        deadline = time.monotonic() - self.idle_seconds
         with self._lock:
-            gone = [name for name, asked in self._asked.items() if asked < oldest]
-            for name in gone:
-                del self._asked[name]
-        for name in gone:
+            idle = [name for name, last_used in self._last_used.items() if last_used < deadline]
+            for name in idle:
+                del self._last_used[name]
+        for name in idle:
             self._drop(name)
 
     def _drop(self, name: str) -> None:
         try:
             self.engine.query(name).drop()
-        except TransomError:  # it has left, or never came
+        except TransomError:  # it is dropped already, or was never registered
             pass
-        self.left(name)
+        self.on_drop(name)

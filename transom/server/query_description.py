@@ -1,4 +1,4 @@
-"""A query in words and columns: what it is, for those who can't read a plan."""
+"""A query's kind, window and columns, as text for readers who don't read plans."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from transom.sql.query import Query
 
 STANDING, ON_DEMAND, PREFERRED = "standing", "on demand", "preferred"
 
-_NAMES = {
+_SQL_NAMES = {
     pa.bool_(): "boolean",
     pa.int8(): "tinyint",
     pa.int16(): "smallint",
@@ -39,8 +39,8 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class Described:
-    """What there is to say of a query that does not change."""
+class QueryDescription:
+    """What does not change about a query."""
 
     kind: str
     streams: tuple[str, ...]
@@ -48,46 +48,48 @@ class Described:
     columns: tuple[ColumnInfo, ...]
     schema: pa.Schema
     emit: Emit | None = None
-    sums: frozenset[str] = frozenset()  # values that add up over groups: counts and sums
+    additive: frozenset[str] = frozenset()  # values that can be added over groups: counts and sums
 
     @property
     def early(self) -> str | None:
-        """When it tells windows early, in words."""
+        """When it emits early results, as text."""
         return None if self.emit is None else emit_text(self.emit, None)
 
 
-def described(query: Query | Preferred) -> Described:
-    """A query in words and columns."""
+def describe(query: Query | Preferred) -> QueryDescription:
+    """Describe a bound query."""
     if isinstance(query, Preferred):
-        return _preferred(query)
+        return _describe_preferred(query)
     kind = query.clock.kind
     if query.demand is not None:
         length = query.window.range
         shown = format_duration(length) if kind is ClockKind.TIME else f"{length:,}"
-        of = "rows" if kind is ClockKind.ROWS else f"of {query.clock.attribute}"
+        unit = "rows" if kind is ClockKind.ROWS else f"of {query.clock.attribute}"
         schema = lookup_schema(query)
-        window = f"the last {shown} {of}"
+        window = f"the last {shown} {unit}"
     else:
         schema = result_schema(query)
         window = window_text(query.window, kind)
     columns = _columns(schema, 2, [(item.name, item.is_key) for item in query.items])
     form = STANDING if query.demand is None else ON_DEMAND
-    return Described(form, (query.stream,), window, columns, schema, query.emit, _sums(query))
+    return QueryDescription(
+        form, (query.stream,), window, columns, schema, query.emit, _additive_items(query)
+    )
 
 
-def _sums(query: Query) -> frozenset[str]:
+def _additive_items(query: Query) -> frozenset[str]:
     additive = {
-        f"`a{place}`"
-        for place, call in enumerate(query.calls)
+        f"`a{number}`"
+        for number, call in enumerate(query.calls)
         if aggregate_function(call.function).is_additive
     }
     return frozenset(item.name for item in query.items if item.sql in additive)
 
 
-def _preferred(query: Preferred) -> Described:
+def _describe_preferred(query: Preferred) -> QueryDescription:
     window, schema = query.preference.window, preferred_schema(query)
     names = [*(item.name for item in query.outputs), *(item.name for item in query.figures)]
-    return Described(
+    return QueryDescription(
         PREFERRED,
         tuple(side.stream for side in query.sides),
         None if window is None else f"within {format_duration(window)}",
@@ -97,23 +99,23 @@ def _preferred(query: Preferred) -> Described:
 
 
 def _columns(schema: pa.Schema, bounds: int, items: Sequence[tuple[str, bool]]) -> tuple[ColumnInfo, ...]:
-    """The columns of results, each with what it is to the query: bounds, items, estimates, the rest."""
-    estimates = {f"{name}_{what}": name for name, is_key in items if not is_key for what in ESTIMATES}
-    found = []
-    for place, field in enumerate(schema):
+    """The result columns with their roles, in order: window bounds, items, estimates, system columns."""
+    estimates = {f"{name}_{suffix}": name for name, is_key in items if not is_key for suffix in ESTIMATES}
+    columns = []
+    for index, field in enumerate(schema):
         role, of = "system", None
-        if place < bounds:
+        if index < bounds:
             role = "window"
-        elif place < bounds + len(items):
-            role = "key" if items[place - bounds][1] else "value"
+        elif index < bounds + len(items):
+            role = "key" if items[index - bounds][1] else "value"
         elif field.name in estimates:
             role, of = "estimate", estimates[field.name]
-        found.append(ColumnInfo(field.name, sql_type(field.type), role, of))
-    return tuple(found)
+        columns.append(ColumnInfo(field.name, sql_type(field.type), role, of))
+    return tuple(columns)
 
 
 def sql_type(kind: pa.DataType) -> str:
-    """A type in SQL's words.
+    """The SQL name of an Arrow type.
 
     >>> sql_type(pa.list_(pa.int32())), sql_type(pa.decimal128(10, 2)), sql_type(pa.timestamp("us", tz="UTC"))
     ('array<int>', 'decimal(10,2)', 'timestamp')
@@ -128,4 +130,4 @@ def sql_type(kind: pa.DataType) -> str:
         return f"map<{sql_type(kind.key_type)},{sql_type(kind.item_type)}>"
     if kinds.is_struct(kind):
         return f"struct<{','.join(f'{field.name}:{sql_type(field.type)}' for field in kind)}>"
-    return _NAMES.get(kind, str(kind))
+    return _SQL_NAMES.get(kind, str(kind))

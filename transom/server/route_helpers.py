@@ -1,4 +1,4 @@
-"""What routes work with, and what they have in common."""
+"""What the routes share: their context, parameters and responses."""
 
 from __future__ import annotations
 
@@ -12,59 +12,65 @@ from fastapi import Depends, Header, Path, Query, Request, Response
 from pydantic import AfterValidator
 
 from transom.api.errors import LimitError
+from transom.api.formats import MEDIA_TYPES, RowsFormat
 from transom.api.records import ColumnInfo, RowList
 from transom.server.error_responses import RESPONSES
-from transom.server.event_stream import Broadcast, Reader, Threads, large
-from transom.server.formats import ARROW, MEDIA, RowsFormat, answer, wanted_format
+from transom.server.event_stream import ChangeSignal, SharedReader, ThreadPools, is_large
+from transom.server.formats import encode_rows, wanted_format
 from transom.server.service import Service
 from transom.server.settings import ServerSettings
 
-TABLES: dict[str, Any] = {"text/csv": {"schema": {"type": "string"}}, ARROW: {"schema": {"type": "string"}}}
+OTHER_FORMATS: dict[str, Any] = {
+    MEDIA_TYPES[form]: {"schema": {"type": "string"}} for form in (RowsFormat.CSV, RowsFormat.ARROW)
+}
 
 
 @dataclass(frozen=True)
-class Kit:
-    """A service, and the ways to ask it from an event loop."""
+class RouteContext:
+    """A service, its settings, and the means to call it from the event loop."""
 
     service: Service
     settings: ServerSettings
-    threads: Threads
-    broadcast: Broadcast
-    reader: Reader
+    threads: ThreadPools
+    signal: ChangeSignal
+    reader: SharedReader
 
     async def columns(self, name: str) -> tuple[ColumnInfo, ...]:
-        """What is known of a query's columns."""
+        """The columns of a query's results."""
         return (await self.threads.quick(lambda: self.service.query(name))).columns
 
     async def rows(self, table: pa.Table, form: RowsFormat, known: Sequence[ColumnInfo] = ()) -> Response:
-        """A table as an answer, written in a thread if it is large."""
+        """A table as an answer; a large one is encoded in a thread."""
         self.check_rows(table.num_rows)
-        write = self.threads.quick(lambda: answer(table, known, form)) if large(table) else None
-        body = answer(table, known, form) if write is None else await write
-        return Response(body, media_type=MEDIA[form])
+        if is_large(table):
+            body = await self.threads.quick(lambda: encode_rows(table, known, form))
+        else:
+            body = encode_rows(table, known, form)
+        return Response(body, media_type=MEDIA_TYPES[form])
 
     def check_rows(self, rows: int) -> None:
-        most = self.settings.limits.rows
-        if rows > most:
-            raise LimitError(f"the answer has {rows:,} rows, and {most:,} are granted: ask for less")
+        """Refuse an answer with more rows than the limit."""
+        limit = self.settings.limits.rows
+        if rows > limit:
+            raise LimitError(f"the answer has {rows:,} rows, and the limit is {limit:,}: ask for less")
 
 
-async def kit(request: Request) -> Kit:
-    """The app's own."""
-    found: Kit = request.app.state.kit
-    return found
+async def route_context(request: Request) -> RouteContext:
+    """The context of the app that serves a request."""
+    context: RouteContext = request.app.state.context
+    return context
 
 
 async def rows_format(
-    format: Annotated[RowsFormat | None, Query(description="goes before the Accept header")] = None,
+    format: Annotated[RowsFormat | None, Query(description="overrides the Accept header")] = None,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> RowsFormat:
-    """How a request wants its rows."""
+    """The format that a request wants its rows in."""
     return wanted_format(format, accept)
 
 
 def path_segments(raw: bytes) -> str:
-    """A path as it is routed: decoded, but for slashes within a name, which stay escaped.
+    """A path as it is routed: decoded, except that a slash within a name stays escaped.
 
     >>> path_segments(b"/api/queries/a%2Fb%20c/results")
     '/api/queries/a%2Fb c/results'
@@ -77,13 +83,13 @@ def _in_path(description: str) -> Any:
     return Path(description=description, min_length=1, max_length=1024)
 
 
-Kept = Annotated[Kit, Depends(kit)]
-Form = Annotated[RowsFormat, Depends(rows_format)]
+Context = Annotated[RouteContext, Depends(route_context)]
+WantedFormat = Annotated[RowsFormat, Depends(rows_format)]
 QueryName = Annotated[str, _in_path("a query's name, percent-encoded"), AfterValidator(unquote)]
 StreamName = Annotated[str, _in_path("a stream's name, percent-encoded"), AfterValidator(unquote)]
 SummaryName = Annotated[str, _in_path("a summary's name, percent-encoded"), AfterValidator(unquote)]
 
 
-def rows_answers(description: str, model: Any = RowList) -> dict[int | str, dict[str, Any]]:
-    """What a route may answer that answers with rows."""
-    return {**RESPONSES, 200: {"model": model, "content": TABLES, "description": description}}
+def rows_responses(description: str, record: Any = RowList) -> dict[int | str, dict[str, Any]]:
+    """The responses of a route that answers with rows."""
+    return {**RESPONSES, 200: {"model": record, "content": OTHER_FORMATS, "description": description}}

@@ -1,212 +1,225 @@
-"""A running engine as a service: what its API, its dashboard and its metrics are made of, without HTTP.
+"""A running engine as a service: what the API, the dashboard and the metrics use, without HTTP.
 
-Every method may be called from any thread. Some wait for Spark (check, register, prod, lookup, late, rejected
-or results that are no longer in memory): whoever serves many calls them in threads of their own.
+Every method may be called from any thread. Some wait for Spark (check, register, prod, lookup, late,
+rejected, and results that are no longer in memory): a server calls them in threads of their own.
+
+    Service
+      EngineMonitor    starts and stops the engine, reports its state and progress
+      StreamReports    the status of streams, late and rejected rows
+      QueryCatalog     finds queries, describes them, reports their status
+      QueryResults     reads results by cursor
+      Previews         queries that run only while a user looks at them
+      BatchHistory     rates, batch times and result counts
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pyarrow as pa
 
 from transom.api.errors import LimitError, NotFound
-from transom.api.records import CheckedQuery, QueryStatus
+from transom.api.records import CheckedQuery, EngineState, QueryStatus, ServiceStatus, StreamStatus
 from transom.api.result_chunk import ResultChunk
-from transom.errors import SettingError, StateError, near_miss
+from transom.errors import SettingError, near_miss
 from transom.estimates import Accuracy
-from transom.plan.explain.early import emit_text
-from transom.server.engine_host import Hosted
+from transom.runtime.engine import Engine
+from transom.runtime.handles import QueryHandle
+from transom.runtime.summary_status import SummaryInfo
+from transom.server.batch_history import BatchHistory
+from transom.server.engine_monitor import EngineMonitor
 from transom.server.limits import ServiceLimits
-from transom.server.previews import is_preview
-from transom.server.query_description import ON_DEMAND, STANDING, Described, described
+from transom.server.previews import Previews, is_preview
+from transom.server.query_catalog import QueryCatalog
+from transom.server.query_description import describe
 from transom.server.query_policy import refuse_costly
-from transom.server.trends import Trend, trend
+from transom.server.query_results import QueryResults
+from transom.server.stream_reports import StreamReports
+from transom.server.trends import Trend
 from transom.sql.syntax.canonical import quote
-
-if TYPE_CHECKING:
-    from transom.runtime.engine import Engine
-    from transom.runtime.handles import QueryHandle
-    from transom.runtime.journal import Whose
-    from transom.runtime.summary_status import SummaryInfo
-    from transom.state.promising import Coverage
+from transom.state.promising import Coverage
 
 LONGEST_NAME = 200
-FORBIDDEN = frozenset("/\\")  # in names: they stand in paths of the API
+FORBIDDEN_IN_NAMES = frozenset("/\\")  # names are segments of the API's paths
 
 
-class Service(Hosted):
-    """An engine, its limits, and what it answers."""
+class Service:
+    """An engine, the limits of its clients, and the operations that it offers them."""
 
     def __init__(self, engine: Engine, limits: ServiceLimits | None = None):
-        super().__init__(engine, limits)
-        self._binding = threading.Lock()  # queries are read one at a time, whoever sends them
-        self._known: dict[tuple[str, str], Described] = {}  # in words, by name and text
+        self.engine, self.limits = engine, limits or ServiceLimits()
+        self.history = BatchHistory(engine)
+        self.monitor = EngineMonitor(engine, self.history)
+        self.catalog = QueryCatalog(engine, self.history)
+        self.previews = Previews(engine, self.limits.previews, self.catalog.forget)
+        self.journal = engine.journal(self.limits.recent)
+        self.subscribers = 0  # readers that follow results; the event loop counts them
+        self._streams = StreamReports(self.monitor)
+        self._results = QueryResults(self.journal, self.catalog)
+        self._bind_lock = threading.Lock()  # clients may send queries at once; they are bound one at a time
+
+    # --- the engine ---
+
+    def start(self) -> None:
+        """Start the engine; drop previews that an earlier run left in the checkpoint."""
+        self.previews.clear()
+        self.monitor.start()
+
+    def stop(self) -> None:
+        """Drop previews and stop the engine after the current batch."""
+        self.previews.clear()
+        self.monitor.stop()
+
+    @property
+    def state(self) -> EngineState:
+        """The engine's state."""
+        return self.monitor.state
+
+    @property
+    def failure(self) -> str | None:
+        """Why the engine failed, or None."""
+        return self.monitor.failure
+
+    def status(self) -> ServiceStatus:
+        """The state of the whole service."""
+        return self.monitor.status(self.subscribers)
+
+    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back in the engine's thread after every batch and prod; returns a function that ends it."""
+        return self.journal.listen(callback)
+
+    # --- streams ---
+
+    def streams(self) -> list[StreamStatus]:
+        """The status of every stream."""
+        return self._streams.statuses(self.queries())
+
+    def stream(self, name: str) -> StreamStatus:
+        """The status of one stream."""
+        statuses = {status.name: status for status in self.streams()}
+        if name not in statuses:
+            raise NotFound(f"there is no stream named {name}{near_miss(name, statuses)}")
+        return statuses[name]
+
+    def late(self, stream: str, limit: int | None = None) -> pa.Table:
+        """The newest late rows, each with the reason and the batch, the newest last."""
+        return self._streams.late(stream, self._row_limit(limit))
+
+    def rejected(self, stream: str, limit: int | None = None) -> pa.Table:
+        """The newest rows without a usable time, each with the reason and the batch, the newest last."""
+        return self._streams.rejected(stream, self._row_limit(limit))
 
     # --- queries ---
 
     def queries(self) -> list[QueryStatus]:
-        """All queries but previews, in the order in which they were registered."""
+        """The status of every query but previews, in the order of registration."""
         return [
-            self._status(handle) for name, handle in self.engine.queries().items() if not is_preview(name)
+            self.catalog.status(handle)
+            for name, handle in self.engine.queries().items()
+            if not is_preview(name)
         ]
 
     def query(self, name: str) -> QueryStatus:
-        """One of them, or a preview."""
-        return self._status(self._handle(name))
+        """The status of a query or a preview."""
+        return self.catalog.status(self._handle(name))
 
-    def _handle(self, name: str) -> QueryHandle:
-        self.previews.asked(name)
-        try:
-            return self.engine.query(name)
-        except StateError as error:
-            raise NotFound(str(error)) from None
-
-    def _described(self, handle: QueryHandle) -> Described:
-        key = handle.name, handle.text
-        known = self._known.get(key)
-        if known is None:
-            try:
-                bound = handle.bound
-            except StateError:  # the batch that it joins with has begun, and is not committed yet
-                bound = self.engine.check(handle.text)
-            known = self._known[key] = described(bound)
-        return known
-
-    def _status(self, handle: QueryHandle) -> QueryStatus:
-        known, name, since = self._described(handle), handle.name, handle.since
-        tuned = handle.tuned
-        early = None
-        if known.emit is not None:
-            early = emit_text(known.emit, None, None if tuned is None else 1 - tuned)
-        return QueryStatus(
-            name,
-            handle.text,
-            known.kind,
-            known.streams,
-            known.window,
-            known.columns,
-            early,
-            known.emit is not None,
-            tuned if tuned is not None else self._aggressiveness(handle, known),
-            tuned is not None,
-            handle.suspended,
-            since is None,
-            handle.partial,
-            since,
-            self.watching.results[name],
-            self.watching.last.get(name),
-        )
-
-    def _aggressiveness(self, handle: QueryHandle, known: Described) -> float | None:
-        """When a query tells its windows by its own words, if that is one number."""
-        if known.emit is None:
-            return None
-        if known.emit.accuracy is not None:
-            point = handle.accuracy().point
-            return None if point is None else 1 - point
-        return 1 - known.emit.at[0] if len(known.emit.at) == 1 else None
+    def text(self, name: str) -> str:
+        """A query's text; it distinguishes the query from an earlier one of the same name."""
+        return self._handle(name).text
 
     def check(self, sql: str) -> CheckedQuery:
-        """What a query would be; raises what is wrong with it."""
+        """Describe a query without registering it; raise the error that registering it would raise."""
         self._check_text(sql)
-        with self._binding:
-            known = described(self.engine.check(sql))
+        with self._bind_lock:
+            description = describe(self.engine.check(sql))
             plan = self.engine.explain_text(sql)
-        return CheckedQuery(known.kind, known.streams, known.window, known.columns, known.early, plan)
+        return CheckedQuery(
+            kind=description.kind,
+            streams=description.streams,
+            window=description.window,
+            columns=description.columns,
+            early=description.early,
+            plan=plan,
+        )
 
     def register(self, sql: str, name: str | None = None, partial: bool = False) -> QueryStatus:
         """Register a query; it joins with the next batch."""
         self._check_text(sql)
         if name is not None:
             check_name(name)
-        with self._binding:
+        with self._bind_lock:
             if len(self.engine.queries()) >= self.limits.queries:
                 raise LimitError(f"there are {self.limits.queries:,} queries already: drop one first")
-            return self._status(self.engine.register(sql, name, partial=partial))
+            return self.catalog.status(self.engine.register(sql, name, partial=partial))
 
     def register_all(self, queries: Mapping[str, str], partial: bool = False) -> list[QueryStatus]:
         """Register many queries at once: all of them, or none if one is wrong."""
         for name, sql in queries.items():
             check_name(name)
             self._check_text(sql)
-        with self._binding:
-            known = self.engine.queries()
-            if len({*known, *queries}) > self.limits.queries:
+        with self._bind_lock:
+            registered = self.engine.queries()
+            if len({*registered, *queries}) > self.limits.queries:
                 raise LimitError(
-                    f"there are {len(known):,} queries, and at most {self.limits.queries:,} are taken"
+                    f"there are {len(registered):,} queries, and the limit is {self.limits.queries:,}"
                 )
-            return [self._status(h) for h in self.engine.register_all(queries, partial=partial).values()]
-
-    def _check_text(self, sql: str) -> None:
-        if len(sql) > self.limits.sql:
-            raise SettingError(
-                f"the query has {len(sql):,} characters; at most {self.limits.sql:,} are taken"
-            )
-        refuse_costly(sql)
+            handles = self.engine.register_all(queries, partial=partial)
+            return [self.catalog.status(handle) for handle in handles.values()]
 
     def drop(self, name: str) -> None:
-        """Let a query leave with the next batch."""
+        """Drop a query; it leaves with the next batch."""
         if is_preview(name):
             raise SettingError(f"{name} is a preview: end it instead")
         self._handle(name).drop()
-        self.forgotten(name)
+        self.catalog.forget(name)
 
-    def forgotten(self, name: str) -> None:
-        super().forgotten(name)
-        for key in [key for key in list(self._known) if key[0] == name]:
-            self._known.pop(key, None)
+    def explain(self, name: str | None = None, format: str = "text", verbose: bool = False) -> str:
+        """The plan of one query or of all, as text, json or mermaid."""
+        if name is None:
+            return self.engine.explain(format, verbose)
+        return self._handle(name).explain(format, verbose)
 
-    def text(self, name: str) -> str:
-        """A query's text: what tells it from another that had its name before."""
-        return self._handle(name).text
+    def preview(self, sql: str) -> str:
+        """Register a preview and return its name, which `results`, `prod`, `lookup` and `query` accept.
+
+        A preview is in no list. It is dropped by `end_preview`, or when no client has used it for two
+        minutes.
+        """
+        self._check_text(sql)
+        with self._bind_lock:
+            return self.previews.begin(sql)
+
+    def end_preview(self, name: str) -> None:
+        """Drop a preview."""
+        self.previews.end(name)
+
+    # --- results ---
 
     def results(self, name: str, cursor: str | None = None, limit: int | None = None) -> ResultChunk:
-        """Results behind a cursor, the oldest first; without one from the beginning. `start` and `end` are
-        cursors too: before and behind all there is."""
-        from transom.runtime.journal import END, START, Cursor
+        """Results after a cursor, oldest first; without a cursor, from the first result.
 
-        whose = self._whose(name)
-        if cursor == END:
-            return ResultChunk(whose.schema.empty_table(), str(self.journal.end()))
-        start = Cursor() if cursor is None or cursor == START else Cursor.parse(cursor)
-        read = self.journal.read(whose, start, self._most(limit))
-        return ResultChunk(read.table, str(read.cursor), read.more)
+        The words `start` and `end` are cursors too: before and after all results so far.
+        """
+        return self._results.read(self._handle(name), cursor, self._row_limit(limit))
 
-    def is_recent(self, name: str, cursor: str) -> bool:
-        """Whether what is behind a cursor is in memory, so that reading it waits for nothing."""
-        from transom.runtime.journal import END, START, Cursor
-
-        return cursor == END or (
-            cursor != START and self.journal.is_near(self._whose(name), Cursor.parse(cursor))
-        )
+    def in_memory(self, name: str, cursor: str) -> bool:
+        """Whether the results after a cursor are in memory, so that reading them does not block."""
+        return self._results.in_memory(self._handle(name), cursor)
 
     def recent(self, name: str, limit: int = 2_000) -> pa.Table:
-        """The newest results, the oldest of them first; some of them may be read back."""
-        return self.journal.recent(self._whose(name), self._most(limit), deep=True)
+        """The newest results, oldest first; some may be read back from the checkpoint."""
+        return self._results.newest(self._handle(name), self._row_limit(limit))
 
     def trend(self, name: str, points: int = 40) -> Trend | None:
-        """The first numeric value of the newest finals in memory, over all groups, if there is one."""
-        known = self._described(self._handle(name))
-        if known.kind != STANDING:
-            return None
-        return trend(known, self.journal.recent(self._whose(name), 4_000), points)
-
-    def _whose(self, name: str) -> Whose:
-        from transom.runtime.journal import BEFORE_ANY, Whose
-
-        handle = self._handle(name)
-        known, since = self._described(handle), handle.since
-        if known.kind == ON_DEMAND:
-            raise SettingError(f"{name} has no SLIDE: nothing is pushed; look it up")
-        return Whose(name, BEFORE_ANY if since is None else since, known.schema)
+        """The first numeric value of the newest final results, over all groups, if there is one."""
+        return self._results.trend(self._handle(name), points)
 
     def prod(
         self, name: str, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None
     ) -> pa.Table:
-        """What is known now of a query's open windows."""
+        """Early results of a query's open windows."""
         return self._handle(name).prod(until, at, where)
 
     def prod_all(
@@ -217,11 +230,11 @@ class Service(Hosted):
         at: Any = None,
         where: Mapping[str, Any] | None = None,
     ) -> dict[str, pa.Table]:
-        """The same of many queries, by name."""
+        """Early results of open windows of many queries, by name."""
         for name in queries or ():
             self._handle(name)
-        found = self.engine.prod(stream, until, at, where, queries)
-        return {name: table for name, table in found.items() if queries or not is_preview(name)}
+        results = self.engine.prod(stream, until, at, where, queries)
+        return {name: table for name, table in results.items() if queries or not is_preview(name)}
 
     def lookup(
         self,
@@ -231,73 +244,75 @@ class Service(Hosted):
         at: Any = None,
         where: Mapping[str, Any] | None = None,
     ) -> pa.Table:
-        """The answer now of a query without SLIDE."""
+        """The current answer of an on-demand query."""
         return self._handle(name).lookup(range, rows, at=at, where=where)
 
     def lookup_text(self, sql: str, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
-        """The answer now of a query that nobody registered."""
+        """The current answer of an on-demand query that is not registered."""
         self._check_text(sql)
-        with self._binding:
+        with self._bind_lock:
             return self.engine.lookup(sql, at=at, where=where)
 
-    def explain(self, name: str | None = None, format: str = "text", verbose: bool = False) -> str:
-        """How one query, or all of them, are computed: as text, json or mermaid."""
-        if name is None:
-            return self.engine.explain(format, verbose)
-        return self._handle(name).explain(format, verbose)
+    # --- early results and budgets ---
 
     def accuracy(self, name: str) -> Accuracy:
-        """How good early results of a query have been."""
+        """The accuracy of a query's early results."""
         return self._handle(name).accuracy()
 
     def tune(self, name: str, aggressiveness: float | None) -> None:
-        """Tell a query's windows when this part of their last slide is still to come (0.25: after three
-        quarters); None: when the query itself says."""
+        """Emit early results when this share of the slide is still to come (0.25: after three quarters).
+
+        None restores what the query's text says.
+        """
         self._handle(name).tune(aggressiveness)
 
     def coverage(self, name: str) -> Coverage:
-        """What became of the budget of a query with a preference."""
+        """How a query with a preference has used its budget."""
         return self._handle(name).coverage()
-
-    def preview(self, sql: str) -> str:
-        """Register a query for a look only, and return its name: `results`, `prod`, `lookup` and `query` take
-        it. It is in no list, and leaves with `end_preview`, or after two minutes in which nobody asked."""
-        self._check_text(sql)
-        with self._binding:
-            return self.previews.begin(sql)
-
-    def end_preview(self, name: str) -> None:
-        """Let a preview leave."""
-        self.previews.end(name)
 
     # --- summaries ---
 
     def summaries(self) -> dict[str, SummaryInfo]:
-        """The summaries by name, and how they fare."""
+        """The status of every summary, by name."""
         return self.engine.summaries()
 
-    def summarize(self, sql: str) -> None:
+    def create_summary(self, sql: str) -> None:
         """Run CREATE SUMMARY."""
         self._check_text(sql)
         if not sql.lstrip().casefold().startswith("create"):
             raise SettingError("expected CREATE SUMMARY")
         self.engine.execute(sql)
 
-    def forget(self, name: str) -> None:
-        """Drop a summary."""
-        known = self.engine.summaries()
-        if name not in known:
-            raise NotFound(f"there is no summary named {name}{near_miss(name, known)}")
+    def drop_summary(self, name: str) -> None:
+        """Drop a summary that no query reads."""
+        names = self.engine.summaries()
+        if name not in names:
+            raise NotFound(f"there is no summary named {name}{near_miss(name, names)}")
         self.engine.execute(f"DROP SUMMARY {quote(name)}")
+
+    # --- checks ---
+
+    def _handle(self, name: str) -> QueryHandle:
+        self.previews.touch(name)
+        return self.catalog.handle(name)
+
+    def _check_text(self, sql: str) -> None:
+        if len(sql) > self.limits.sql:
+            raise SettingError(f"the query has {len(sql):,} characters; the limit is {self.limits.sql:,}")
+        refuse_costly(sql)
+
+    def _row_limit(self, limit: int | None) -> int:
+        if limit is not None and limit < 1:
+            raise SettingError(f"a limit is at least 1, not {limit}")
+        return min(limit or self.limits.rows, self.limits.rows)
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that could not stand in a path of the API, or that is kept for previews."""
-    is_plain = name.strip() == name and name.isprintable() and not FORBIDDEN & set(name)
+    """Refuse a name that can't be a segment of a path, or that is reserved for previews."""
+    is_plain = name.strip() == name and name.isprintable() and not FORBIDDEN_IN_NAMES & set(name)
     if not 0 < len(name) <= LONGEST_NAME or not is_plain or name in (".", ".."):
         raise SettingError(
-            f"not a name: {name[:40]!r}; up to {LONGEST_NAME} letters, digits, spaces or signs other than / "
-            "and \\ will do"
+            f"not a name: {name[:40]!r}; use up to {LONGEST_NAME} printable characters, without / and \\"
         )
     if is_preview(name):
-        raise SettingError(f"names like {name} are kept for previews")
+        raise SettingError(f"names like {name} are reserved for previews")

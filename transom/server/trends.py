@@ -1,4 +1,4 @@
-"""A query's newest finals as numbers to draw small."""
+"""A query's newest final results as a small series of numbers."""
 
 from __future__ import annotations
 
@@ -6,40 +6,46 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as kinds
 
-from transom.columns.types import is_number
-from transom.server.query_description import Described
+from transom.server.query_description import QueryDescription
 
 
 @dataclass(frozen=True)
 class Trend:
-    """The newest final results of a query as a small series: one value per window."""
+    """One value per window."""
 
     name: str  # of the column
     ends: tuple[int, ...] = ()
     values: tuple[float, ...] = ()
 
 
-def trend(query: Described, results: pa.Table, points: int) -> Trend | None:
-    """The first numeric value of a query with windows, one point each; over groups, counts and sums are added
-    up, and of others it is the mean."""
+def trend(query: QueryDescription, results: pa.Table, points: int) -> Trend | None:
+    """The first numeric value of a query, one point per window.
+
+    Over the groups of a window, counts and sums are added; other values are averaged.
+    """
     roles = [column.role for column in query.columns]
     numeric = (
-        place
-        for place, role in enumerate(roles)
-        if role == "value" and is_number(results.schema.field(place).type)
+        index
+        for index, role in enumerate(roles)
+        if role == "value" and _is_number(results.schema.field(index).type)
     )
-    place = next(numeric, None)
-    if place is None:
+    index = next(numeric, None)
+    if index is None:
         return None
-    kind = roles.index("system")  # the first of them tells early from final
+    kind = roles.index("system")  # the first system column is `kind`: early or final
     finals = results.filter(pc.equal(results.column(kind), "final"))
-    drawn = pa.table(
-        {"end": finals.column(1).cast(pa.int64()), "value": finals.column(place).cast(pa.float64())}
+    series = pa.table(
+        {"end": finals.column(1).cast(pa.int64()), "value": finals.column(index).cast(pa.float64())}
     )
-    drawn = drawn.filter(pc.is_valid(drawn["value"])).group_by("end")
-    how = "sum" if query.columns[place].name in query.sums else "mean"
-    drawn = drawn.aggregate([("value", how)]).sort_by("end")
-    drawn = drawn.slice(max(drawn.num_rows - points, 0))
-    name, values = query.columns[place].name, drawn[f"value_{how}"].to_pylist()
-    return Trend(name, tuple(drawn["end"].to_pylist()), tuple(values))
+    groups = series.filter(pc.is_valid(series["value"])).group_by("end")
+    function = "sum" if query.columns[index].name in query.additive else "mean"
+    windows = groups.aggregate([("value", function)]).sort_by("end")
+    windows = windows.slice(max(windows.num_rows - points, 0))
+    name, values = query.columns[index].name, windows[f"value_{function}"].to_pylist()
+    return Trend(name, tuple(windows["end"].to_pylist()), tuple(values))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)

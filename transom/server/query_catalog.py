@@ -1,0 +1,80 @@
+"""The queries of an engine, with their descriptions and status."""
+
+from __future__ import annotations
+
+from transom.api.errors import NotFound
+from transom.api.records import QueryStatus
+from transom.errors import StateError
+from transom.plan.explain.early import emit_text
+from transom.runtime.engine import Engine
+from transom.runtime.handles import QueryHandle
+from transom.server.batch_history import BatchHistory
+from transom.server.query_description import QueryDescription, describe
+
+
+class QueryCatalog:
+    """Finds queries by name and reports their status."""
+
+    def __init__(self, engine: Engine, history: BatchHistory):
+        self.engine, self.history = engine, history
+        self._descriptions: dict[tuple[str, str], QueryDescription] = {}  # by name and text
+
+    def handle(self, name: str) -> QueryHandle:
+        """The engine's handle of a query."""
+        try:
+            return self.engine.query(name)
+        except StateError as error:
+            raise NotFound(str(error)) from None
+
+    def description(self, handle: QueryHandle) -> QueryDescription:
+        """What does not change about a query; computed once."""
+        key = handle.name, handle.text
+        description = self._descriptions.get(key)
+        if description is None:
+            try:
+                bound = handle.bound
+            except StateError:  # the batch that the query joins with has begun, but is not committed yet
+                bound = self.engine.check(handle.text)
+            description = self._descriptions[key] = describe(bound)
+        return description
+
+    def status(self, handle: QueryHandle) -> QueryStatus:
+        """The status of a query."""
+        description, name, since = self.description(handle), handle.name, handle.since
+        tuned, emit = handle.tuned, description.emit
+        early = None if emit is None else emit_text(emit, None, None if tuned is None else 1 - tuned)
+        return QueryStatus(
+            name=name,
+            sql=handle.text,
+            kind=description.kind,
+            streams=description.streams,
+            window=description.window,
+            columns=description.columns,
+            early=early,
+            emits_early=emit is not None,
+            aggressiveness=_own_aggressiveness(handle, description) if tuned is None else tuned,
+            tuned=tuned is not None,
+            suspended=handle.suspended,
+            waits=since is None,
+            partial=handle.partial,
+            since=since,
+            results=self.history.results[name],
+            last=self.history.last.get(name),
+        )
+
+    def forget(self, name: str) -> None:
+        """Forget a dropped query; another query may take its name."""
+        self.history.forget(name)
+        for key in [key for key in list(self._descriptions) if key[0] == name]:
+            self._descriptions.pop(key, None)
+
+
+def _own_aggressiveness(handle: QueryHandle, description: QueryDescription) -> float | None:
+    """The aggressiveness that a query's text sets, if it is a single number."""
+    emit = description.emit
+    if emit is None:
+        return None
+    if emit.accuracy is not None:
+        point = handle.accuracy().point
+        return None if point is None else 1 - point
+    return 1 - emit.at[0] if len(emit.at) == 1 else None

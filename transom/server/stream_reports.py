@@ -1,0 +1,92 @@
+"""The status of streams, and their late and rejected rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from transom.api.errors import NotFound
+from transom.api.records import QueryStatus, StreamStatus
+from transom.durations import format_duration
+from transom.errors import near_miss
+from transom.runtime.progress import StreamProgress
+from transom.runtime.streams import StreamInfo
+from transom.server.engine_monitor import EngineMonitor
+from transom.server.query_description import sql_type
+
+RECORDING_SECONDS = 366 * 24 * 3600.0  # a stream that is further behind is a recording and has no lag
+
+
+class StreamReports:
+    """Reports on the streams of an engine."""
+
+    def __init__(self, monitor: EngineMonitor):
+        self.monitor, self.engine, self.history = monitor, monitor.engine, monitor.history
+
+    def statuses(self, queries: Iterable[QueryStatus]) -> list[StreamStatus]:
+        """The status of every stream; `queries` are counted as their readers."""
+        progress = self.monitor.progress().streams
+        readers = Counter(stream for query in queries for stream in query.streams)
+        return [
+            self._status(info, progress[name], readers[name])
+            for name, info in self.engine.streams().items()
+            if name in progress
+        ]
+
+    def _status(self, info: StreamInfo, progress: StreamProgress, readers: int) -> StreamStatus:
+        unit = 1e6 if progress.is_time else 1
+        delay = lag = None
+        if progress.high is not None and progress.watermark is not None:
+            delay = max(progress.high - progress.watermark, 0) / unit
+        if progress.is_time and progress.high is not None and info.now is not None:
+            lag = max(info.now - progress.high, 0) / 1e6
+        return StreamStatus(
+            name=info.name,
+            columns={column: sql_type(kind) for column, kind in info.columns.items()},
+            time=info.rules.clock.attribute,
+            is_time=progress.is_time,
+            slack=_slack_text(info.rules.slack, progress.is_time),
+            queries=readers,
+            rows=progress.rows,
+            counted=progress.counted,
+            unasked=progress.unasked,
+            late=progress.late,
+            rejected=progress.rejected,
+            aside=progress.aside,
+            shed=progress.shed,
+            high=progress.high,
+            watermark=progress.watermark,
+            watermark_delay=delay,
+            lag=None if lag is None or lag > RECORDING_SECONDS else lag,
+            open_windows=progress.open_windows,
+            rate=self.history.rate(info.name),
+            rates=self.history.rates(info.name),
+            finished=info.finished,
+        )
+
+    def late(self, stream: str, limit: int) -> pa.Table:
+        """The newest late rows, the newest last."""
+        self._check_name(stream)
+        return _newest(self.engine.late(stream), limit)
+
+    def rejected(self, stream: str, limit: int) -> pa.Table:
+        """The newest rows without a usable time, the newest last."""
+        self._check_name(stream)
+        return _newest(self.engine.rejected(stream), limit)
+
+    def _check_name(self, name: str) -> None:
+        names = self.engine.streams()
+        if name not in names:
+            raise NotFound(f"there is no stream named {name}{near_miss(name, names)}")
+
+
+def _slack_text(slack: int | None, is_time: bool) -> str:
+    if slack is None:
+        return "none"
+    return format_duration(slack) if is_time else f"{slack:,}"
+
+
+def _newest(table: pa.Table, limit: int) -> pa.Table:
+    return table.slice(max(table.num_rows - limit, 0))
