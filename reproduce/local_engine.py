@@ -75,8 +75,8 @@ class LocalEngine:
         self.planner = Planner(strategy or Strategy())
         catalog = Catalog({stream: Relation(stream, columns, time)})
         compiled = list(self._compiled(queries, catalog))
-        self.queries = [query for query in compiled if query.query.demand is None]
-        self.looking = {query.name: query for query in compiled if query.query.demand is not None}
+        self.queries = [query for query in compiled if query.is_standing]
+        self.looking = {query.name: query for query in compiled if query.is_on_demand}
         self.store_sets = store_sets(list(self.looking.values()))
         living = {query.name: query for query in self.queries}
         state = admit(State(), self.queries, living, self.planner.strategy, [])

@@ -119,7 +119,7 @@ class Emit:
 
 
 @dataclass(frozen=True)
-class Demand:
+class Using:
     """How a query without SLIDE is looked up: the structure that is kept for it (USING, WITHIN).
 
     `exact` is the default; `ordered_sharing` and `naive` are exact too. A `timegram` answers with intervals:

@@ -28,7 +28,7 @@ class Remembering(oracle.naive.Oracle):
 
     def joins(self, query: Query, partial: bool = False) -> oracle.naive.Standing:
         standing = super().joins(query, partial)
-        if query.demand is not None:
+        if query.is_on_demand:
             return standing
         stream = self.streams[query.stream]
         before = oracle.naive.Stream(stream.rules, stream.columns, [], stream.punctuations)

@@ -144,12 +144,12 @@ class PureEngine:
     @property
     def standing(self) -> dict[str, CompiledQuery]:
         """The queries that live and are not looked up, by name."""
-        return {name: query for name, query in self.living.items() if query.query.demand is None}
+        return {name: query for name, query in self.living.items() if query.is_standing}
 
     @property
     def store_sets(self) -> tuple[StoreSet, ...]:
         """What the others need kept."""
-        looking = [query for query in self.living.values() if query.query.demand is not None]
+        looking = [query for query in self.living.values() if query.is_on_demand]
         return self.planner.store_sets("s", looking)
 
     @property
@@ -166,7 +166,7 @@ class PureEngine:
         self.living |= {query.name: query for query in newcomers}
         self.keys |= {self.case.name(key): key for key in batch.joining}
         joining, strategy = (
-            [query for query in newcomers if query.query.demand is None],
+            [query for query in newcomers if query.is_standing],
             self.planner.strategy,
         )
         self.state = admit(self.state, joining, self.standing, strategy, self.partial)

@@ -157,7 +157,7 @@ def compare_lookups(
             engine.restart()
         for name in engine.living:
             whole = queries[name].window.range
-            for length in [whole, rng.randint(1, whole)] if queries[name].demand is not None else []:
+            for length in [whole, rng.randint(1, whole)] if queries[name].is_on_demand else []:
                 found.append((number, name, length, engine.lookup(name, length)))
                 batch.lookups.append((name, length))
     expected = oracle_answer(case, queries)

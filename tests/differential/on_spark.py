@@ -87,7 +87,7 @@ class Answers:
         for name, handle in living.items():
             query = self.queries[name]
             whole = query.window.range
-            for length in {whole, max(1, whole // 2)} if query.demand is not None else ():
+            for length in {whole, max(1, whole // 2)} if query.is_on_demand else ():
                 word = "rows" if query.clock.kind is ClockKind.ROWS else "range"
                 said = f"{length} microseconds" if query.clock.kind is ClockKind.TIME else length
                 self.found.append((name, presented(handle.lookup(**{word: said}))))
@@ -138,7 +138,7 @@ def micros(value: int | None) -> str | None:
 
 def compare_engine(case: Case, engine: Any, handles: dict[str, Any]) -> None:
     queries = bound(case.queries)
-    pushed = {name for name, query in queries.items() if query.demand is None}
+    pushed = {name for name, query in queries.items() if query.is_standing}
     results = {
         name: presented(handles[name].results()) if name in handles and name in pushed else []
         for name in queries

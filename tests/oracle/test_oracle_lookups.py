@@ -14,7 +14,7 @@ import pytest
 from tests.oracle.building import CLOCK, ROWS, batch, call, column, equals, query, run
 from tests.oracle.test_oracle_from_sql import CATALOG, SITE_ROWS, shown
 from tests.oracle.test_oracle_from_sql import ROWS as BIDS
-from transom.elements import Clock, ClockKind, Demand, Drop, Register, WindowSpec
+from transom.elements import Clock, ClockKind, Drop, Register, Using, WindowSpec
 from transom.oracle import Lookup, OracleBatch, OracleOutcome, StreamRules, answer, join_tables
 from transom.sql import bind_one
 from transom.sql.interpreter.scalars import InterpretedScalars
@@ -24,7 +24,7 @@ NOW = [Lookup()]
 
 
 def looked_up(length: int, *calls: Any, clock: Clock = CLOCK, **more: Any) -> Query:
-    return query(WindowSpec(length, 1), *calls, clock=clock, demand=Demand(), **more)
+    return query(WindowSpec(length, 1), *calls, clock=clock, **more).on_demand(Using())
 
 
 def told(outcome: OracleOutcome, *columns: str) -> list[tuple[Any, ...]]:

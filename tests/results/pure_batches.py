@@ -59,7 +59,7 @@ class Pure:
             joining.append(compile_query(name, query))
         self.living |= {query.name: query for query in joining}
         results = {query.query.stream for query in joining} - {"s"}
-        strategy, standing = self.planner.strategy, [query for query in joining if query.query.demand is None]
+        strategy, standing = self.planner.strategy, [query for query in joining if query.is_standing]
         self.state = admit(self.state, standing, self._standing(), strategy, partial, results)
         self.state = open_stores(self.state, store_sets(self._looking()), strategy.place, results)
 
@@ -70,11 +70,11 @@ class Pure:
         self.state = open_stores(self.state, store_sets(self._looking()), self.planner.strategy.place)
 
     def _standing(self) -> dict[str, CompiledQuery]:
-        return {name: query for name, query in self.living.items() if query.query.demand is None}
+        return {name: query for name, query in self.living.items() if query.is_standing}
 
     def _looking(self, stream: str | None = None) -> list[CompiledQuery]:
         everyone = self.living.values()
-        return [q for q in everyone if q.query.demand is not None and stream in (None, q.query.stream)]
+        return [q for q in everyone if q.is_on_demand and stream in (None, q.query.stream)]
 
     def batch(
         self,

@@ -64,9 +64,9 @@ def test_every_form_of_emit_early_can_be_written(clause: str) -> None:
 @pytest.mark.parametrize("clause", re.findall(r"^\| `(.*?)`", section("On-demand queries"), re.MULTILINE))
 def test_every_form_of_using_and_within_can_be_written(clause: str) -> None:
     query = bind_one(f"SELECT max(price) FROM Trades [RANGE 5 min] {clause}", CATALOG, Rules())
-    assert query.demand is not None
+    assert query.is_on_demand
     assert (
-        query.demand.structure
+        query.using.structure
         == (clause.split()[1] if clause.startswith("USING ") else "timegram").split("(")[0]
     )
 
@@ -88,7 +88,7 @@ def test_the_on_demand_queries_can_be_registered() -> None:
     texts = re.findall(r"`(SELECT .*?)`", section("On-demand queries"))
     assert len(texts) == 2
     for text in texts:
-        assert bind_one(text, catalog, Rules()).demand is not None
+        assert bind_one(text, catalog, Rules()).is_on_demand
 
 
 def test_the_results_of_a_query_have_the_columns_of_the_table() -> None:

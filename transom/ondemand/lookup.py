@@ -130,7 +130,7 @@ def answer_schema(query: Query) -> pa.Schema:
     fields = [(group_column(i), key.scalar.type) for i, key in enumerate(query.keys)]
     for i, call in enumerate(query.calls):
         fields.append((aggregate_column(i), call.type))
-        if query.demand is not None and query.demand.structure == "timegram":
+        if query.has_bounds:
             fields += [(bound_column(i, side), bound_type(call.type)) for side in _SIDES]
     fields += [(name, query.clock_type) for name in ("window_start", "window_end")]
     return pa.schema([*fields, ("rows", pa.int64())])
@@ -246,7 +246,7 @@ def lookup_schema(query: Query) -> pa.Schema:
 
 
 def _bound_fields(query: Query) -> list[pa.Field]:
-    if query.demand is None or query.demand.structure != "timegram":
+    if not query.has_bounds:
         return []
     taken = {item.name for item in query.items}
     found = []

@@ -16,7 +16,7 @@ import pyarrow as pa
 from transom.aggregates.accumulators import Accumulator, CountRows, Extreme
 from transom.columns.type_ids import type_id
 from transom.columns.types import is_number
-from transom.elements import Clock, Demand
+from transom.elements import Clock, Using
 from transom.ondemand.structures.exact_structure import exact_structure
 from transom.ondemand.structures.runs import Structure
 from transom.ondemand.structures.staircase import Staircase
@@ -106,18 +106,18 @@ def structure_name(structure: Structure) -> str:
 
 def stores_read_by(query: CompiledQuery) -> QueryStores:
     """The stores that an on-demand query needs."""
-    demand = query.query.demand or Demand()
+    using = query.using
     groups = StoreSpec(None, None, NEWEST_TIMES, keeps_times=True)
-    if demand.structure == "timegram":
-        return QueryStores(groups, tuple(_timegram_reads(query, demand)), has_bounds=True)
-    scans = query.naive or demand.structure != "exact"
+    if using.structure == "timegram":
+        return QueryStores(groups, tuple(_timegram_reads(query, using)), has_bounds=True)
+    scans = query.naive or using.structure != "exact"
     reads = []
     for slot in query.slots:
         structure = RawTuples(slot.accumulator) if scans else exact_structure(slot.accumulator)
         argument = None if isinstance(slot.accumulator, CountRows) else slot.argument
         spec = StoreSpec(argument, slot.where, _stored_structure(slot.accumulator, structure))
         reads.append(StoreRead(spec, structure))
-    uses_ordered_sharing = demand.structure == "ordered_sharing" and not query.naive
+    uses_ordered_sharing = using.structure == "ordered_sharing" and not query.naive
     return QueryStores(groups, tuple(reads), uses_ordered_sharing=uses_ordered_sharing)
 
 
@@ -126,7 +126,7 @@ def _stored_structure(accumulator: Accumulator, structure: Structure) -> Structu
     return RawTuples(accumulator) if isinstance(structure, ValueStructure) else structure
 
 
-def _timegram_reads(query: CompiledQuery, demand: Demand) -> Iterable[StoreRead]:
+def _timegram_reads(query: CompiledQuery, using: Using) -> Iterable[StoreRead]:
     for call, slots in zip(query.query.calls, query.reads, strict=True):
         argument, where = (call.args[0] if call.args else None), query.slots[slots[0]].where
         if argument is not None and not is_number(argument.type):  # only COUNT takes such an argument
@@ -134,8 +134,8 @@ def _timegram_reads(query: CompiledQuery, demand: Demand) -> Iterable[StoreRead]
             not_null = Not(IsNull(argument))
             argument, where = None, And((not_null, *parts)) if parts else not_null
         type = None if argument is None else argument.type
-        buckets = demand.buckets or BUCKETS
-        structure = TimeGram(type, buckets, demand.between, demand.bounds, demand.within, demand.slice)
+        buckets = using.buckets or BUCKETS
+        structure = TimeGram(type, buckets, using.between, using.bounds, using.within, using.slice)
         yield StoreRead(StoreSpec(argument, where, structure), structure)
 
 
@@ -195,7 +195,7 @@ def _store_set(selection: str, members: Sequence[CompiledQuery]) -> StoreSet:
     # Many queries differ only in their windows: their specs are worked out once.
     similar: dict[object, tuple[CompiledQuery, set[int]]] = {}
     for query in members:
-        reads_alike = query.query.demand, query.slot_ids, query.reads
+        reads_alike = query.using, query.slot_ids, query.reads
         similar.setdefault(reads_alike, (query, set()))[1].add(query.query.window.range)
     specs: dict[str, StoreSpec] = {}
     lengths: dict[str, set[int]] = {}

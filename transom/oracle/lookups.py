@@ -43,9 +43,9 @@ def who_is_asked(lookups: Iterable[Lookup], queries: Mapping[str, Query]) -> Ite
     for lookup in lookups:
         for name in queries if lookup.query is None else [lookup.query]:
             query, length = queries[name], lookup.length
-            if lookup.query is None and (query.demand is None or query.window.range < (length or 1)):
+            if lookup.query is None and (query.is_standing or query.window.range < (length or 1)):
                 continue
-            if query.demand is None:
+            if query.is_standing:
                 raise ValueError(f"{name} has SLIDE: its results are pushed")
             length = query.window.range if length is None else length
             if not 0 < length <= query.window.range:

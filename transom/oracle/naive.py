@@ -142,7 +142,7 @@ class Oracle:
         """A query that begins to live now."""
         stream = self.streams[query.stream]
         standing = Standing(query, partial, stream.values(query.clock))
-        if query.demand is not None:
+        if query.is_on_demand:
             found = self.matching(query, stream, stream.accepted, 0)
             standing.held = [Held(value, group, values, earlier=True) for _, value, group, values in found]
         return standing
@@ -196,7 +196,7 @@ class Oracle:
     def count(self, standing: Standing, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
         """Counts rows in a query's open windows: for each, whether one took it, None if not asked for."""
         query = standing.query
-        if query.demand is not None:
+        if query.is_on_demand:
             return self.hold(standing, stream, rows)
         closings = stream.closings(query.clock)
         verdicts: list[bool | None] = [None] * len(rows)

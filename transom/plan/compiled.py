@@ -14,7 +14,7 @@ import pyarrow as pa
 from transom.aggregates.accumulators import Accumulator, Moments, served_columns
 from transom.aggregates.table import AggregateFunction, aggregate_function
 from transom.durations import parse_instant
-from transom.elements import Clock
+from transom.elements import Clock, Using
 from transom.plan.predicate_text import predicate_text
 from transom.sql.query import (
     And,
@@ -23,6 +23,7 @@ from transom.sql.query import (
     IsNull,
     Member,
     Not,
+    OnDemandQuery,
     Predicate,
     Query,
     Scalar,
@@ -76,6 +77,21 @@ class CompiledQuery:
     key_columns: Mapping[str, int]  # plain columns in GROUP BY, and their places
     pinned: Mapping[str, tuple[Any, ...]]  # plain columns that WHERE leaves only these values
     naive: bool = False  # keep every tuple, and rescan those of a window when it closes
+
+    @property
+    def is_on_demand(self) -> bool:
+        """Whether the query is looked up and reports nothing by itself."""
+        return self.query.is_on_demand
+
+    @property
+    def is_standing(self) -> bool:
+        """Whether the results of the query's windows are pushed."""
+        return self.query.is_standing
+
+    @property
+    def using(self) -> Using:
+        """The structure in which it is looked up."""
+        return self.query.using if isinstance(self.query, OnDemandQuery) else Using()
 
     @cached_property
     def clock(self) -> Clock:

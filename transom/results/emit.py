@@ -97,7 +97,7 @@ class _Emit:
     ):
         self.before, self.context, self.backend = state, context, backend
         self.everyone = living
-        self.living = [query for query in living if query.query.demand is None]
+        self.living = [query for query in living if query.is_standing]
         self.queries = {query.name: query for query in self.living}
         self.final: list[Results] = []
         self.stored: dict[str, Stored] = {}
@@ -156,9 +156,9 @@ class _Emit:
         self, inner: CompiledQuery, outers: Sequence[CompiledQuery], batch: BatchInput, state: State
     ) -> tuple[BatchInput, State]:
         """Feed the final results of one query to the queries that read them."""
-        standing = [outer for outer in outers if outer.query.demand is None]
+        standing = [outer for outer in outers if outer.is_standing]
         own = derived_batch(inner, standing, batch, self.before, state)
-        own = replace(own, store_sets=store_sets([one for one in outers if one.query.demand is not None]))
+        own = replace(own, store_sets=store_sets([one for one in outers if one.is_on_demand]))
         found = [results[inner.name] for results in self.final if inner.name in results]
         if inner.name in self.stored:
             found.append(self.stored[inner.name].read())

@@ -123,7 +123,7 @@ class QueryHandle:
     def on_demand(self) -> bool:
         """Whether the query is without SLIDE: it is looked up, and reports nothing by itself."""
         query, _ = self._bound()
-        return query is not None and query.demand is not None
+        return query is not None and query.is_on_demand
 
     def _check_pushed(self) -> None:
         with suppress(StateError):  # of a query that can't be bound any more, what it made can be read
@@ -132,7 +132,7 @@ class QueryHandle:
 
     def _on_demand(self) -> Query:
         query = self._window_query()
-        if query.demand is None:
+        if query.is_standing:
             raise SettingError(f"{self.name} has SLIDE: its results are pushed; prod it for early ones")
         return query
 

@@ -254,7 +254,7 @@ class IngestRun:
         families, interests = shared.families, shared.askers
         if len(in_branch) < len(self.batch.readers):
             families = tuple(family for family in families if family.members[0].queries[0] in in_branch)
-            interests = askers(self.batch.state, [query for query in queries if query.query.demand is None])
+            interests = askers(self.batch.state, [query for query in queries if query.is_standing])
         gathered = [one for one in self.batch.store_sets if one.queries[0] in in_branch]
         plan = BatchPlan(
             families,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from transom.aggregates.table import aggregate_function
 from transom.durations import format_duration, parse_duration
-from transom.elements import Clock, ClockKind, Demand
+from transom.elements import Clock, ClockKind, Using
 from transom.errors import BatchError, SettingError, SQLError, StateError
 from transom.ondemand.lookup import (
     Answer,
@@ -32,7 +32,7 @@ from transom.runtime.prods import instant_of
 from transom.runtime.registry import Entry, Registry
 from transom.sql.binding.cascades import bind_all
 from transom.sql.catalog import Catalog
-from transom.sql.query import Query
+from transom.sql.query import OnDemandQuery, Query
 from transom.sql.syntax.dialect import is_preferred
 from transom.state.state import State
 
@@ -77,7 +77,7 @@ class Lookups:
                 "a query WITH PREFERENCE can't be looked up: register it, and read its results()"
             )
         compiled = self._compiled(sql)
-        if compiled.query.demand is None:
+        if compiled.is_standing:
             raise SettingError("the query has SLIDE: register it; only one without SLIDE can be looked up")
         return self._latest(lambda state, registry: self._found(compiled, state, registry, at, where))
 
@@ -183,14 +183,15 @@ def _readings(query: CompiledQuery, kept: StoreSet, registry: Registry) -> Itera
     """The ways to read a query off what others keep; one that says USING is taken at its word."""
     bound = query.query
     yield query
-    if bound.demand != Demand():
+    if query.using != Using():
         return
-    yield compile_query("", replace(bound, demand=Demand("naive")), registry.naive)
+    yield compile_query("", bound.on_demand(Using("naive")), registry.naive)
     is_plain = not computed_texts(bound) and bound.kept is None
     if is_plain and all(aggregate_function(call.function).interval for call in bound.calls):
-        for demand in dict.fromkeys(registry.query(name).demand for name in kept.queries):
-            if demand is not None and demand.structure == "timegram":
-                yield compile_query("", replace(bound, demand=demand), registry.naive)
+        kinds = (registry.query(name) for name in kept.queries)
+        for using in dict.fromkeys(kind.using for kind in kinds if isinstance(kind, OnDemandQuery)):
+            if using.structure == "timegram":
+                yield compile_query("", bound.on_demand(using), registry.naive)
 
 
 def length_of(query: Query, range: str | int | timedelta | None, rows: int | None) -> int | None:

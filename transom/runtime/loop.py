@@ -301,7 +301,7 @@ class BatchLoop:
         inputs = self._inputs(intent, registry, state, outcome, burst, said)
         now = self._said(intent, said, registry)
         output = self.emit.process(intent, state, inputs, registry, now)
-        kept = self.planner.gathered(registry.demanding())
+        kept = self.planner.gathered(registry.on_demand())
         output = replace(output, state=self.partitioned_stores.rolled_up(output.state, kept))
         if arrivals or intent.resumes:
             output = self.promising.process(intent, registry, output, arrivals, now.made)

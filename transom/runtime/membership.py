@@ -65,10 +65,10 @@ def joined_and_left(
     state = release(state, dict.fromkeys([*leaving, *gone]), living)
     partial = [name for name in joining if registry[name].partial]
     results = {query.query.stream for query in registry.everyone()} - set(declared)
-    standing = [query for query in joining.values() if query.query.demand is None]
+    standing = [query for query in joining.values() if query.is_standing]
     state = admit(state, standing, living, strategy, partial, results)
     state = _tuned(state, {name: point for name, point in tuned.items() if name in registry})
-    state = open_stores(state, planner.gathered(registry.demanding()), strategy.place, results)
+    state = open_stores(state, planner.gathered(registry.on_demand()), strategy.place, results)
     return replace(state, preferring=settled(state.preferring, *registry.newest()))
 
 
@@ -86,6 +86,6 @@ def check_types(registry: Registry, state: State) -> None:
         for name, own in state.queries.items()
         if (compiled := registry[name].compiled) is not None and not is_kept(state, own, compiled)
     ]
-    changed += [query.name for query in registry.demanding() if not has_stores(state, query)]
+    changed += [query.name for query in registry.on_demand() if not has_stores(state, query)]
     if changed:
         raise StateError(f"the columns of {changed[0]} have other types than when the checkpoint was made")

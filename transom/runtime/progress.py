@@ -353,7 +353,7 @@ def progress_of(loop: BatchLoop) -> Progress:
 
 
 def _on_demand(loop: BatchLoop, state: State, registry: Registry) -> OnDemand:
-    queries = registry.demanding()
+    queries = registry.on_demand()
     asked, stores = loop.lookup_cache.usage() if queries else {}, {}
     streams = dict.fromkeys(query.query.stream for query in queries)
     for store_set in (

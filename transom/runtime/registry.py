@@ -210,11 +210,11 @@ class Registry:
 
     def living(self) -> list[CompiledQuery]:
         """The standing queries that take part in batches."""
-        return [query for query in self.everyone() if query.query.demand is None]
+        return [query for query in self.everyone() if query.is_standing]
 
-    def demanding(self) -> list[CompiledQuery]:
+    def on_demand(self) -> list[CompiledQuery]:
         """The on-demand queries that take part in batches."""
-        return [query for query in self.everyone() if query.query.demand is not None]
+        return [query for query in self.everyone() if query.is_on_demand]
 
     def compiled(self) -> dict[str, CompiledQuery]:
         """The standing queries that take part in batches, by name."""
@@ -226,7 +226,7 @@ class Registry:
 
     def looking(self, stream: str) -> list[CompiledQuery]:
         """The on-demand queries over a stream that take part in batches."""
-        return [query for query in self.demanding() if query.query.stream == stream]
+        return [query for query in self.on_demand() if query.query.stream == stream]
 
     def copy(self) -> Registry:
         other = Registry(naive=self.naive)

@@ -61,7 +61,7 @@ def describe(query: Query | Preferred) -> QueryDescription:
     if isinstance(query, Preferred):
         return _describe_preferred(query)
     kind = query.clock.kind
-    if query.demand is not None:
+    if query.is_on_demand:
         length = query.window.range
         shown = format_duration(length) if kind is ClockKind.TIME else f"{length:,}"
         unit = "rows" if kind is ClockKind.ROWS else f"of {query.clock.attribute}"
@@ -71,7 +71,7 @@ def describe(query: Query | Preferred) -> QueryDescription:
         schema = result_schema(query)
         window = window_text(query.window, kind)
     columns = _columns(schema, 2, [(item.name, item.is_key) for item in query.items])
-    form = STANDING if query.demand is None else ON_DEMAND
+    form = STANDING if query.is_standing else ON_DEMAND
     return QueryDescription(
         form, (query.stream,), window, columns, schema, query.emit, _additive_items(query)
     )

@@ -9,13 +9,13 @@ different queries are equal strings and are computed once. In that text a stream
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Collection, Iterator
 
 import pyarrow as pa
 
 from transom.columns.types import is_number
-from transom.elements import Clock, Demand, Emit, WindowSpec
+from transom.elements import Clock, Emit, Using, WindowSpec
 from transom.sql.promise import Promise
 
 
@@ -181,7 +181,10 @@ class Overloaded:
 
 @dataclass(frozen=True)
 class Query:
-    """A window-aggregate query, bound to a stream."""
+    """A window-aggregate query, bound to a stream: a standing query, whose results are pushed.
+
+    Its subclass `OnDemandQuery` is the other kind.
+    """
 
     text: str
     stream: str
@@ -197,8 +200,27 @@ class Query:
     kept: Predicate | None = None  # HAVING again, as a predicate whose scalars are texts over those columns
     functions: frozenset[str] = field(default_factory=frozenset)  # user-defined functions it calls
     emit: Emit | None = None  # EMIT EARLY: when windows are reported before they close
-    demand: Demand | None = None  # without SLIDE: looked up, not reported; its windows end at every tick
     overload: Overloaded | None = None  # ON OVERLOAD PREFER
+
+    @property
+    def is_on_demand(self) -> bool:
+        """Whether it has no SLIDE: its answer is looked up, and it reports nothing by itself."""
+        return False
+
+    @property
+    def is_standing(self) -> bool:
+        """Whether it has SLIDE: the results of its windows are pushed."""
+        return not self.is_on_demand
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether it answers with intervals instead of values."""
+        return False
+
+    def on_demand(self, using: Using) -> OnDemandQuery:
+        """The same query as one that is looked up, in such a structure; its windows end at every tick."""
+        values = {each.name: getattr(self, each.name) for each in fields(Query)}
+        return OnDemandQuery(**values, using=using)
 
     @property
     def estimated(self) -> tuple[Item, ...]:
@@ -215,3 +237,18 @@ class Query:
         for call in self.calls:
             yield from call.args
             yield from scalars_of(call.where)
+
+
+@dataclass(frozen=True)
+class OnDemandQuery(Query):
+    """A query without SLIDE: it is looked up, in the structure that USING and WITHIN name."""
+
+    using: Using = field(default_factory=Using)
+
+    @property
+    def is_on_demand(self) -> bool:
+        return True
+
+    @property
+    def has_bounds(self) -> bool:
+        return self.using.structure == "timegram"

@@ -15,7 +15,7 @@ import pytest
 from tests.plan.bids import RULES, compiled
 from tests.plan.explain.test_formats import NODE, keys_of
 from tests.results.pure_batches import Pure
-from transom.elements import ClockKind, Demand
+from transom.elements import ClockKind, Using
 from transom.plan.explain import Explained, Explanation, gather, mermaid, query_text, text
 from transom.plan.explain.records import StorePlan
 from transom.plan.explain.stores import structure_text
@@ -132,23 +132,23 @@ def test_the_strategy_naive_scans_for_exact_queries_too() -> None:
 
 
 STRUCTURES = [
-    ("the default", Demand(), "exact"),
-    ("buckets that follow the values", Demand("timegram", 64), "timegram(64)"),
-    ("buckets over a range", Demand("timegram", 8, (-10.0, 2.5)), "timegram(8 BETWEEN -10 AND 2.5)"),
-    ("the user's bounds", Demand("timegram", bounds=(-10.0, 0.1)), "timegram(BOUNDS -10, 0.1)"),
-    ("slices of time", Demand("timegram", 64, slice=1_000_000), "timegram(64, SLICE '1 second')"),
-    ("as exact as asked for", Demand("timegram", within=0.05), "timegram within 5%"),
+    ("the default", Using(), "exact"),
+    ("buckets that follow the values", Using("timegram", 64), "timegram(64)"),
+    ("buckets over a range", Using("timegram", 8, (-10.0, 2.5)), "timegram(8 BETWEEN -10 AND 2.5)"),
+    ("the user's bounds", Using("timegram", bounds=(-10.0, 0.1)), "timegram(BOUNDS -10, 0.1)"),
+    ("slices of time", Using("timegram", 64, slice=1_000_000), "timegram(64, SLICE '1 second')"),
+    ("as exact as asked for", Using("timegram", within=0.05), "timegram within 5%"),
     (
         "as exact, with slices",
-        Demand("timegram", within=0.125, slice=60_000_000),
+        Using("timegram", within=0.125, slice=60_000_000),
         "timegram(SLICE '1 minute') within 12.5%",
     ),
 ]
 
 
-@pytest.mark.parametrize(("demand", "shown"), [c[1:] for c in STRUCTURES], ids=[c[0] for c in STRUCTURES])
-def test_structures_are_spelled_as_in_a_query(demand: Demand, shown: str) -> None:
-    assert structure_text(demand, ClockKind.TIME) == shown
+@pytest.mark.parametrize(("using", "shown"), [c[1:] for c in STRUCTURES], ids=[c[0] for c in STRUCTURES])
+def test_structures_are_spelled_as_in_a_query(using: Using, shown: str) -> None:
+    assert structure_text(using, ClockKind.TIME) == shown
 
 
 def test_a_query_tells_with_whom_it_shares_which_stores() -> None:

@@ -98,12 +98,12 @@ class Explained:
     @cached_property
     def standing(self) -> Mapping[str, CompiledQuery]:
         """The queries whose results are pushed."""
-        return {name: query for name, query in self.queries.items() if query.query.demand is None}
+        return {name: query for name, query in self.queries.items() if query.is_standing}
 
     @cached_property
     def looking(self) -> Sequence[CompiledQuery]:
         """The on-demand queries."""
-        return [query for query in self.queries.values() if query.query.demand is not None]
+        return [query for query in self.queries.values() if query.is_on_demand]
 
     @cached_property
     def readers(self) -> Mapping[str, Sequence[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from transom.elements import ClockKind, Demand
+from transom.elements import ClockKind, Using
 from transom.ondemand.store_specs import (
     QueryStores,
     StoreRead,
@@ -81,7 +81,7 @@ class _Describing:
         found = {}
         for query in self.queries:
             calls = tuple(map(call_text, query.query.calls))
-            kind = query.query.demand, query.slot_ids, query.reads, calls
+            kind = query.using, query.slot_ids, query.reads, calls
             if kind not in alike:
                 alike[kind] = tuple(self._answers(query, stores_read_by(query)))
             found[query.name] = alike[kind]
@@ -149,14 +149,14 @@ class _Describing:
 
     def _query(self, query: CompiledQuery) -> LookupPlan:
         bound, clock = query.query, self.planned.clock
-        demand = bound.demand or Demand()
-        if query.naive and demand.structure != "timegram":
-            demand = Demand("naive")
+        using = query.using
+        if query.naive and using.structure != "timegram":
+            using = Using("naive")
         return LookupPlan(
             query.name,
             span_text(bound.window.range, clock.kind, clock.attribute),
             bound.window.range,
-            structure_text(demand, clock.kind),
+            structure_text(using, clock.kind),
             self._asked[query.name],
             having_text(bound),
             self.waits(query.name) or any(key not in self.state.stores for key in self.planned.stores),
@@ -170,10 +170,10 @@ def keeps_text(store_set: StoreSet, spec: StoreSpec) -> str:
     if not isinstance(spec.structure, TimeGram):
         return spec.text
     made = spec.structure
-    demand = Demand("timegram", made.buckets, made.between, made.bounds, made.within, made.slice)
+    using = Using("timegram", made.buckets, made.between, made.bounds, made.within, made.slice)
     what = "rows" if spec.attribute is None else spec.attribute.sql
     shown = "" if spec.where is None else f" where {predicate_text(spec.where)}"
-    return f"{structure_text(demand, store_set.clock.kind)} of {what}{shown}"
+    return f"{structure_text(using, store_set.clock.kind)} of {what}{shown}"
 
 
 def _complete_since(store: StoreState) -> int | None:
@@ -194,26 +194,26 @@ def span_text(range: int, kind: ClockKind, attribute: str) -> str:
     return f"the last {length(range, kind)} of {attribute}"
 
 
-def structure_text(demand: Demand, kind: ClockKind) -> str:
+def structure_text(using: Using, kind: ClockKind) -> str:
     """What is kept for a query, as USING and WITHIN say it.
 
-    >>> structure_text(Demand("timegram", 64, slice=1_000_000), ClockKind.TIME)
+    >>> structure_text(Using("timegram", 64, slice=1_000_000), ClockKind.TIME)
     "timegram(64, SLICE '1 second')"
-    >>> structure_text(Demand("timegram", within=0.05), ClockKind.TIME)
+    >>> structure_text(Using("timegram", within=0.05), ClockKind.TIME)
     'timegram within 5%'
     """
-    if demand.structure != "timegram":
-        return demand.structure
+    if using.structure != "timegram":
+        return using.structure
     said = []
-    if demand.within is None and demand.bounds:
-        said.append(f"BOUNDS {', '.join(map(_number, demand.bounds))}")
-    elif demand.within is None:
-        between = "" if demand.between is None else f" BETWEEN {' AND '.join(map(_number, demand.between))}"
-        said.append(f"{demand.buckets}{between}")
-    if demand.slice is not None:
-        said.append(f"SLICE '{length(demand.slice, kind)}'")
+    if using.within is None and using.bounds:
+        said.append(f"BOUNDS {', '.join(map(_number, using.bounds))}")
+    elif using.within is None:
+        between = "" if using.between is None else f" BETWEEN {' AND '.join(map(_number, using.between))}"
+        said.append(f"{using.buckets}{between}")
+    if using.slice is not None:
+        said.append(f"SLICE '{length(using.slice, kind)}'")
     shown = f"timegram({', '.join(said)})" if said else "timegram"
-    return shown if demand.within is None else f"{shown} within {demand.within * 100:g}%"
+    return shown if using.within is None else f"{shown} within {using.within * 100:g}%"
 
 
 def _number(value: float) -> str:

@@ -11,7 +11,7 @@ from typing import Hashable, Iterator, Mapping
 import pyarrow as pa
 from sqlglot import exp
 
-from transom.elements import Demand, Emit
+from transom.elements import Emit, Using
 from transom.errors import SQLError
 from transom.sql.binding.aggregate_calls import Draft, result_type
 from transom.sql.binding.expression_types import Steps, Typed, Typer, TypeTable, run_steps
@@ -24,7 +24,7 @@ from transom.sql.clauses.emit import EmitClause
 from transom.sql.clauses.joins import join
 from transom.sql.clauses.preference import OverloadClause
 from transom.sql.clauses.select import WINDOW_STRUCT, Selection
-from transom.sql.clauses.using import DemandClause
+from transom.sql.clauses.using import UsingClause
 from transom.sql.query import Call, Item, Key, Overloaded, Predicate, Query, Scalar
 from transom.sql.syntax.canonical import bare
 from transom.sql.syntax.dialect import EndClause, parse, parse_end
@@ -102,7 +102,7 @@ class _Ends:
     """What the clauses at the end of a query say."""
 
     emit: Emit | None
-    demand: Demand | None
+    using: Using | None
     overload: Overloaded | None
 
 
@@ -127,8 +127,8 @@ class _Reader(Typed):
         self.row = Typer(self.parsed, inputs)
         self.template = Template(whole, self.parsed, self.selection, self.joined)
         self._qualities = catalog.qualities
-        demand = table.shared(Demand()) if self.selection.windowing.on_demand else None
-        self._none = _Ends(None, demand, None)
+        using = table.shared(Using()) if self.selection.windowing.on_demand else None
+        self._none = _Ends(None, using, None)
         self._ends = {"": self._none}  # by the text of the clauses
         if self.parsed.end_start is not None:
             clauses = self.parsed.overload, self.parsed.end
@@ -139,8 +139,8 @@ class _Reader(Typed):
         """Bind a query that fits the template."""
         where, keys, calls = yield from self.row.until_known(lambda: self._rows(whole))
         end = self._end(whole)
-        if end.demand is not None:
-            check_structure(self.parsed, self.selection, end.demand, calls)
+        if end.using is not None:
+            check_structure(self.parsed, self.selection, end.using, calls)
         columns = self._result_columns(keys, calls)
         signature = tuple((name, str(kind)) for name, kind in columns.items())
         results = Typer(self.parsed, self.table.over(signature, lambda: columns))
@@ -148,7 +148,7 @@ class _Reader(Typed):
         items, kept = yield from results.until_known(lambda: result.build(whole))
         self.is_typed = True
         windowing = self.selection.windowing
-        return Query(
+        query = Query(
             text=text,
             stream=self.scope.stream.relation.name,
             clock=self.table.shared(windowing.clock),
@@ -163,9 +163,9 @@ class _Reader(Typed):
             kept=kept,
             functions=self.table.shared(frozenset(self.selection.called())),
             emit=end.emit,
-            demand=end.demand,
             overload=end.overload,
         )
+        return query if end.using is None else query.on_demand(end.using)
 
     def _end(self, whole: Cut) -> _Ends:
         """What the clauses at the end say; few are written by many queries."""
@@ -181,9 +181,9 @@ class _Reader(Typed):
         ends = replace(self._none, overload=self.table.shared(preferred))
         if isinstance(clause, EmitClause):
             return replace(ends, emit=self.table.shared(clause.known(text, self._qualities)))
-        if isinstance(clause, DemandClause):
+        if isinstance(clause, UsingClause):
             kind = self.selection.windowing.clock.kind
-            return replace(ends, demand=self.table.shared(clause.known(text, kind)))
+            return replace(ends, using=self.table.shared(clause.known(text, kind)))
         return ends
 
     def scalar(self, node: exp.Expr) -> Scalar | None:

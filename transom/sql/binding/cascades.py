@@ -133,7 +133,7 @@ class _Batch:
                 if isinstance(query, SQLError):
                     self.outcome[name] = _at(text, source, f"{one} has an error of its own: {query.message}")
                     break
-                if query.demand is not None:
+                if query.is_on_demand:
                     message = f"{one} has no SLIDE: it is looked up, and has no results to read"
                     self.outcome[name] = _at(text, source, message)
                     break

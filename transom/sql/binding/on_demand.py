@@ -10,12 +10,12 @@ from sqlglot import exp
 
 from transom.aggregates.table import AggregateFunction, aggregate_function, aggregate_functions, listed
 from transom.columns.types import is_number
-from transom.elements import Demand
+from transom.elements import Using
 from transom.errors import SQLError
 from transom.sql.clauses.emit import EmitClause
 from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.clauses.select import Selection
-from transom.sql.clauses.using import DemandClause
+from transom.sql.clauses.using import UsingClause
 from transom.sql.query import Call
 from transom.sql.syntax.dialect import Parsed
 
@@ -30,7 +30,7 @@ ENDS = ("_low", "_high")  # what the bounds of an interval are called, after its
 def check_clause(parsed: Parsed, selection: Selection) -> None:
     """Refuse a last clause that does not go with the window: results are either pushed or looked up."""
     on_demand, clause = selection.windowing.on_demand, parsed.end
-    if isinstance(clause, DemandClause) and not on_demand:
+    if isinstance(clause, UsingClause) and not on_demand:
         has = "a window() with a slide" if parsed.bracket is None else "SLIDE"
         message = f"the query has {has}: its results are pushed, and {clause.word} is for lookups"
         raise SQLError(message, parsed.text, clause.start, clause.end)
@@ -50,18 +50,18 @@ def refuse_preference(parsed: Parsed) -> None:
         raise SQLError(message, parsed.text, parsed.end.start, parsed.end.end)
 
 
-def check_structure(parsed: Parsed, selection: Selection, demand: Demand, calls: Sequence[Call]) -> None:
+def check_structure(parsed: Parsed, selection: Selection, using: Using, calls: Sequence[Call]) -> None:
     """Refuse what a query's structure can't answer."""
-    is_answered = _ANSWERS.get(demand.structure)
+    is_answered = _ANSWERS.get(using.structure)
     if is_answered is None:
         return
-    answers = f"{demand.structure} answers {listed(list(filter(is_answered, aggregate_functions())))}"
+    answers = f"{using.structure} answers {listed(list(filter(is_answered, aggregate_functions())))}"
     if not calls:
         parsed.fail(f"{answers}, and here is no aggregate", parsed.select.expressions[0])
     for call, draft in zip(calls, selection.drafts, strict=True):
         if not is_answered(aggregate_function(call.function)):
             parsed.fail(f"{answers}, not {draft.node.name.lower()}", draft.node)
-    if demand.structure == "timegram":
+    if using.structure == "timegram":
         _check_timegram(parsed, selection, calls)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from transom.elements import ClockKind, Demand
+from transom.elements import ClockKind, Using
 from transom.errors import near_miss
 from transom.sql.syntax.clause_reader import (
     EARLIER,
@@ -33,23 +33,23 @@ _JOINS = {TokenType.JOIN, TokenType.ON, TokenType.USING, *EARLIER}
 
 
 @dataclass(frozen=True)
-class DemandClause:
+class UsingClause:
     """The clause as it was read, and where; a slice has no length before the clock is known."""
 
-    demand: Demand
+    using: Using
     start: int
     end: int
     word: str  # that it begins with
     slice: Piece | None = None
 
-    def known(self, text: str, kind: ClockKind) -> Demand:
+    def known(self, text: str, kind: ClockKind) -> Using:
         """What the clause says to a query whose windows are along such a clock."""
         if self.slice is None:
-            return self.demand
-        return replace(self.demand, slice=length_of(text, self.slice, kind, "SLICE"))
+            return self.using
+        return replace(self.using, slice=length_of(text, self.slice, kind, "SLICE"))
 
 
-def opens_demand(tokens: Sequence[Token], at: int) -> bool:
+def opens_using(tokens: Sequence[Token], at: int) -> bool:
     """Whether the clause begins here; otherwise USING is a join's, and `within` a name like any other."""
     if tokens[at].token_type == TokenType.USING:
         return is_after_from(tokens, at) and not _is_of_join(tokens, at)
@@ -71,7 +71,7 @@ def _is_of_join(tokens: Sequence[Token], at: int) -> bool:
     return last == TokenType.JOIN
 
 
-def read_demand(text: str, tokens: Sequence[Token], at: int) -> DemandClause:
+def read_using(text: str, tokens: Sequence[Token], at: int) -> UsingClause:
     """Read the clause, up to the end of the query; an error points at its part."""
     return _Clause(text, tokens, at).read()
 
@@ -85,7 +85,7 @@ class _Clause(Clause):
         self.slice: Piece | None = None
         self.buckets: tuple[int, int] | None = None  # the tokens that say what the buckets are
 
-    def read(self) -> DemandClause:
+    def read(self) -> UsingClause:
         opening = self.tokens[self.at]
         structure: Token | None = None
         while (token := self.token()) is not None:
@@ -101,7 +101,7 @@ class _Clause(Clause):
         elif self.values["structure"] == "timegram" and "bounds" not in self.values:
             self.values.setdefault("buckets", DEFAULT_BUCKETS)
         end = self.tokens[-1].end + 1
-        return DemandClause(Demand(**self.values), opening.start, end, word_of(opening), self.slice)
+        return UsingClause(Using(**self.values), opening.start, end, word_of(opening), self.slice)
 
     def _misplaced(self, token: Token) -> NoReturn:
         word, found = word_of(token), self.written(token)

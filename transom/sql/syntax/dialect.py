@@ -26,7 +26,7 @@ from transom.sql.clauses.preference import (
     read_overload,
     read_preference,
 )
-from transom.sql.clauses.using import DemandClause, opens_demand, read_demand
+from transom.sql.clauses.using import UsingClause, opens_using, read_using
 from transom.sql.syntax.clause_reader import Piece
 from transom.sql.syntax.spark_parser import add_token, parse_tokens, tokens_of
 
@@ -44,7 +44,7 @@ class Bracket:
     origin: Piece | None = None
 
 
-EndClause = EmitClause | DemandClause | PreferenceClause
+EndClause = EmitClause | UsingClause | PreferenceClause
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def parse_end(text: str) -> tuple[OverloadClause | None, EndClause | None]:
         overload, at = read_overload(text, tokens, 0)
     if at == len(tokens):
         return overload, None
-    read = read_emit if tokens[at].text.upper() == "EMIT" else read_demand
+    read = read_emit if tokens[at].text.upper() == "EMIT" else read_using
     return overload, read(text, tokens, at)
 
 
@@ -168,8 +168,8 @@ class _Tokens:
             if kind == TokenType.VAR and opens_emit(self.tokens, at):
                 self.end = read_emit(self.text, self.tokens, at)
                 break
-            if kind in (TokenType.USING, TokenType.VAR) and opens_demand(self.tokens, at):
-                self.end = read_demand(self.text, self.tokens, at)
+            if kind in (TokenType.USING, TokenType.VAR) and opens_using(self.tokens, at):
+                self.end = read_using(self.text, self.tokens, at)
                 break
             if kind == TokenType.WITH and opens_preference(self.tokens, at):
                 self.end = read_preference(self.text, self.tokens, at)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.sql.test_templates import counted
 from tests.sql.trading import CATALOG, UTC, Rules, bound
-from transom.elements import Clock, ClockKind, Demand, WindowSpec
+from transom.elements import Clock, ClockKind, Using, WindowSpec
 from transom.errors import SQLError
 from transom.sql import Query, bind, bind_all
 
@@ -23,15 +23,15 @@ MINUTE = 60 * SECOND
 QUERY = "SELECT site, max(price) AS m FROM Trades [RANGE 5 min] WHERE price > 1 GROUP BY site"
 
 
-def timegram(buckets: int | None = None, **more: Any) -> Demand:
-    return Demand("timegram", buckets, **more)
+def timegram(buckets: int | None = None, **more: Any) -> Using:
+    return Using("timegram", buckets, **more)
 
 
-CLAUSES: dict[str, Demand] = {
-    "": Demand(),
-    "USING exact": Demand("exact"),
-    "using NAIVE": Demand("naive"),
-    "USING ordered_sharing;": Demand("ordered_sharing"),
+CLAUSES: dict[str, Using] = {
+    "": Using(),
+    "USING exact": Using("exact"),
+    "using NAIVE": Using("naive"),
+    "USING ordered_sharing;": Using("ordered_sharing"),
     "USING timegram": timegram(64),
     "USING timegram()": timegram(64),
     "USING TimeGram(128)": timegram(128),
@@ -60,9 +60,9 @@ CLAUSES: dict[str, Demand] = {
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_the_clause_says_what_lookups_are_answered_from(clause: str) -> None:
     query = bound(f"{QUERY} {clause}")
-    assert query.demand == CLAUSES[clause]
+    assert query.using == CLAUSES[clause]
     pushed = bound(QUERY.replace("5 min]", "5 min SLIDE 1 min]"))
-    assert replace(query, demand=None, window=pushed.window, text=pushed.text) == pushed
+    assert query == replace(pushed, window=query.window, text=query.text).on_demand(query.using)
 
 
 TS = Clock("Trades", "ts")
@@ -85,13 +85,13 @@ def test_a_window_without_slide_is_looked_up(
     source: str, clock: Clock, kind: pa.DataType, length: int
 ) -> None:
     query = bound(f"SELECT count(*) FROM {source}")
-    assert query.demand == Demand()
+    assert query.using == Using()
     assert (query.clock, query.clock_type, query.window) == (clock, kind, WindowSpec(length, 1))
 
 
 def test_with_slide_and_in_sparks_form_results_are_pushed() -> None:
-    assert bound("SELECT count(*) FROM Trades [ROWS 6 SLIDE 1]").demand is None
-    assert bound("SELECT count(*) FROM Trades GROUP BY window(ts, '1 second')").demand is None
+    assert bound("SELECT count(*) FROM Trades [ROWS 6 SLIDE 1]").is_standing
+    assert bound("SELECT count(*) FROM Trades GROUP BY window(ts, '1 second')").is_standing
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_with_slide_and_in_sparks_form_results_are_pushed() -> None:
 )  # fmt: skip
 def test_a_slice_is_measured_along_the_querys_clock(source: str, slice: str) -> None:
     query = bound(f"SELECT count(*) FROM {source} USING timegram(8, SLICE {slice})")
-    assert query.demand == timegram(8, slice=100)
+    assert query.using == timegram(8, slice=100)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_slice_is_measured_along_the_querys_clock(source: str, slice: str) -> 
     ],
 )  # fmt: skip
 def test_the_clause_stands_at_the_end_of_any_query(text: str) -> None:
-    assert bound(text).demand == Demand()
+    assert bound(text).using == Using()
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,9 @@ def test_the_clause_stands_at_the_end_of_any_query(text: str) -> None:
     ],
 )  # fmt: skip
 def test_the_words_are_otherwise_names_like_any_other(text: str) -> None:
-    assert bound(text).demand is None
+    assert bound(text).is_standing
     on_demand = bound(text.replace("9 SLIDE 3", "9").replace("EMIT EARLY ON DEMAND", ""))
-    assert on_demand.demand == Demand()
+    assert on_demand.using == Using()
 
 
 ITEM = "SELECT site, max(price) AS m FROM Trades [RANGE 5 min] GROUP BY site"
@@ -279,19 +279,19 @@ def test_what_a_structure_cant_answer_is_pointed_at(text: str, said: str, place:
     ],
 )  # fmt: skip
 def test_a_timegram_answers_aggregates_of_numbers(text: str) -> None:
-    assert bound(f"{text} USING timegram(8)").demand == timegram(8)
+    assert bound(f"{text} USING timegram(8)").using == timegram(8)
 
 
 def test_ordered_sharing_is_exact_so_its_answers_can_be_computed_with() -> None:
     text = "SELECT max(price) - min(price) AS m, max(symbol) FROM Trades [ROWS 6] HAVING m > 5 USING ordered_sharing"
-    assert bound(text).demand == Demand("ordered_sharing")
+    assert bound(text).using == Using("ordered_sharing")
 
 
 def test_queries_that_differ_in_the_clause_only_keep_their_own() -> None:
     texts = {clause: f"{QUERY} {clause}" for clause in CLAUSES}
     for clause, query in bind(texts, CATALOG, Rules()).items():
         assert isinstance(query, Query)
-        assert query.demand == CLAUSES[clause]
+        assert query.using == CLAUSES[clause]
 
 
 def test_the_clause_is_read_by_itself_and_the_rest_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +306,7 @@ def test_the_clause_is_read_by_itself_and_the_rest_once(monkeypatch: pytest.Monk
     for name, query in outcome.items():
         rows, buckets = map(int, name.split())
         assert isinstance(query, Query)
-        assert (query.demand, query.window) == (timegram(buckets, slice=rows), WindowSpec(rows, 1))
+        assert (query.using, query.window) == (timegram(buckets, slice=rows), WindowSpec(rows, 1))
 
 
 def test_an_error_that_only_another_clause_makes_points_into_its_own_query() -> None:
@@ -345,7 +345,7 @@ def test_results_of_another_query_can_be_looked_up() -> None:
     }
     query = bind_all(texts, CATALOG, Rules(), {})["least"]
     assert isinstance(query, Query)
-    assert (query.stream, query.clock.attribute, query.demand) == ("peaks", "window_time", timegram(64))
+    assert (query.stream, query.clock.attribute, query.using) == ("peaks", "window_time", timegram(64))
 
 
 @given(st.sampled_from(sorted(CLAUSES)), st.randoms(use_true_random=False))
