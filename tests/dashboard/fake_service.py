@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.api.errors import NotFound
 from transom.api.records import CheckedQuery, ColumnInfo, QueryStatus, ServiceStatus, StreamStatus
 from transom.errors import SQLError
-from transom.estimates.monitor import Accuracy, Item, MarkAccuracy, Score
+from transom.estimates.monitor import Accuracy, ItemAccuracy, MarkAccuracy, Score
 from transom.server.trends import Trend
 
 MINUTE = 60_000_000
@@ -121,7 +121,7 @@ def accuracy() -> Accuracy:
     """The accuracy of twelve early results."""
     score = Score(12, 0.8, 0.95, 0.5, 0.7, 10, 0.9)
     curve = (MarkAccuracy(0.25, 0.3, 0.7), MarkAccuracy(0.5, 0.5, 0.8), MarkAccuracy(0.75, 0.8, 0.9))
-    return Accuracy(score, score, (Item("total", score, score, curve),), 0.9, None, None)
+    return Accuracy(score, score, (ItemAccuracy("total", score, score, curve),), 0.9, None, None)
 
 
 class FakeService:
