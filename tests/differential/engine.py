@@ -27,8 +27,8 @@ from transom.sql import Catalog, Query, Relation, bind
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.state import snapshot
 from transom.state.commit_record import CommitRecord
-from transom.state.shards import ShardRef
 from transom.state.state import State
+from transom.storage.shard_refs import ShardRef
 from transom.windows.horizon import horizon_limit
 from transom.windows.stream_rules import StreamRules
 

@@ -28,9 +28,9 @@ from tests.runtime.fault_helpers import Crash, Fault
 from transom.backends.spark.sinks import Sink
 from transom.runtime import emit as secondhalf_module
 from transom.runtime import ingest as firsthalf
-from transom.runtime.file_store import Store
 from transom.runtime.outputs import Outputs, results_of
 from transom.runtime.write_ahead_log import BatchLog
+from transom.storage.file_store import Store
 
 BATCHES = [
     [(1, 1.0, "12:00"), (2, 2.0, "12:03"), (9, 1.0, None)],

@@ -16,7 +16,7 @@ from tests.runtime.test_lookups import ALL, FIRST, SECOND, looked_up
 from transom.errors import StateError
 from transom.ondemand.partitioned_stores import FarStores
 from transom.plan.limits import Limits
-from transom.runtime.file_store import Store
+from transom.storage.file_store import Store
 
 PATIENCE = 60  # seconds; tests wait for events, not for time to pass
 

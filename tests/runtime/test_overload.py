@@ -23,13 +23,13 @@ from tests.runtime.engine_helpers import (
     short,
 )
 from tests.runtime.fault_helpers import Crash, Fault
+from transom.ingest.batch import BatchRun
 from transom.overload.sideline import Sideline
 from transom.runtime import ingest as firsthalf
 from transom.runtime.emit import SecondHalf
-from transom.runtime.file_store import Store
-from transom.runtime.ingest_batch import BatchRun
 from transom.runtime.outputs import Outputs
 from transom.runtime.write_ahead_log import BatchLog
+from transom.storage.file_store import Store
 
 BURST = [(i % 3, float(i), f"12:01:10.{i:02d}") for i in range(20)]
 FIRST = [(1, 1.0, "12:00"), *BURST, (1, 1.0, "12:02")]

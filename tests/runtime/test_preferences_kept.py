@@ -15,7 +15,7 @@ from tests.runtime.preference_helpers import JOIN, SALES, SUMMARY, joined, pairs
 from transom.errors import SettingError, SQLError, StateError
 from transom.promising import partitioned_tuples as fartuples
 from transom.promising import structure_review as reviewing
-from transom.runtime.file_store import Store
+from transom.storage.file_store import Store
 
 
 def test_a_restart_at_every_batch_changes_nothing(spark: SparkSession, tmp_path: Path, seed: int) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from transom.elements import Clock, Drop, Punctuation
 from transom.errors import StateError
-from transom.runtime.file_store import Store
 from transom.runtime.write_ahead_log import RETAINED_STATES, BatchIntent, BatchLog
 from transom.state.checkpoint_format import FORMAT_VERSION
 from transom.state.commit_record import CommitRecord, QueryRecord
 from transom.state.state import State
+from transom.storage.file_store import Store
 
 INTENT = BatchIntent(
     12,

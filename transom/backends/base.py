@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.kernel.aggregate import BatchPlan
 from transom.sql.catalog import Scalars
 from transom.sql.query import Join
 
@@ -181,7 +180,7 @@ class ShippedPlan(ABC):
     """A plan on its way to tasks."""
 
     @abstractmethod
-    def plan(self) -> BatchPlan:
+    def plan(self) -> Any:
         """The plan, where a task runs."""
 
 
@@ -217,8 +216,8 @@ class Backend(ABC):
         """What a task makes of the numbers of partitions, one partition each."""
 
     @abstractmethod
-    def ship(self, plan: BatchPlan) -> ShippedPlan:
-        """A plan for tasks; parts that were sent for the batch before are not sent again."""
+    def ship(self, plan: Any) -> ShippedPlan:
+        """The kernel's plan of a batch for tasks; parts that were sent for the batch before are not sent again."""
 
     # --- input ---
 

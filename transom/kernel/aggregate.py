@@ -27,7 +27,7 @@ from transom.plan.axis import Axis
 from transom.plan.families import Family
 from transom.plan.layout import Layout
 from transom.sql.query import Predicate, Scalar
-from transom.state.shards import ShardRef
+from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
 from transom.windows.closed import Closed, View
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet

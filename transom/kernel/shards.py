@@ -28,7 +28,7 @@ from transom.kernel.tuples import Ranges, Tuples
 from transom.plan.compiled import Slot
 from transom.plan.families import Family
 from transom.plan.layout import reshaped, state_columns
-from transom.state.shards import ShardRef
+from transom.storage.shard_refs import ShardRef
 from transom.windows.slices import Progressions
 
 Numbers = NDArray[np.int64]

@@ -14,7 +14,7 @@ from transom.kernel.shards import ShardStore, Shelf
 from transom.kernel.tuples import Mask, Numbers
 from transom.ondemand.store_specs import StoreSet, StoreSpec
 from transom.ondemand.structures.runs import Run, TupleBatch
-from transom.state.shards import ShardRef
+from transom.storage.shard_refs import ShardRef
 from transom.windows.intervals import HIGHEST, LOWEST
 
 

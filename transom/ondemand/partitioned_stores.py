@@ -16,10 +16,9 @@ from transom.kernel.store_runs import fetched_runs
 from transom.ondemand.lookup import Answer, Lookup, answer_schema, look_up
 from transom.ondemand.store_specs import StoreRead, StoreSet
 from transom.ondemand.structures.runs import GroupAnswers, Structure
-from transom.runtime.executor_state import ExecutorState, places_of
-from transom.runtime.executor_tasks import FileShards, numbers_in, packed_value
-from transom.state.shards import ShardRef
 from transom.state.state import State, StoreState
+from transom.storage.executor_files import ExecutorFiles, FileShards, numbers_in, packed_value, places_of
+from transom.storage.shard_refs import ShardRef
 
 MOST_REFS = 16  # of a store, before they are merged
 
@@ -28,7 +27,7 @@ MOST_REFS = 16  # of a store, before they are merged
 class PartitionedStores:
     """Looks queries up in files, by tasks."""
 
-    executors: ExecutorState
+    files: ExecutorFiles
 
     def answered(self, lookup: Lookup, state: State) -> Answer:
         """What a query's stores hold of a window."""
@@ -37,8 +36,8 @@ class PartitionedStores:
         schema = answer_schema(lookup.query.query)
         if not places:
             return Answer(lookup, schema.empty_table())
-        task = lookup_task(lookup, refs, self.executors.shards, places)
-        found = plain_table(self.executors.backend.run(task, len(places), schema).to_table())
+        task = lookup_task(lookup, refs, self.files.shards, places)
+        found = plain_table(self.files.backend.run(task, len(places), schema).to_table())
         return Answer(lookup, found.cast(schema).combine_chunks())
 
     def rolled_up(self, state: State, store_sets: Sequence[StoreSet]) -> State:
@@ -52,9 +51,9 @@ class PartitionedStores:
 
     def _merged(self, store: StoreState, structure: Structure, batch_id: int) -> StoreState:
         def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
-            return merge_task(refs, structure, store.floor, target, self.executors.shards, places)
+            return merge_task(refs, structure, store.floor, target, self.files.shards, places)
 
-        return replace(store, refs=self.executors.merged(store.refs, MOST_REFS, store.floor, batch_id, task))
+        return replace(store, refs=self.files.merged(store.refs, MOST_REFS, store.floor, batch_id, task))
 
 
 def lookup_task(

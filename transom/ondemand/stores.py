@@ -15,8 +15,8 @@ from transom.ondemand.structures.tiers import RunTiers
 from transom.plan.compiled import CompiledQuery
 from transom.plan.strategy import Place
 from transom.results.stream_progress import BatchInput, missed
-from transom.state.shards import ShardRef
 from transom.state.state import State, StoreState, StreamState
+from transom.storage.shard_refs import ShardRef
 from transom.windows.intervals import LOWEST, IntervalSet
 
 # A lookup returns one row per group, where a window query's state has one row per group and slice: so the

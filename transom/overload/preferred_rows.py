@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from transom.backends.base import Frame, RecordBatches, Task
 from transom.backends.expressions import quoted
+from transom.ingest.batch import DataBatch, IngestRun
+from transom.ingest.tasks import gathered
 from transom.plan.compiled import CompiledQuery
 from transom.promising.batch_tuples import NUMBER, numbers_of
 from transom.promising.execution import key_sql
 from transom.promising.representation import Representation, bucket_of
-from transom.runtime.batch_tasks import gathered
-from transom.runtime.ingest_batch import DataBatch, IngestRun
 from transom.sql.promise import Arithmetic, Column, Count, Number, Promise, leaves
 from transom.sql.query import Overloaded
 

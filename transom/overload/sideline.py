@@ -18,16 +18,16 @@ from typing import Any
 from transom.backends.base import Backend, Frame
 from transom.backends.expressions import quoted
 from transom.elements import Clock, ClockKind
+from transom.ingest.batch import DataBatch, IngestRun
+from transom.ingest.streams import Stream
+from transom.ingest.tables import StaticTables
 from transom.overload.bursts import BUCKETS, BurstPlan, bucket_grid, closed_times, plan_burst
 from transom.overload.chunks import NO_BURST, BurstOutcome, SidelinedChunk, chunk_rows
 from transom.overload.preferred_rows import BUCKET, RANK, clauses_of, preferred
 from transom.overload.resumption import PACES, chunks_to_resume, chunks_without_new_rows, rows_within
-from transom.runtime.file_store import Store
-from transom.runtime.ingest_batch import DataBatch, IngestRun
-from transom.runtime.streams import Stream
-from transom.runtime.tables import StaticTables
-from transom.runtime.write_ahead_log import BatchIntent
+from transom.state.batch_intent import BatchIntent
 from transom.state.state import State, StreamState
+from transom.storage.file_store import Store
 
 log = logging.getLogger("transom")
 

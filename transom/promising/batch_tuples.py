@@ -18,7 +18,7 @@ from transom.sql.preferred_query import Preferred, Side
 from transom.sql.promise import Column, leaves
 from transom.sql.query import Scalar, scalars_of
 from transom.state.promising import SummaryState, TupleRun
-from transom.state.shards import ShardRef
+from transom.storage.shard_refs import ShardRef
 
 Floats = NDArray[np.float64]
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from transom.backends.base import Backend, Frame
 from transom.backends.expressions import quoted
 from transom.elements import Summary
+from transom.ingest.batch import IngestRun
 from transom.overload.resumption import rows_within
 from transom.plan.strategy import Place
 from transom.promising.answers import answer
@@ -39,13 +40,10 @@ from transom.promising.structure_review import Review, reviewed
 from transom.promising.tuples import Tuples
 from transom.results.emit import BatchOutput
 from transom.results.presentation import Moment, ResultBatch, Results
-from transom.runtime.executor_state import ExecutorState
-from transom.runtime.ingest_batch import IngestRun
-from transom.runtime.registry import Registry
-from transom.runtime.suspension import suspend
-from transom.runtime.write_ahead_log import BatchIntent
 from transom.sql.preferred_query import Preferred
+from transom.state.batch_intent import BatchIntent
 from transom.state.promising import PreferredState, Preferring, SummaryState, TupleRun
+from transom.storage.executor_files import ExecutorFiles
 
 ROUNDS, FAR_ROUNDS = 40, 3  # in which what is left of a budget is spent, with so many times more probes
 FAR_TIMES = 32
@@ -79,6 +77,9 @@ class Pace:
     def of(cls, probed: Sequence[tuple[int, float]] = (), inserting: float = 0.0) -> Pace:
         """The pace that a checkpoint kept."""
         return cls([(probes, seconds) for probes, seconds in probed], inserting)
+
+
+Preferences = Mapping[str, Preferred]  # queries with a preference, by name
 
 
 class _Made:
@@ -116,27 +117,28 @@ class _Answers:
 
     queries: dict[str, PreferredState]
     batches: list[ResultBatch] = field(default_factory=list)
+    failed: dict[str, Exception] = field(default_factory=dict)  # queries whose own functions failed
 
 
 class Promising:
     """What a batch loop does for summaries and the queries that they guide."""
 
-    def __init__(self, backend: Backend, executors: ExecutorState):
-        self.backend, self.executors = backend, executors
-        self.tuples, self.pace = PartitionedTuples(executors), Pace()
+    def __init__(self, backend: Backend, files: ExecutorFiles, place: Place):
+        self.backend, self.place = backend, place
+        self.tuples, self.pace = PartitionedTuples(files, place), Pace()
         self._inserting = 0.0
 
     # --- when a batch begins ---
 
-    def probes(self, registry: Registry) -> dict[str, int]:
+    def probes(self, queries: Preferences) -> dict[str, int]:
         """What queries whose budget is a time may probe in the next batch."""
-        timed = ((name, query.preference.time) for name, query in registry.preferring().items())
+        timed = ((name, query.preference.time) for name, query in queries.items())
         return {name: self.pace.probes(time) for name, time in timed if time is not None}
 
     # --- rows become tuples ---
 
     def arrive(
-        self, run: IngestRun, limit: int | None, intent: BatchIntent, registry: Registry
+        self, run: IngestRun, limit: int | None, intent: BatchIntent, queries: Preferences
     ) -> dict[str, Arrival]:
         """What a batch's accepted rows come to for each summary of their stream."""
         arrivals: dict[str, Arrival] = {}
@@ -146,7 +148,7 @@ class Promising:
             shape = known.representation.shape
             if shape.stream != stream:
                 continue
-            want = wanted(shape, registry.preferring())
+            want = wanted(shape, queries)
             frame = tuple_frame(run, limit, shape, want)
             if self._is_near(run):
                 is_small = intent.reference.get("rows", FEW_ROWS + 1) <= FEW_ROWS
@@ -159,30 +161,29 @@ class Promising:
         self._inserting = time.perf_counter() - started if arrivals else 0.0
         return arrivals
 
-    def attempt(self, run: IngestRun, name: str, registry: Registry) -> None:
+    def attempt(self, run: IngestRun, name: str, query: Preferred) -> None:
         """Compute what a query alone needs of a batch's rows, to see whether that fails."""
-        query = registry.preferring()[name]
         for own in run.batch.state.preferring.summaries.values():
             shape = own.representation.shape
             if shape.stream == run.batch.rules.clock.stream:
                 tuple_frame(run, None, shape, wanted(shape, {name: query})).to_table()
 
     def _is_near(self, run: IngestRun) -> bool:
-        place = self.executors.place
-        return run.batch.on_driver if place is Place.AUTO else place is Place.DRIVER
+        return run.batch.on_driver if self.place is Place.AUTO else self.place is Place.DRIVER
 
     # --- budgets are spent ---
 
     def process(
         self,
         intent: BatchIntent,
-        registry: Registry,
+        queries: Preferences,
+        summaries_by_name: Mapping[str, Summary],
         output: BatchOutput,
         arrivals: Mapping[str, Arrival],
         at: int,
-    ) -> BatchOutput:
+    ) -> tuple[BatchOutput, dict[str, Exception]]:
         """What a batch came to, with its tuples inserted, its probes made, and what these found."""
-        before, living = output.state.preferring, registry.preferring()
+        before, living = output.state.preferring, queries
         summaries = {
             name: with_arrival(own, arrivals[name]) if name in arrivals else own
             for name, own in before.summaries.items()
@@ -196,15 +197,15 @@ class Promising:
             if intent.resumes or any(side.summary in arrivals for side in query.sides)
         }
         made = self._made(plans, planning, budgets)
-        found = self._answered(made, planning, registry, Moment(intent.batch_id, made=at))
+        found = self._answered(made, planning, queries, Moment(intent.batch_id, made=at))
         charge = sum(one.charge for one in made.values())
         self.pace.note(charge, time.perf_counter() - started, self._inserting if arrivals else 0.0)
         kept = {name: tidied(own, kept_since(name, summaries, living)) for name, own in summaries.items()}
         known = Preferring(kept, found.queries)
-        known = reviewed(known, registry.summaries(), Review(intent.batch_id, arrivals, living, budgets))
+        known = reviewed(known, summaries_by_name, Review(intent.batch_id, arrivals, living, budgets))
         after = replace(output.state, preferring=self.tuples.rolled_up(known, intent.batch_id))
         results = Results([*output.results.batches, *found.batches], output.results.stored)
-        return replace(output, state=after, results=results)
+        return replace(output, state=after, results=results), found.failed
 
     def _made(
         self, plans: Mapping[str, list[Probe]], planning: Planning, budgets: Mapping[str, int | None]
@@ -245,18 +246,18 @@ class Promising:
             own.add(side, done)
 
     def _answered(
-        self, made: Mapping[str, _Made], planning: Planning, registry: Registry, moment: Moment
+        self, made: Mapping[str, _Made], planning: Planning, queries: Preferences, moment: Moment
     ) -> _Answers:
         """What the queries' probes found, and their states after that."""
         answers = _Answers(dict(planning.known.queries))
         for name, own in made.items():
-            query = registry.preferring()[name]
+            query = queries[name]
             try:
                 done = answer(query, own.probes, own.table, planning.known, moment, self.backend.scalars)
             except Exception as error:
                 if not query.functions:
                     raise
-                suspend(registry, name, f"its function failed: {self.backend.error_text(error)}")
+                answers.failed[name] = error
                 continue
             after = planning.concluded(name, query, own.probes, own.charge, done.found)
             answers.queries[name] = replace(after, selected=done.selected)

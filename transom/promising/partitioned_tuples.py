@@ -22,10 +22,17 @@ from transom.promising.batch_tuples import NUMBER, Arrival, Wanted, all_arrived,
 from transom.promising.probes import Found, Ints, Probe, found
 from transom.promising.tuples import Tuples
 from transom.promising.zones import buckets_of
-from transom.runtime.executor_state import PACKED, ExecutorState, directory_of, places_of
-from transom.runtime.executor_tasks import FileShards, numbers_in, packed_value
 from transom.state.promising import Preferring, SummaryState
-from transom.state.shards import ShardRef
+from transom.storage.executor_files import (
+    PACKED,
+    ExecutorFiles,
+    FileShards,
+    directory_of,
+    numbers_in,
+    packed_value,
+    places_of,
+)
+from transom.storage.shard_refs import ShardRef
 
 NEAR_TUPLES = 1_000_000  # of a summary, on the driver
 MOST_REFS = 16  # of a summary, before they are merged
@@ -35,17 +42,17 @@ _FIRST, _SECOND = -4658895280553007687, -7723592293110705685  # the factors of S
 class PartitionedTuples:
     """Keeps tuples in files, and lets tasks work on them."""
 
-    def __init__(self, executors: ExecutorState):
-        self.executors = executors
+    def __init__(self, files: ExecutorFiles, place: Place):
+        self.files, self.place = files, place
 
     # --- insertion ---
 
     def arrive(self, frame: Frame, known: SummaryState, want: Wanted, batch_id: int) -> Arrival | None:
         """What the rows of a batch come to; their tuples are written by partition."""
-        shape, partitions = known.representation.shape, self.executors.partitions
+        shape, partitions = known.representation.shape, self.files.partitions
         target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), {})
         dealt = frame.distribute(f"({bucket_sql(shape)}) % {partitions}", partitions)
-        task = arrive_task(shape, known.floor, want, batch_id, partitions, target, self.executors.shards)
+        task = arrive_task(shape, known.floor, want, batch_id, partitions, target, self.files.shards)
         packed = dealt.map(task, PACKED).to_table()
         found = [pickle.loads(part) for part in packed["packed"].to_pylist()]
         if not found:
@@ -59,7 +66,7 @@ class PartitionedTuples:
 
     def found(self, probes: Sequence[Probe], rates: Sequence[float | None], known: Preferring) -> list[Found]:
         """What probes find; those of a partition may cost `rate` times their number, if one is given."""
-        partitions = self.executors.partitions
+        partitions = self.files.partitions
         done = [Found(pa.table({}), 0, np.zeros_like(probe.taken)) for probe in probes]
         buckets = [probe.regions.bucket[probe.taken > 0] for probe in probes]
         places = np.unique(np.concatenate([*buckets, np.zeros(0, np.int64)]) % partitions).tolist()
@@ -68,8 +75,8 @@ class PartitionedTuples:
         names = {side.summary for probe in probes for side in probe.query.sides}
         held = {name: _Held.of(known.summaries[name]) for name in names}
         work = [(probe.of(probe.taken > 0), rate) for probe, rate in zip(probes, rates, strict=True)]
-        task = probe_task(work, held, partitions, self.executors.shards, places)
-        packed = self.executors.backend.run(task, len(places), PACKED).to_table()
+        task = probe_task(work, held, partitions, self.files.shards, places)
+        packed = self.files.backend.run(task, len(places), PACKED).to_table()
         for one in packed["packed"].to_pylist():
             place, results = pickle.loads(one)
             for number, part in results:
@@ -88,7 +95,7 @@ class PartitionedTuples:
         """With many small files of a summary made into few, without what it has let go."""
         summaries = dict(known.summaries)
         for name, own in summaries.items():
-            if sum(run.rows for run in own.near) > NEAR_TUPLES and self.executors.place is Place.AUTO:
+            if sum(run.rows for run in own.near) > NEAR_TUPLES and self.place is Place.AUTO:
                 own = summaries[name] = self._put_away(own, batch_id)
             if len(own.far) > MOST_REFS:
                 summaries[name] = self._merged(own, batch_id)
@@ -98,7 +105,7 @@ class PartitionedTuples:
         """A summary whose tuples were too many for the driver."""
         tuples = in_one([run.tuples for run in summary.near]).since(summary.representation.floor)
         target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), {})
-        parts = [part for part, _ in _dealt(tuples, self.executors.partitions, target, self.executors.shards)]
+        parts = [part for part, _ in _dealt(tuples, self.files.partitions, target, self.files.shards)]
         held = {0: ((int(tuples.time.min()), int(tuples.time.max())),)}
         ref = replace(target, parts=tuple(parts), held=held)
         return replace(summary, near=(), far=(*summary.far, ref))
@@ -107,9 +114,9 @@ class PartitionedTuples:
         floor = summary.representation.floor
 
         def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
-            return merge_task(refs, floor, target, self.executors.shards, places)
+            return merge_task(refs, floor, target, self.files.shards, places)
 
-        return replace(summary, far=self.executors.merged(summary.far, MOST_REFS, floor, batch_id, task))
+        return replace(summary, far=self.files.merged(summary.far, MOST_REFS, floor, batch_id, task))
 
 
 def arrive_task(

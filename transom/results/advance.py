@@ -24,8 +24,8 @@ from transom.results.read_slices import Reading, Scattered
 from transom.results.shard_work import ShardWork, shard_needs
 from transom.results.stream_end import groups_held, last_open, last_slices
 from transom.results.stream_progress import BatchInput, advance_stream, missed
-from transom.state.shards import ShardRef
 from transom.state.state import QueryState, SelectionState, State, StreamState, Work
+from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
 from transom.windows.intervals import LOWEST
 from transom.windows.stream_rules import StreamRules

@@ -16,8 +16,8 @@ from transom.results.close import Reader
 from transom.results.lowering import Places, gathered, lowered, places_of
 from transom.results.presentation import LoweredWindows
 from transom.results.shard_work import ShardWork
-from transom.state.shards import ShardRef
 from transom.state.state import QueryState, SelectionState, StreamState
+from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import IntervalSet
 

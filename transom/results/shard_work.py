@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from transom.elements import WindowSpec
 from transom.plan.compiled import CompiledQuery
 from transom.results.close import Boundary, Reader
-from transom.state.shards import ShardRef
+from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
 from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import IntervalSet, union

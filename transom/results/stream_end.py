@@ -15,7 +15,7 @@ from transom.kernel.sheets import one_array, rows_of
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import Holding
 from transom.results.close import Boundary
-from transom.state.shards import ShardRef
+from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
 from transom.windows.intervals import LOWEST, IntervalSet
 

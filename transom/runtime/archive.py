@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 
 from transom.backends.hidden_columns import TIME_TEXT
+from transom.ingest.streams import Stream
 from transom.runtime.outputs import Outputs
 from transom.runtime.registry import identity
-from transom.runtime.streams import Stream
 
 
 class Archive:

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from transom.backends.base import Backend
 from transom.errors import SettingError
 from transom.estimates import Quality
-from transom.runtime.file_store import Store
-from transom.runtime.streams import Stream
-from transom.runtime.tables import StaticTables
+from transom.ingest.streams import Stream
+from transom.ingest.tables import StaticTables
 from transom.sql.catalog import Catalog, Relation
 from transom.sql.query import Query
+from transom.storage.file_store import Store
 
 
 class Declared:

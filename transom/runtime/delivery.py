@@ -13,9 +13,9 @@ from transom.errors import SettingError
 from transom.results.presentation import Results
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.executor_state import FarResults, fixed_frame
-from transom.runtime.file_store import Store
 from transom.runtime.loop import BatchLoop
 from transom.runtime.outputs import fixed_rows
+from transom.storage.file_store import Store
 
 log = logging.getLogger("transom")
 

@@ -21,7 +21,7 @@ from transom.runtime.ingest import Ingest
 from transom.runtime.outputs import Outputs, results_of
 from transom.runtime.registry import Registry
 from transom.runtime.suspension import suspend_failed, suspend_failing
-from transom.runtime.write_ahead_log import BatchIntent
+from transom.state.batch_intent import BatchIntent
 from transom.state.state import State
 
 

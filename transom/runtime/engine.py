@@ -17,12 +17,21 @@ from transom.backends.base import Backend, StreamingInput
 from transom.durations import parse_duration
 from transom.elements import Prod, Punctuation, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
+from transom.ingest.sources import (
+    FeedSource,
+    FileSource,
+    FrameSource,
+    Source,
+    StreamingSource,
+    visible,
+    with_time_column,
+)
+from transom.ingest.streams import ProdRows, Stream, StreamInfo, stream_info
 from transom.overload.settings import Overload
 from transom.plan.limits import Limits
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.delivery import Delivery
 from transom.runtime.explain import explain, explain_text
-from transom.runtime.file_store import Store
 from transom.runtime.handles import Feed, QueryHandle
 from transom.runtime.journal import Journal
 from transom.runtime.lookups import Lookups
@@ -35,16 +44,6 @@ from transom.runtime.quality import guarded_quality
 from transom.runtime.query_access import QueryAccess
 from transom.runtime.replay import Replay, ReplayOptions, replay_source
 from transom.runtime.runner import Runner
-from transom.runtime.sources import (
-    FeedSource,
-    FileSource,
-    FrameSource,
-    Source,
-    StreamingSource,
-    visible,
-    with_time_column,
-)
-from transom.runtime.streams import ProdRows, Stream, StreamInfo, stream_info
 from transom.runtime.summary_status import SummaryInfo, summaries_of
 from transom.sql.binding.bind_preferred import bind_all_preferred
 from transom.sql.binding.cascades import bind_all
@@ -52,6 +51,7 @@ from transom.sql.clauses.summary import bind_drop, bind_summary, read_statement
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.sql.syntax.dialect import is_preferred
+from transom.storage.file_store import Store
 from transom.windows.stream_rules import StreamRules
 
 log = logging.getLogger("transom")

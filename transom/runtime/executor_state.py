@@ -8,15 +8,13 @@ committed: until then the state before it may be the one to continue from.
 
 from __future__ import annotations
 
-import pickle
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
-from transom.backends.base import Backend, Frame, Task
+from transom.backends.base import Backend, Frame
 from transom.columns.table_columns import aggregate_column, group_column
 from transom.kernel.shards import Shelf
 from transom.plan.compiled import CompiledQuery
@@ -26,7 +24,6 @@ from transom.plan.strategy import Place, Strategy
 from transom.results.presentation import Moment, Stored, computed_texts, result_schema
 from transom.results.shard_work import ShardWork
 from transom.runtime.executor_tasks import (
-    FileShards,
     ResultTarget,
     Written,
     close_task,
@@ -36,14 +33,13 @@ from transom.runtime.executor_tasks import (
     roll_task,
     write_task,
 )
-from transom.runtime.file_store import Store
 from transom.runtime.outputs import FIXED, own_rows
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
-from transom.state.shards import ShardRef
 from transom.state.state import State
-
-PACKED = pa.schema([("packed", pa.binary())])
+from transom.storage.executor_files import PACKED, ExecutorFiles, directory_of, places_of, smaller, unpacked
+from transom.storage.file_store import Store
+from transom.storage.shard_refs import ShardRef
 
 
 @dataclass(frozen=True)
@@ -83,8 +79,7 @@ class ExecutorState:
 
     def __init__(self, backend: Backend, store: Store, strategy: Strategy):
         self.backend, self.store, self.place, self.limits = backend, store, strategy.place, strategy.limits
-        self.shards = FileShards(store)
-        self.partitions = 2 * backend.parallelism
+        self.files = ExecutorFiles(backend, store)
 
     @property
     def most_groups(self) -> int | None:
@@ -95,44 +90,11 @@ class ExecutorState:
         """Where the batch after a state puts its shards."""
         limit = self.limits.driver_rows if self.place is Place.AUTO else None
         return Shelf(
-            self.shards, directory_of(state.batch_id + 1), state.partitions or self.partitions, limit
+            self.files.shards,
+            directory_of(state.batch_id + 1),
+            state.partitions or self.files.partitions,
+            limit,
         )
-
-    def begin(self, batch_id: int) -> None:
-        """Forget what an earlier attempt at a batch left."""
-        self.store.delete(directory_of(batch_id))
-
-    def forget(self, before: State, after: State) -> None:
-        """Delete the files that a state had and the next one, which is committed, has not."""
-        kept = {ref.name for ref in after.refs}
-        directories = {_batch_of(name) for name in kept}
-        for ref in before.refs:
-            if ref.name not in kept and _batch_of(ref.name) in directories:
-                for file in ref.files:
-                    self.store.delete(file)
-        old = {_batch_of(ref.name) for ref in before.refs} | {directory_of(after.batch_id)}
-        for directory in old - directories:
-            self.store.delete(directory)
-        self.tidy(ref for ref in after.refs if _batch_of(ref.name) == directory_of(after.batch_id))
-
-    def sweep(self, state: State) -> None:
-        """Delete what nobody refers to: tasks that failed, and a process that died, leave files behind."""
-        known = {file for ref in state.refs for file in ref.files}
-        for batch_id in self.store.list("shards"):
-            if int(batch_id) > state.batch_id:  # begun, perhaps by another engine
-                continue
-            files = [f"shards/{batch_id}/{file}" for file in self.store.list(f"shards/{batch_id}")]
-            strays = [file for file in files if file not in known]
-            for file in [f"shards/{batch_id}"] if len(strays) == len(files) else strays:
-                self.store.delete(file)
-
-    def tidy(self, refs: Iterable[ShardRef]) -> None:
-        """Delete files beside those of a batch's shards: of tasks that were tried again."""
-        known = {file for ref in refs for file in ref.files}
-        for directory in {_batch_of(file) for file in known}:
-            for file in self.store.list(directory):
-                if f"{directory}/{file}" not in known:
-                    self.store.delete(f"{directory}/{file}")
 
     # --- closing windows ---
 
@@ -167,7 +129,7 @@ class ExecutorState:
         plain = [one for work in works if (one := _plain(work)) is not None]
         if plain:
             places = places_of(ref for work in plain for ref in work.refs)
-            written += self._run(close_task(plain, self.shards, places, target), len(places))
+            written += self.files.run(close_task(plain, self.files.shards, places, target), len(places))
         for work in works:
             for shape in _computed(work):
                 try:
@@ -207,13 +169,10 @@ class ExecutorState:
         columns |= {name: bound.clock_type for name in ("window_start", "window_end")}
         columns |= {name: pa.int64() for name in ("rows", "which", "steps")}
         lowered = self.backend.run(
-            lower_task(work, self.shards, places), len(places), pa.schema(list(columns.items()))
+            lower_task(work, self.files.shards, places), len(places), pa.schema(list(columns.items()))
         )
         frame = lowered.extend({f"x{i}": text for i, text in enumerate(texts)})
-        return _unpacked(frame.map(write_task(work, texts, target), PACKED))
-
-    def _run(self, task: Task, partitions: int) -> list[Any]:
-        return _unpacked(self.backend.run(task, partitions, PACKED))
+        return unpacked(frame.map(write_task(work, texts, target), PACKED))
 
     # --- rolling up ---
 
@@ -237,29 +196,6 @@ class ExecutorState:
                 shards += [whole] if whole.parts else []
         return replace(state, shards=tuple(shards))
 
-    def merged(
-        self,
-        refs: Sequence[ShardRef],
-        most: int,
-        floor: int | None,
-        batch_id: int,
-        task: Callable[[Sequence[ShardRef], ShardRef, Sequence[int]], Task],
-    ) -> tuple[ShardRef, ...]:
-        """Files with the small ones made into one by tasks, without what lies before a floor.
-
-        They say under 0 from when to when their entries are.
-        """
-        small = smaller(refs, most)
-        spans = [span for ref in small for span in ref.held[0]]
-        low, high = min(span[0] for span in spans), max(span[1] for span in spans)
-        held = {0: ((low if floor is None else max(floor, low), high),)}
-        target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), held)
-        places = places_of(small)
-        parts = sorted(self._run(task(small, target, places), len(places)))
-        gone = {ref.name for ref in small}
-        kept = [ref for ref in refs if ref.name not in gone]
-        return (*kept, *([replace(target, parts=tuple(parts))] if parts else []))
-
     def _rolled(self, refs: Sequence[ShardRef], queries: Sequence[CompiledQuery], state: State) -> ShardRef:
         held: dict[int, set[tuple[int, int]]] = {}
         for ref in refs:
@@ -274,8 +210,8 @@ class ExecutorState:
             {home: tuple(sorted(slices)) for home, slices in held.items()},
         )
         places = places_of(refs)
-        task = roll_task(refs, slots, target, self.shards, places)
-        return ShardRef(target.name, tuple(sorted(self._run(task, len(places)))), target.held)
+        task = roll_task(refs, slots, target, self.files.shards, places)
+        return ShardRef(target.name, tuple(sorted(self.files.run(task, len(places)))), target.held)
 
 
 def fixed_frame(
@@ -288,10 +224,6 @@ def fixed_frame(
     store = next(iter(written.values())).store
     task = fixed_task(store, files, names, {name: queries[name] for name in written})
     return backend.run(task, len(files), FIXED)
-
-
-def _unpacked(frame: Frame) -> list[Any]:
-    return [pickle.loads(packed) for packed in frame.to_table()["packed"].to_pylist()]
 
 
 def _plain(work: ShardWork) -> ShardWork | None:
@@ -307,32 +239,3 @@ def _computed(work: ShardWork) -> list[ShardWork]:
         if computed_texts(reader.query.query):
             shapes.setdefault((reader.query.shape, bool(reader.query.query.functions)), []).append(i)
     return [work.of(chosen) for chosen in shapes.values()]
-
-
-def smaller(refs: Sequence[ShardRef], most: int) -> list[ShardRef]:
-    """Of more than `most` files those but for such as are as large as all smaller ones together.
-
-    So a cell is not moved too often.
-    """
-    found: list[ShardRef] = []
-    total = 0
-    for ref in sorted(refs, key=lambda ref: ref.rows):
-        if len(found) > most // 2 and ref.rows >= total:
-            break
-        found.append(ref)
-        total += ref.rows
-    return found
-
-
-def places_of(refs: Iterable[ShardRef]) -> list[int]:
-    """The partitions that hold anything."""
-    return sorted({place for ref in refs for place, _, _ in ref.parts})
-
-
-def directory_of(batch_id: int) -> str:
-    return f"shards/{batch_id:010d}"
-
-
-def _batch_of(file: str) -> str:
-    """The directory of a batch's file."""
-    return file.rpartition("/")[0]

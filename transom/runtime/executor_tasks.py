@@ -5,7 +5,6 @@ A task works on one partition of the groups. It writes where its data is; to the
 
 from __future__ import annotations
 
-import pickle
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,36 +17,18 @@ import pyarrow.compute as pc
 
 from transom.backends.arrow_types import plain_table
 from transom.backends.base import RecordBatches, Task
+from transom.ingest.tasks import gathered
 from transom.kernel.shards import fetched, rolled
 from transom.plan.compiled import Slot
 from transom.results.presentation import LoweredWindows, Moment, ResultBatch, result_batch
 from transom.results.shard_windows import close_shards
 from transom.results.shard_work import ShardWork
-from transom.runtime.batch_tasks import gathered
-from transom.runtime.file_store import Store
 from transom.runtime.outputs import QUERY, fixed_rows, own_rows, with_names
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
-from transom.state.shards import ShardRef
-
-
-@dataclass(frozen=True)
-class FileShards:
-    """Shards as files under a checkpoint."""
-
-    store: Store
-
-    def put(self, name: str, table: pa.Table) -> int:
-        sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with pa.ipc.new_file(sink, table.schema, options=options) as writer:
-            writer.write_table(table)
-        packed = sink.getvalue()
-        self.store.write(name, packed)
-        return packed.size
-
-    def get(self, name: str) -> pa.Table:
-        return self.store.read_table(name)
+from transom.storage.executor_files import FileShards, numbers_in, packed_value
+from transom.storage.file_store import Store
+from transom.storage.shard_refs import ShardRef
 
 
 @dataclass
@@ -210,12 +191,3 @@ def _closed(
 ) -> Iterator[tuple[LoweredWindows, int]]:
     for work in works:
         yield from close_shards(fetched(shards, work.refs, place), work)
-
-
-def numbers_in(batches: RecordBatches) -> Iterator[int]:
-    for batch in batches:
-        yield from batch.column(0).to_pylist()
-
-
-def packed_value(value: object) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(value)], pa.binary())], ["packed"])

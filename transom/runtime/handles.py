@@ -13,6 +13,7 @@ from transom.elements import ClockKind
 from transom.errors import SettingError, StateError
 from transom.estimates import Accuracy
 from transom.estimates.feedback import new_estimator
+from transom.ingest.sources import FeedSource
 from transom.ondemand.lookup import lookup_schema
 from transom.plan.compiled import compile_query
 from transom.results.presentation import result_schema
@@ -20,7 +21,6 @@ from transom.runtime.explain import explain_query
 from transom.runtime.lookups import length_of
 from transom.runtime.prods import prod_of, punctuation_of
 from transom.runtime.query_access import QueryAccess
-from transom.runtime.sources import FeedSource
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
 from transom.state.promising import Coverage

@@ -14,6 +14,10 @@ from transom.backends.expressions import micros, quoted, text_literal
 from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.errors import BatchError
+from transom.ingest.batch import DataBatch, IngestRun
+from transom.ingest.sources import ResultSource
+from transom.ingest.streams import Carried, Stream, believable, carried_control
+from transom.ingest.tables import StaticTables
 from transom.kernel.aggregate import Outcome
 from transom.overload.chunks import BurstOutcome, highest_time
 from transom.overload.sideline import Sideline
@@ -24,15 +28,11 @@ from transom.promising.batch_tuples import Arrival
 from transom.promising.execution import Promising
 from transom.results.stream_progress import BatchInput
 from transom.runtime.executor_state import ExecutorState
-from transom.runtime.ingest_batch import DataBatch, IngestRun
 from transom.runtime.outputs import Outputs
 from transom.runtime.registry import Registry
-from transom.runtime.sources import ResultSource
-from transom.runtime.streams import Carried, Stream, believable, carried_control
 from transom.runtime.suspension import suspend, suspend_failing
-from transom.runtime.tables import StaticTables
-from transom.runtime.write_ahead_log import BatchIntent
 from transom.sql.binding.cascades import relation_of
+from transom.state.batch_intent import BatchIntent
 from transom.state.state import State
 
 log = logging.getLogger("transom")
@@ -84,7 +84,7 @@ class Ingest:
         batch = parting.batch
         with parting.resources:
             while True:
-                self.executors.begin(intent.batch_id)
+                self.executors.files.begin(intent.batch_id)
                 try:
                     outcome, arrivals = self._run(intent, batch, registry)
                     break
@@ -101,7 +101,7 @@ class Ingest:
                         is_judged=batch.is_judged,
                     )
         tuples = (arrival.far for arrival in arrivals.values() if arrival.far is not None)
-        self.executors.tidy([*outcome.refs, *(ref for _, ref, _ in outcome.run_refs), *tuples])
+        self.executors.files.tidy([*outcome.refs, *(ref for _, ref, _ in outcome.run_refs), *tuples])
         credible = self._credible(carried, batch, outcome, parting.burst)
         return IngestedBatch(credible, outcome, parting.burst, arrivals)
 
@@ -169,7 +169,9 @@ class Ingest:
             late = None if ingested.late is None else with_reason(ingested.late, batch)
             self.outputs.write_rows("late", stream, intent.batch_id, late, batch.on_driver)
             self.outputs.write_rows("rejected", stream, intent.batch_id, ingested.rejected)
-            return ingested.outcome, self.promising.arrive(run, ingested.time_limit, intent, registry)
+            return ingested.outcome, self.promising.arrive(
+                run, ingested.time_limit, intent, registry.preferring()
+            )
 
     # --- failing functions ---
 
@@ -191,7 +193,7 @@ class Ingest:
 
         def run_preferred_alone(name: str) -> None:
             with IngestRun(batch, self.tables, self.backend) as run:
-                self.promising.attempt(run, name, registry)
+                self.promising.attempt(run, name, registry.preferring()[name])
 
         attempts = {q.name: partial(run_alone, q) for q in batch.queries if q.query.functions}
         attempts |= {q.name: partial(run_on_demand_alone, q) for q in batch.on_demand if q.query.functions}

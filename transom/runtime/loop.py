@@ -17,6 +17,7 @@ from transom.backends.base import Backend, Frame
 from transom.elements import Control, Prod, Punctuation
 from transom.errors import StateError
 from transom.estimates.feedback import Observation
+from transom.ingest.streams import Carried, Stream, rows_as_prods
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
 from transom.ondemand.partitioned_stores import PartitionedStores
@@ -37,16 +38,17 @@ from transom.runtime.batch_report import BatchReport, Stopwatch, notify
 from transom.runtime.declared import Declared
 from transom.runtime.emit import Emit
 from transom.runtime.executor_state import ExecutorState
-from transom.runtime.file_store import Store
 from transom.runtime.ingest import Ingest
 from transom.runtime.membership import check_types, joined_and_left
 from transom.runtime.outputs import Outputs, results_of
 from transom.runtime.query_directory import QueryDirectory, WaitingControl
 from transom.runtime.registry import Registry
-from transom.runtime.streams import Carried, Stream, rows_as_prods
-from transom.runtime.write_ahead_log import BatchIntent, BatchLog
+from transom.runtime.suspension import suspend_failed
+from transom.runtime.write_ahead_log import BatchLog
+from transom.state.batch_intent import BatchIntent
 from transom.state.commit_record import CommitRecord
 from transom.state.state import State
+from transom.storage.file_store import Store
 
 log = logging.getLogger("transom")
 
@@ -68,8 +70,8 @@ class BatchLoop:
         self.declared = Declared(backend, store)
         self.planner = Planner(strategy)
         self.executors = ExecutorState(backend, store, strategy)
-        self.partitioned_stores = PartitionedStores(self.executors)
-        self.promising = Promising(backend, self.executors)
+        self.partitioned_stores = PartitionedStores(self.executors.files)
+        self.promising = Promising(backend, self.executors.files, strategy.place)
         self.sideline = Sideline(backend, store, self.declared.tables)
         self.ingest = Ingest(
             backend,
@@ -93,7 +95,7 @@ class BatchLoop:
         last = self.log.last()
         self.state, record = last if last else (State(), CommitRecord(naive=naive, backend=backend.name))
         record.check_settings(naive, backend.name)
-        self.executors.sweep(self.state)
+        self.executors.files.sweep(self.state.refs, self.state.batch_id)
         store.delete("glances")  # of an engine that died
         self.sideline.resume(self.state, record.paces)
         self.promising.pace = Pace.of(record.probing_pace, record.inserting_seconds)
@@ -250,7 +252,7 @@ class BatchLoop:
                 dict(self.declared.versions),
                 bound.budget,
                 bound.aside,
-                self.promising.probes(self.directory.registry),
+                self.promising.probes(self.directory.registry.preferring()),
                 resumes,
             )
             if self.log.intent(intent.batch_id) is not None:
@@ -304,7 +306,10 @@ class BatchLoop:
         kept = self.planner.gathered(registry.on_demand())
         output = replace(output, state=self.partitioned_stores.rolled_up(output.state, kept))
         if arrivals or intent.resumes:
-            output = self.promising.process(intent, registry, output, arrivals, now.made)
+            output, failed_queries = self.promising.process(
+                intent, registry.preferring(), registry.summaries(), output, arrivals, now.made
+            )
+            suspend_failed(registry, failed_queries, self.backend.error_text)
         self.ingest.count_failures(registry, failed)
         self.outputs.write_results(
             results_of(intent.batch_id), output.results, lambda name: registry[name].identity
@@ -323,7 +328,7 @@ class BatchLoop:
         before = self.state
         self._commit(intent, registry, output.state, bool(output.results), now.observations)
         self.lookup_cache.batch_committed(output.state, outcome.runs, kept)
-        self.executors.forget(before, output.state)  # readers of what is deleted ask again
+        self.executors.files.forget(before.refs, output.state.refs, output.state.batch_id)
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
         notify(self.followers, self.report)

@@ -13,9 +13,9 @@ from transom.plan.passes.admission import admit, is_kept, release
 from transom.plan.planner import Planner
 from transom.promising.budget import settled
 from transom.runtime.registry import Registry
-from transom.runtime.write_ahead_log import BatchIntent
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
+from transom.state.batch_intent import BatchIntent
 from transom.state.state import ProdderState, State
 
 

@@ -20,9 +20,9 @@ from transom.backends.base import Frame
 from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.results.presentation import SYSTEM, ResultBatch, Results
-from transom.runtime.file_store import Store
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query, free_name
+from transom.storage.file_store import Store
 
 QUERY = "transom_query"  # the column that tells queries of one schema apart
 _INSTANT = pa.timestamp("us", tz="UTC")

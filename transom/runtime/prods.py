@@ -15,6 +15,7 @@ from transom.durations import parse_instant
 from transom.elements import Clock, ClockKind, Kind, Prod, Punctuation
 from transom.errors import SettingError
 from transom.estimates.feedback import add_estimates
+from transom.ingest.streams import Stream
 from transom.plan.compiled import CompiledQuery, plain_value, typed_value
 from transom.results.cascade import in_order, passed_on
 from transom.results.early import WindowRequest, read_open_windows, window_requests
@@ -25,8 +26,7 @@ from transom.runtime.loop import BatchLoop
 from transom.runtime.options import clock_kind, declared_column
 from transom.runtime.outputs import told_at
 from transom.runtime.registry import Registry
-from transom.runtime.streams import Stream
-from transom.runtime.write_ahead_log import BatchIntent
+from transom.state.batch_intent import BatchIntent
 from transom.state.state import State
 from transom.windows.intervals import HIGHEST, LOWEST
 

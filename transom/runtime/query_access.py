@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from transom.elements import Drop, Tune
 from transom.errors import SettingError, StateError, near_miss
+from transom.ingest.streams import Stream
 from transom.runtime.delivery import Delivery
 from transom.runtime.journal import Journal
 from transom.runtime.lookups import Lookups
 from transom.runtime.loop import BatchLoop
 from transom.runtime.prods import Prodding, prod_of
-from transom.runtime.streams import Stream
 from transom.sql.query import Query
 
 

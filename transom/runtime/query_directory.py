@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
+from transom.ingest.sources import ResultSource
+from transom.ingest.streams import Stream
 from transom.plan.compiled import compile_query
 from transom.results.cascade import derived_rules
 from transom.runtime.declared import Declared
 from transom.runtime.membership import Newcomers
 from transom.runtime.registry import Registry
-from transom.runtime.sources import ResultSource
-from transom.runtime.streams import Stream
-from transom.runtime.write_ahead_log import BatchIntent
 from transom.sql.binding.bind_preferred import bind_preferred
 from transom.sql.binding.cascades import bind_all, relation_of, sources_of
 from transom.sql.binding.promises import summaries_of
@@ -26,6 +25,7 @@ from transom.sql.preferred_query import Preferred
 from transom.sql.promise import Count, leaves
 from transom.sql.query import Query
 from transom.sql.syntax.dialect import is_preferred
+from transom.state.batch_intent import BatchIntent
 
 
 @dataclass

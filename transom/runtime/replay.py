@@ -18,10 +18,10 @@ from transom.backends.base import Backend, Columns, Frame
 from transom.backends.hidden_columns import TIME_TEXT
 from transom.durations import parse_duration, parse_instant
 from transom.errors import SettingError, StateError, near_miss
-from transom.runtime.file_store import Store
+from transom.ingest.sources import FileSource, NextBatch, Reference, Source, visible, with_time
 from transom.runtime.options import declared_column
-from transom.runtime.sources import FileSource, NextBatch, Reference, Source, visible, with_time
 from transom.runtime.streamer import Streamer
+from transom.storage.file_store import Store
 
 ARRIVAL = "_arrival"  # when a row is delivered, in microseconds of the recording's own time
 WRITTEN_WITH = b"transom"  # what a recording's order depends on, in the metadata of its file

@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from transom.ondemand.structures.runs import Run
-from transom.runtime.file_store import Store
 from transom.state.promising import TupleRun
 from transom.state.snapshot import Place
 from transom.state.state import State
+from transom.storage.file_store import Store
 
 DIRECTORY = "runs"
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from transom.backends.base import Frame, StreamingInput
 from transom.errors import StateError
+from transom.ingest.sources import StreamingSource
+from transom.ingest.streams import Stream
 from transom.runtime.loop import BatchLoop
-from transom.runtime.sources import StreamingSource
-from transom.runtime.streams import Stream
 
 log = logging.getLogger("transom")
 

@@ -9,74 +9,20 @@ results/0000000012/        the batch's results; late/, rejected/, aside/ likewis
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
-from transom.elements import Control
 from transom.errors import StateError
-from transom.runtime.file_store import Store
 from transom.runtime.run_files import RunFiles
 from transom.state import snapshot
-from transom.state.checkpoint_format import FORMAT_VERSION, check_format
+from transom.state.batch_intent import BatchIntent
 from transom.state.commit_record import CommitRecord
-from transom.state.json_forms import decode_control, encode_control
 from transom.state.state import State
+from transom.storage.file_store import Store
 
 RETAINED_STATES = 3  # the last one counts, the others help to investigate an accident
-
-
-@dataclass(frozen=True)
-class BatchIntent:
-    """What a batch is bound to before it runs: its rows, its control and its reading of the clock."""
-
-    batch_id: int
-    clock: int  # the batch's reading of the clock: current_timestamp of its queries
-    stream: str | None = None  # whose rows it carries; none for a control batch
-    reference: Mapping[str, Any] = field(default_factory=dict)
-    control: tuple[Control, ...] = ()
-    ended: tuple[str, ...] = ()  # streams whose open windows close
-    tables: Mapping[str, int] = field(default_factory=dict)  # versions
-    budget: int | None = None  # rows that it may process at once; what is beyond is set aside, or shed
-    aside: tuple[str, ...] = ()  # chunks of rows set aside that it takes in
-    probes: Mapping[str, int] = field(default_factory=dict)  # of queries whose budget is a time
-    resumes: bool = False  # whether it resumes what budgets have deferred
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "version": FORMAT_VERSION,
-            "batch": self.batch_id,
-            "clock": self.clock,
-            "stream": self.stream,
-            "reference": dict(self.reference),
-            "control": [encode_control(element) for element in self.control],
-            "ended": list(self.ended),
-            "tables": dict(self.tables),
-            "budget": self.budget,
-            "sidelined": list(self.aside),
-            "probes": dict(self.probes),
-            "resumes": self.resumes,
-        }
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> BatchIntent:
-        check_format(stored.get("version", "5 or older"))
-        return cls(
-            batch_id=stored["batch"],
-            clock=stored["clock"],
-            stream=stored["stream"],
-            reference=stored["reference"],
-            control=tuple(map(decode_control, stored["control"])),
-            ended=tuple(stored["ended"]),
-            tables=stored["tables"],
-            budget=stored["budget"],
-            aside=tuple(stored["sidelined"]),
-            probes=stored["probes"],
-            resumes=stored["resumes"],
-        )
 
 
 class BatchLog:

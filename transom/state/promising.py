@@ -10,7 +10,7 @@ import pyarrow as pa
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation
 from transom.promising.tuples import Tuples
-from transom.state.shards import ShardRef
+from transom.storage.shard_refs import ShardRef
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from transom.estimates import Estimator
 from transom.ondemand.structures.tiers import RunTiers
 from transom.overload.chunks import SidelinedChunk, held_times
 from transom.state.promising import Preferring
-from transom.state.shards import ShardRef
+from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
 from transom.windows.closed import Closed
 from transom.windows.intervals import LOWEST, IntervalSet

@@ -18,7 +18,6 @@ from transom.state.json_forms import (
     encode_pattern,
 )
 from transom.state.promising import Coverage
-from transom.state.shards import ShardRef
 from transom.state.state import (
     ClockState,
     ProdderState,
@@ -28,6 +27,7 @@ from transom.state.state import (
     Totals,
     Work,
 )
+from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
 from transom.windows.closed import Closed
 

@@ -14,8 +14,8 @@ from tests.plan.bids import RULES, SEQ, TIME, admitted, compiled
 from transom.plan.compiled import CompiledQuery
 from transom.plan.explain import Explained, Explanation, gather, query_text, text
 from transom.plan.strategy import Fragments, Strategy
-from transom.state.shards import ShardRef
 from transom.state.state import ClockState, State, StreamState, Work
+from transom.storage.shard_refs import ShardRef
 from transom.windows.intervals import IntervalSet
 from transom.windows.stream_rules import StreamRules
 

@@ -20,8 +20,8 @@ from transom.plan.explain import Explained, Explanation, gather, mermaid, query_
 from transom.plan.explain.records import StorePlan
 from transom.plan.explain.stores import structure_text
 from transom.plan.strategy import Place, Strategy
-from transom.state.shards import ShardRef
 from transom.state.state import State
+from transom.storage.shard_refs import ShardRef
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "explain.md"
 COLUMNS = {"v": pa.float64(), "k": pa.string()}

@@ -24,8 +24,8 @@ from transom.plan.families import Selection
 from transom.plan.layout import Layout, reshaped
 from transom.plan.serving import is_served, kept, known_slots, source, sources
 from transom.plan.strategy import Place, Strategy
-from transom.state.shards import ShardRef
 from transom.state.state import QueryState, SelectionState, State
+from transom.storage.shard_refs import ShardRef
 from transom.windows.intervals import LOWEST, IntervalSet
 from transom.windows.slices import filed_anew
 

@@ -13,8 +13,8 @@ from sqlglot import exp
 from transom.backends.base import Frame
 from transom.backends.expressions import micros, quoted
 from transom.elements import Clock, Prod, Punctuation
+from transom.ingest.sources import Source, with_time
 from transom.plan.compiled import plain_value
-from transom.runtime.sources import Source, with_time
 from transom.windows.stream_rules import StreamRules
 
 Carried = Punctuation | Prod

@@ -21,7 +21,7 @@ from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
 from transom.durations import parse_instant
 from transom.elements import Prod, Punctuation
 from transom.errors import SettingError
-from transom.runtime.file_store import Store
+from transom.storage.file_store import Store
 
 Reference = Mapping[str, Any]
 

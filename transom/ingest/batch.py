@@ -15,6 +15,8 @@ from transom.backends.base import Backend, Frame, JoinedTable
 from transom.backends.expressions import at_clock, micros, quoted
 from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
 from transom.elements import Clock, ClockKind
+from transom.ingest.tables import StaticTables
+from transom.ingest.tasks import aggregate_task, late_task
 from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, put_away, run
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet, store_sets
@@ -23,8 +25,6 @@ from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.planner import SharedPlan, askers
 from transom.results.advance import clocks_of
-from transom.runtime.batch_tasks import aggregate_task, late_task
-from transom.runtime.tables import StaticTables
 from transom.sql.query import Join
 from transom.state.state import State, StreamState
 from transom.windows.horizon import horizon_limit

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from transom.errors import SettingError
-from transom.runtime.file_store import Store
+from transom.storage.file_store import Store
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from transom.backends.base import Backend, Frame
 from transom.backends.expressions import quoted
 from transom.backends.hidden_columns import CORRUPT
 from transom.errors import SettingError, StateError
-from transom.runtime.file_store import Store
+from transom.storage.file_store import Store
 
 _DONE = "_SUCCESS"  # written last: a version without it was never finished
 
