@@ -11,8 +11,8 @@ from transom.api.errors import NotFound
 from transom.api.records import QueryStatus, StreamStatus
 from transom.durations import format_duration
 from transom.errors import near_miss
+from transom.ingest.streams import StreamInfo
 from transom.runtime.progress import StreamProgress
-from transom.runtime.streams import StreamInfo
 from transom.server.engine_monitor import EngineMonitor
 from transom.server.query_description import sql_type
 
