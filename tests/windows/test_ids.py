@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,12 +12,29 @@ from hypothesis import strategies as st
 from transom.elements import WindowSpec
 from transom.windows.ids import (
     Times,
+    WindowSpecs,
     closed_wids,
+    first_starting,
+    has_gaps,
     in_some_window,
+    last_ended,
+    open_start,
+    paired_slices,
+    result_time,
+    result_times,
+    slice_number,
     slice_start,
+    slides_to_end,
+    start_of,
+    times_up_to_next_result,
+    trailing_start,
+    wid_by_mark,
     wid_from,
     wid_to,
+    wids_meeting,
     window_end,
+    window_start,
+    windows_per_row,
 )
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 
@@ -125,6 +144,57 @@ def test_a_slide_of_10_over_a_range_of_3_leaves_holes(time: int, inside: bool) -
     assert in_some_window(spec, at(time)).tolist() == [inside]
 
 
+# --- marks: a part of the last slide of each window ------------------------------------------------
+#
+#   RANGE 60 SLIDE 20       0     20    40    60    80
+#                wid 2      [-----------------)
+#                wid 3            [-----------------)
+#   marks at 0.25                       ^     ^           of windows 2 and 3: 45 and 65
+
+
+@pytest.mark.parametrize(
+    ("time", "wid"),
+    [
+        pytest.param(44, 2, id="a microsecond before its mark, window 2 is the next one"),
+        pytest.param(45, 3, id="at its mark, window 2 is passed"),
+        pytest.param(64, 3, id="up to the mark of window 3"),
+        pytest.param(-16, -1, id="before 1970 too"),
+        pytest.param(-15, 0, id="the mark of window -1 is at -15"),
+    ],
+)
+def test_a_mark_lies_at_a_part_of_the_last_slide(time: int, wid: int) -> None:
+    assert wid_by_mark(SIXTY_BY_TWENTY, 0.25, time) == wid
+
+
+# --- the times of results: the last microsecond of their windows -----------------------------------
+#
+#   RANGE 60 SLIDE 20       0     20    40    60    80    100
+#                wid 2      [-----------------)
+#                wid 3            [-----------------)
+#   results                                  *     *     *     at 59, 79 and 99
+#   result_times((2, 4))                     [-----)           59 to 79, both results
+#   times_up_to_next_result((2, 4))     [----------------)     40 to 98: no other result lies there
+
+
+def test_the_results_of_windows_2_and_3_lie_between_59_and_79() -> None:
+    assert result_time(window_end(SIXTY_BY_TWENTY, 2)) == 59
+    assert result_times(SIXTY_BY_TWENTY, (2, 4)) == (59, 80)
+    assert times_up_to_next_result(SIXTY_BY_TWENTY, (2, 4)) == (40, 99)
+
+
+@pytest.mark.parametrize("stretch", [result_times, times_up_to_next_result])
+def test_a_run_of_windows_without_an_end_has_results_without_an_end(stretch: Any) -> None:
+    assert stretch(SIXTY_BY_TWENTY, (LOWEST, HIGHEST)) == (LOWEST, HIGHEST)
+
+
+# --- on-demand windows end where the newest row is ---------------------------------------------------
+
+
+def test_a_window_that_is_looked_up_starts_its_length_before_its_end() -> None:
+    assert trailing_start(60, end=100) == 40
+    assert trailing_start(60, end=LOWEST + 10) == LOWEST
+
+
 # --- everything against the definition ---------------------------------------------------------
 
 SPECS = st.builds(WindowSpec, st.integers(1, 30), st.integers(1, 20), st.integers(-40, 40))
@@ -133,8 +203,8 @@ AREA = range(-40, 41)
 
 def windows_by_definition(spec: WindowSpec) -> dict[int, tuple[int, int]]:
     """The extents of all windows in reach of the area, straight from the definition of the ids."""
-    ends = {wid: spec.phase + (wid + 1) * spec.slide for wid in range(-130, 80)}
-    return {wid: (end - spec.range, end) for wid, end in ends.items() if -90 < end <= 75}
+    ends = {wid: spec.phase + (wid + 1) * spec.slide for wid in range(-130, 130)}
+    return {wid: (end - spec.range, end) for wid, end in ends.items() if -90 < end <= 95}
 
 
 def holding(extents: dict[int, tuple[int, int]], time: int) -> list[int]:
@@ -193,3 +263,65 @@ def test_windows_aligned_by_their_starts_start_on_the_offset(size: int, slide: i
     spec = WindowSpec.starting(size, slide, offset)
     starts = window_end(spec, np.arange(-5, 5)) - size
     assert set(((starts - offset) % slide).tolist()) == {0}
+
+
+@given(SPECS)
+def test_the_first_window_that_starts_and_the_last_that_has_ended(spec: WindowSpec) -> None:
+    extents, times = windows_by_definition(spec), np.array(AREA)
+    for time, first, last in zip(
+        AREA, first_starting(spec, times).tolist(), last_ended(spec, times).tolist(), strict=True
+    ):
+        assert first == min(wid for wid, (start, _) in extents.items() if start >= time)
+        assert last == max(wid for wid, (_, end) in extents.items() if end <= time)
+
+
+@given(SPECS)
+def test_starts_and_ends_are_those_of_the_definition(spec: WindowSpec) -> None:
+    extents = windows_by_definition(spec)
+    wids = np.array(list(extents))
+    pairs = zip(window_start(spec, wids).tolist(), window_end(spec, wids).tolist(), strict=True)
+    assert list(pairs) == list(extents.values())
+    assert start_of(spec, window_end(spec, wids)).tolist() == window_start(spec, wids).tolist()
+    assert last_ended(spec, window_end(spec, wids)).tolist() == wids.tolist()
+    assert open_start(spec, wids).tolist() == window_start(spec, wids).tolist()
+    assert open_start(spec, np.array([LOWEST])).tolist() == [LOWEST]
+
+
+@given(SPECS, st.integers(-40, 40), st.integers(1, 20))
+def test_the_windows_that_meet_a_stretch_run_from_its_first_time_to_its_last(
+    spec: WindowSpec, start: int, length: int
+) -> None:
+    stop = min(start + length, 41)
+    first, after = wids_meeting(spec, start, stop)
+    extents = windows_by_definition(spec)
+    meeting = [wid for wid, (low, high) in extents.items() if low < stop and start < high and start < stop]
+    assert set(meeting) <= set(range(first, after))
+    assert meeting == list(range(first, after)) or has_gaps(spec) or start >= stop
+    assert wids_meeting(spec, LOWEST, HIGHEST) == (LOWEST, HIGHEST)
+
+
+@given(SPECS, st.integers(-40, 40))
+def test_slices_are_numbered_in_order_and_a_window_has_as_many_as_promised(
+    spec: WindowSpec, wid: int
+) -> None:
+    times = np.arange(window_start(spec, wid), window_end(spec, wid))
+    numbers = slice_number(spec, times)
+    starts = slice_start(spec, times)
+    assert ((np.diff(numbers) > 0) == (np.diff(starts) > 0)).all()
+    assert len(np.unique(numbers)) == paired_slices(spec)
+
+
+@given(st.lists(st.tuples(SPECS, st.integers(-100, 100)), min_size=1, max_size=5))
+def test_many_windows_at_once_are_each_computed_as_one(cases: list[tuple[WindowSpec, int]]) -> None:
+    specs = WindowSpecs.of([(spec.range, spec.slide, spec.phase) for spec, _ in cases])
+    numbers = np.array([number for _, number in cases])
+    assert len(specs) == len(cases)
+    for formula in (wid_from, wid_to, last_ended, first_starting, window_end, window_start, start_of):
+        assert formula(specs, numbers).tolist() == [formula(spec, number) for spec, number in cases], formula
+    for formula in (has_gaps, windows_per_row, paired_slices):
+        assert formula(specs).tolist() == [formula(spec) for spec, _ in cases], formula
+    inside = [bool(in_some_window(spec, at(number))[0]) for spec, number in cases]
+    assert in_some_window(specs, numbers).tolist() == inside
+    left = [(number - 7) / spec.slide for spec, number in cases]
+    assert slides_to_end(specs, numbers, now=7).tolist() == left
+    assert specs[[0]].range.tolist() == [cases[0][0].range]

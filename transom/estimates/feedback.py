@@ -128,7 +128,7 @@ def new_estimator(query: CompiledQuery) -> Estimator:
     bound = query.query
     assert bound.emit is not None
     kinds = [ItemKind(item.name, item in bound.estimated, _grows(bound, item)) for item in _compared(bound)]
-    return Estimator.of(bound.emit, kinds, bound.window.range / bound.window.slide)
+    return Estimator.of(bound.emit, kinds, windows.windows_per_row(bound.window))
 
 
 def _compared(bound: Query) -> list[Item]:
@@ -148,7 +148,7 @@ def early_values_of(
     """Early results in the form that estimators read."""
     spec, wids = query.query.window, wids_of(query, table)
     ends = windows.window_end(spec, wids)
-    slides_left = np.zeros(len(ends)) if now is None else (ends - now) / spec.slide
+    slides_left = np.zeros(len(ends)) if now is None else windows.slides_to_end(spec, ends, now)
     rows = table[_column(query.query, "rows")].to_numpy()
     return EarlyValues(_groups(query, table), wids, slides_left, rows, _items(query, table), made, emitted)
 

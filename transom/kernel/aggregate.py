@@ -103,7 +103,7 @@ class BatchPlan:
         stops = [stop for _, stop in closed.general]
         stops += [stop for _, ranges in closed.patterned for _, stop in ranges]
         stops += [
-            window.phase + forced * window.slide
+            windows.window_end(window, forced - 1)
             for asker in self.askers
             for window, forced in asker.windows
             if forced is not None and asker.clock == clock
@@ -282,7 +282,7 @@ def _judged(rows: Rows, plan: BatchPlan) -> Mask:
         view = plan.closed.get(asker.clock, Closed()).view(asker.key_columns, asker.pinned)
         for window, forced in asker.windows:
             wanted = matched
-            if window.slide > window.range:
+            if windows.has_gaps(window):
                 wanted = matched & windows.in_some_window(window, times)
             asked |= wanted
             if not (wanted & ~counted).any():

@@ -26,7 +26,8 @@ from transom.sql.catalog import Scalars
 from transom.sql.query import Call, Query, free_name
 from transom.state.state import State
 from transom.windows.arrivals import Arrivals
-from transom.windows.intervals import LOWEST, IntervalSet
+from transom.windows.ids import trailing_start
+from transom.windows.intervals import IntervalSet
 
 Numbers = NDArray[np.int64]
 StoreReader = Callable[[str, StoreRead, int], GroupAnswers]  # (store name, how to read it, since)
@@ -52,7 +53,7 @@ class Lookup:
     @classmethod
     def over(cls, query: CompiledQuery, length: int, end: int, *rest: Any) -> Lookup:
         """A lookup for a window of some length, cut off at the lowest representable time."""
-        return cls(query, max(LOWEST, end - length), end, *rest)
+        return cls(query, trailing_start(length, end), end, *rest)
 
     @cached_property
     def query_stores(self) -> QueryStores:

@@ -17,6 +17,7 @@ from transom.plan.strategy import Place
 from transom.results.stream_progress import BatchInput, missed
 from transom.state.state import State, StoreState, StreamState
 from transom.storage.shard_refs import ShardRef
+from transom.windows.ids import trailing_start
 from transom.windows.intervals import LOWEST, IntervalSet
 
 # A lookup returns one row per group, where a window query's state has one row per group and slice: so the
@@ -89,7 +90,7 @@ def _floor(clock: Clock, length: int, stream: StreamState) -> int:
     if end is None:
         return LOWEST
     sidelined = (start for start, _ in stream.held(clock))
-    return max(LOWEST, min([end - length, *sidelined]))
+    return min([trailing_start(length, end), *sidelined])
 
 
 def fill_stores(

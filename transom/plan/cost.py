@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from transom.elements import WindowSpec
+from transom.windows.ids import windows_per_row
 from transom.windows.slices import cuts
 
 
@@ -37,7 +38,7 @@ def unshared(windows: Iterable[WindowSpec], rate: float) -> Cost:
     Cost(partial=200, final=2.0)
     """
     each = list(windows)
-    return Cost(len(each) * rate, sum(2 * spec.range / spec.slide**2 for spec in each))
+    return Cost(len(each) * rate, sum(2 * windows_per_row(spec) / spec.slide for spec in each))
 
 
 def shared(windows: Iterable[WindowSpec], rate: float, paned: bool = False) -> Cost:
@@ -48,7 +49,7 @@ def shared(windows: Iterable[WindowSpec], rate: float, paned: bool = False) -> C
     """
     each = list(windows)
     edges = sum(1 / step for _, step in dict.fromkeys(cut for spec in each for cut in cuts(spec, paned)))
-    return Cost(rate, edges * sum(spec.range / spec.slide for spec in each))
+    return Cost(rate, edges * sum(map(windows_per_row, each)))
 
 
 def is_better(new: Cost, old: Cost, clearly: float) -> bool:

@@ -28,6 +28,7 @@ from transom.plan.limits import Limits
 from transom.plan.predicate_text import predicate_text
 from transom.plan.strategy import Fragments
 from transom.sql.query import And, Predicate, Scalar, scalars_of
+from transom.windows import ids
 from transom.windows.slices import Progressions, progressions
 
 
@@ -153,7 +154,7 @@ def _made_of(members: Sequence[Selection], paned: bool, **kind: Any) -> Family:
     for i, member in enumerate(members):
         by_layout[member.layout, tuple(places[slot.id] for slot in member.slots)].append(i)
     windows = tuple(member.windows for member in members)
-    has_gaps = any(window.slide > window.range for own in windows for window in own)
+    has_gaps = any(ids.has_gaps(window) for own in windows for window in own)
     return Family(
         members[0].clock,
         members[0].keys,

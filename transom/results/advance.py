@@ -264,7 +264,7 @@ class _Work(Reading):
             # What came too late for its group is kept, too, and is no reason to close a window of others.
             store = None if self.shelf is None else self.shelf.store
             return last_open(query, was, groups_held(self, home, store))
-        if spec.slide > spec.range:  # the last slice may lie between windows
+        if windows.has_gaps(spec):  # the last slice may lie between windows
             starts, _ = slices_held(self, home)
             starts = starts[windows.in_some_window(spec, starts)]
         return int(windows.wid_to(spec, starts).max()) if len(starts) else None
@@ -278,9 +278,8 @@ class _Work(Reading):
         self._trim(key, sheet, done.kept)
         if done.table.num_rows:
             closing, counts = np.unique(done.table["reader"].to_numpy(), return_counts=True)
-            ranges, slides, _ = specs_of([readers[i].query for i in closing.tolist()]).T
-            # What paired slices of its own would have cost each.
-            alone = np.where(ranges % slides == 0, ranges // slides, 2 * (ranges // slides) + 1)
+            specs = specs_of([readers[i].query for i in closing.tolist()])
+            alone = windows.paired_slices(specs)  # what slices of its own would have cost each
             self.unshared_finals += int(counts @ alone)
             yield from self.lowered(layout, done.table, readers, batch.partial, scattered)
 

@@ -11,7 +11,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.plan.compiled import CompiledQuery
@@ -22,7 +21,7 @@ from transom.results.stream_progress import BatchInput, Origin
 from transom.sql.binding.cascades import relation_of
 from transom.state.state import State, StreamState
 from transom.windows import ids as windows
-from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet, union
+from transom.windows.intervals import LOWEST, IntervalSet, union
 from transom.windows.stream_rules import StreamRules
 
 
@@ -62,7 +61,8 @@ def rows_of(inner: CompiledQuery, results: pa.Table) -> pa.Table:
     relation = relation_of(inner.name, inner.query)
     start, end, time, *rest = relation.columns
     ends = results.column(1)
-    before = pc.subtract(ends.cast(pa.int64()), 1).cast(relation.columns[time])
+    times = windows.result_time(ends.cast(pa.int64()).to_numpy())
+    before = pa.array(times).cast(relation.columns[time])
     columns = {start: results.column(0), end: ends, time: before} | {name: results[name] for name in rest}
     return pa.table(columns)
 
@@ -95,7 +95,7 @@ def _lacking(inner: CompiledQuery, stream: StreamState) -> IntervalSet:
     """The times of results of windows that lost rows to an overload."""
     lost, spec = stream.clock(inner.query.clock).arrivals.shed, inner.query.window
     starts, stops = lost.arrays()
-    firsts = windows.window_end(spec, windows.wid_from(spec, starts)) - 1
+    firsts = windows.result_time(windows.window_end(spec, windows.wid_from(spec, starts)))
     lasts = windows.window_end(spec, windows.wid_to(spec, stops - 1))
     return IntervalSet.of(*zip(firsts.tolist(), lasts.tolist(), strict=True))
 
@@ -105,27 +105,15 @@ def missed(inner: CompiledQuery, before: State, after: State) -> IntervalSet | N
     own = after.queries[inner.name]
     if own.unseen is None:
         return None
-    gone = [_meeting(inner, *pair) for pair in own.unseen]
+    gone = [windows.wids_meeting(inner.query.window, *pair) for pair in own.unseen]
     was = before.queries.get(inner.name)
     if was is not None:
         known = boundary(inner, before.stream(inner.query.stream), was)
         patterned = (ranges for sort in known.view.patterned.values() for ranges in sort.values())
         gone += known.wids(inner, known.view.general | union(patterned))
-    return IntervalSet.of(*(_results(inner, pair) for pair in gone if pair[0] < pair[1]))
-
-
-def _meeting(inner: CompiledQuery, start: int, stop: int) -> tuple[int, int]:
-    """The windows that meet a run of times."""
-    spec = inner.query.window
-    first = LOWEST if start <= LOWEST else (start - spec.phase) // spec.slide
-    return first, HIGHEST if stop >= HIGHEST else (stop - 1 - spec.phase + spec.range) // spec.slide
-
-
-def _results(inner: CompiledQuery, wids: tuple[int, int]) -> tuple[int, int]:
-    """From the time of the first result of a run of windows to that of the last."""
-    spec, (first, after) = inner.query.window, wids
-    start = LOWEST if first <= LOWEST else spec.phase + (first + 1) * spec.slide - 1
-    return start, HIGHEST if after >= HIGHEST // spec.slide else spec.phase + after * spec.slide
+    return IntervalSet.of(
+        *(windows.result_times(inner.query.window, pair) for pair in gone if pair[0] < pair[1])
+    )
 
 
 def closings(inner: CompiledQuery, closed: Boundary) -> list[Punctuation]:
@@ -133,7 +121,7 @@ def closings(inner: CompiledQuery, closed: Boundary) -> list[Punctuation]:
     clock, view = derived_clock(inner), closed.view
     found = []
     for pair in closed.wids(inner, view.general if view.columns else view.of({})):
-        found.append(_punctuation(clock, _times(inner, pair), ()))
+        found.append(_punctuation(clock, windows.times_up_to_next_result(inner.query.window, pair), ()))
     shown = _shown(inner)
     for columns, patterns in view.patterned.items():
         if not columns <= shown.keys():
@@ -141,15 +129,10 @@ def closings(inner: CompiledQuery, closed: Boundary) -> list[Punctuation]:
         for pattern, ranges in patterns.items():
             where = tuple(sorted((shown[column], value) for column, value in pattern))
             for pair in closed.wids(inner, view.general | ranges):
-                found.append(_punctuation(clock, _times(inner, pair), where))
+                found.append(
+                    _punctuation(clock, windows.times_up_to_next_result(inner.query.window, pair), where)
+                )
     return found
-
-
-def _times(inner: CompiledQuery, wids: tuple[int, int]) -> tuple[int, int]:
-    """The times of the results of a run of windows; up to the next result nothing else can come."""
-    spec, (first, after) = inner.query.window, wids
-    start = LOWEST if first <= LOWEST else spec.phase + first * spec.slide
-    return start, HIGHEST if after >= HIGHEST // spec.slide else spec.phase + (after + 1) * spec.slide - 1
 
 
 def _punctuation(clock: Clock, times: tuple[int, int], where: tuple[tuple[str, object], ...]) -> Punctuation:

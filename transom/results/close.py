@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +18,14 @@ from numpy.typing import NDArray
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import expanded, over_runs
 from transom.columns.grouping import distinct, group
+from transom.elements import WindowSpec
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.sheets import lanes, one_array, regroup
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
 from transom.windows import ids as windows
 from transom.windows.closed import View
+from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 
 Numbers = NDArray[np.int64]
@@ -51,24 +52,23 @@ class Boundary:
             not part or (len(part) == 1 and part.pairs[0][0] <= LOWEST) for part in parts
         )
 
-    def until(self, specs: Numbers) -> Numbers:
-        """The ids below which windows are closed, if that is simple; of windows by range, slide and phase."""
+    def until(self, specs: WindowSpecs) -> Numbers:
+        """The ids below which windows are closed, if that is simple."""
         stop = self.view.general.pairs[0][1] if self.view.general else LOWEST
         if LOWEST < stop < HIGHEST:
-            ids = (stop - specs[:, 2]) // specs[:, 1]
+            ids = windows.wid_from(specs, np.array(stop))
         else:
             ids = np.full(len(specs), stop)
         return np.maximum(ids, self.forced.pairs[-1][1]) if self.forced else ids
 
-    def pieces(self, specs: Numbers) -> list[tuple[Numbers, Numbers]]:
+    def pieces(self, specs: WindowSpecs) -> list[tuple[Numbers, Numbers]]:
         """The runs of ids, from and to, that each piece of closed time closes; some may be empty."""
-        ranges, slides, phases = specs.T
         found = []
         for start, stop in self.view.general:
             firsts = np.full(len(specs), LOWEST)
             if start > LOWEST:
-                firsts = -(-(start + ranges - phases) // slides) - 1
-            found.append((firsts, (min(stop, HIGHEST) - phases) // slides))
+                firsts = windows.first_starting(specs, np.array(start))
+            found.append((firsts, windows.wid_from(specs, np.array(min(stop, HIGHEST)))))
         return found
 
 
@@ -115,7 +115,7 @@ def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> Closed:
     return Closed(pa.concat_tables(filled).combine_chunks() if filled else empty, kept, steps)
 
 
-def _simply_closed(readers: Sequence[Reader], specs: Numbers) -> tuple[Numbers, Sequence[int]]:
+def _simply_closed(readers: Sequence[Reader], specs: WindowSpecs) -> tuple[Numbers, Sequence[int]]:
     """Readers whose windows closed in few runs of ids for all groups: which, from, to. And the others.
 
     Most readers see the same closed time: it is looked at once.
@@ -143,7 +143,7 @@ def _in_pieces(before: Boundary, after: Boundary) -> bool:
     return is_alike and has_grown and len(before.view.general) + len(after.view.general) <= MOST_PIECES
 
 
-def _gaps(before: Boundary, after: Boundary, specs: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
+def _gaps(before: Boundary, after: Boundary, specs: WindowSpecs) -> Iterator[tuple[Numbers, Numbers]]:
     """The runs of ids that are closed after and not before, where each closed piece has only grown.
 
     First an empty run that says from where on windows may be open: what lies in closed windows between
@@ -179,10 +179,9 @@ def _closed_schema(layout: Layout) -> pa.Schema:
     return pa.schema(fields)
 
 
-def specs_of(queries: Sequence[CompiledQuery]) -> Numbers:
-    """Range, slide and phase of each query's windows."""
-    numbers = chain.from_iterable([query.spec for query in queries])
-    return np.fromiter(numbers, np.int64, 3 * len(queries)).reshape(-1, 3)
+def specs_of(queries: Sequence[CompiledQuery]) -> WindowSpecs:
+    """The window specification of each query."""
+    return WindowSpecs.of([query.spec for query in queries])
 
 
 class _Sheet:
@@ -195,7 +194,7 @@ class _Sheet:
         self.stops = one_array(table["stop"]).to_numpy()
 
     def runs(
-        self, readers: Sequence[Reader], all_specs: Numbers, simple: Numbers
+        self, readers: Sequence[Reader], all_specs: WindowSpecs, simple: Numbers
     ) -> tuple[pa.Table, Mask, int] | None:
         """Close runs of windows, all readers at once; None if there are absurdly many windows."""
         which, first_wids, after_wids = simple
@@ -206,50 +205,43 @@ class _Sheet:
         pair_lanes, pair = expanded(
             np.searchsorted(lane_homes, homes), np.searchsorted(lane_homes, homes, side="right")
         )
-        ranges, slides, phases = specs[pair].T
+        paired = specs[pair]
         low = self.starts[heads[pair_lanes]]
         high = self.starts[self.bounds[pair_lanes + 1] - 1]
-        lows = np.maximum(first_wids[pair], (low - phases) // slides)
-        highs = np.minimum(after_wids[pair] - 1, (high - phases + ranges) // slides - 1)
+        lows = np.maximum(first_wids[pair], windows.wid_from(paired, low))
+        highs = np.minimum(after_wids[pair] - 1, windows.wid_to(paired, high))
         total = int(np.maximum(highs - lows + 1, 0).sum())
         if total > 16 * len(self.starts) + (1 << 16):
             return None
         wids, of = expanded(lows, highs + 1)
-        stops = phases[of] + (wids + 1) * slides[of]
-        begin, end = self._found(pair_lanes[of], stops - ranges[of]), self._found(pair_lanes[of], stops)
+        of_windows, of_lanes = paired[of], pair_lanes[of]
+        begin = self._found(of_lanes, windows.window_start(of_windows, wids))
+        end = self._found(of_lanes, windows.window_end(of_windows, wids))
         filled = begin < end
         order = np.flatnonzero(filled)[np.argsort(begin[filled], kind="stable")]
         begin, end = begin[order], end[order]
         readers_of = which[pair[of[order]]]
         return self._summed(readers_of, wids[order], begin, end), kept, int((end - begin).sum())
 
-    def _needed(self, homes: Numbers, specs: Numbers, after_wids: Numbers) -> Mask:
+    def _needed(self, homes: Numbers, specs: WindowSpecs, after_wids: Numbers) -> Mask:
         """Which slices lie in a window that is still open, for some reader."""
-        ranges, slides, phases = specs.T
-        opening = np.where(
-            after_wids <= LOWEST,
-            LOWEST,
-            phases + (np.minimum(after_wids, HIGHEST // slides) + 1) * slides - ranges,
-        )
+        opening = windows.open_start(specs, after_wids)
         kinds, place = np.unique(homes, return_inverse=True)
         since = np.full(len(kinds), HIGHEST)
         np.minimum.at(since, place, opening)
         at = np.minimum(np.searchsorted(kinds, self.selections), len(kinds) - 1)
         needed = (kinds[at] == self.selections) & (self.stops > since[at])
-        gappy = slides > ranges
-        if gappy.any():
+        if windows.has_gaps(specs).any():
             needed &= self._covered(homes, specs)
         return needed
 
-    def _covered(self, homes: Numbers, specs: Numbers) -> Mask:
+    def _covered(self, homes: Numbers, specs: WindowSpecs) -> Mask:
         """Which slices lie in any window of a reader: with gaps between windows, not all do."""
         covered = np.zeros(len(self.starts), bool)
-        for home, (range_, slide, phase) in dict.fromkeys(
-            zip(homes.tolist(), map(tuple, specs.tolist()), strict=True)
-        ):
+        numbers = specs.range.tolist(), specs.slide.tolist(), specs.phase.tolist()
+        for home, *spec in dict.fromkeys(zip(homes.tolist(), *numbers, strict=True)):
             low, high = np.searchsorted(self.selections, [home, home + 1])
-            starts = self.starts[low:high]
-            covered[low:high] |= (starts - phase) // slide <= (starts - phase + range_) // slide - 1
+            covered[low:high] |= windows.in_some_window(WindowSpec(*spec), self.starts[low:high])
         return covered
 
     @cached_property

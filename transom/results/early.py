@@ -83,7 +83,7 @@ def prodded(query: CompiledQuery, prod: Prod) -> IntervalSet:
     if prod.until is None:
         return EVERYTHING
     spec = query.query.window
-    last = (prod.until - spec.phase) // spec.slide - 1
+    last = windows.last_ended(spec, prod.until)
     return IntervalSet.of((last if prod.exactly else LOWEST, last + 1))
 
 
@@ -218,4 +218,4 @@ def wids_of(query: CompiledQuery, results: pa.Table) -> np.ndarray:
     """The ids of the windows that results are of."""
     spec = query.query.window
     ends = results.column(1).cast(pa.int64()).to_numpy()
-    return windows.wid_from(spec, ends) - 1
+    return windows.last_ended(spec, ends)

@@ -15,6 +15,7 @@ from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout, columns_of
 from transom.results.close import specs_of
 from transom.results.presentation import LoweredWindows
+from transom.windows import ids as windows
 from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import IntervalSet
 
@@ -63,14 +64,14 @@ def lower(
 ) -> pa.Table:
     """What a SELECT list is written over: `k0`.., `a0`.., `window_start`, `window_end`; and `rows`."""
     bound, closed = queries[0].query, closed.combine_chunks()
-    ranges, slides, phases = specs_of(queries)[which].T
-    ends = phases + (closed["wid"].to_numpy() + 1) * slides
+    specs = specs_of(queries)[which]
+    ends = windows.window_end(specs, closed["wid"].to_numpy())
     columns = {name: closed[name] for name in layout.key_names}
     calls = zip(bound.calls, queries[0].functions, queries[0].reads, strict=True)
     for i, (call, function, slots) in enumerate(calls):
         states = [[one_array(closed[name]) for name in places[slot]] for slot in slots]
         columns[aggregate_column(i)] = function.lower(states, call.type, call.parameters)
-    columns["window_start"] = pa.array(ends - ranges).cast(bound.clock_type)
+    columns["window_start"] = pa.array(windows.start_of(specs, ends)).cast(bound.clock_type)
     columns["window_end"] = pa.array(ends).cast(bound.clock_type)
     columns["rows"] = closed["rows"]
     return pa.table(columns)

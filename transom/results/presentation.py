@@ -20,7 +20,9 @@ from transom.kernel.predicates import evaluate
 from transom.plan.compiled import CompiledQuery
 from transom.sql.catalog import Scalars
 from transom.sql.query import Query, Scalar, free_name, scalars_of
+from transom.windows import ids as windows
 from transom.windows.arrivals import UNKNOWN, Arrivals
+from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import IntervalSet
 
 _REFERENCE = re.compile(r"`(k\d+|a\d+|window_start|window_end)`")
@@ -57,9 +59,9 @@ class LoweredWindows:
 
     def extents(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where the windows start and end, on their clocks."""
-        ranges = np.array([query.query.window.range for query in self.queries])[self.which]
+        specs = WindowSpecs.of([query.spec for query in self.queries])[self.which]
         ends = self.table["window_end"].cast(pa.int64()).to_numpy()
-        return ends - ranges, ends
+        return windows.start_of(specs, ends), ends
 
     def seen(self) -> NDArray[np.bool_]:
         """Which windows were seen from their start."""

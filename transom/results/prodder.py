@@ -18,6 +18,7 @@ from transom.plan.compiled import CompiledQuery
 from transom.results.early import EVERYTHING, WindowRequest, window_requests
 from transom.results.stream_progress import BatchInput
 from transom.state.state import ProdderState, State, StreamState
+from transom.windows import ids as windows
 from transom.windows.intervals import LOWEST, IntervalSet, union
 from transom.windows.stream_rules import StreamRules
 
@@ -110,9 +111,8 @@ def crossed(query: CompiledQuery, own: ProdderState, now: int | None, points: It
         return IntervalSet()
     spec, found = query.query.window, []
     for point in points:
-        ahead = spec.slide - round(point * spec.slide) - spec.phase  # from the mark to the window's end
-        first = LOWEST if own.position is None else (own.position + ahead) // spec.slide
-        found.append(IntervalSet.of((first, (now + ahead) // spec.slide)))
+        first = LOWEST if own.position is None else windows.wid_by_mark(spec, point, own.position)
+        found.append(IntervalSet.of((first, windows.wid_by_mark(spec, point, now))))
     return union(found)
 
 
@@ -153,5 +153,5 @@ def _passed(
         return False
     spec, reach = query.query.window, 0 if root is query else root.query.window.range
     marks = crossed(query, own, now_of(followed, stream, rules, clock), points_of(query, state))
-    last = (high + reach - spec.phase + spec.range) // spec.slide - 1  # later ones are empty
+    last = windows.wid_to(spec, high + reach)  # later ones are empty
     return bool(marks) and marks.pairs[0][0] <= last

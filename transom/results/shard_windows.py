@@ -27,6 +27,7 @@ from transom.results.close import Reader, close, specs_of
 from transom.results.lowering import lower, lowered, places_of
 from transom.results.presentation import LoweredWindows
 from transom.results.shard_work import ShardWork
+from transom.windows import ids as windows
 from transom.windows.slices import filed_anew
 
 Numbers = NDArray[np.int64]
@@ -114,8 +115,8 @@ class Closing:
 
     def _window(self, spec: WindowSpec, wid: int, readers: list[int]) -> Iterator[Closed]:
         """One window of readers that have it in common."""
-        cells, end = self.cells, spec.phase + (wid + 1) * spec.slide
-        at = np.flatnonzero(self.mine & (self.starts >= end - spec.range) & (self.starts < end))
+        cells, start, end = self.cells, windows.window_start(spec, wid), windows.window_end(spec, wid)
+        at = np.flatnonzero(self.mine & (self.starts >= start) & (self.starts < end))
         if not len(at):
             return
         codes = cells.codes[at]
@@ -173,6 +174,6 @@ def _few(reader: Reader, low: int, high: int) -> tuple[int, int] | None:
     if not (reader.before.is_simple and reader.after.is_simple):
         return None
     spec, specs = reader.query.query.window, specs_of([reader.query])
-    first = max(int(reader.before.until(specs)[0]), (low - spec.phase) // spec.slide)
-    after = min(int(reader.after.until(specs)[0]), (high - spec.phase + spec.range) // spec.slide)
+    first = max(int(reader.before.until(specs)[0]), windows.wid_from(spec, low))
+    after = min(int(reader.after.until(specs)[0]), windows.wid_to(spec, high) + 1)
     return None if after - first > FEW_WINDOWS else (first, after)

@@ -117,6 +117,29 @@ def cuts(spec: WindowSpec, paned: bool = False) -> list[tuple[int, int]]:
     return [(ends, spec.slide)] if ends == starts else [(ends, spec.slide), (starts, spec.slide)]
 
 
+def next_edges(cut: Sequence[tuple[int, int]], now: int, count: int) -> list[int]:
+    """The next edges after a time.
+
+    >>> next_edges(cuts(WindowSpec.ending(18, 15)), now=20, count=3)
+    [27, 30, 42]
+    """
+    firsts = ((now - (now - base) % step + step, step) for base, step in cut)
+    return sorted({first + k * step for first, step in firsts for k in range(count)})[:count]
+
+
+def count_edges(cut: Sequence[tuple[int, int]], low: int, high: int, most: int) -> int:
+    """How many different edges there are in `(low, high]`; if there may be more than `most`, about.
+
+    >>> count_edges([(0, 15), (12, 15), (0, 10)], 0, 30, most=1000)
+    6
+    """
+    counts = [(high - base) // step - (low - base) // step for base, step in cut]
+    if len({step for _, step in cut}) == 1 or sum(counts) > most:  # with one step none are the same
+        return sum(counts)
+    firsts = ((low - (low - base) % step + step, step) for base, step in cut)
+    return len(np.unique(np.concatenate([np.arange(first, high + 1, step) for first, step in firsts])))
+
+
 def slices(cut: Progressions, owners: int, low: int, high: int) -> Slices:
     """The slices that times from `low` to `high` fall into."""
     whose, times = cut.between(low, high)

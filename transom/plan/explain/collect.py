@@ -58,7 +58,7 @@ from transom.results.cascade import derived_rules, in_order
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import And, Comparison, Member, Not, Or, Predicate
 from transom.state.state import State, StreamState, Work
-from transom.windows.slices import cuts
+from transom.windows.slices import count_edges, cuts, next_edges
 from transom.windows.stream_rules import StreamRules
 
 HOUR = 3_600_000_000
@@ -345,34 +345,16 @@ class _Describing:
         found = list(dict.fromkeys(cut for spec in member.windows for cut in cuts(spec, paned)))
         per = HOUR if kind is ClockKind.TIME else max(spec.slide for spec in member.windows)
         now = 0 if self.now is None else self.now
-        following = _following(found, now)
+        following = next_edges(found, now, NEXT)
         edges = () if self.now is None else tuple(following)
         return Slicing(
-            _edges(found, now, now + per),
+            count_edges(found, now, now + per, MOST_EDGES),
             "hour" if kind is ClockKind.TIME else str(per),
             per,
             tuple(length(later - edge, kind) for edge, later in pairwise(following)),
             edges,
             tuple(instant(edge, self.clock) for edge in edges),
         )
-
-
-Cuts = Sequence[tuple[int, int]]  # edges at base + k * step
-
-
-def _following(cuts: Cuts, now: int) -> list[int]:
-    """The next edges after a time."""
-    firsts = ((now - (now - base) % step + step, step) for base, step in cuts)
-    return sorted({first + k * step for first, step in firsts for k in range(NEXT)})[:NEXT]
-
-
-def _edges(cuts: Cuts, low: int, high: int) -> int:
-    """How many different edges there are in `(low, high]`; if absurdly many, about."""
-    counts = [(high - base) // step - (low - base) // step for base, step in cuts]
-    if len({step for _, step in cuts}) == 1 or sum(counts) > MOST_EDGES:  # with one step none are the same
-        return sum(counts)
-    steps = ((low - (low - base) % step + step, step) for base, step in cuts)
-    return len(np.unique(np.concatenate([np.arange(first, high + 1, step) for first, step in steps])))
 
 
 def _kept(slots: Sequence[Slot], queries: Sequence[CompiledQuery]) -> Iterator[Kept]:
