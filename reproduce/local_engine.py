@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from reproduce.in_process import advance, folded
 from transom.durations import format_duration, parse_duration
 from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.errors import SettingError, SQLError
@@ -22,7 +23,6 @@ from transom.plan.passes.admission import admit
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
 from transom.results.emit import BatchOutput
-from transom.results.inprocess import advance, folded
 from transom.results.presentation import result_schema
 from transom.results.stream_progress import BatchInput
 from transom.sql import bind

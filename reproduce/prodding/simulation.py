@@ -25,7 +25,7 @@ from reproduce.prodding.data import SECOND, Numbers, Recording
 from transom.elements import Prod
 
 STREAM = "S"
-EmitContext = tuple[int, tuple[tuple[str, Any], ...]]  # until when, and for which group
+ScriptedPunctuation = tuple[int, tuple[tuple[str, Any], ...]]  # until when, and for which group
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,9 @@ class Script:
     """What takes effect when: punctuations, prods, and moments at which the engine looks for itself."""
 
     recording: Recording
-    punctuations: dict[int, list[EmitContext]] = field(default_factory=lambda: defaultdict(list))  # by moment
+    punctuations: dict[int, list[ScriptedPunctuation]] = field(
+        default_factory=lambda: defaultdict(list)
+    )  # by moment
     prods: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     looks: set[int] = field(default_factory=set)
     firsts: set[int] = field(default_factory=set)

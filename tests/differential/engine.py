@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from reproduce.in_process import advance
 from tests.differential.cases import COLUMNS, BatchCase, Case
 from transom import oracle
 from transom.elements import Clock, ClockKind
@@ -21,7 +22,6 @@ from transom.plan.passes.resharing import reshare
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
 from transom.results.advance import clocks_of
-from transom.results.inprocess import advance
 from transom.results.stream_progress import BatchInput
 from transom.sql import Catalog, Query, Relation, bind
 from transom.sql.interpreter.scalars import InterpretedScalars

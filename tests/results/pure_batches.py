@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from reproduce.in_process import advance, folded
 from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
@@ -17,7 +18,6 @@ from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.passes.admission import admit, release
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
-from transom.results.inprocess import advance, folded
 from transom.results.stream_progress import BatchInput
 from transom.sql import Catalog, Query, Relation
 from transom.sql.binding.cascades import bind_all

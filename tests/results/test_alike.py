@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from reproduce.in_process import advance
 from tests.plan.bids import SCALARS, TIME, admitted, compiled
 from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery
@@ -15,7 +16,6 @@ from transom.plan.passes.resharing import reshare
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
 from transom.results.emit import BatchOutput
-from transom.results.inprocess import advance
 from transom.results.stream_progress import BatchInput
 from transom.state.state import State
 from transom.windows.intervals import IntervalSet

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from reproduce.in_process import advance
 from tests.plan.bids import SCALARS, SEQ, admitted, compiled, planned
 from transom.elements import Clock, ClockKind, Punctuation
 from transom.kernel.aggregate import BatchPlan, run
@@ -17,7 +18,6 @@ from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
 from transom.results.advance import clocks_of
 from transom.results.emit import BatchOutput
-from transom.results.inprocess import advance
 from transom.results.stream_progress import BatchInput
 from transom.state.state import State, StreamState, Totals
 from transom.windows.intervals import IntervalSet

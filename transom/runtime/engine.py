@@ -14,6 +14,7 @@ from typing import Any, TypeVar, Unpack
 import pyarrow as pa
 
 from transom.backends.base import Backend, StreamingInput
+from transom.backends.choose import choose_backend
 from transom.durations import parse_duration
 from transom.elements import Prod, Punctuation, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
@@ -56,8 +57,6 @@ from transom.windows.stream_rules import StreamRules
 
 log = logging.getLogger("transom")
 
-BACKENDS = ("spark", "local")
-
 
 Bound = TypeVar("Bound")
 
@@ -71,23 +70,6 @@ def _without_errors(outcome: Mapping[str, Bound | SQLError]) -> dict[str, Bound]
             raise SQLError(f"{of}{query.message}", query.text, query.start, query.end)
         bound[name] = query
     return bound
-
-
-def _backend_of(backend: str | Backend, spark: Any) -> Backend:
-    """The backend that a program names, imported when it is needed: the local one needs no Spark."""
-    if isinstance(backend, Backend):
-        return backend
-    if backend == "spark":
-        from transom.backends.spark.backend import SparkBackend
-
-        return SparkBackend(spark)
-    if spark is not None:
-        raise SettingError(f"a Spark session is for the Spark backend, not for {backend!r}")
-    if backend == "local":
-        from transom.backends.local.backend import LocalBackend
-
-        return LocalBackend()
-    raise SettingError(f"unknown backend {backend!r}: spark or local{near_miss(str(backend), BACKENDS)}")
 
 
 class Engine:
@@ -119,7 +101,7 @@ class Engine:
         max_failures: int = 3,
     ):
         chosen = sharing_strategy(strategy, fragments, state, limits)
-        self._backend = _backend_of(backend, spark)
+        self._backend = choose_backend(backend, spark)
         store = Store(checkpoint) if checkpoint is not None else Store.temporary()
         if checkpoint is None:
             weakref.finalize(self, store.delete)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from reproduce.in_process import advance
 from tests.plan.bids import SCALARS, SEQ, compiled
 from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import admit, is_kept, release, release_suspended
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
-from transom.results.inprocess import advance
 from transom.results.stream_progress import BatchInput
 from transom.state.state import State
 from transom.windows.intervals import IntervalSet
