@@ -31,7 +31,7 @@ class Archive:
         return self.outputs.read_results(identity(name, since), schema, [batch_id])
 
     def drop_results(self, is_old: Callable[[int, int], bool]) -> None:
-        """Delete the results of old batches, which are told by their number and the time they were made."""
+        """Delete the results of old batches, which are recognised by their number and the time they were made."""
         with self._lock:
             for batch_id, made in self.result_batches:
                 if is_old(batch_id, made):
@@ -39,7 +39,7 @@ class Archive:
             self.result_batches = [
                 (batch_id, made) for batch_id, made in self.result_batches if not is_old(batch_id, made)
             ]
-            self.outputs.drop_told(is_old)
+            self.outputs.drop_prods(is_old)
 
     def rows(self, kind: str, stream: Stream, committed: int) -> pa.Table:
         """A stream's late or rejected rows up to the last committed batch."""

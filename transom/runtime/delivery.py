@@ -1,4 +1,4 @@
-"""Who is given a batch's results, before the batch is committed: sinks and subscribers."""
+"""Delivery of results to sinks and subscribers, before a batch is committed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from transom.backends.base import Backend, Frame, Sink
 from transom.errors import SettingError
 from transom.results.presentation import Results
 from transom.runtime.batch_report import BatchReport
-from transom.runtime.executor_state import FarResults, fixed_frame
+from transom.runtime.executor_state import StoredResults, fixed_frame
 from transom.runtime.loop import BatchLoop
 from transom.runtime.outputs import fixed_rows
 from transom.storage.file_store import Store
@@ -23,15 +23,15 @@ Subscriber = Callable[[pa.Table], None]
 
 
 class Delivery:
-    """The sinks and subscribers of an engine. They belong to a query, and go when it does.
+    """The sinks and subscribers of an engine. Those of a query are removed when it is dropped.
 
-    `retention` is for how long results can be read back: a number of batches if `in_pages`, else microseconds.
+    `retention` says how long results can be read back: a number of batches if `in_batches`, else microseconds.
     """
 
     def __init__(self, loop: BatchLoop, retention: int | None, in_batches: bool):
         self.loop, self.retention, self.in_batches = loop, retention, in_batches
         self._subscribers: dict[str, list[Subscriber]] = {}
-        self._sinks: list[tuple[str | None, Sink]] = []  # of one query, or of all
+        self._sinks: list[tuple[str | None, Sink]] = []  # for one query, or for all
         loop.listeners.append(self.deliver)
 
     def sink(self, query: str | None, format: str, path: str | None, options: Mapping[str, Any]) -> None:
@@ -44,7 +44,7 @@ class Delivery:
         self._sinks.append((query, sink))
 
     def _check_path(self, path: str) -> None:
-        """A directory per batch is written exactly once only if nobody else writes batches there."""
+        """A directory per batch is written exactly once only if no other run writes batches there."""
         if any(other.path == path for _, other in self._sinks):
             raise SettingError(f"another sink writes to {path} already")
         try:
@@ -63,12 +63,12 @@ class Delivery:
         return lambda: callbacks.remove(callback) if callback in callbacks else None
 
     def forget(self, query: str) -> None:
-        """The query leaves."""
+        """Remove the sinks and subscribers of a dropped query."""
         self._subscribers.pop(query, None)
         self._sinks = [(owner, sink) for owner, sink in self._sinks if owner != query]
 
     def deliver(self, report: BatchReport) -> None:
-        """Hand out the results of a batch, and let go of those that are too old."""
+        """Deliver the results of a batch, and delete results that are too old."""
         backend = self.loop.backend
         for query, sink in self._sinks:
             if query is None and report.results:
@@ -79,7 +79,7 @@ class Delivery:
         self._retain(report.batch_id)
 
     def call_subscribers(self, results: Results) -> None:
-        """Call the subscribers."""
+        """Call the subscribers of queries that have results; an exception in one is logged."""
         for name, callbacks in list(self._subscribers.items()):
             table = results[name] if callbacks and name in results else None
             for callback in list(callbacks) if table is not None else ():
@@ -102,7 +102,9 @@ class Delivery:
 def _rows(report: BatchReport, query: str, backend: Backend) -> Frame:
     """A query's results in a batch; results that tasks wrote are read by tasks."""
     stored = report.results.stored.get(query)
-    return stored.frame(backend) if isinstance(stored, FarResults) else backend.frame(report.results[query])
+    return (
+        stored.frame(backend) if isinstance(stored, StoredResults) else backend.frame(report.results[query])
+    )
 
 
 def _all_rows(report: BatchReport, backend: Backend) -> Frame:

@@ -39,7 +39,7 @@ from transom.runtime.lookups import Lookups
 from transom.runtime.loop import BatchLoop
 from transom.runtime.options import clock_kind, declared_column, overload_rule, sharing_strategy, stream_rules
 from transom.runtime.preferred_handle import PreferredHandle, refuse_statement
-from transom.runtime.prods import Prodding, clock_of, punctuation_of
+from transom.runtime.prods import ProdAnswers, clock_of, punctuation_of
 from transom.runtime.progress import Progress, log_batch, progress_of
 from transom.runtime.quality import guarded_quality
 from transom.runtime.query_access import QueryAccess
@@ -115,7 +115,7 @@ class Engine:
         kept = parse_duration(retention) if isinstance(retention, str) else retention
         self._delivery = Delivery(self._loop, kept, in_batches)
         self._access = QueryAccess(
-            self._loop, self._delivery, Prodding(self._loop), Lookups(self._loop), self._runner.wake
+            self._loop, self._delivery, ProdAnswers(self._loop), Lookups(self._loop), self._runner.wake
         )
         self._names = 0
 

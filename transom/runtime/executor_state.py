@@ -1,4 +1,4 @@
-"""State that lives with the executors: shards under the checkpoint, and windows closed where they are.
+"""State that executors keep: shards under the checkpoint, and windows that tasks close where the shards are.
 
 shards/0000000012/         cells that batch 12 brought or rolled up, a file for each partition of the groups
 
@@ -43,8 +43,8 @@ from transom.storage.shard_refs import ShardRef
 
 
 @dataclass(frozen=True)
-class FarResults:
-    """Results of one query that tasks wrote."""
+class StoredResults:
+    """Results of one query that tasks stored in files."""
 
     store: Store
     files: tuple[str, ...]
@@ -56,7 +56,7 @@ class FarResults:
         batches = [b for f in self.files for b in own_rows(self.store, f, self.identity, self.schema)]
         return pa.Table.from_batches(batches, self.schema).combine_chunks()
 
-    def and_also(self, more: FarResults) -> FarResults:
+    def and_also(self, more: StoredResults) -> StoredResults:
         return replace(self, files=(*self.files, *more.files), rows=self.rows + more.rows)
 
     def frame(self, backend: Backend) -> Frame:
@@ -66,12 +66,12 @@ class FarResults:
 
 
 @dataclass
-class FarClosed:
-    """What the closing of windows over shards came to."""
+class ClosedByTasks:
+    """Results of windows that tasks closed over shards."""
 
     stored: dict[str, Stored] = field(default_factory=dict)
     steps: int = 0
-    failed: dict[str, Exception] = field(default_factory=dict)  # queries with functions of their own
+    failed: dict[str, Exception] = field(default_factory=dict)  # queries whose own functions failed
 
 
 class ExecutorState:
@@ -83,11 +83,11 @@ class ExecutorState:
 
     @property
     def most_groups(self) -> int | None:
-        """Of how many groups a task finds too many to send them to the driver."""
+        """How many groups of a family a task sends to the driver; a family with more leaves the driver."""
         return self.limits.driver_groups if self.place is Place.AUTO else None
 
     def shelf(self, state: State) -> Shelf:
-        """Where the batch after a state puts its shards."""
+        """Where the batch after a state writes its shards."""
         limit = self.limits.driver_rows if self.place is Place.AUTO else None
         return Shelf(
             self.files.shards,
@@ -105,13 +105,13 @@ class ExecutorState:
         identity: Callable[[str], str],
         directory: str,
         known: set[str],
-    ) -> FarClosed:
-        """Close windows, or read them while they are open, and write the results to a directory, by tasks.
+    ) -> ClosedByTasks:
+        """Let tasks close windows, or read open ones, and write the results to a directory.
 
-        Only names and counts come back. `known` are the files that were written there before; what failed
-        tasks left beside them is deleted.
+        Only names and counts come back. `known` are the files that were written there before; files that
+        failed tasks left are deleted.
         """
-        found = FarClosed()
+        found = ClosedByTasks()
         if not works:
             return found
         queries = {reader.query.name: reader.query for work in works for reader in work.readers}
@@ -124,7 +124,9 @@ class ExecutorState:
         self._collect(found, written, names, queries, directory)
         return found
 
-    def _written(self, works: Sequence[ShardWork], target: ResultTarget, found: FarClosed) -> list[Written]:
+    def _written(
+        self, works: Sequence[ShardWork], target: ResultTarget, found: ClosedByTasks
+    ) -> list[Written]:
         written = list[Written]()
         plain = [one for work in works if (one := _plain(work)) is not None]
         if plain:
@@ -143,7 +145,7 @@ class ExecutorState:
 
     def _collect(
         self,
-        found: FarClosed,
+        found: ClosedByTasks,
         written: Sequence[Written],
         names: Mapping[str, str],
         queries: Mapping[str, CompiledQuery],
@@ -158,10 +160,10 @@ class ExecutorState:
         for name, files in counts.items():
             schema = result_schema(queries[name].query)
             total = sum(files.values())
-            found.stored[name] = FarResults(self.store, tuple(files), total, names[name], schema)
+            found.stored[name] = StoredResults(self.store, tuple(files), total, names[name], schema)
 
     def _computed(self, work: ShardWork, target: ResultTarget) -> list[Written]:
-        """Results whose SELECT list or HAVING Spark computes, between the tasks that close and that write."""
+        """Results with computed expressions: the backend evaluates them between the closing and the writing task."""
         bound = work.readers[0].query.query
         places, texts = places_of(work.refs), computed_texts(bound)
         columns = {group_column(i): key.scalar.type for i, key in enumerate(bound.keys)}
@@ -177,7 +179,7 @@ class ExecutorState:
     # --- rolling up ---
 
     def rolled_up(self, state: State, queries: Iterable[CompiledQuery]) -> State:
-        """The state with many small shards over the same groups made into few."""
+        """The state with many small shards over the same groups merged into few."""
         if len(state.shards) <= self.limits.shard_files:
             return state
         alike: dict[object, list[CompiledQuery]] = {}
@@ -218,7 +220,7 @@ def fixed_frame(
     backend: Backend, results: Mapping[str, Stored], queries: Mapping[str, Query | Preferred]
 ) -> Frame:
     """Results that tasks wrote, of any queries, in the schema that fits all; they don't pass the driver."""
-    written = {name: stored for name, stored in results.items() if isinstance(stored, FarResults)}
+    written = {name: stored for name, stored in results.items() if isinstance(stored, StoredResults)}
     files = list(dict.fromkeys(file for stored in written.values() for file in stored.files))
     names = {stored.identity: name for name, stored in written.items()}
     store = next(iter(written.values())).store
@@ -227,13 +229,13 @@ def fixed_frame(
 
 
 def _plain(work: ShardWork) -> ShardWork | None:
-    """The part of the work whose results need no computing."""
+    """The part of the work whose results need no computed expressions."""
     chosen = [i for i, reader in enumerate(work.readers) if not computed_texts(reader.query.query)]
     return work.of(chosen) if chosen else None
 
 
 def _computed(work: ShardWork) -> list[ShardWork]:
-    """The rest of it, by the shape of the queries."""
+    """The other part of the work, by the shape of the queries."""
     shapes: dict[object, list[int]] = {}
     for i, reader in enumerate(work.readers):
         if computed_texts(reader.query.query):

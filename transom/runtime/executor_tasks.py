@@ -1,6 +1,6 @@
-"""What runs inside Spark's tasks for far selections: close windows over shards, write results, roll up.
+"""Tasks over shards: close windows, write results, merge shards.
 
-A task works on one partition of the groups. It writes where its data is; to the driver go names and counts.
+A task works on one partition of the groups. It writes where its data is, and returns names and counts.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def close_task(
 
 
 def lower_task(work: ShardWork, shards: FileShards, places: Sequence[int]) -> Task:
-    """A task that passes on the aggregates of its partition's closed windows, for Spark to compute with.
+    """A task that passes on the aggregates of its partition's closed windows, for the backend to evaluate expressions over.
 
-    Column `which` tells whose a row is; `steps` adds up to the number of cells combined.
+    Column `which` says which query a row is of; `steps` adds up to the number of cells combined.
     """
     numbers = {reader.query.name: i for i, reader in enumerate(work.readers)}
 

@@ -1,4 +1,4 @@
-"""What a batch leaves behind: results, late rows and rejected rows, a directory per batch each."""
+"""The outputs of batches under the checkpoint: results, late rows and rejected rows, a directory per batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query, free_name
 from transom.storage.file_store import Store
 
-QUERY = "transom_query"  # the column that tells queries of one schema apart
+QUERY = "transom_query"  # the column that says which query a result is of
 _INSTANT = pa.timestamp("us", tz="UTC")
 FIXED = pa.schema(
     [
@@ -46,17 +46,20 @@ FIXED = pa.schema(
 
 
 class Outputs:
-    """The outputs under a checkpoint, written once a batch and read back whole."""
+    """Writes the outputs of a batch, and reads them back."""
 
     def __init__(self, store: Store):
         self.store = store
 
     def clear_results(self, batch_id: int) -> None:
-        """Forget the results that an earlier attempt at a batch left."""
+        """Delete the results that an earlier attempt at a batch left."""
         self.store.delete(results_of(batch_id))
 
     def write_results(self, directory: str, results: Results, identity: Callable[[str], str]) -> None:
-        """One file for each schema that occurs, however many queries have it; those stored are there."""
+        """Write one file for each schema that occurs, however many queries have it.
+
+        Results that executors stored are there already.
+        """
         alike: dict[pa.Schema, list[pa.Table]] = defaultdict(list)
         for batch in results.batches:
             alike[batch.table.schema].append(with_names(batch, identity))
@@ -66,24 +69,26 @@ class Outputs:
     def read_results(
         self, identity: str, schema: pa.Schema, batches: Sequence[int], since: int | None = None
     ) -> pa.Table:
-        """All results of a query in some batches, and what prods were told since one, as they were made."""
+        """All results of a query in some batches, and answers to prods since one, in the order they were made."""
         found = [schema.empty_table()]
-        told = {} if since is None else {p: dirs for p, dirs in self.told().items() if p >= since}
-        for batch_id in sorted({*batches, *told}):
+        prods = (
+            {} if since is None else {b: dirs for b, dirs in self.prod_directories().items() if b >= since}
+        )
+        for batch_id in sorted({*batches, *prods}):
             for directory in [
                 *([results_of(batch_id)] if batch_id in batches else []),
-                *told.get(batch_id, ()),
+                *prods.get(batch_id, ()),
             ]:
                 for file in sorted(self.store.list(directory)):
                     parts = []
-                    with suppress(FileNotFoundError):  # a batch that ran meanwhile has let go of it
+                    with suppress(FileNotFoundError):  # a batch that ran meanwhile has deleted it
                         parts = list(own_rows(self.store, f"{directory}/{file}", identity, schema))
                     if parts:
                         found.append(pa.Table.from_batches(parts).cast(schema))
         return pa.concat_tables(found)
 
-    def told(self) -> dict[int, list[str]]:
-        """Where it is kept what prods were told, by the batch that was committed last, in order."""
+    def prod_directories(self) -> dict[int, list[str]]:
+        """The directories of answers to prods, by the batch that they are as of, in order."""
         return {
             int(batch_id): [
                 f"prods/{batch_id}/{name}" for name in sorted(self.store.list(f"prods/{batch_id}"))
@@ -91,9 +96,9 @@ class Outputs:
             for batch_id in self.store.list("prods")
         }
 
-    def drop_told(self, is_old: Callable[[int, int], bool]) -> None:
-        """Forget what prods were told after old batches, told by the batch and by the clock."""
-        for batch_id, directories in self.told().items():
+    def drop_prods(self, is_old: Callable[[int, int], bool]) -> None:
+        """Delete old answers to prods, which are recognised by their batch and the time they were made."""
+        for batch_id, directories in self.prod_directories().items():
             old = [one for one in directories if is_old(batch_id, int(one.rpartition("/")[2].split("-")[0]))]
             for directory in [f"prods/{batch_id:010d}"] if len(old) == len(directories) else old:
                 self.store.delete(directory)
@@ -138,8 +143,8 @@ class Outputs:
         return pa.concat_tables(tables) if tables else None
 
 
-def told_at(batch_id: int, made: int) -> str:
-    """The directory of what a prod was told; none is used twice, whoever else prods at that moment."""
+def prod_directory(batch_id: int, made: int) -> str:
+    """A new directory for the answer to a prod; concurrent prods never share one."""
     return f"prods/{batch_id:010d}/{made:020d}-{uuid.uuid4().hex}"
 
 
@@ -149,7 +154,7 @@ def results_of(batch_id: int) -> str:
 
 
 def with_names(batch: ResultBatch, identity: Callable[[str], str]) -> pa.Table:
-    """Results with the column that tells whose they are."""
+    """Results with the column that says which query they are of."""
     names = pa.array([identity(name) for name in batch.names], pa.string())
     which = np.repeat(np.arange(len(names), dtype=np.int32), np.diff(batch.bounds))
     whose = pa.DictionaryArray.from_arrays(pa.array(which), names).cast(pa.string())
@@ -218,7 +223,7 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | Pr
 
 
 def _preferred_rows(name: str, query: Preferred, table: pa.Table) -> list[dict[str, Any]]:
-    """Results of a query with a preference: of no window, and complete if nothing was passed over."""
+    """Results of a query with a preference: they have no window, and are complete if nothing was skipped."""
     values = [*(item.name for item in query.outputs), *(item.name for item in query.figures)]
     system = {column: free_name(column, values) for column in ("batch", "made", "complete")}
     made = table[system["made"]].cast(pa.int64()).to_pylist()
@@ -248,7 +253,7 @@ def as_json(values: Mapping[str, Any]) -> str:
 
 
 def plain_json(value: Any) -> Any:
-    """Values that JSON has no word for: instants in ISO form, the rest by their text."""
+    """Values that JSON can't express: instants in ISO form, others as text."""
     if isinstance(value, datetime):
         return format_instant(pa.scalar(value, pa.timestamp("us")).value)
     return str(value)

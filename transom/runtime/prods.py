@@ -1,6 +1,6 @@
-"""Prods from outside: answered at once from the last committed batch, in the thread of whoever asks.
+"""Prods from a program: answered at once from the last committed batch, in the caller's thread.
 
-prods/0000000012/<clock>-<id>/   what was told after batch 12 was committed, and before the next was
+prods/0000000012/<clock>-<id>/   answers given after batch 12 was committed, and before batch 13 was
 """
 
 from __future__ import annotations
@@ -24,38 +24,37 @@ from transom.results.presentation import Moment, Results
 from transom.results.prodder import now_of
 from transom.runtime.loop import BatchLoop
 from transom.runtime.options import clock_kind, declared_column
-from transom.runtime.outputs import told_at
+from transom.runtime.outputs import prod_directory
 from transom.runtime.registry import Registry
 from transom.state.batch_intent import BatchIntent
 from transom.state.state import State
 from transom.windows.intervals import HIGHEST, LOWEST
 
-MOST_SIGHTS = 16  # of a query that are remembered until the next batch; between batches they are much alike
+MAX_OBSERVATIONS = 16  # of a query between two batches: more of them would say the same
 
 
 @dataclass
-class Prodding:
-    """Answers prods beside the batch loop; it only reads what is committed."""
+class ProdAnswers:
+    """Answers prods while batches run; it only reads committed state."""
 
     loop: BatchLoop
 
     def answer(self, prods: Sequence[Prod]) -> tuple[Results, int]:
-        """What is known of the windows that prods ask for, and after which batch; it is kept with the queries'
-        results."""
+        """Early results of the windows that prods ask for, and the batch that they are as of.
+
+        The answers are stored with the queries' results.
+        """
         loop = self.loop
         loop.directory.bind()
         while True:
             with loop.directory.lock:
-                state, registry = (
-                    loop.state,
-                    loop.directory.registry.copy(),
-                )  # whom it suspends, batches find out too
+                state, registry = loop.state, loop.directory.registry.copy()  # a prod suspends no query
             try:
                 return self._answer(prods, state, registry), state.batch_id
             except Exception:
                 if loop.state is state:
                     raise
-                # A batch was committed meanwhile, and let go of shards that were to be read: ask that one.
+                # A batch was committed meanwhile, and deleted files that this answer needs: answer from that batch.
 
     def _answer(self, prods: Sequence[Prod], state: State, registry: Registry) -> Results:
         loop, living = self.loop, registry.living()
@@ -65,7 +64,7 @@ class Prodding:
             return Results()
         partial = frozenset(entry.name for entry in registry if entry.partial)
         moment = Moment(state.batch_id, Kind.EARLY, loop.clock())
-        directory = told_at(state.batch_id, moment.made)
+        directory = prod_directory(state.batch_id, moment.made)
         intent = BatchIntent(state.batch_id, moment.made, tables=dict(loop.declared.versions))
         backend = loop.emit.effects(intent, registry, directory)
         try:
@@ -77,16 +76,16 @@ class Prodding:
             loop.store.delete(directory)
             raise
         queries = {query.name: query for query in living}
-        told, observations = add_estimates(
+        answers, observations = add_estimates(
             state.estimators, early, queries, self._nows(asks, queries, state), moment.made
         )
-        loop.outputs.write_results(directory, told, lambda name: registry[name].identity)
+        loop.outputs.write_results(directory, answers, lambda name: registry[name].identity)
         with loop.directory.lock:
-            for one in observations:
-                own = loop.observations.setdefault(registry[one.query].identity, [])
-                own.append(one)
-                del own[:-MOST_SIGHTS]
-        return Results(told.batches, stored)
+            for observation in observations:
+                recent = loop.observations.setdefault(registry[observation.query].identity, [])
+                recent.append(observation)
+                del recent[:-MAX_OBSERVATIONS]
+        return Results(answers.batches, stored)
 
     def _nows(
         self, asks: Sequence[WindowRequest], queries: Mapping[str, CompiledQuery], state: State
@@ -95,7 +94,7 @@ class Prodding:
         return {name: now for name, now in found.items() if now is not None}
 
     def _now(self, query: CompiledQuery, queries: Mapping[str, CompiledQuery], state: State) -> int | None:
-        """How far a query's clock has come; that of results goes by the rows that they are made of."""
+        """How far a query's clock has come; a query over results follows the stream that these are made of."""
         streams = self.loop.declared.streams
         while query.query.stream not in streams and query.query.stream in queries:
             query = queries[query.query.stream]
@@ -113,7 +112,7 @@ def prod_of(
     on: str | None = None,
     queries: tuple[str, ...] | None = None,
 ) -> Prod:
-    """A prod from a program's words."""
+    """A prod from a program's arguments."""
     if until is not None and at is not None:
         raise SettingError("a prod is for the windows up to a time (until) or for the one at a time (at)")
     clock = clock_of(stream, on)

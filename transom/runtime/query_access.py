@@ -15,7 +15,7 @@ from transom.runtime.delivery import Delivery
 from transom.runtime.journal import Journal
 from transom.runtime.lookups import Lookups
 from transom.runtime.loop import BatchLoop
-from transom.runtime.prods import Prodding, prod_of
+from transom.runtime.prods import ProdAnswers, prod_of
 from transom.sql.query import Query
 
 
@@ -25,7 +25,7 @@ class QueryAccess:
 
     loop: BatchLoop
     delivery: Delivery
-    prods: Prodding
+    prods: ProdAnswers
     lookups: Lookups
     wake: Callable[[], None]  # look for batches now
     journals: list[Journal] = field(default_factory=list)
