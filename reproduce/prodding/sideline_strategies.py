@@ -71,10 +71,10 @@ class Sidelining:
             start, stop = cuts[second - 1], cuts[second]
             self._batch(self.stream.rows.slice(start, stop - start), second * SECOND)
             spare = ((second + 1) * SECOND - self.free) * BUDGET // SECOND
-            waiting = self.engine.state.stream(STREAM).aside
+            waiting = self.engine.state.stream(STREAM).sidelined
             if waiting and waiting[0].rows <= spare:
                 self._take_in(chunks_without_new_rows(waiting, spare))
-        while waiting := self.engine.state.stream(STREAM).aside:
+        while waiting := self.engine.state.stream(STREAM).sidelined:
             self._take_in(chunks_without_new_rows(waiting, BUDGET))
         self.engine.batch(clock=self.free, ended=True)
         return self.engine.results("q")
@@ -82,7 +82,7 @@ class Sidelining:
     def _batch(self, rows: pa.Table, now: int) -> None:
         """A second's tuples, as many as there is time for, and a prod for the window that ends."""
         known, time = self.engine.state.stream(STREAM), self.engine.time
-        resumed = chunks_to_resume(known.aside, known.credit, SHARE)
+        resumed = chunks_to_resume(known.sidelined, known.credit, SHARE)
         times = rows["ts"].cast(pa.int64()).to_numpy()
         columns = {time: (times, np.ones(len(times), bool))}
         closed = {time: known.clock(time).closed}

@@ -60,11 +60,11 @@ class Sidelining(PureEngine):
 
     def part(self, batch: BatchCase, limit: int | None) -> tuple[BatchCase, BurstOutcome]:
         known = self.state.stream("s")
-        taken = chunks_to_resume(known.aside, known.credit, self.overload.share)
+        taken = chunks_to_resume(known.sidelined, known.credit, self.overload.share)
         if batch.ended:
-            taken = known.aside
+            taken = known.sidelined
         elif not batch.rows:
-            taken = chunks_without_new_rows(known.aside, self.overload.budget)
+            taken = chunks_without_new_rows(known.sidelined, self.overload.budget)
         aside = [] if batch.ended else self._aside(batch, limit, chunk_rows(taken))
         gone = {int(i) for rows, _ in aside for i in rows}
         rows = [row for i, row in enumerate(batch.rows) if i not in gone]
@@ -93,11 +93,11 @@ class Sidelining(PureEngine):
 
     def finish(self) -> None:
         """Let lulls come until nothing is aside."""
-        while self.state.stream("s").aside:
+        while self.state.stream("s").sidelined:
             before = self.state.stream("s").totals
             self.batch(BatchCase([]))
             after = self.state.stream("s").totals
-            assert after.aside < before.aside and after.rows == before.rows
+            assert after.sidelined < before.sidelined and after.rows == before.rows
 
 
 def from_the_start(drawn: Case) -> Case:
@@ -132,7 +132,7 @@ def run(drawn: Case, dice: Random, strictly: bool, seed: int | None = None) -> b
         for batch_id in drawn.batches:
             engine.batch(batch_id)
             plain.batch(batch_id)
-            while dice.random() < 0.3 and engine.state.stream("s").aside:
+            while dice.random() < 0.3 and engine.state.stream("s").sidelined:
                 engine.batch(BatchCase([]))
             if dice.random() < 0.3:
                 engine.restart()
@@ -149,7 +149,7 @@ def same_in_the_end(
 ) -> None:
     ours, theirs = engine.state.stream("s"), plain.state.stream("s")
     totals = ours.totals
-    assert totals.aside == 0 and not engine.stored
+    assert totals.sidelined == 0 and not engine.stored
     assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected
     assert (totals.rows, totals.rejected) == (theirs.totals.rows, theirs.totals.rejected)
     assert totals.late <= theirs.totals.late
@@ -224,7 +224,7 @@ def test_what_was_shed_is_counted_and_its_windows_say_so(budget: int, seed: int)
             engine.batch(batch_id)
         totals = engine.state.stream("s").totals
         assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected + totals.shed
-        assert (totals.shed > 0) == (engine.most_aside > 0) and totals.aside == 0
+        assert (totals.shed > 0) == (engine.most_aside > 0) and totals.sidelined == 0
         expected = oracle_answer(drawn, queries).results
         for name, query in queries.items():
             if query.clock.kind is not ClockKind.ROWS:

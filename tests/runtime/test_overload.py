@@ -92,7 +92,7 @@ def test_later_windows_close_on_time_and_the_burst_closes_late_but_complete(
         ("12:00", "12:01", 1), ("12:01", "12:02", 20), ("12:02", "12:03", 1), ("12:03", "12:04", 1)
     ]  # fmt: skip
     assert set(query.results()["complete"].to_pylist()) == {True}
-    assert not list((tmp_path / "checkpoint" / "aside" / "bids").glob("*"))
+    assert not list((tmp_path / "checkpoint" / "sidelined" / "bids").glob("*"))
     assert accounted(engine) == {"rows": 24, "counted": 24, "unasked": 0, "late": 0, "rejected": 0}
 
 
@@ -354,7 +354,7 @@ def test_no_row_is_lost_or_counted_twice_when_it_fails(
     again = program.start()
     program.run(again)
     assert outcome(again) == undisturbed
-    assert not list((tmp_path / "checkpoint" / "aside" / "bids").glob("*"))
+    assert not list((tmp_path / "checkpoint" / "sidelined" / "bids").glob("*"))
 
 
 def test_the_same_engine_goes_on_after_a_lull_failed(

@@ -157,7 +157,7 @@ def test_rows_aside_come_in_again_and_everything_comes_out(spark: SparkSession, 
     query = engine.register(f"{PER_SITE} {COUNTED.format('desc')}")
     feed.push(bids(*BATCH))
     assert batch(engine) and aside(engine) == 12
-    known = engine._loop.state.stream("bids").aside
+    known = engine._loop.state.stream("bids").sidelined
     times = [span for chunk in known for span in chunk.ranges.values()]
     assert times == sorted(times)  # what is aside is held, and released, by time
     assert engine.summaries()["sites"].came == 14
@@ -188,7 +188,7 @@ CLAUSES = {order: f"{PER_SITE} {COUNTED.format(order)} * price" for order in ("d
 def chosen(engine: transom.Engine) -> Any:
     """What two batches counted and put aside."""
     state = engine._loop.state.stream("bids")
-    return [answers(engine.query(name).prod()) for name in CLAUSES], state.aside
+    return [answers(engine.query(name).prod()) for name in CLAUSES], state.sidelined
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ INTENT = BatchIntent(
     ("bids",),
     {"sites": 3},
     5000,
-    ("aside/bids/0000000011/0",),
+    ("sidelined/bids/0000000011/0",),
     {"p": 1024},
     True,
 )
@@ -48,7 +48,7 @@ STORED = {
     "ended": ["bids"],
     "tables": {"sites": 3},
     "budget": 5000,
-    "sidelined": ["aside/bids/0000000011/0"],
+    "sidelined": ["sidelined/bids/0000000011/0"],
     "probes": {"p": 1024},
     "resumes": True,
 }

@@ -1,6 +1,6 @@
 """Bursts on Spark: rows beyond a batch's budget are written aside by the executors, or dropped, and read back.
 
-aside/bids/0000000012/chunk=3/     a chunk that batch 12 set aside: a later batch takes it whole
+sidelined/bids/0000000012/chunk=3/     a chunk that batch 12 set aside: a later batch takes it whole
 
 What a batch takes in and how many rows it may keep is written ahead; a batch that is run again chooses the
 same rows and writes over what the first try left.
@@ -64,10 +64,10 @@ class Sideline:
     def resume(self, state: State, paces: Mapping[str, Sequence[tuple[int, float]]]) -> None:
         """Go on after an earlier engine, and delete what it left if it died before it could."""
         self.paces = {name: [(rows, seconds) for rows, seconds in own] for name, own in paces.items()}
-        for name in self.store.list("aside"):
-            kept = {chunk.name for chunk in state.stream(name).aside}
-            for batch_id in self.store.list(f"aside/{name}"):
-                directory = f"aside/{name}/{batch_id}"
+        for name in self.store.list("sidelined"):
+            kept = {chunk.name for chunk in state.stream(name).sidelined}
+            for batch_id in self.store.list(f"sidelined/{name}"):
+                directory = f"sidelined/{name}/{batch_id}"
                 found = {f"{directory}/{chunk}" for chunk in self.store.list(directory)}
                 for stray in found - kept if found & kept else [directory]:
                     self.store.delete(stray)
@@ -81,20 +81,20 @@ class Sideline:
         them and sets none aside.
         """
         name = None if stream is None else stream.name
-        now = tuple(dict.fromkeys(s for s in ended if s == name or not state.stream(s).aside))
+        now = tuple(dict.fromkeys(s for s in ended if s == name or not state.stream(s).sidelined))
         later = [s for s in dict.fromkeys(ended) if s not in now]
         if stream is None:
             return Bound(now, later)
         known, budget = state.stream(stream.name), self.budget(stream)
         if name in now:
-            chunks, budget = known.aside, None
+            chunks, budget = known.sidelined, None
         elif is_new:
             overload = stream.rules.overload
             chunks = chunks_to_resume(
-                known.aside, known.credit, overload.share if overload is not None else 1
+                known.sidelined, known.credit, overload.share if overload is not None else 1
             )
         else:
-            chunks = chunks_without_new_rows(known.aside, budget)
+            chunks = chunks_without_new_rows(known.sidelined, budget)
         return Bound(now, later, budget, tuple(chunk.name for chunk in chunks))
 
     def budget(self, stream: Stream) -> int | None:
@@ -138,7 +138,7 @@ class Sideline:
         return self._read(self._taken(intent, state.stream(stream.name)), stream)
 
     def _taken(self, intent: BatchIntent, known: StreamState) -> tuple[SidelinedChunk, ...]:
-        return tuple(chunk for chunk in known.aside if chunk.name in intent.aside)
+        return tuple(chunk for chunk in known.sidelined if chunk.name in intent.sidelined)
 
     def _read(self, chunks: tuple[SidelinedChunk, ...], stream: Stream) -> Frame:
         frame = self.backend.read_parquet([self.store.path(chunk.name) for chunk in chunks])
@@ -174,7 +174,7 @@ class Sideline:
     ) -> tuple[SidelinedChunk, ...]:
         """The chunks of the rows beyond the budget, written unless they are shed."""
         aside = cut.aside(ranked, choice)
-        directory = f"aside/{stream.name}/{intent.batch_id:010d}"
+        directory = f"sidelined/{stream.name}/{intent.batch_id:010d}"
         chunks = cut.chunks(aside, directory, intent.clock)
         if stream.rules.overload is not None and stream.rules.overload.shed:
             log.warning("batch %d of %s: %d rows were shed", intent.batch_id, stream.name, chunk_rows(chunks))
@@ -190,10 +190,10 @@ class Sideline:
     def forget(self, before: State, after: State) -> None:
         """Delete the chunks that a committed batch has taken in, and their directory with the last of them."""
         for name, stream in before.streams.items():
-            if stream.aside:
-                kept = {chunk.name for chunk in after.stream(name).aside}
+            if stream.sidelined:
+                kept = {chunk.name for chunk in after.stream(name).sidelined}
                 batches = {posixpath.dirname(chunk) for chunk in kept}
-                gone = [chunk.name for chunk in stream.aside if chunk.name not in kept]
+                gone = [chunk.name for chunk in stream.sidelined if chunk.name not in kept]
                 for chunk in gone:
                     self.store.delete(chunk)
                 for batch_id in {posixpath.dirname(chunk) for chunk in gone} - batches:

@@ -65,7 +65,7 @@ class BatchInput:
 def advance_stream(stream: StreamState, batch: BatchInput, followed: Collection[Clock]) -> StreamState:
     """A stream after a batch; `followed` are the clocks that the batch carries."""
     outcome, totals = batch.outcome, stream.totals + _counts(batch)
-    said = {clock: _said(own) for clock, own in stream.clocks.items()} if stream.aside else stream.clocks
+    said = {clock: _said(own) for clock, own in stream.clocks.items()} if stream.sidelined else stream.clocks
     clocks = {
         clock: own if clock in followed or not outcome.rows else replace(own, occupied=None)
         for clock, own in said.items()
@@ -77,7 +77,7 @@ def advance_stream(stream: StreamState, batch: BatchInput, followed: Collection[
         known = clocks.get(clock) or stream.clock(clock)
         ranges = ((one.until, one.since, one.where) for one in batch.punctuations if one.clock == clock)
         clocks[clock] = replace(known, closed=known.closed.close_all(ranges))
-    aside = stream.aside
+    aside = stream.sidelined
     if aside or batch.burst.sidelined:
         aside = (*(chunk for chunk in aside if chunk not in batch.burst.resumed), *batch.burst.sidelined)
         clocks = {
@@ -110,7 +110,7 @@ def _counts(batch: BatchInput) -> Totals:
 def _credit(stream: StreamState, batch: BatchInput, are_left: bool) -> int:
     share = batch.rules.overload.share if batch.rules.overload is not None else 1
     taken = chunk_rows(batch.burst.resumed)
-    return credit_after(stream.credit, bool(stream.aside) and are_left, batch.new_rows, taken, share)
+    return credit_after(stream.credit, bool(stream.sidelined) and are_left, batch.new_rows, taken, share)
 
 
 def _said(known: ClockState) -> ClockState:

@@ -156,7 +156,7 @@ class BatchLoop:
         for stream in self.declared.streams.values():
             if stream.rules.idle is None or stream.idle_closed or now - stream.last_data < stream.rules.idle:
                 continue
-            if self.state.stream(stream.name).aside:
+            if self.state.stream(stream.name).sidelined:
                 continue  # there is something to do still
             self.end([stream.name])
             stream.idle_closed = True
@@ -187,7 +187,7 @@ class BatchLoop:
             intent = self.pending()
             if intent is None and (self.directory.waiting or self._timer_is_due()):
                 # A stream whose rows are aside ends with a batch that takes them in.
-                waiting = (name for name in self.directory.waiting.ended if self.state.stream(name).aside)
+                waiting = (name for name in self.directory.waiting.ended if self.state.stream(name).sidelined)
                 intent = self._begin(next(waiting, None), {}, ())
             if intent is None or intent.reference:
                 return False
@@ -204,7 +204,7 @@ class BatchLoop:
             if (
                 self.directory.intent is not None
                 or self.directory.waiting
-                or not self.state.stream(stream.name).aside
+                or not self.state.stream(stream.name).sidelined
             ):
                 return False
             reading = (
@@ -290,7 +290,7 @@ class BatchLoop:
         outcome, burst = Outcome(), NO_BURST
         arrivals: Mapping[str, Arrival] = {}
         said = [element for element in intent.control if isinstance(element, Punctuation | Prod)]
-        if intent.stream is not None and (frame is not None or intent.aside):
+        if intent.stream is not None and (frame is not None or intent.sidelined):
             stream = self.declared.streams[intent.stream]
             if stream.prods is not None and frame is not None:
                 said += rows_as_prods(stream, frame)

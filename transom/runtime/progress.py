@@ -329,9 +329,9 @@ def progress_of(loop: BatchLoop) -> Progress:
             open_windows(state, reading, own),
             clock.kind is ClockKind.TIME,
             _sharing(loop, name, state, [query.name for query in reading], slices, last),
-            own.totals.aside,
+            own.totals.sidelined,
             own.totals.shed,
-            own.aside[0].since if own.aside else None,
+            own.sidelined[0].since if own.sidelined else None,
             own.held(clock).pairs,
         )
     return Progress(

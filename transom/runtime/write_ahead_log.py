@@ -3,7 +3,7 @@
 log/0000000012.json        the intent of batch 12: what it reads, and the control that takes effect in it
 state/0000000012.arrow     the state after batch 12: writing it commits the batch
 runs/0000000012.arrow      what batch 12 brought to the stores of on-demand queries, or merged there
-results/0000000012/        the batch's results; late/, rejected/, aside/ likewise, all overwritten on replay
+results/0000000012/        the batch's results; late/, rejected/, sidelined/ likewise, all overwritten on replay
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ class BatchIntent:
     control: tuple[Control, ...] = ()
     ended: tuple[str, ...] = ()  # streams whose open windows close
     tables: Mapping[str, int] = field(default_factory=dict)  # versions
-    budget: int | None = None  # rows that it may process at once; what is beyond is set aside, or shed
-    aside: tuple[str, ...] = ()  # chunks of rows set aside that it takes in
+    budget: int | None = None  # rows that it may process at once; further rows are sidelined, or shed
+    sidelined: tuple[str, ...] = ()  # chunks of sidelined rows that it takes in
     probes: Mapping[str, int] = field(default_factory=dict)  # of queries whose budget is a time
     resumes: bool = False  # whether it resumes what budgets have deferred
 
@@ -38,7 +38,7 @@ class BatchIntent:
             "ended": list(self.ended),
             "tables": dict(self.tables),
             "budget": self.budget,
-            "sidelined": list(self.aside),
+            "sidelined": list(self.sidelined),
             "probes": dict(self.probes),
             "resumes": self.resumes,
         }
@@ -55,7 +55,7 @@ class BatchIntent:
             ended=tuple(stored["ended"]),
             tables=stored["tables"],
             budget=stored["budget"],
-            aside=tuple(stored["sidelined"]),
+            sidelined=tuple(stored["sidelined"]),
             probes=stored["probes"],
             resumes=stored["resumes"],
         )

@@ -48,7 +48,7 @@ class Totals:
     unasked: int = 0
     late: int = 0
     rejected: int = 0
-    aside: int = 0
+    sidelined: int = 0
     shed: int = 0
 
     def __add__(self, other: Totals) -> Totals:
@@ -57,7 +57,7 @@ class Totals:
     @property
     def accepted(self) -> int:
         """Rows that were processed and had a usable time."""
-        return self.rows - self.rejected - self.aside - self.shed
+        return self.rows - self.rejected - self.sidelined - self.shed
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ class StreamState:
     clocks: Mapping[Clock, ClockState] = field(default_factory=dict)
     totals: Totals = Totals()
     work: Work = Work()
-    aside: tuple[SidelinedChunk, ...] = ()
+    sidelined: tuple[SidelinedChunk, ...] = ()
     credit: int = 0
 
     def held(self, clock: Clock) -> IntervalSet:
         """The times that stay open because rows of theirs are aside."""
-        return held_times(self.aside, clock)
+        return held_times(self.sidelined, clock)
 
     def clock(self, clock: Clock) -> ClockState:
         """A clock's state; one that nobody followed yet has only missed what was accepted so far."""

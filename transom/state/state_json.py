@@ -126,7 +126,7 @@ def encode_stream(stream: StreamState) -> Json:
         ],
         "totals": encode_totals(stream.totals),
         "work": encode_work(stream.work),
-        "sidelined": [encode_chunk(chunk) for chunk in stream.aside],
+        "sidelined": [encode_chunk(chunk) for chunk in stream.sidelined],
         "credit": stream.credit,
     }
 
@@ -192,7 +192,7 @@ def encode_totals(totals: Totals) -> Json:
         "unwanted": totals.unasked,
         "late": totals.late,
         "rejected": totals.rejected,
-        "sidelined": totals.aside,
+        "sidelined": totals.sidelined,
         "shed": totals.shed,
     }
 
@@ -204,7 +204,7 @@ def decode_totals(stored: Json) -> Totals:
         unasked=stored["unwanted"],
         late=stored["late"],
         rejected=stored["rejected"],
-        aside=stored["sidelined"],
+        sidelined=stored["sidelined"],
         shed=stored["shed"],
     )
 

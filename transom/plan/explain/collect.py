@@ -224,12 +224,12 @@ def _overload(overload: Overload) -> str:
 
 
 def _aside(stream: StreamState, clock: Clock) -> str | None:
-    if not stream.aside:
+    if not stream.sidelined:
         return None
     is_time = clock.kind is ClockKind.TIME
     ends = ([format_instant(end) if is_time else str(end) for end in pair] for pair in stream.held(clock))
     held = ", ".join(f"{start} to {stop}" for start, stop in ends)
-    return f"{stream.totals.aside:,} rows since {format_instant(stream.aside[0].since)}; held: {held}"
+    return f"{stream.totals.sidelined:,} rows since {format_instant(stream.sidelined[0].since)}; held: {held}"
 
 
 def work_done(work: Work) -> WorkDone:
