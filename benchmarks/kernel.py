@@ -13,7 +13,7 @@ import pyarrow as pa
 from transom.elements import Clock, ClockKind
 from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.plan.passes.admission import admit
+from transom.plan.context import Membership
 from transom.plan.planner import Planner
 from transom.plan.strategy import Fragments, Strategy
 from transom.results.advance import apply_batch
@@ -90,8 +90,8 @@ def _run(
 ) -> Measured:
     strategy = Strategy(windows.startswith("shared"), windows.endswith("paned"), Fragments(fragments))
     rules = StreamRules(TIME, 0)
-    state = admit(State(), queries, {query.name: query for query in queries}, strategy)
     planner = Planner(strategy)
+    state = planner.begin(State(), Membership({query.name: query for query in queries}, queries))
     names = {
         sql: f"c{i}" for i, sql in enumerate(dict.fromkeys(s.sql for q in queries for s in q.query.scalars()))
     }

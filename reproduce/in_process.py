@@ -39,8 +39,9 @@ def advance(
 ) -> BatchOutput:
     """Emit a batch in this process; `living` are all queries, if some read the results of others."""
     queries = [query for batch in batches for query in batch.queries] if living is None else living
-    context = EmitContext(prods, clock, clock)
-    return emit(state, batches, queries, context, shelf, InProcess(scalars, shelf, planner or Planner()))
+    planner = planner or Planner()
+    context = EmitContext(prods, clock, clock, planner=planner)
+    return emit(state, batches, queries, context, shelf, InProcess(scalars, shelf, planner))
 
 
 def folded(

@@ -15,11 +15,11 @@ from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
 from transom.ondemand.lookup import Lookup, group_pattern, look_up, lookup_result, lookup_schema
 from transom.ondemand.store_specs import store_sets
-from transom.ondemand.stores import lookup_end, open_stores
+from transom.ondemand.stores import lookup_end
 from transom.overload.chunks import NO_BURST, BurstOutcome
 from transom.overload.settings import Overload
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.plan.passes.admission import admit
+from transom.plan.context import Membership
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
 from transom.results.emit import BatchOutput
@@ -79,8 +79,8 @@ class LocalEngine:
         self.looking = {query.name: query for query in compiled if query.is_on_demand}
         self.store_sets = store_sets(list(self.looking.values()))
         living = {query.name: query for query in self.queries}
-        state = admit(State(), self.queries, living, self.planner.strategy, [])
-        self.state, self.lookup_cache = open_stores(state, self.store_sets), LookupCache()
+        membership = Membership(living, self.queries, store_sets=self.store_sets)
+        self.state, self.lookup_cache = self.planner.begin(State(), membership), LookupCache()
         self._results: dict[str, list[pa.Table]] = {name: [] for name in queries}
 
     def _compiled(self, texts: Mapping[str, str], catalog: Catalog) -> Iterator[CompiledQuery]:

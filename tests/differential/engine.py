@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +15,11 @@ from transom.elements import Clock, ClockKind
 from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, put_away, run
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet
-from transom.ondemand.stores import open_stores, store_inputs
+from transom.ondemand.stores import store_inputs
 from transom.overload.chunks import BurstOutcome
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.plan.passes.admission import admit, release
-from transom.plan.passes.resharing import reshare
+from transom.plan.context import Membership
+from transom.plan.limits import Limits
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
 from transom.results.advance import clocks_of
@@ -86,7 +87,8 @@ class PureEngine:
     ):
         self.case, self.naive = case, naive
         self.shards, self.far_rows = MemoryShards(), far_rows
-        self.planner = Planner(strategy or Strategy())
+        limits = Limits() if far_rows is None else Limits(driver_rows=far_rows)
+        self.planner = Planner(replace(strategy or Strategy(), limits=limits))
         self.compiled: dict[str, CompiledQuery] = {}
         self.rules = StreamRules(TIME, case.slack, {}, case.horizon)
         self.state = State()
@@ -118,7 +120,7 @@ class PureEngine:
             burst=burst,
             store_sets=self.store_sets,
         )
-        output = advance(self.state, [given], SCALARS, self.shelf, prods=batch.prods)
+        output = advance(self.state, [given], SCALARS, self.shelf, prods=batch.prods, planner=self.planner)
         self.shards.keep(output.state.refs)
         for name, table in output.results.items():
             for row in presented(table):
@@ -139,7 +141,7 @@ class PureEngine:
 
     @property
     def shelf(self) -> Shelf:
-        return Shelf(self.shards, f"batch {self.state.batch_id}", 3, self.far_rows)
+        return Shelf(self.shards, f"batch {self.state.batch_id}", 3)
 
     @property
     def standing(self) -> dict[str, CompiledQuery]:
@@ -161,17 +163,12 @@ class PureEngine:
         names = [self.case.name(key) for key in batch.leaving]
         for name in names:
             del self.living[name], self.keys[name]
-        self.state = release(self.state, names, self.standing)
         newcomers = [self.compiled[key] for key in batch.joining]
         self.living |= {query.name: query for query in newcomers}
         self.keys |= {self.case.name(key): key for key in batch.joining}
-        joining, strategy = (
-            [query for query in newcomers if query.is_standing],
-            self.planner.strategy,
-        )
-        self.state = admit(self.state, joining, self.standing, strategy, self.partial)
-        self.state = reshare(self.state, list(self.standing.values()), strategy)
-        self.state = open_stores(self.state, self.store_sets, strategy.place)
+        joining = [query for query in newcomers if query.is_standing]
+        membership = Membership(self.standing, joining, names, self.partial, self.store_sets)
+        self.state = self.planner.begin(self.state, membership, list(self.standing.values()))
 
     def _limit(self, table: pa.Table) -> int | None:
         high = self.state.stream("s").clock(TIME).high

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from transom.elements import Clock, ClockKind
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.plan.passes.admission import admit
+from transom.plan.context import Membership
 from transom.plan.planner import Planner, SharedPlan
 from transom.plan.strategy import Strategy
 from transom.sql import Catalog, Query, Relation, bind_one
@@ -42,9 +42,10 @@ def compiled(text: str, name: str = "q", naive: bool = False) -> CompiledQuery:
 
 def admitted(*queries: CompiledQuery, strategy: Strategy | None = None) -> State:
     """The state after some queries joined, before any row."""
-    return admit(State(), queries, {query.name: query for query in queries}, strategy or Strategy())
+    membership = Membership({query.name: query for query in queries}, queries)
+    return Planner(strategy).begin(State(), membership)
 
 
 def planned(*queries: CompiledQuery, strategy: Strategy | None = None) -> SharedPlan:
     """The plan of queries that joined before any row."""
-    return Planner(strategy or Strategy()).plan(admitted(*queries, strategy=strategy), queries)
+    return Planner(strategy).plan(admitted(*queries, strategy=strategy), queries)

@@ -7,8 +7,7 @@ import pickle
 import pytest
 
 from tests.plan.bids import compiled, planned
-from transom.plan import families as module
-from transom.plan.families import Family
+from transom.plan.families import Family, into_families
 from transom.plan.limits import Limits
 from transom.plan.strategy import Fragments, Strategy
 
@@ -147,10 +146,10 @@ def test_a_family_in_which_nothing_changed_is_used_again() -> None:
     queries = [compiled(f"SELECT sum(price) FROM bids {WINDOW} WHERE price > {i}", f"q{i}") for i in range(3)]
     queries.append(compiled(f"SELECT sum(price) FROM bids {WINDOW} GROUP BY site", "other"))
     selections = planned(*queries).selections
-    before = module.families(selections, Fragments.FAMILIES)
-    same = module.families(selections, Fragments.FAMILIES, known=before)
+    before = into_families(selections, Strategy())
+    same = into_families(selections, Strategy(), before)
     assert list(map(id, same.values())) == list(map(id, before.values()))
-    fewer = module.families(selections[1:], Fragments.FAMILIES, known=before)
+    fewer = into_families(selections[1:], Strategy(), before)
     kept = {id(family) for family in fewer.values()} & {id(family) for family in before.values()}
     assert len(fewer) == 2 and len(kept) == 1, "one of two lost a member"
 

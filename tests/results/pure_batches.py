@@ -13,9 +13,9 @@ from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
 from transom.ondemand.lookup import Lookup, look_up, lookup_result
 from transom.ondemand.store_specs import store_sets
-from transom.ondemand.stores import lookup_end, open_stores
+from transom.ondemand.stores import lookup_end
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.plan.passes.admission import admit, release
+from transom.plan.context import Membership
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
 from transom.results.stream_progress import BatchInput
@@ -59,15 +59,17 @@ class Pure:
             joining.append(compile_query(name, query))
         self.living |= {query.name: query for query in joining}
         results = {query.query.stream for query in joining} - {"s"}
-        strategy, standing = self.planner.strategy, [query for query in joining if query.is_standing]
-        self.state = admit(self.state, standing, self._standing(), strategy, partial, results)
-        self.state = open_stores(self.state, store_sets(self._looking()), strategy.place, results)
+        standing = [query for query in joining if query.is_standing]
+        kept = self.planner.all_store_sets(self._looking())
+        membership = Membership(self._standing(), standing, (), partial, kept, results)
+        self.state = self.planner.begin(self.state, membership)
 
     def drop(self, *names: str) -> None:
         for name in names:
             del self.living[name]
-        self.state = release(self.state, names, self._standing())
-        self.state = open_stores(self.state, store_sets(self._looking()), self.planner.strategy.place)
+        kept = self.planner.all_store_sets(self._looking())
+        membership = Membership(self._standing(), leaving=names, store_sets=kept)
+        self.state = self.planner.begin(self.state, membership)
 
     def _standing(self) -> dict[str, CompiledQuery]:
         return {name: query for name, query in self.living.items() if query.is_standing}

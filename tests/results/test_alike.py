@@ -12,9 +12,8 @@ from reproduce.in_process import advance
 from tests.plan.bids import SCALARS, TIME, admitted, compiled
 from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.resharing import reshare
+from transom.plan.context import Membership
 from transom.plan.planner import Planner
-from transom.plan.strategy import Strategy
 from transom.results.emit import BatchOutput
 from transom.results.stream_progress import BatchInput
 from transom.state.state import State
@@ -103,4 +102,5 @@ def test_who_moved_is_tidied_up_whatever_the_strategy_is_now() -> None:
             "selections": {2: state.selections[home], home: state.selections[home]},
         }
     )
-    assert reshare(moved, [query], Strategy()).queries["q"].homes == (2,)
+    after = Planner().begin(moved, Membership({"q": query}), [query])
+    assert after.queries["q"].homes == (2,)

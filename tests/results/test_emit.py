@@ -13,9 +13,8 @@ from tests.plan.bids import SCALARS, SEQ, admitted, compiled, planned
 from transom.elements import Clock, ClockKind, Punctuation
 from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import admit, release
+from transom.plan.context import Membership
 from transom.plan.planner import Planner
-from transom.plan.strategy import Strategy
 from transom.results.advance import clocks_of
 from transom.results.emit import BatchOutput
 from transom.results.stream_progress import BatchInput
@@ -38,8 +37,8 @@ class Engine:
 
     def join(self) -> None:
         """Let the query join, after having left if it was there."""
-        self.state = release(self.state, ["q"], {})
-        self.state = admit(self.state, [self.query], {"q": self.query}, Strategy())
+        membership = Membership({"q": self.query}, [self.query], ["q"])
+        self.state = Planner().begin(self.state, membership)
 
     def batch(self, *rows: tuple[int, int], **more: Any) -> list[tuple[int, ...]]:
         """What a batch reports, as (window end, site if grouped, count)."""

@@ -28,21 +28,12 @@ SAMPLE = 1 << 13  # tuples by which many are judged before they are all looked a
 
 
 def kinships(families: Sequence[Family]) -> list[list[Family]]:
-    """Families by what they may be rolled up with; most are by themselves.
-
-    Those that are told on different axes are apart, those on none are with the first of them.
-    """
-    by_kin: dict[object, dict[str | None, list[Family]]] = {}
+    """Families by the roll-up that the planner numbered them for; those without a number are by themselves."""
+    together: dict[object, list[Family]] = {}
     for family in families:
         kin = ("alone", id(family)) if family.kin is None else family.kin
-        scalar = None if family.axis is None else family.axis.scalar.sql
-        by_kin.setdefault(kin, {}).setdefault(scalar, []).append(family)
-    found = []
-    for by_axis in by_kin.values():
-        everywhere = by_axis.pop(None, [])
-        first, *others = by_axis.values() or [[]]
-        found += [[*first, *everywhere], *others]
-    return found
+        together.setdefault(kin, []).append(family)
+    return list(together.values())
 
 
 def rolled_up(

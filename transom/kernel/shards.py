@@ -103,15 +103,11 @@ class ShardStore(Protocol):
 
 @dataclass(frozen=True)
 class Shelf:
-    """Where a batch puts its shards, and into how many parts it deals their groups out.
-
-    Selections over the same groups go far when they have more rows on sheets than `limit`; None: never.
-    """
+    """Where a batch puts its shards, and into how many parts it deals their groups out."""
 
     store: ShardStore
     directory: str
     partitions: int
-    limit: int | None = None
 
     def put(self, shard: Shard) -> ShardRef:
         """Put a shard away. Names are never used twice: a task that is tried again leaves a stray file."""

@@ -4,7 +4,7 @@ Reading order:
 
 - `structures`: how the tuples of one attribute are kept so that any window that ends now can be answered.
 - `store_specs`: which stores a query needs, and which queries share them (`StoreSet`, `store_sets`).
-- `stores`: the life of stores over batches (`open_stores`, `store_inputs`, `fill_stores`, `lookup_end`).
+- `stores`: the life of stores over batches (`store_inputs`, `fill_stores`, `lookup_end`).
 - `lookup`: from stores to a result table (`Lookup`, `look_up`, `lookup_result`, `lookup_schema`).
 - `cache`: answers that OrderedSharing remembers between lookups (`LookupCache`).
 - `partitioned_stores`: stores with too many groups for the driver, read and merged by executor tasks.

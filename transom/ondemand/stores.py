@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from transom.elements import Clock, ClockKind
@@ -13,16 +13,12 @@ from transom.ondemand.store_specs import StoreSet, StoreSpec, store_id, stores_r
 from transom.ondemand.structures.runs import Run
 from transom.ondemand.structures.tiers import RunTiers
 from transom.plan.compiled import CompiledQuery
-from transom.plan.strategy import Place
+from transom.plan.planner import Planner
 from transom.results.stream_progress import BatchInput, missed
 from transom.state.state import State, StoreState, StreamState
 from transom.storage.shard_refs import ShardRef
 from transom.windows.ids import trailing_start
 from transom.windows.intervals import LOWEST, IntervalSet
-
-# A lookup returns one row per group, where a window query's state has one row per group and slice: so the
-# limit of rows on the driver allows fewer groups here.
-ROWS_PER_GROUP = 20
 
 
 def lookup_end(clock: Clock, stream: StreamState) -> int | None:
@@ -31,30 +27,6 @@ def lookup_end(clock: Clock, stream: StreamState) -> int | None:
         return stream.totals.accepted or None
     newest = stream.clock(clock).newest
     return None if newest is None else newest + 1
-
-
-def open_stores(
-    state: State, store_sets: Iterable[StoreSet], place: Place = Place.AUTO, results: Collection[str] = ()
-) -> State:
-    """The state with exactly the stores that these store sets need.
-
-    `results` are the streams made of other queries' results. What a new store missed of such a stream is
-    only determined by the next batch.
-    """
-    stores: dict[str, StoreState] = {}
-    for store_set in store_sets:
-        of_results = store_set.clock.stream in results
-        on_executors = place is Place.EXECUTORS and bool(store_set.keys) and not of_results
-        on_executors |= any(
-            key in state.stores and state.stores[key].on_executors for key in store_set.stores
-        )
-        for key in store_set.stores:
-            store = state.stores.get(key)
-            if store is None:
-                unseen = None if of_results else state.missed(store_set.clock)
-                store = StoreState(unseen=unseen, on_executors=on_executors)
-            stores[key] = store
-    return state if stores == state.stores else replace(state, stores=stores)
 
 
 def has_stores(state: State, query: CompiledQuery) -> bool:
@@ -99,10 +71,11 @@ def fill_stores(
     store_sets: Sequence[StoreSet],
     after: StreamState,
     shelf: Shelf | None,
+    planner: Planner,
 ) -> dict[str, StoreState]:
     """The stores after a batch; `after` is the batch's stream after it.
 
-    Stores with too many groups for the driver move to the shelf.
+    Stores that the planner moves to the executors go to the shelf.
     """
     runs, refs = dict[str, list[Run]](), dict[str, list[ShardRef]]()
     tuples = Counter[str]()
@@ -124,7 +97,7 @@ def fill_stores(
                 on_executors=store.on_executors or bool(refs.get(key)),
                 refs=tuple(ref for ref in (*store.refs, *refs.get(key, ())) if ref.held[0][0][1] > floor),
             )
-        if shelf is not None and _must_spill([updated[key] for key in store_set.stores], shelf):
+        if shelf is not None and planner.moves_stores(store_set, [updated[key] for key in store_set.stores]):
             for key in store_set.stores:
                 updated[key] = _spilled(updated[key], shelf)
     return updated
@@ -142,15 +115,6 @@ def _unseen(store: StoreState, clock: Clock, batch: BatchInput) -> IntervalSet |
     if store.unseen is not None:
         return store.unseen
     return missed(clock, batch) if batch.origin is None else batch.origin.missed
-
-
-def _must_spill(stores: Sequence[StoreState], shelf: Shelf) -> bool:
-    """Whether the stores of a store set, that of the groups first, must move from the driver to the shelf."""
-    if any(store.on_executors for store in stores):
-        return any(store.kept.runs or not store.on_executors for store in stores)
-    if shelf.limit is None:
-        return False
-    return any(run.groups > shelf.limit // ROWS_PER_GROUP for run in stores[0].kept.runs)
 
 
 def _spilled(store: StoreState, shelf: Shelf) -> StoreState:

@@ -24,9 +24,8 @@ from transom.elements import Clock, WindowSpec
 from transom.plan.axis import Axis, is_searchable
 from transom.plan.compiled import Slot
 from transom.plan.layout import Layout
-from transom.plan.limits import Limits
 from transom.plan.predicate_text import predicate_text
-from transom.plan.strategy import Fragments
+from transom.plan.strategy import Fragments, Strategy
 from transom.sql.query import And, Predicate, Scalar, scalars_of
 from transom.windows import ids
 from transom.windows.slices import Progressions, progressions
@@ -170,22 +169,20 @@ def _made_of(members: Sequence[Selection], paned: bool, **kind: Any) -> Family:
     )
 
 
-def families(
+def into_families(
     selections: Sequence[Selection],
-    fragments: Fragments,
-    paned: bool = False,
-    known: Mapping[object, Family] | None = None,
+    strategy: Strategy,
+    earlier: Mapping[object, Family] | None = None,
     intern: dict[object, int] | None = None,
     apart: Collection[int] = (),
-    rolls: bool = True,
-    most_signed: int = Limits().signature_members,
 ) -> dict[object, Family]:
-    """Selections put into families; those known from before are used again where nothing changed.
+    """Selections put into families; those made earlier are used again where nothing changed.
 
-    `intern` numbers what selections could have in common, and is best kept as long as these are. `apart`
-    are selections that a signature did not pay for. With `rolls` families that differ in groups are kin.
+    `intern` numbers what selections could have in common; it lives as long as the selections do. `apart` are
+    selections for which a signature family did not pay.
     """
     intern = {} if intern is None else intern
+    fragments, paned, rolls = strategy.fragments, strategy.paned, strategy.rolls_up
     grouped: dict[object, list[Selection]] = defaultdict(list)
     singles: dict[object, list[Selection]] = defaultdict(list)
     if fragments is Fragments.FAMILIES:
@@ -202,7 +199,7 @@ def families(
             together = []
         elif fragments is Fragments.JOINT:
             together = [m for m in members if m.merged]
-        size = len(together) if fragments is Fragments.JOINT else most_signed
+        size = len(together) if fragments is Fragments.JOINT else strategy.limits.signature_members
         for start in range(0, len(together), max(size, 1)):
             grouped["signed", ground, start] = together[start : start + size]
         alone = {m.id for m in members} - {m.id for m in together}
@@ -212,7 +209,7 @@ def families(
     made: dict[object, Family] = {}
     for key, members in grouped.items():
         identity = key, paned, tuple(members)
-        old = (known or {}).get(identity)
+        old = (earlier or {}).get(identity)
         made[identity] = old if old is not None else _family(key, members, paned, intern if rolls else None)
     return made
 
@@ -270,3 +267,17 @@ def _family(
     owners, starts, stops = np.array(found, np.int64).reshape(-1, 3).T
     ranges = owners.copy(), starts.copy(), stops.copy()
     return _made_of(members, paned, rest=rest, axis=axis, ranges=ranges, kin=kin(rest))
+
+
+def family_kind(family: Family) -> str:
+    """How a family distinguishes its selections' tuples: range, signature or alone."""
+    return "range" if family.axis is not None else "signature" if len(family) > 1 else "alone"
+
+
+def family_numbers(families: Sequence[Family]) -> list[int]:
+    """The numbers of families in EXPLAIN, from 1: those that answer most queries come first."""
+    sizes = [int(family.queries.sum()) for family in families]
+    numbers = [0] * len(families)
+    for number, place in enumerate(sorted(range(len(families)), key=lambda place: -sizes[place]), 1):
+        numbers[place] = number
+    return numbers

@@ -1,8 +1,8 @@
-"""The plan of a batch: which families its rows are folded into, made anew as queries join and leave."""
+"""The planner: runs the passes in order, remembers what they decided, and plans nothing where nothing changed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import is_not
@@ -13,13 +13,17 @@ from transom.gc_pause import uncollected
 from transom.kernel.aggregate import Asker
 from transom.ondemand.store_specs import StoreSet, store_sets
 from transom.plan.compiled import CompiledQuery
-from transom.plan.families import Family, Selection, families
+from transom.plan.context import Membership, Observed, Pass, PlanContext, StreamMemory
+from transom.plan.decisions import Choice, Decision, DecisionLog, PlacementDecision
+from transom.plan.families import Family, Selection
 from transom.plan.layout import Layout
-from transom.plan.passes.admission import Known, selections
+from transom.plan.passes import PASSES
+from transom.plan.passes.admission import selections
+from transom.plan.passes.placement import EXECUTORS, NAME, stores_that_move
 from transom.plan.predicate_text import predicate_text
 from transom.plan.strategy import Strategy
 from transom.sql.query import Predicate
-from transom.state.state import State
+from transom.state.state import State, StoreState
 
 NONE: dict[str, Any] = {}
 
@@ -38,83 +42,166 @@ class SharedPlan:
         return {selection.layout.id: selection.layout for selection in self.selections}
 
 
+NOTHING = SharedPlan((), (), ())
+
+
 @dataclass
+class _Planned:
+    """What the last plan of a stream was made of: as long as it is the same, so is the plan."""
+
+    memory: StreamMemory = field(default_factory=StreamMemory)
+    selections: list[Selection] = field(default_factory=list)
+    families: tuple[Family, ...] = ()
+    apart: frozenset[int] = frozenset()
+    queries: list[CompiledQuery] = field(default_factory=list)
+    homes: list[int] = field(default_factory=list)  # of the queries
+    slots: list[tuple[str, ...]] = field(default_factory=list)  # that their homes keep
+    forced: list[int | None] = field(default_factory=list)
+    askers: tuple[Asker, ...] = ()
+    plan: SharedPlan | None = None
+
+    def copy(self) -> _Planned:
+        return _Planned(**{**vars(self), "memory": self.memory.copy()})
+
+
 class Planner:
-    """Plans batches; families in which nothing changed are those of the batch before."""
+    """Decides what queries share and where state is kept, by the passes in order.
 
-    strategy: Strategy = field(default_factory=Strategy)
-    _streams: dict[str, _Planned] = field(default_factory=dict)
-    _gathered: dict[str, tuple[list[CompiledQuery], tuple[StoreSet, ...]]] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
+    A batch asks it three times: when it begins (`begin`), for the plan of its rows (`plan`), and when they are
+    aggregated (`place`). Every time the same passes run over a context, and each decides what the context
+    asks of it. The decisions are remembered: EXPLAIN prints them.
+    """
 
-    def families(self, stream: str) -> list[Family]:
-        """The families of a stream's last planned batch."""
-        known = self._streams.get(stream)
-        return [] if known is None else list(known.families.values())
+    def __init__(self, strategy: Strategy | None = None, passes: Sequence[Pass] = PASSES):
+        self.strategy = Strategy() if strategy is None else strategy
+        self.passes = tuple(passes)
+        self._streams: dict[str, _Planned] = {}
+        self._store_sets: dict[str, tuple[list[CompiledQuery], tuple[StoreSet, ...]]] = {}
+        self._log = DecisionLog()
+        self._lock = Lock()  # prods and EXPLAIN use the planner beside the batches
+
+    def what_if(self) -> Planner:
+        """A planner that begins with all decisions of this one, and leaves this one as it is."""
+        fork = Planner(self.strategy, self.passes)
+        with self._lock:
+            fork._streams = {name: planned.copy() for name, planned in self._streams.items()}
+            fork._store_sets, fork._log = dict(self._store_sets), self._log.copy()
+        return fork
+
+    def _run(self, context: PlanContext) -> PlanContext:
+        """The context after all passes; their decisions are noted."""
+        for run in self.passes:
+            decision = run(context)
+            if decision is not None:
+                self._log.record(decision)
+                context = context.after(decision)
+        return context
+
+    # --- when a batch begins ---
+
+    def begin(self, state: State, membership: Membership, reconsider: Sequence[CompiledQuery] = ()) -> State:
+        """The state once queries joined and left; the queries of the batch's rows may be shared anew."""
+        with self._lock:
+            return self._run(
+                PlanContext(state, state, self.strategy, membership=membership, reconsider=reconsider)
+            ).state
 
     def store_sets(self, stream: str, queries: Sequence[CompiledQuery]) -> tuple[StoreSet, ...]:
-        """What the on-demand queries of a stream need kept; found anew when one comes or goes."""
+        """What the on-demand queries of a stream need kept; determined anew when one joins or leaves."""
         with self._lock:
-            known = self._gathered.get(stream)
+            known = self._store_sets.get(stream)
             if known is None or not _same(queries, known[0]):
-                known = self._gathered[stream] = list(queries), store_sets(queries)
+                known = self._store_sets[stream] = list(queries), store_sets(queries)
             return known[1]
 
-    def gathered(self, queries: Sequence[CompiledQuery]) -> list[StoreSet]:
-        """The same of on-demand queries of all streams."""
+    def all_store_sets(self, queries: Sequence[CompiledQuery]) -> list[StoreSet]:
+        """The same for on-demand queries of all streams."""
         streams: dict[str, list[CompiledQuery]] = {}
         for query in queries:
             streams.setdefault(query.query.stream, []).append(query)
         return [one for stream, own in streams.items() for one in self.store_sets(stream, own)]
 
+    # --- the plan of its rows ---
+
     def plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
-        """The plan for the queries of one stream."""
-        with self._lock:  # prods plan too, beside the batches
+        """The plan for the queries of one stream: the same object as long as nothing changes."""
+        if not queries:
+            return NOTHING
+        with self._lock, uncollected():
             return self._plan(state, queries)
 
-    @uncollected()
     def _plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
-        if not queries:
-            return SharedPlan((), (), ())
-        known = self._streams.setdefault(queries[0].query.stream, _Planned())
+        last = self._streams.setdefault(queries[0].query.stream, _Planned())
         own = [state.queries[query.name] for query in queries]
         forced = [one.forced for one in own]
         homes = [one.homes[0] for one in own]
-        kept = [state.selections[home] for home in homes]
-        slots = [one.slots for one in kept]
+        states = [state.selections[home] for home in homes]
+        slots = [one.slots for one in states]
         members = list(queries)
-        if _same(members, known.members) and homes == known.homes and slots == known.slots:
-            found = known.order
+        same_queries = _same(members, last.queries)
+        if same_queries and homes == last.homes and slots == last.slots:
+            found = last.selections
         else:
-            found = selections(state, queries, known.selections)
-            known.homes, known.slots = homes, slots
+            found = selections(state, queries, last.memory.selections)
+            last.homes, last.slots = homes, slots
         apart = frozenset(
             home
-            for home, one in zip(homes, kept, strict=True)
+            for home, one in zip(homes, states, strict=True)
             if one.alone_until and one.alone_until > state.batch_id
         )
-        if not _same(found, known.order) or apart != known.apart:
-            strategy = self.strategy
-            known.families = families(
-                found,
-                strategy.fragments,
-                strategy.paned,
-                known.families,
-                known.intern,
-                apart,
-                strategy.rolls_up,
-                strategy.limits.signature_members,
-            )
-            known.order, known.apart = found, apart
-            known.selections = {one.id: known.selections[one.id] for one in found}
-            if len(known.intern) > 64 * len(found) + 1024:  # mostly of queries that left long ago
-                known.selections, known.order, known.intern, known.homes = {}, [], {}, []
-        elif forced == known.forced and _same(members, known.members) and known.plan is not None:
-            return known.plan
-        if forced != known.forced or not _same(members, known.members):
-            known.forced, known.members, known.askers = forced, members, askers(state, queries)
-        known.plan = SharedPlan(tuple(found), tuple(known.families.values()), known.askers)
-        return known.plan
+        if last.plan is None or not _same(found, last.selections) or apart != last.apart:
+            self._decide(state, last, found)
+            last.apart = apart
+        elif forced == last.forced and same_queries:
+            return last.plan
+        if forced != last.forced or not same_queries:
+            last.forced, last.queries, last.askers = forced, members, askers(state, queries)
+        last.plan = SharedPlan(tuple(found), last.families, last.askers)
+        return last.plan
+
+    def _decide(self, state: State, last: _Planned, found: list[Selection]) -> None:
+        context = PlanContext(state, state, self.strategy, selections=found, memory=last.memory)
+        last.families, last.selections = self._run(context).families, found
+        memory = last.memory
+        memory.selections = {one.id: memory.selections[one.id] for one in found}
+        memory.forget_departed(len(found))
+        if not memory.selections:
+            last.selections, last.homes = [], []
+        self._log.prune(found[0].clock.stream, {f"selection {one.id}" for one in found})
+
+    # --- when they are aggregated ---
+
+    def place(self, state: State, queries: Sequence[CompiledQuery], observed: Observed) -> frozenset[object]:
+        """The groups of selections that move to the executors, given what a batch brought to a stream."""
+        with self._lock:
+            context = PlanContext(state, state, self.strategy, observed=observed, observed_queries=queries)
+            decisions = self._run(context).decisions
+        moves = (decision.moved for decision in decisions if isinstance(decision, PlacementDecision))
+        return frozenset[object]().union(*moves)
+
+    def moves_stores(self, store_set: StoreSet, stores: Sequence[StoreState]) -> bool:
+        """Whether stores over the same groups move to the executors, given what they hold after a batch."""
+        reason = stores_that_move(stores, self.strategy)
+        if reason is not None:
+            about = f"stores of {store_set.selection}"
+            with self._lock:
+                self._log.record(Decision(NAME, [Choice(store_set.clock.stream, about, EXECUTORS, reason)]))
+        return reason is not None
+
+    # --- what was decided ---
+
+    def families(self, stream: str) -> tuple[Family, ...]:
+        """The families of a stream's last plan."""
+        last = self._streams.get(stream)
+        return () if last is None else last.families
+
+    def decisions(self, stream: str) -> Iterator[tuple[str, list[Choice]]]:
+        """The choices that hold for a stream, of each pass, in the order of the passes."""
+        with self._lock:
+            log = self._log.copy()
+        names = dict.fromkeys([*(run.__name__ for run in self.passes), *log.passes(stream)])
+        for name in names:
+            yield name, list(log.of(stream, name))
 
 
 def _same(ones: Sequence[object], others: Sequence[object]) -> bool:
@@ -122,25 +209,8 @@ def _same(ones: Sequence[object], others: Sequence[object]) -> bool:
     return len(ones) == len(others) and not any(map(is_not, ones, others))
 
 
-@dataclass
-class _Planned:
-    """What was planned for a stream before: a batch at which nobody joins or leaves plans nothing."""
-
-    selections: Known = field(default_factory=dict)
-    order: list[Selection] = field(default_factory=list)
-    families: dict[object, Family] = field(default_factory=dict)
-    intern: dict[object, int] = field(default_factory=dict)
-    apart: frozenset[int] = frozenset()
-    members: list[CompiledQuery] = field(default_factory=list)
-    homes: list[int] = field(default_factory=list)  # of the members
-    slots: list[tuple[str, ...]] = field(default_factory=list)  # that their homes keep
-    forced: list[int | None] = field(default_factory=list)
-    askers: tuple[Asker, ...] = ()
-    plan: SharedPlan | None = None
-
-
 def askers(state: State, queries: Sequence[CompiledQuery]) -> tuple[Asker, ...]:
-    """Who asks for rows: queries that ask for the same ones are one, and equal conditions one object."""
+    """The interested queries, once for each selection of rows; equal conditions are one object."""
     alike: dict[str, list[CompiledQuery]] = {}
     for query in queries:
         alike.setdefault(query.selection, []).append(query)

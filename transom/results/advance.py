@@ -16,8 +16,11 @@ from transom.kernel.sheets import combine, without
 from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import fill_stores
 from transom.plan.compiled import CompiledQuery
+from transom.plan.context import Observed
 from transom.plan.layout import Layout
-from transom.plan.passes.admission import ground, slices_held
+from transom.plan.passes.admission import slices_held
+from transom.plan.passes.placement import placement_group
+from transom.plan.planner import Planner
 from transom.results.close import Boundary, Reader, close, specs_of, windows_open
 from transom.results.presentation import LoweredWindows
 from transom.results.read_slices import Reading, Scattered
@@ -29,9 +32,6 @@ from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
 from transom.windows.intervals import LOWEST
 from transom.windows.stream_rules import StreamRules
-
-BATCHES_OF_LIMIT = 4  # a batch that brings this part of what is too much will do so again
-BATCHES_APART = 64  # for so long selections stay out of signature families after one did not pay
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,20 @@ class AppliedBatch:
 
 @uncollected()
 def apply_batch(
-    state: State, batches: Sequence[BatchInput], shelf: Shelf | None = None, batches_on: int = 1
+    state: State,
+    batches: Sequence[BatchInput],
+    shelf: Shelf | None = None,
+    planner: Planner | None = None,
+    batches_on: int = 1,
 ) -> AppliedBatch:
     """Add what a batch brought to each of its streams, and close windows; SELECT lists are not applied yet.
 
-    `pages_on` is 0 for streams that are made of other queries' results in the same batch.
+    `batches_on` is 0 for streams that are made of other queries' results in the same batch.
     """
-    work = _Work(state, shelf)
+    work = _Work(state, shelf, planner or Planner())
     closed: list[LoweredWindows] = []
-    for batch_id in batches:
-        closed += work.advance(batch_id)
+    for batch in batches:
+        closed += work.advance(batch)
     after = replace(
         state,
         batch_id=state.batch_id + batches_on,
@@ -72,7 +76,7 @@ def apply_batch(
 
 def with_rows(state: State, batch: BatchInput) -> State:
     """The state as if a batch's rows were in: for a glance, not to be kept."""
-    work = _Work(state, None)
+    work = _Work(state, None, Planner())
     work.take_in(batch)
     return replace(state, sheets=work.sheets, selections=work.selections)
 
@@ -115,8 +119,8 @@ class _Work(Reading):
     selections: dict[int, SelectionState]
     shards: list[ShardRef]
 
-    def __init__(self, state: State, shelf: Shelf | None):
-        self.before, self.shelf = state, shelf
+    def __init__(self, state: State, shelf: Shelf | None, planner: Planner):
+        self.before, self.shelf, self.planner = state, shelf, planner
         self.streams, self.queries = dict(state.streams), dict(state.queries)
         self.selections, self.sheets = dict(state.selections), dict(state.sheets)
         self.shards, self.far = list(state.shards), list[ShardWork]()
@@ -135,10 +139,10 @@ class _Work(Reading):
         clocks = clocks_of(batch.queries, batch.rules, batch.store_sets)
         after = self.streams[name] = advance_stream(before, batch, clocks)
         if batch.store_sets:
-            self.stores = fill_stores(self.stores, batch, batch.store_sets, after, self.shelf)
+            self.stores = fill_stores(self.stores, batch, batch.store_sets, after, self.shelf, self.planner)
         readers, layouts = self.take_in(batch)
         for home in batch.outcome.unpaid & self.selections.keys():
-            until = self.before.batch_id + BATCHES_APART
+            until = self.before.batch_id + self.planner.strategy.limits.batches_apart
             self.selections[home] = replace(self.selections[home], alone_until=until)
         scattered: Scattered = defaultdict(list)
         sheets = [self.sheets[key] for key in layouts if key in self.sheets]
@@ -162,7 +166,7 @@ class _Work(Reading):
     def take_in(
         self, batch: BatchInput
     ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
-        """Add what the batch brought, and let go far what has become too much; who reads what is near."""
+        """Add what the batch brought and move what is too large to the executors; who reads what on the driver."""
         readers, layouts = self.readers(batch.queries)
         for key, layout in layouts.items():
             brought = batch.outcome.partials.get(key)
@@ -170,11 +174,11 @@ class _Work(Reading):
                 known = self.sheets.get(key)
                 self.sheets[key] = combine(layout, [t for t in (known, brought) if t is not None])
         self.shards += batch.outcome.refs
-        leaving = self._leaving(batch)
-        if not leaving:
+        moving = self._moving(batch)
+        if not moving:
             return readers, layouts
         for query in batch.queries:
-            for home in self.queries[query.name].homes if ground(query) in leaving else ():
+            for home in self.queries[query.name].homes if placement_group(query) in moving else ():
                 self.selections[home] = replace(self.selections[home], on_executors=True)
         assert self.shelf is not None
         for key in layouts:
@@ -186,34 +190,14 @@ class _Work(Reading):
                     del self.sheets[key]
         return self.readers(batch.queries)
 
-    def _leaving(self, batch: BatchInput) -> set[object]:
-        """The grounds whose selections go far: the batch brought shards of them, or they are too large."""
-        limit = None if self.shelf is None else self.shelf.limit
-        rows = sum(table.num_rows for table in batch.outcome.partials.values())
-        if not batch.outcome.refs and (limit is None or rows <= limit // BATCHES_OF_LIMIT):
-            held = sum(
-                t.num_rows for key in batch.outcome.partials if (t := self.sheets.get(key)) is not None
-            )
-            if limit is None or held <= limit:
-                return set()
-        grounds: dict[int, object] = {
-            home: ground(query)
-            for query in batch.queries
-            if not query.naive
-            for home in self.queries[query.name].homes
-        }
-        near = {home for home in grounds if not self.selections[home].on_executors}
-        found = {grounds[home] for ref in batch.outcome.refs for home in ref.held if home in near}
-        if limit is None or not near:
-            return found
-        for tables, most in (
-            (batch.outcome.partials, limit // BATCHES_OF_LIMIT),
-            ({key: self.sheets.get(key) for key in batch.outcome.partials}, limit),
-        ):
-            filled = [table for table in tables.values() if table is not None]
-            if sum(table.num_rows for table in filled) > most:
-                found |= _larger(filled, most, grounds)
-        return found
+    def _moving(self, batch: BatchInput) -> frozenset[object]:
+        """The groups whose selections move to the executors, as the planner decides from the batch's rows."""
+        if self.shelf is None:
+            return frozenset()
+        partials = batch.outcome.partials
+        held = {key: self.sheets[key] for key in partials if key in self.sheets}
+        observed = Observed(partials, held, batch.outcome.refs)
+        return self.planner.place(self.before, batch.queries, observed)
 
     def _sided(
         self, asking: Iterable[tuple[CompiledQuery, int]], before: StreamState, after: StreamState
@@ -290,7 +274,7 @@ class _Work(Reading):
         for query in batch.queries if far else ():
             for home in self.queries[query.name].homes:
                 if home in far:
-                    alike[ground(query)].append((query, home))
+                    alike[placement_group(query)].append((query, home))
         for asking in alike.values():
             readers = self._sided(asking, before, after)
             homes = {reader.home for reader in readers}
@@ -325,13 +309,3 @@ class _Work(Reading):
         if own is not None and floor > own.floor:
             # `replace` takes twice as long, and with every batch there is one for every query.
             self.selections[home] = SelectionState(**{**vars(own), "floor": floor})
-
-
-def _larger(tables: Iterable[pa.Table], most: int, grounds: Mapping[int, object]) -> set[object]:
-    """The grounds whose selections have more rows than so many in some sheets."""
-    counts: dict[object, int] = defaultdict(int)
-    for table in tables:
-        homes, rows = np.unique(table["selection"].to_numpy(), return_counts=True)
-        for home, count in zip(homes.tolist(), rows.tolist(), strict=True):
-            counts[grounds.get(home)] += count
-    return {own for own, count in counts.items() if own is not None and count > most}

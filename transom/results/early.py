@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from transom.elements import Prod
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import ground
+from transom.plan.passes.placement import placement_group
 from transom.results.close import Boundary, Reader, close
 from transom.results.presentation import LoweredWindows, Moment, Results
 from transom.results.read_slices import Reading, Scattered
@@ -201,7 +201,7 @@ class _Sweep(Reading):
         for query in queries:
             for home in self.queries[query.name].homes:
                 if self.selections[home].on_executors:
-                    alike[ground(query)].append(Reader(query, home, *sides[query.name]))
+                    alike[placement_group(query)].append(Reader(query, home, *sides[query.name]))
         for readers in alike.values():
             homes = {reader.home for reader in readers}
             mine = [ref for ref in self.shards if not homes.isdisjoint(ref.held)]

@@ -25,6 +25,7 @@ from transom.kernel.aggregate import Outcome
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import store_sets
 from transom.plan.compiled import CompiledQuery
+from transom.plan.planner import Planner
 from transom.results.advance import apply_batch, boundary, with_rows
 from transom.results.cascade import derived_batch, derived_rules, in_order, passed_on, rows_of
 from transom.results.early import EVERYTHING, WindowRequest, read_open_windows
@@ -77,6 +78,7 @@ class EmitContext:
     qualities: Mapping[str, Quality] = field(default_factory=dict)
     observations: Sequence[Observation] = ()  # what prods between batches reported since the last batch
     streams: Collection[str] = ()  # all that are declared: queries of their names are not read by others
+    planner: Planner = field(default_factory=Planner)
 
 
 def emit(
@@ -140,7 +142,7 @@ class _Emit:
     def _closed(
         self, state: State, batches: Sequence[BatchInput], shelf: Shelf | None, batches_on: int
     ) -> State:
-        done = apply_batch(state, batches, shelf, batches_on)
+        done = apply_batch(state, batches, shelf, self.context.planner, batches_on)
         moment = Moment(done.state.batch_id, Kind.FINAL, self.context.made)
         stored, steps = self.backend.read_shards(done.shard_work, moment)
         self._keep(stored)

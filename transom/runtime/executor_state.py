@@ -18,7 +18,7 @@ from transom.backends.base import Backend, Frame
 from transom.columns.table_columns import aggregate_column, group_column
 from transom.kernel.shards import Shelf
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import ground
+from transom.plan.passes.placement import placement_group
 from transom.plan.serving import known_slots
 from transom.plan.strategy import Place, Strategy
 from transom.results.presentation import Moment, Stored, computed_texts, result_schema
@@ -88,12 +88,8 @@ class ExecutorState:
 
     def shelf(self, state: State) -> Shelf:
         """Where the batch after a state writes its shards."""
-        limit = self.limits.driver_rows if self.place is Place.AUTO else None
         return Shelf(
-            self.files.shards,
-            directory_of(state.batch_id + 1),
-            state.partitions or self.files.partitions,
-            limit,
+            self.files.shards, directory_of(state.batch_id + 1), state.partitions or self.files.partitions
         )
 
     # --- closing windows ---
@@ -185,7 +181,7 @@ class ExecutorState:
         alike: dict[object, list[CompiledQuery]] = {}
         for query in queries:
             if any(state.selections[home].on_executors for home in state.queries[query.name].homes):
-                alike.setdefault(ground(query), []).append(query)
+                alike.setdefault(placement_group(query), []).append(query)
         shards = list(state.shards)
         for members in alike.values():
             homes = {home for query in members for home in state.queries[query.name].homes}

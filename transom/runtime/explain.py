@@ -76,7 +76,7 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
             {name: stream.rules for name, stream in loop.declared.queried().items()},
             state,
             {**{e.name: e.compiled for e in living if e.compiled is not None}, **waiting},
-            loop.planner.strategy,
+            loop.planner,
             again={*waiting, *preferring},
             partial=partial,
             suspended={

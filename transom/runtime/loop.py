@@ -25,7 +25,6 @@ from transom.overload.chunks import NO_BURST, BurstOutcome
 from transom.overload.sideline import Sideline
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import release_suspended
-from transom.plan.passes.resharing import reshare
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
 from transom.promising.batch_tuples import Arrival
@@ -282,9 +281,6 @@ class BatchLoop:
         registry.bind(self.directory.catalog(), self.backend.scalars, intent.control)
         new = self.directory.newcomers(intent.control, registry)
         state = joined_and_left(intent, registry, new, self.state, self.planner, self.declared.streams)
-        if intent.stream is not None:
-            state = release_suspended(state, registry.compiled())
-            state = reshare(state, registry.reading(intent.stream), self.planner.strategy)
         watch.lap("planning")
         failed = self.ingest.failures(registry)
         outcome, burst = Outcome(), NO_BURST
@@ -303,7 +299,7 @@ class BatchLoop:
         inputs = self._inputs(intent, registry, state, outcome, burst, said)
         now = self._said(intent, said, registry)
         output = self.emit.process(intent, state, inputs, registry, now)
-        kept = self.planner.gathered(registry.on_demand())
+        kept = self.planner.all_store_sets(registry.on_demand())
         output = replace(output, state=self.partitioned_stores.rolled_up(output.state, kept))
         if arrivals or intent.resumes:
             output, failed_queries = self.promising.process(
@@ -382,7 +378,13 @@ class BatchLoop:
             named = {entry.identity for entry in registry} if self.observations else set()
             observations = [one for whose, own in self.observations.items() if whose in named for one in own]
         return EmitContext(
-            prods, intent.clock, self.clock(), self.declared.qualities, observations, self.declared.streams
+            prods,
+            intent.clock,
+            self.clock(),
+            self.declared.qualities,
+            observations,
+            self.declared.streams,
+            self.planner,
         )
 
     def due(self, state: State, queries: Mapping[str, CompiledQuery], clock: int) -> list[str]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from transom.elements import Drop, Forget, Register, Summarize, Summary, Tune
 from transom.errors import StateError
-from transom.ondemand.stores import has_stores, open_stores
+from transom.ondemand.stores import has_stores
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import admit, is_kept, release
+from transom.plan.context import Membership
+from transom.plan.passes.admission import is_kept
 from transom.plan.planner import Planner
 from transom.promising.budget import settled
 from transom.runtime.registry import Registry
@@ -60,15 +61,19 @@ def joined_and_left(
                     leaving[name] = None
             case Tune(name, point):
                 tuned[name] = point
-    living, strategy = registry.compiled(), planner.strategy
+    living = registry.compiled()
     gone = (name for name in state.queries if name not in living)  # suspended since they joined
-    state = release(state, dict.fromkeys([*leaving, *gone]), living)
-    partial = [name for name in joining if registry[name].partial]
-    results = {query.query.stream for query in registry.everyone()} - set(declared)
-    standing = [query for query in joining.values() if query.is_standing]
-    state = admit(state, standing, living, strategy, partial, results)
+    membership = Membership(
+        living,
+        [query for query in joining.values() if query.is_standing],
+        tuple(dict.fromkeys([*leaving, *gone])),
+        [name for name in joining if registry[name].partial],
+        planner.all_store_sets(registry.on_demand()),
+        {query.query.stream for query in registry.everyone()} - set(declared),
+    )
+    with_rows = [] if intent.stream is None else registry.reading(intent.stream)
+    state = planner.begin(state, membership, with_rows)
     state = _tuned(state, {name: point for name, point in tuned.items() if name in registry})
-    state = open_stores(state, planner.gathered(registry.on_demand()), strategy.place, results)
     return replace(state, preferring=settled(state.preferring, *registry.newest()))
 
 

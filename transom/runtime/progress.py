@@ -14,9 +14,10 @@ from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.estimates import Accuracy
 from transom.ondemand.cache import StoreUsage
-from transom.plan.explain import WorkDone, held, keeps_text, kind_of, work_done, work_text
+from transom.plan.explain import WorkDone, held, keeps_text, work_done, work_text
 from transom.plan.explain.promising_text import coverage_text
 from transom.plan.explain.words import counted, queries_text, readable
+from transom.plan.families import family_kind
 from transom.results.advance import open_windows
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.loop import BatchLoop
@@ -382,12 +383,12 @@ def _sharing(
     own = [state.queries[name] for name in queries if name in state.queries]
     sizes = Counter(one.homes[0] for one in own)
     read = {home for one in own for home in one.homes}
-    planned = loop.planner.families(stream) if own else []
+    planned = loop.planner.families(stream) if own else ()
     return Sharing(
         len(own),
         len(sizes),
         max(sizes.values(), default=0),
-        dict(Counter(map(kind_of, planned))),
+        dict(Counter(map(family_kind, planned))),
         sum(slices.get(home, 0) for home in read),
         work_done(state.stream(stream).work),
         work_done(last),

@@ -13,6 +13,7 @@ import pytest
 from tests.plan.bids import RULES, SEQ, TIME, admitted, compiled
 from transom.plan.compiled import CompiledQuery
 from transom.plan.explain import Explained, Explanation, gather, query_text, text
+from transom.plan.planner import Planner
 from transom.plan.strategy import Fragments, Strategy
 from transom.state.state import ClockState, State, StreamState, Work
 from transom.storage.shard_refs import ShardRef
@@ -111,7 +112,7 @@ def test_queries_that_have_nothing_in_common_but_conjuncts_share_signatures() ->
     assert "  family 1: signature of 4 conjuncts, 2 selections, 2 queries" in lines
     assert "    fragments are the signatures that occur: a tuple's tells all selections" in lines
     assert "    selection 1: where kind LIKE 'a%' AND site = 3" in lines
-    unshared = plan(*queries, strategy=Strategy(fragments=Fragments.UNSHARED))
+    unshared = plan(*queries, planner=Planner(Strategy(fragments=Fragments.UNSHARED)))
     assert [family.kind for family in unshared.streams[0].families] == ["alone", "alone"]
     assert [family.fragments for family in unshared.streams[0].families] == [1, 1]
 
@@ -141,7 +142,7 @@ def test_families_that_differ_in_groups_say_what_they_are_rolled_up_from() -> No
     assert f"  rolled up from groups by site, kind together with families 1, 3, {pays}" in query_text(
         plan(*queries), "all"
     )
-    unshared = plan(*queries, strategy=Strategy(rolls=False))
+    unshared = plan(*queries, planner=Planner(Strategy(rolls=False)))
     assert [family.rolled_up for family in unshared.streams[0].families] == [None] * 4
 
 
@@ -259,8 +260,9 @@ def test_many_queries_are_summed_up(many: Explanation) -> None:
 
 
 def test_verbose_leaves_nothing_out(many: Explanation) -> None:
-    shown = text(many, verbose=True)
+    shown, _, decided = text(many, verbose=True).partition("decisions of the planner")
     assert "more" not in shown
+    assert decided.count("query s") == 1_600 and decided.count("family ") == 10
     assert (
         shown.count("query s") == 1_600 and shown.count("selection ") == 200 and shown.count("family ") == 10
     )

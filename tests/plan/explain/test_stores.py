@@ -40,7 +40,7 @@ SEVERAL = {
 
 
 def explained(pure: Pure, again: Collection[str] = ()) -> Explanation:
-    return gather(Explained({"s": pure.rules}, pure.state, pure.living, pure.planner.strategy, again))
+    return gather(Explained({"s": pure.rules}, pure.state, pure.living, pure.planner, again))
 
 
 def running(texts: Mapping[str, str]) -> Pure:

@@ -10,7 +10,8 @@ from reproduce.in_process import advance
 from tests.plan.bids import SCALARS, SEQ, compiled
 from transom.kernel.aggregate import BatchPlan, run
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import admit, is_kept, release, release_suspended
+from transom.plan.context import Membership
+from transom.plan.passes.admission import is_kept, release, release_suspended
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
 from transom.results.stream_progress import BatchInput
@@ -36,12 +37,14 @@ class Members:
     def join(self, *queries: CompiledQuery, partial: bool = False) -> None:
         self.living |= {query.name: query for query in queries}
         names = [query.name for query in queries] if partial else []
-        self.state = admit(self.state, queries, self.living, self.strategy, names)
+        membership = Membership(self.living, queries, partial=names)
+        self.state = Planner(self.strategy).begin(self.state, membership)
 
     def leave(self, *queries: CompiledQuery) -> None:
         for query in queries:
             del self.living[query.name]
-        self.state = release(self.state, [query.name for query in queries], self.living)
+        membership = Membership(self.living, leaving=[query.name for query in queries])
+        self.state = Planner(self.strategy).begin(self.state, membership)
 
     def batch(self, *rows: tuple[int, int | None, float | None], **more: Any) -> dict[str, list[Any]]:
         """Batch some rows; what each query reports, as (window end, its first item)."""

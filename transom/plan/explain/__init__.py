@@ -1,6 +1,6 @@
 """EXPLAIN: how the queries of an engine are computed together, as text, as JSON and as a drawing."""
 
-from transom.plan.explain.collect import Explained, gather, held, kind_of, work_done
+from transom.plan.explain.collect import Explained, gather, held, work_done
 from transom.plan.explain.mermaid import mermaid
 from transom.plan.explain.records import Explanation, WorkDone
 from transom.plan.explain.stores import keeps_text
@@ -13,7 +13,6 @@ __all__ = [
     "gather",
     "held",
     "keeps_text",
-    "kind_of",
     "mermaid",
     "query_text",
     "text",

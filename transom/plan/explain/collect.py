@@ -15,19 +15,19 @@ from transom.columns.grouping import group
 from transom.durations import format_instant
 from transom.elements import Clock, ClockKind, Summary
 from transom.estimates import Accuracy
-from transom.kernel.rollups import kinships
-from transom.ondemand.store_specs import store_sets
-from transom.ondemand.stores import open_stores
 from transom.overload.settings import Overload
 from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.context import Membership
 from transom.plan.explain.early import emit_text
 from transom.plan.explain.promising import preferred_plans, summary_plans
 from transom.plan.explain.records import (
+    ChoicePlan,
     Explanation,
     FamilyPlan,
     Holding,
     Joined,
     Kept,
+    PassPlan,
     Projected,
     QueryPlan,
     Read,
@@ -48,8 +48,8 @@ from transom.plan.explain.spelling import (
     window_text,
 )
 from transom.plan.explain.stores import store_set_plans
-from transom.plan.families import Family, Selection
-from transom.plan.passes.admission import admit, release
+from transom.plan.families import Family, Selection, family_kind, family_numbers
+from transom.plan.passes.rollups import rollup_groups
 from transom.plan.planner import Planner
 from transom.plan.predicate_text import predicate_text
 from transom.plan.serving import source
@@ -68,32 +68,46 @@ MOST_EDGES = 100_000  # that are counted one by one
 
 @dataclass(frozen=True)
 class Explained:
-    """What EXPLAIN is told: the rules of streams, the state, and all queries, also those that wait to join.
+    """What EXPLAIN needs: the rules of streams, the state, all queries, and the planner of the batches.
 
-    In the state's place, queries named in `again` are others that are about to leave. `partial` are
-    those that also report windows seen in part, `suspended` say why they take no part. `preferring` are the
-    queries with a preference, `summaries` what leads them.
+    Queries that wait to join are among the queries. Those named in `again` replace queries of the state
+    that are about to leave. `partial` are queries that also report windows seen in part, `suspended` says why
+    some take no part. `preferring` are the queries with a preference, `summaries` guide them.
     """
 
     rules: Mapping[str, StreamRules]
     state: State
     queries: Mapping[str, CompiledQuery]
-    strategy: Strategy = field(default_factory=Strategy)
+    planner: Planner = field(default_factory=Planner)
     again: Collection[str] = ()
     partial: Collection[str] = ()
     suspended: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # the stream, and why
     summaries: Mapping[str, Summary] = field(default_factory=dict)
     preferring: Mapping[str, Preferred] = field(default_factory=dict)
 
+    @property
+    def strategy(self) -> Strategy:
+        return self.planner.strategy
+
+    @cached_property
+    def what_if(self) -> Planner:
+        """A planner with the decisions that were made, to which those for waiting queries are added."""
+        return self.planner.what_if()
+
     @cached_property
     def joined(self) -> State:
-        """The state once all that waits took effect."""
-        leaving = [name for name in self.state.queries if name not in self.queries or name in self.again]
-        state = release(self.state, leaving, self.standing) if leaving else self.state
-        waiting = [query for name, query in self.standing.items() if name not in state.queries]
-        results = {query.query.stream for query in self.queries.values()} - self.rules.keys()
-        state = admit(state, waiting, self.standing, self.strategy, self.partial, results)
-        return open_stores(state, store_sets(self.looking), self.strategy.place, results)
+        """The state once all that waits took effect: the same passes decide as when a batch begins."""
+        leaving = [name for name in self.state.queries if name not in self.standing or name in self.again]
+        here = self.state.queries.keys() - set(leaving)
+        membership = Membership(
+            self.standing,
+            [query for name, query in self.standing.items() if name not in here],
+            leaving,
+            self.partial,
+            self.what_if.all_store_sets(self.looking),
+            {query.query.stream for query in self.queries.values()} - self.rules.keys(),
+        )
+        return self.what_if.begin(self.state, membership)
 
     @cached_property
     def standing(self) -> Mapping[str, CompiledQuery]:
@@ -116,9 +130,8 @@ class Explained:
 
 
 def gather(known: Explained) -> Explanation:
-    """Plan the queries as the next batch will, and describe the plan."""
-    planner = Planner(known.strategy)  # one of its own: the engine's may be planning a batch
-    holding = held(known.joined)
+    """Describe what the planner decided; for queries that wait, what it decides when they join."""
+    holding, planner = held(known.joined), known.what_if
     streams = []
     inner = {query.name: query for query, _ in in_order(list(known.queries.values()), known.rules)}
     derived = {name: derived_rules(query) for name, query in inner.items()}
@@ -127,7 +140,16 @@ def gather(known: Explained) -> Explanation:
         families = planner.plan(known.joined, reading).families
         kin = _kin(families)
         described = [_Describing(known, family, holding).family(kin[i]) for i, family in enumerate(families)]
-        streams.append(_stream(known, name, rules, reading, described))
+        numbers = family_numbers(families)
+        ordered = [
+            replace(one, id=number, kin=tuple(sorted(numbers[place] for place in one.kin)))
+            for number, one in sorted(zip(numbers, described, strict=True), key=lambda pair: pair[0])
+        ]
+        decisions = tuple(
+            PassPlan(one, tuple(ChoicePlan(own.about, own.chosen, own.reason) for own in choices))
+            for one, choices in (planner.decisions(name) if reading or _looks(known, name) else ())
+        )
+        streams.append(_stream(known, name, rules, reading, ordered, decisions))
     state, windows = known.state, {name: query.query for name, query in known.queries.items()}
     files = Shards(
         sum(len(ref.parts) for ref in state.shards),
@@ -156,12 +178,17 @@ def _slices(known: Explained) -> str:
     return f"{'shared' if strategy.shared else 'unshared'}_{'paned' if strategy.paned else 'paired'}"
 
 
+def _looks(known: Explained, stream: str) -> bool:
+    return any(query.query.stream == stream for query in known.looking)
+
+
 def _stream(
     known: Explained,
     name: str,
     rules: StreamRules,
     reading: Sequence[CompiledQuery],
     families: Sequence[FamilyPlan],
+    decisions: tuple[PassPlan, ...],
 ) -> StreamPlan:
     looking = [query for query in known.looking if query.query.stream == name]
     everyone = [*reading, *looking]
@@ -170,8 +197,6 @@ def _stream(
         join.id: Joined(join.id, join.table, join.on) for query in everyone for join in query.query.joins
     }
     kind = rules.clock.kind
-    largest = sorted(range(len(families)), key=lambda place: -families[place].queries)
-    numbers = {place: i for i, place in enumerate(largest, 1)}
     return StreamPlan(
         name,
         rules.clock.attribute,
@@ -183,20 +208,16 @@ def _stream(
         tuple(Projected(sql, count) for sql, count in uses.items()),
         tuple(joins.values()),
         work_done(known.state.stream(name).work),
-        tuple(
-            replace(
-                families[place],
-                id=numbers[place],
-                kin=tuple(sorted(numbers[other] for other in families[place].kin)),
-            )
-            for place in largest
-        ),
+        tuple(families),
         None if rules.overload is None else _overload(rules.overload),
         _aside(known.state.stream(name), rules.clock),
         None if name in known.rules else name,
         len(looking),
-        store_set_plans(looking, known.state, known.joined, known.waits),
+        store_set_plans(
+            known.what_if.store_sets(name, looking), looking, known.state, known.joined, known.waits
+        ),
         sum(name in (side.stream for side in query.sides) for query in known.preferring.values()),
+        decisions,
     )
 
 
@@ -205,14 +226,11 @@ Kin = tuple[tuple[str, ...] | None, tuple[int, ...]]  # groups that are rolled u
 
 def _kin(families: Sequence[Family]) -> list[Kin]:
     """For each family the groups that it may be rolled up from, and with which others."""
-    places = {id(family): i for i, family in enumerate(families)}
     found: list[Kin] = [(None, ())] * len(families)
-    for together in kinships(families):
-        if len({tuple(key.sql for key in family.keys) for family in together}) > 1:
-            keys = tuple(dict.fromkeys(key.sql for family in together for key in family.keys))
-            own = [places[id(family)] for family in together]
-            for place in own:
-                found[place] = keys, tuple(other for other in own if other != place)
+    for places in rollup_groups(families):
+        keys = tuple(dict.fromkeys(key.sql for place in places for key in families[place].keys))
+        for place in places:
+            found[place] = keys, tuple(other for other in places if other != place)
     return found
 
 
@@ -254,11 +272,6 @@ def held(state: State) -> dict[int, Holding]:
     return found
 
 
-def kind_of(family: Family) -> str:
-    """How a family tells its selections' tuples: range, signature or alone."""
-    return "range" if family.axis is not None else "signature" if len(family.members) > 1 else "alone"
-
-
 class _Describing:
     """A family being described."""
 
@@ -273,7 +286,7 @@ class _Describing:
         selections = [self._selection(member) for member in family.members]
         selections.sort(key=lambda selection: -len(selection.queries))
         conjuncts = {predicate_text(part) for member in family.members for part in member.conjuncts}
-        axis, kind = family.axis, kind_of(family)
+        axis, kind = family.axis, family_kind(family)
         constants = {
             repr(value)
             for member in family.members

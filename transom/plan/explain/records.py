@@ -240,6 +240,23 @@ class Shards:
 
 
 @dataclass(frozen=True)
+class ChoicePlan:
+    """What the planner chose about a query, selection, family or store, and why."""
+
+    about: str
+    chosen: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class PassPlan:
+    """What one pass of the planner decided about a stream."""
+
+    name: str
+    choices: tuple[ChoicePlan, ...]
+
+
+@dataclass(frozen=True)
 class StreamPlan:
     """A stream: its rules, what is computed for every row, and the families of its queries."""
 
@@ -260,6 +277,7 @@ class StreamPlan:
     on_demand: int = 0  # queries that are looked up; `queries` are the others
     store_sets: tuple[StoreSetPlan, ...] = ()
     preferred: int = 0  # queries with a preference that read it
+    decisions: tuple[PassPlan, ...] = ()  # of the planner's passes, in their order
 
     @property
     def plans(self) -> Sequence[QueryPlan | LookupPlan]:

@@ -12,7 +12,6 @@ from transom.ondemand.store_specs import (
     StoreRead,
     StoreSet,
     StoreSpec,
-    store_sets,
     stores_read_by,
 )
 from transom.ondemand.structures.block_tree import BlockTree
@@ -33,12 +32,15 @@ _KINDS: dict[type[Structure], str] = {Staircase: "staircase", TimeGram: "timegra
 
 
 def store_set_plans(
-    looking: Sequence[CompiledQuery], state: State, joined: State, waits: Callable[[str], bool]
+    store_sets: Sequence[StoreSet],
+    looking: Sequence[CompiledQuery],
+    state: State,
+    joined: State,
+    waits: Callable[[str], bool],
 ) -> tuple[StoreSetPlan, ...]:
-    """What is kept for the on-demand queries of a stream; `joined` is the state once all of them are."""
+    """What is kept for the on-demand queries of a stream; `joined` is the state once all of them joined."""
     named = {query.name: query for query in looking}
-    found = store_sets(looking)
-    largest = sorted(found, key=lambda one: -len(one.queries))
+    largest = sorted(store_sets, key=lambda one: -len(one.queries))
     return tuple(
         _Describing(one, [named[name] for name in one.queries], state, joined, waits).store_set(number)
         for number, one in enumerate(largest, 1)

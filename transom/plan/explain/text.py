@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from transom.plan.explain.promising_text import preferred_text, summaries_text
@@ -11,6 +11,7 @@ from transom.plan.explain.records import (
     FamilyPlan,
     Holding,
     Kept,
+    PassPlan,
     QueryPlan,
     SelectionPlan,
     Slicing,
@@ -39,6 +40,7 @@ def text(plan: Explanation, verbose: bool = False) -> str:
     lines: list[str] = []
     for stream in plan.streams:
         lines += _stream(stream, limits)
+        lines += indented(decisions_text(stream.decisions)) if verbose else ()
     lines += summaries_text(plan.summaries, plan.preferred, limits)
     if plan.shards.files:
         lines.append(
@@ -47,6 +49,16 @@ def text(plan: Explanation, verbose: bool = False) -> str:
         )
     lines.append(f"strategy {plan.strategy}, fragments {plan.fragments}, state {plan.state}")
     return readable("\n".join(lines))
+
+
+def decisions_text(decisions: Sequence[PassPlan]) -> Iterator[str]:
+    """What the planner decided, pass by pass in their order, with the reasons."""
+    if decisions:
+        yield "decisions of the planner, pass by pass"
+    for number, own in enumerate(decisions, 1):
+        yield f"  {number}. {own.name}{'' if own.choices else ': nothing to decide since the engine started'}"
+        for choice in own.choices:
+            yield f"    {choice.about}: {choice.chosen} ({choice.reason})"
 
 
 def work_text(work: WorkDone) -> str:
@@ -256,7 +268,21 @@ def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
     stream, family, selection, query = found
     waits = " (joins with the next batch)" if query.waits else ""
     lines = [f"query {name} over {stream.name}{waits}", *indented(_one(family, selection, query, limits))]
+    if verbose:
+        lines += indented(decisions_text(_about(stream, family, selection, query)))
     return readable("\n".join(lines))
+
+
+def _about(
+    stream: StreamPlan, family: FamilyPlan, selection: SelectionPlan, query: QueryPlan
+) -> list[PassPlan]:
+    """The decisions that concern one query."""
+    subjects = {f"query {query.name}", f"selection {selection.id}", f"family {family.id}"}
+    found = (
+        replace(one, choices=tuple(own for own in one.choices if own.about in subjects))
+        for one in stream.decisions
+    )
+    return [one for one in found if one.choices]
 
 
 def _one(family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, limits: Limits) -> Iterator[str]:

@@ -1,13 +1,13 @@
-"""Joining and leaving: which selection a query shares its slices with, and what it may answer at once.
+"""Admission: which selection a query joins, and which windows retained slices already answer for it.
 
-A query that joins adds its windows and aggregates to the selection that asks for the same tuples, if there
-is one. Slices kept from before hold everything that was accepted; as far as none of them lies across
-an edge of the newcomer's windows, they answer for it exactly, and the rest it has missed.
+A query that joins adds its windows and aggregates to the selection that reads the same tuples, if there is
+one. Retained slices hold everything that was accepted: where none of them lies across an edge of the
+new query's windows they answer exactly; the rest the query has missed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from operator import is_not
@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 from transom.gc_pause import uncollected
 from transom.kernel.sheets import combine, rows_of, without
 from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.context import Known, Membership, PlanContext
+from transom.plan.decisions import Choice, Decision
 from transom.plan.families import Selection
 from transom.plan.layout import Layout, reshaped
 from transom.plan.serving import is_served, kept, known_slots, source, sources
-from transom.plan.strategy import Place, Strategy
+from transom.plan.strategy import Strategy
 from transom.state.state import QueryState, SelectionState, State
 from transom.storage.shard_refs import ShardRef
 from transom.windows.intervals import LOWEST, IntervalSet
@@ -32,49 +34,66 @@ from transom.windows.slices import filed_anew
 Numbers = NDArray[np.int64]
 
 
-@uncollected()
-def admit(
-    state: State,
-    newcomers: Sequence[CompiledQuery],
-    living: Mapping[str, CompiledQuery],
-    strategy: Strategy,
-    partial: Iterable[str] = (),
-    results: Collection[str] = (),
-) -> State:
-    """The state after some queries joined; `living` are all queries, newcomers included.
+NAME = "admission"
 
-    Those in `partial` also report windows that they saw only in part: they keep slices of their own.
-    `results` are the streams that are made of other queries' results.
+
+@uncollected()
+def admission(context: PlanContext) -> Decision | None:
+    """Let the queries of a batch leave and join."""
+    change = context.membership
+    if change is None or change.changes_nothing:
+        return None
+    state = release(context.state, change.leaving, change.queries)
+    state, choices = _admit(state, change, context.strategy)
+    ended = [f"query {name}" for name in change.leaving]
+    return Decision(NAME, choices, ended=ended, state=state)
+
+
+def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State, list[Choice]]:
+    """The state after some queries joined, and what was chosen for each.
+
+    Queries that report windows seen in part keep slices of their own.
     """
-    apart = set(partial)
+    partial, results = set(change.partial), set(change.result_streams)
     homes = {state.selections[own.homes[0]].name: own.homes[0] for own in state.queries.values() if own.homes}
-    change = _Change(state)
-    far = {
-        ground(query)
-        for name, query in living.items()
-        if name in state.queries and state.selections[state.queries[name].homes[0]].on_executors
-    }
-    for query in sorted(newcomers, key=lambda query: not query.serves):  # first those that serve others
-        of_results = query.query.stream in results
-        missed = None if of_results else state.missed(query.query.clock)
-        is_private = query.naive or not strategy.shared or (query.name in apart and missed != IntervalSet())
-        name = f"{query.selection} for {query.name}" if is_private else query.selection
-        if is_private or name not in homes:
-            is_far = not query.naive and (strategy.place is Place.EXECUTORS or ground(query) in far)
-            is_far = is_far and not of_results
-            homes[name] = change.open(name, query, is_far)
-            change.join(query, homes[name], missed)
+    changed, choices = _Change(state), []
+    for query in sorted(change.joining, key=lambda query: not query.serves):  # first those that serve others
+        missed = None if query.query.stream in results else state.missed(query.query.clock)
+        private = _why_private(query, strategy, query.name in partial and missed != IntervalSet())
+        name = query.selection if private is None else f"{query.selection} for {query.name}"
+        if private is not None or name not in homes:
+            home = homes[name] = changed.open(name, query)
+            changed.join(query, home, missed)
+            reason = private or "no other query has the same WHERE, joins and GROUP BY"
+            choices.append(_choice(query, f"opens selection {home}", reason))
             continue
         home = homes[name]
-        change.join(query, home, change.unseen(home, query, missed, living, strategy.paned))
-        change.extend(home, query, living)
-    return change.state()
+        others = len(changed.members[home])
+        unseen = changed.unseen(home, query, missed, change.queries, strategy.paned)
+        changed.join(query, home, unseen)
+        changed.extend(home, query, change.queries)
+        choices.append(_choice(query, f"shares selection {home}", _why_shared(others, missed, unseen)))
+    return changed.state(), choices
 
 
-def ground(query: CompiledQuery) -> tuple[object, ...]:
-    """What queries have in common whose slices are kept alike, near or far: the groups, mostly."""
-    bound = query.query
-    return bound.stream, tuple(key.scalar.sql for key in bound.keys), query.naive
+def _choice(query: CompiledQuery, chosen: str, reason: str) -> Choice:
+    return Choice(query.query.stream, f"query {query.name}", chosen, reason)
+
+
+def _why_private(query: CompiledQuery, strategy: Strategy, sees_in_part: bool) -> str | None:
+    """Why a query keeps slices of its own; None: it may share."""
+    if query.naive:
+        return "the setting strategy is naive: every tuple is kept"
+    if not strategy.shared:
+        return "the setting strategy shares no slices"
+    return "it reports windows that it saw only in part" if sees_in_part else None
+
+
+def _why_shared(others: int, missed: IntervalSet | None, unseen: IntervalSet | None) -> str:
+    reason = f"same WHERE, joins and GROUP BY as {others:,} other {'query' if others == 1 else 'queries'}"
+    if missed and not unseen:
+        return f"{reason}; retained slices answer for all rows from before it joined"
+    return reason
 
 
 class Holding(Protocol):
@@ -104,6 +123,8 @@ def slices_held(state: Holding, home: int) -> tuple[Numbers, Numbers]:
 def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQuery]) -> State:
     """The state after some queries left; `living` are those that stay."""
     names = list(names)
+    if not names:
+        return state
     if not (state.prodders.keys() | state.estimators.keys()).isdisjoint(names):
         state = replace(
             state, prodders=_without(state.prodders, names), estimators=_without(state.estimators, names)
@@ -143,9 +164,6 @@ def release_suspended(state: State, living: Mapping[str, CompiledQuery]) -> Stat
     """The state without queries that take no part any more: they were suspended."""
     gone = [name for name in state.queries if name not in living]
     return release(state, gone, living) if gone else state
-
-
-Known = dict[int, tuple[tuple[CompiledQuery, ...], tuple[str, ...], Selection]]
 
 
 def selections(state: State, queries: Iterable[CompiledQuery], known: Known | None = None) -> list[Selection]:
@@ -237,12 +255,12 @@ class _Change:
                 found.append(replace(ref, held=held))
         return tuple(found)
 
-    def open(self, name: str, query: CompiledQuery, is_far: bool) -> int:
+    def open(self, name: str, query: CompiledQuery) -> int:
         self.last_selection += 1
         slots = kept(query.slots)
         layout = Layout.of(query, slots.values())
         self.selections[self.last_selection] = SelectionState(
-            name, layout.id, tuple(slots), on_executors=is_far, group_types=layout.group_types
+            name, layout.id, tuple(slots), group_types=layout.group_types
         )
         return self.last_selection
 

@@ -1,17 +1,19 @@
-"""Moving queries between shared and unshared slices while they run, as the rate of their tuples says.
+"""Re-sharing: queries move between shared and unshared slices while they run, as the rate of their tuples says.
 
-Queries that move add to a new selection and go on reading the one they come from: what they have lies in
-both. All that share a selection move together, so that nobody adds to what another one left.
+Queries that move add to a new selection and continue to read the one that they leave: their slices lie in
+both. All queries of a selection move together, so that no query adds to a selection that another left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from transom.kernel.sheets import rows_of
 from transom.plan.compiled import CompiledQuery, Slot
-from transom.plan.cost import is_better, shared, unshared
+from transom.plan.context import PlanContext
+from transom.plan.cost import Cost, is_better, shared, unshared
+from transom.plan.decisions import Choice, Decision, LazyChoices
 from transom.plan.layout import Layout
 from transom.plan.passes.admission import slices_held
 from transom.plan.serving import kept
@@ -19,42 +21,82 @@ from transom.plan.strategy import Strategy
 from transom.state.state import SelectionState, State
 from transom.windows.intervals import LOWEST
 
+NAME = "resharing"
 
-def reshare(state: State, queries: Sequence[CompiledQuery], strategy: Strategy) -> State:
-    """The state after queries of a stream moved to where they cost less."""
-    if not strategy.adapts:
-        return _tidied(state, queries)
-    alike: dict[str, list[CompiledQuery]] = {}
-    for query in queries:
-        alike.setdefault(query.selection, []).append(query)
-    for members in alike.values():
-        if len({query.query.window for query in members}) > 1 and _can_move(state, members):
-            state = _reconsidered(state, members, strategy)
-    return _tidied(state, queries)
+
+def resharing(context: PlanContext) -> Decision | None:
+    """Let queries share slices, or no longer, where that is clearly cheaper at the measured rate."""
+    queries, state, strategy = context.reconsider, context.state, context.strategy
+    weighed: list[_Weighed] = []
+    if strategy.adapts:
+        alike: dict[str, list[CompiledQuery]] = {}
+        for query in queries:
+            alike.setdefault(query.selection, []).append(query)
+        for members in alike.values():
+            if len({query.query.window for query in members}) > 1 and _can_move(state, members):
+                state = _reconsidered(state, members, strategy, weighed)
+    state = _tidied(state, queries)
+    if state is context.state and not weighed:
+        return None
+    choices = LazyChoices(lambda: [one.choice() for one in weighed])
+    stream = queries[0].query.stream
+    return Decision(NAME, choices, replaces=stream, state=state)
 
 
 def _can_move(state: State, members: Sequence[CompiledQuery]) -> bool:
-    """Not naive ones, nor those whose slices are far away, nor before it is known what they have missed."""
+    """Not naive queries, nor slices on the executors, nor before it is determined what the queries missed."""
     own = [state.queries[query.name] for query in members]
     is_known = not any(query.naive for query in members) and all(one.unseen is not None for one in own)
     return is_known and not any(state.selections[home].on_executors for one in own for home in one.homes)
 
 
-def _reconsidered(state: State, members: Sequence[CompiledQuery], strategy: Strategy) -> State:
+@dataclass(frozen=True)
+class _Weighed:
+    """The costs by which queries of one selection were left together, or apart, or moved."""
+
+    stream: str
+    homes: tuple[int, ...]  # where the queries are now
+    windows: int
+    moved: bool
+    rate: float
+    together: Cost
+    apart: Cost
+    clearly: float
+
+    def choice(self) -> Choice:
+        is_shared = len(self.homes) == 1
+        about = ", ".join(map(str, self.homes))
+        named = f"selection {about}" if is_shared else f"selections {about}"
+        chosen = f"{'shared' if is_shared else 'unshared'} slices for {self.windows:,} kinds of window"
+        costs = (
+            f"shared {self.together.total:.3g}, unshared {self.apart.total:.3g} aggregations per unit of time"
+        )
+        rule = f"a change must cost less than {self.clearly:.0%} of the present plan"
+        return Choice(self.stream, named, f"moved to {chosen}" if self.moved else chosen, f"{costs}; {rule}")
+
+
+def _reconsidered(
+    state: State, members: Sequence[CompiledQuery], strategy: Strategy, weighed: list[_Weighed]
+) -> State:
     """Share, or share no longer, if that is clearly better."""
     homes = {state.queries[query.name].homes[0] for query in members}
     rate = _rate(state, homes)
     if rate is None:
         return state
-    windows = [query.query.window for query in members]
-    together = shared(dict.fromkeys(windows), rate, strategy.paned)
-    apart = unshared(dict.fromkeys(windows), rate)
-    if len(homes) == 1 and is_better(apart, together, strategy.limits.clearly_better):
-        name = members[0].selection
+    windows = dict.fromkeys(query.query.window for query in members)
+    together, apart = shared(windows, rate, strategy.paned), unshared(windows, rate)
+    clearly, name, before = strategy.limits.clearly_better, members[0].selection, state
+    if len(homes) == 1 and is_better(apart, together, clearly):
         by_window = {query.query.window: f"{name} for {query.name}" for query in reversed(members)}
-        return _moved(state, members, {query.name: by_window[query.query.window] for query in members})
-    if len(homes) > 1 and is_better(together, apart, strategy.limits.clearly_better):
-        return _moved(state, members, {query.name: members[0].selection for query in members})
+        state = _moved(state, members, {query.name: by_window[query.query.window] for query in members})
+    elif len(homes) > 1 and is_better(together, apart, clearly):
+        state = _moved(state, members, {query.name: name for query in members})
+    if state is not before:
+        homes = {state.queries[query.name].homes[0] for query in members}
+    stream, moved = members[0].query.stream, state is not before
+    weighed.append(
+        _Weighed(stream, tuple(sorted(homes)), len(windows), moved, rate, together, apart, clearly)
+    )
     return state
 
 

@@ -1,0 +1,125 @@
+"""What the planner's passes are given: one typed context for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from transom.ondemand.store_specs import StoreSet
+from transom.plan.compiled import CompiledQuery
+from transom.plan.decisions import Decision
+from transom.plan.families import Family, Selection
+from transom.plan.limits import Limits
+from transom.plan.strategy import Strategy
+from transom.state.state import State
+from transom.storage.shard_refs import ShardRef
+
+Known = dict[int, tuple[tuple[CompiledQuery, ...], tuple[str, ...], Selection]]
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Which queries join and leave with a batch.
+
+    `queries` are all standing queries once it has begun, and `store_sets` what all on-demand queries need
+    kept. Those in `partial` also report windows that they saw only in part. `result_streams` are the
+    streams that are made of other queries' results.
+    """
+
+    queries: Mapping[str, CompiledQuery]
+    joining: Sequence[CompiledQuery] = ()
+    leaving: Collection[str] = ()
+    partial: Collection[str] = ()
+    store_sets: Sequence[StoreSet] = ()
+    result_streams: Collection[str] = ()
+
+    @property
+    def changes_nothing(self) -> bool:
+        return not self.joining and not self.leaving
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a batch brought to a stream: new rows of slices, all rows on the driver, new files of shards."""
+
+    brought: Mapping[str, pa.Table]
+    held: Mapping[str, pa.Table]
+    shards: Sequence[ShardRef]
+
+
+@dataclass
+class StreamMemory:
+    """What was planned for a stream before: objects in which nothing changed are used again."""
+
+    selections: Known = field(default_factory=dict)
+    families: dict[object, Family] = field(default_factory=dict)  # by what they are made of
+    rolled: dict[tuple[int, int | None], tuple[Family, Family]] = field(default_factory=dict)
+    intern: dict[object, int] = field(default_factory=dict)  # numbers of what selections can have in common
+
+    def forget_departed(self, count: int) -> None:
+        """Begin anew when most of what is remembered is of queries that left."""
+        if len(self.rolled) > 4 * len(self.families) + 64:
+            self.rolled = {}
+        if len(self.intern) > 64 * count + 1024:
+            self.selections, self.families, self.rolled, self.intern = {}, {}, {}, {}
+
+    def rolled_up(self, family: Family, number: int | None) -> Family:
+        """A family under the number of its roll-up: the same object as long as neither changes."""
+        if family.kin == number:
+            return family
+        key = id(family), number  # the family is kept, so that its id stays its own
+        if key not in self.rolled:
+            self.rolled[key] = family, replace(family, kin=number)
+        return self.rolled[key][1]
+
+    def copy(self) -> StreamMemory:
+        """A memory that can change without this one."""
+        return StreamMemory(dict(self.selections), dict(self.families), dict(self.rolled), dict(self.intern))
+
+
+@dataclass(frozen=True)
+class PlanContext:
+    """The input of every pass. A pass decides only what its part of the context asks for.
+
+    - `membership`: a batch begins; admission, placement of new selections, and stores decide.
+    - `reconsider`: the batch has rows of these queries; re-sharing decides.
+    - `selections`: the rows of a batch are to be aggregated; families and roll-ups decide.
+    - `observed`: a batch was aggregated; placement decides.
+
+    `before` is the state before the first pass, `state` the state after the passes so far.
+    """
+
+    before: State
+    state: State
+    strategy: Strategy
+    membership: Membership | None = None
+    reconsider: Sequence[CompiledQuery] = ()
+    selections: Sequence[Selection] | None = None
+    families: tuple[Family, ...] = ()
+    observed: Observed | None = None
+    observed_queries: Sequence[CompiledQuery] = ()
+    memory: StreamMemory = field(default_factory=StreamMemory)
+    decisions: tuple[Decision, ...] = ()
+
+    @property
+    def limits(self) -> Limits:
+        return self.strategy.limits
+
+    @property
+    def new_selections(self) -> Iterator[int]:
+        """The numbers of selections that a pass before opened."""
+        return (home for home in self.state.selections if home not in self.before.selections)
+
+    def after(self, decision: Decision) -> PlanContext:
+        """The context for the passes that follow a decision."""
+        return replace(
+            self,
+            state=self.state if decision.state is None else decision.state,
+            families=self.families if decision.families is None else decision.families,
+            decisions=(*self.decisions, decision),
+        )
+
+
+Pass = Callable[[PlanContext], Decision | None]

@@ -1,0 +1,70 @@
+"""Families: which selections evaluate their predicates together, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transom.plan.context import PlanContext
+from transom.plan.decisions import Choice, Decision, LazyChoices
+from transom.plan.families import Family, family_kind, family_numbers, into_families
+from transom.plan.limits import Limits
+from transom.plan.strategy import Fragments, Strategy
+
+NAME = "families"
+
+
+def families(context: PlanContext) -> Decision | None:
+    """Put the selections of a stream into families; a family in which nothing changed is used again."""
+    if context.selections is None:
+        return None
+    strategy, memory, state = context.strategy, context.memory, context.state
+    apart = {
+        one.id for one in context.selections if (state.selections[one.id].alone_until or 0) > state.batch_id
+    }
+    memory.families = into_families(context.selections, strategy, memory.families, memory.intern, apart)
+    found = tuple(memory.families.values())
+    stream = context.selections[0].clock.stream if context.selections else None
+    choices = LazyChoices(lambda: _choices(stream or "", found, strategy, apart))
+    return Decision(NAME, choices, replaces=stream, families=found)
+
+
+def _choices(stream: str, families: Sequence[Family], strategy: Strategy, apart: set[int]) -> list[Choice]:
+    found = [
+        (number, _choice(stream, number, family, strategy, apart))
+        for number, family in zip(family_numbers(families), families, strict=True)
+    ]
+    return [choice for _, choice in sorted(found, key=lambda one: one[0])]
+
+
+def _choice(stream: str, number: int, family: Family, strategy: Strategy, apart: set[int]) -> Choice:
+    kind, size = family_kind(family), len(family)
+    selections = f"{size:,} selection{'' if size == 1 else 's'}"
+    if kind == "range":
+        assert family.axis is not None
+        chosen = f"one binary search of {family.axis.scalar.sql} for {selections}"
+        reason = f"they differ only in what they ask of it: {family.axis.size:,} fragments"
+    elif kind == "signature":
+        chosen = f"signatures of {len(family.conjuncts):,} conjuncts for {selections}"
+        reason = _why_signed(strategy.fragments, strategy.limits)
+    else:
+        chosen, reason = f"selection {int(family.ids[0])} alone", _why_alone(family, strategy, apart)
+    return Choice(stream, f"family {number}", chosen, reason)
+
+
+def _why_signed(fragments: Fragments, limits: Limits) -> str:
+    if fragments is Fragments.JOINT:
+        return "the setting fragments is joint"
+    return f"no two differ in one scalar only; at most {limits.signature_members:,} selections a family"
+
+
+def _why_alone(family: Family, strategy: Strategy, apart: set[int]) -> str:
+    if strategy.fragments is Fragments.UNSHARED:
+        return "the setting fragments is unshared"
+    if not family.merged:
+        return "it keeps every tuple"
+    if int(family.ids[0]) in apart:
+        batches = strategy.limits.batches_apart
+        return (
+            f"a signature family had too few tuples for each fragment; tried again after {batches:,} batches"
+        )
+    return "it has no predicate" if not family.rest else "no other selection has a predicate to share"

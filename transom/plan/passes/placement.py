@@ -1,0 +1,164 @@
+"""Placement: which slices are kept on the driver, and which on the executors.
+
+Selections over the same groups are placed together. New ones follow those that are there; the others stay on
+the driver until a batch shows that they are too many for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from transom.plan.compiled import CompiledQuery
+from transom.plan.context import Observed, PlanContext
+from transom.plan.decisions import Choice, PlacementDecision
+from transom.plan.strategy import Place, Strategy
+from transom.state.state import State, StoreState
+
+NAME = "placement"
+EXECUTORS = "kept on the executors"
+Group = tuple[object, ...]
+
+
+def placement_group(query: CompiledQuery) -> Group:
+    """What queries have in common whose slices are kept in the same place: mostly, their groups."""
+    bound = query.query
+    return bound.stream, tuple(key.scalar.sql for key in bound.keys), query.naive
+
+
+def placement(context: PlanContext) -> PlacementDecision | None:
+    """Place new selections, and move those that a batch showed to be too large for the driver."""
+    if context.observed is not None:
+        return _moved(context, context.observed)
+    if context.membership is None:
+        return None
+    return _placed(context, context.membership.queries, context.membership.result_streams)
+
+
+def driver_rows(strategy: Strategy) -> int | None:
+    """How many rows of the same groups may be on the driver; None if size decides nothing."""
+    return strategy.limits.driver_rows if strategy.place is Place.AUTO else None
+
+
+# --- selections that are new ---
+
+
+def _placed(
+    context: PlanContext, queries: Mapping[str, CompiledQuery], result_streams: Iterable[str]
+) -> PlacementDecision | None:
+    new = set(context.new_selections)
+    if not new:
+        return None
+    state, results = context.state, set(result_streams)
+    there = _on_executors(context.before, queries)
+    selections, choices = dict(state.selections), []
+    for name, own in state.queries.items():
+        home, query = own.homes[0], queries.get(name)
+        if home not in new or query is None:
+            continue
+        new.discard(home)
+        reason = None
+        if query.naive or query.query.stream in results:
+            continue
+        if context.strategy.place is Place.EXECUTORS:
+            reason = "the setting state is executors"
+        elif placement_group(query) in there:
+            reason = "other slices of the same groups are there"
+        if reason is not None:
+            selections[home] = replace(selections[home], on_executors=True)
+            choices.append(Choice(query.query.stream, f"selection {home}", EXECUTORS, reason))
+    if not choices:
+        return None
+    return PlacementDecision(NAME, choices, state=replace(state, selections=selections))
+
+
+def _on_executors(state: State, queries: Mapping[str, CompiledQuery]) -> set[Group]:
+    """The groups whose slices are on the executors."""
+    if not any(own.on_executors for own in state.selections.values()):
+        return set()
+    return {
+        placement_group(queries[name])
+        for name, own in state.queries.items()
+        if name in queries and state.selections[own.homes[0]].on_executors
+    }
+
+
+# --- selections that a batch added to ---
+
+
+def _moved(context: PlanContext, observed: Observed) -> PlacementDecision | None:
+    """Move the groups of which a batch brought shards, or which have more rows than the driver may keep."""
+    limit = driver_rows(context.strategy)
+    at_once = None if limit is None else limit // context.limits.batches_to_limit
+    if not observed.shards and not _exceeds(observed, limit, at_once):
+        return None  # the usual case, told from a few sums
+    groups: dict[int, Group] = {
+        home: placement_group(query)
+        for query in context.observed_queries
+        if not query.naive
+        for home in context.state.queries[query.name].homes
+    }
+    on_driver = {home for home in groups if not context.state.selections[home].on_executors}
+    reasons: dict[Group, str] = {}
+    for group, count in _larger(observed.held.values(), groups, limit):
+        reasons[group] = f"{count:,} rows on the driver, more than {limit:,}"
+    for group, count in _larger(observed.brought.values(), groups, at_once):
+        reasons.setdefault(group, f"one batch brought {count:,} rows, more than {at_once:,}")
+    for home in (home for ref in observed.shards for home in ref.held if home in on_driver):
+        most = context.limits.driver_groups
+        reasons[groups[home]] = f"a task found more than {most:,} groups, or others of them are there"
+    moving = {home: groups[home] for home in sorted(on_driver) if groups[home] in reasons}
+    if not moving:
+        return None
+    choices = [
+        Choice(str(group[0]), f"selection {home}", EXECUTORS, reasons[group])
+        for home, group in moving.items()
+    ]
+    return PlacementDecision(NAME, choices, moved=frozenset(moving.values()))
+
+
+def _exceeds(observed: Observed, limit: int | None, at_once: int | None) -> bool:
+    """Whether all slices together have more rows than those of one group may have."""
+    if limit is None or at_once is None:
+        return False
+    brought = sum(table.num_rows for table in observed.brought.values())
+    return brought > at_once or sum(table.num_rows for table in observed.held.values()) > limit
+
+
+def _larger(
+    tables: Iterable[pa.Table], groups: Mapping[int, Group], most: int | None
+) -> Iterator[tuple[Group, int]]:
+    """The groups whose selections have more rows than so many, with their rows; None: none has."""
+    filled = list(tables)
+    if most is None or sum(table.num_rows for table in filled) <= most:
+        return
+    counts: dict[Group, int] = defaultdict(int)
+    for table in filled:
+        homes, rows = np.unique(table["selection"].to_numpy(), return_counts=True)
+        for home, count in zip(homes.tolist(), rows.tolist(), strict=True):
+            if home in groups:
+                counts[groups[home]] += count
+    yield from ((group, count) for group, count in counts.items() if count > most)
+
+
+# --- stores of on-demand queries ---
+
+
+def stores_that_move(stores: Sequence[StoreState], strategy: Strategy) -> str | None:
+    """Why stores over the same groups, the first of the groups themselves, move to the executors now.
+
+    None: they stay where they are.
+    """
+    if any(store.on_executors for store in stores):
+        left = any(store.kept.runs or not store.on_executors for store in stores)
+        return "other stores of the same groups are there" if left else None
+    limit = driver_rows(strategy)
+    if limit is None:
+        return None
+    most = limit // strategy.limits.rows_per_store_group
+    groups = max((run.groups for run in stores[0].kept.runs), default=0)
+    return f"{groups:,} groups, more than {most:,}" if groups > most else None
