@@ -15,7 +15,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from transom.cli.main import app
-from transom.cli.settings_table import KINDS_EXPLAINED, SECTIONS, markdown
+from transom.cli.settings_table import KIND_TEXTS, SECTIONS, markdown
 
 ROOT = Path(__file__).parents[1]
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -88,7 +88,7 @@ def test_the_settings_are_in_the_reference() -> None:
     for name, section in SECTIONS.items():
         part = text[text.index(f"## {name}\n") :]
         assert markdown(section) in part, name
-    for kind, takes in KINDS_EXPLAINED.items():
+    for kind, takes in KIND_TEXTS.items():
         assert f"| {kind} | {takes} |" in text
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from transom.cli.settings_table import (
+    CHECKS,
     ENGINE,
-    KINDS,
-    KINDS_EXPLAINED,
+    KIND_TEXTS,
     SECTIONS,
     STREAM,
     Setting,
-    check,
+    check_setting,
     read_settings,
 )
 from transom.errors import SettingError
@@ -59,18 +59,18 @@ REFUSED = [
     ("kind", "given", "expected"), [c[1:] for c in ACCEPTED], ids=[c[0] for c in ACCEPTED]
 )
 def test_accepted(kind: str, given: Any, expected: Any) -> None:
-    assert check(Setting("x", kind, ""), given, "here") == expected
+    assert check_setting(Setting("x", kind, ""), given, "here") == expected
 
 
 @pytest.mark.parametrize(("kind", "given", "says"), [c[1:] for c in REFUSED], ids=[c[0] for c in REFUSED])
 def test_refused(kind: str, given: Any, says: str) -> None:
     with pytest.raises(SettingError, match=f"^here: .*{says}"):
-        check(Setting("x", kind, ""), given, "here")
+        check_setting(Setting("x", kind, ""), given, "here")
 
 
 def test_every_kind_in_use_is_checked_and_explained() -> None:
     used = {setting.kind for section in SECTIONS.values() for setting in section}
-    assert used == set(KINDS) == set(KINDS_EXPLAINED)
+    assert used == set(CHECKS) == set(KIND_TEXTS)
 
 
 def test_a_missing_setting_is_named_with_its_help() -> None:

@@ -1,4 +1,4 @@
-"""Every setting in one table: the command line, the pipeline file and the docs are made from it."""
+"""The table of all settings; the command line, the pipeline file and the docs use it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Any, Callable, Mapping
 from transom.durations import parse_duration
 from transom.errors import SettingError, near_miss
 
-FORMATS = ("json", "csv", "parquet")  # of files that a path names
-REPLAY = ("speed", "delay", "delays", "burst", "seed", "start", "batch")  # options of a replay
+REPLAY_OPTIONS = ("speed", "delay", "delays", "burst", "seed", "start", "batch")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting: its name, what it takes, what it is when not given, and what it does."""
+    """A setting: its name, its type, its default and its meaning."""
 
     name: str
     kind: str
     help: str
-    default: str = "none"  # as the docs put it; the engine holds the value itself
+    default: str = "none"  # as text for the docs; the engine has the value itself
     required: bool = False
 
 
@@ -30,38 +29,40 @@ STREAM = (
     ),
     Setting("schema", "text", "the columns, as in `site int, price double, ts timestamp`", "from the files"),
     Setting("options", "options", "options of Spark's reader, such as `header: true`"),
-    Setting("files_per_batch", "count", "at most so many files in one batch", "1"),
+    Setting("files_per_batch", "count", "the largest number of files in a batch", "1"),
     Setting("time", "text", "the column that holds a row's event time", required=True),
     Setting(
         "slack",
         "slack",
-        "how far the watermark stays behind the latest time seen; `none`: only punctuations close windows; "
-        "or one for each WATTR, as in `{ts: 30 seconds, seq: 100}`",
+        "how far the watermark stays behind the newest time; `none`: only punctuations close windows; "
+        "or a value for each WATTR, as in `{ts: 30 seconds, seq: 100}`",
         "0 seconds",
     ),
     Setting(
         "horizon",
         "span",
-        "rows further ahead of the stream than this are rejected; `none`: no row is",
+        "rows that are further ahead of the stream than this are rejected; `none`: none are",
         "366 days",
     ),
-    Setting("live", "flag", "also reject rows that far ahead of this machine's clock", "false"),
-    Setting("idle", "duration", "after so long without data, close every window that has begun"),
-    Setting("punctuation", "text", "an SQL expression, true for rows that are punctuations and not data"),
-    Setting("prod", "text", "an SQL expression, true for rows that are prods and not data"),
+    Setting("live", "flag", "also reject rows that are that far ahead of this machine's clock", "false"),
+    Setting("idle", "duration", "close every window that has begun after this time without data"),
+    Setting("punctuation", "text", "an SQL expression that is true for rows that are punctuations, not data"),
+    Setting("prod", "text", "an SQL expression that is true for rows that are prods, not data"),
     Setting(
-        "overload", "text", "what becomes of rows beyond a batch's budget: sideline or shed; none: no budget"
+        "overload",
+        "text",
+        "what to do with rows beyond a batch's budget: sideline or shed; none: there is no budget",
     ),
-    Setting("budget", "budget", "how much a batch may process at once"),
+    Setting("budget", "budget", "how much a batch may process"),
     Setting(
-        "share", "count", "while new rows come, one that was set aside is taken in for so many of them", "3"
+        "share", "count", "while new rows arrive, process one sidelined row for every so many new ones", "3"
     ),
     Setting(
         "replay",
         "replay",
-        "deliver the rows by their times, as in `{speed: 60, delay: 20 seconds}`; with `delays`, `burst`, "
-        "`seed`, `start` and `batch` as of `engine.replay`",
-        "as fast as they are read",
+        "deliver the rows by their times, as in `{speed: 60, delay: 20 seconds}`; also `delays`, `burst`, "
+        "`seed`, `start` and `batch`, as for `engine.replay`",
+        "as fast as possible",
     ),
 )
 
@@ -70,17 +71,22 @@ TABLE = tuple(setting for setting in STREAM if setting.name in ("path", "format"
 QUERY = (
     Setting("sql", "text", "the query", required=True),
     Setting("partial", "flag", "also report windows that the query saw only in part", "false"),
-    Setting("sinks", "sinks", "where this query's results go, typed"),
+    Setting("sinks", "sinks", "where to write this query's results, with typed columns"),
 )
 
 SINK = (
     Setting("format", "text", "parquet, json, csv, or any other format that Spark writes", required=True),
-    Setting("path", "path", "the directory to write to, if the format wants one"),
+    Setting("path", "path", "the directory to write to, if the format needs one"),
     Setting("options", "options", "options of Spark's writer"),
 )
 
 ENGINE = (
-    Setting("checkpoint", "path", "the directory to continue from after a restart", "a temporary one"),
+    Setting(
+        "checkpoint",
+        "path",
+        "the directory of the state that a restart continues from",
+        "a temporary directory",
+    ),
     Setting("master", "text", "the Spark master to run on", "local[*]"),
     Setting(
         "strategy",
@@ -88,34 +94,42 @@ ENGINE = (
         "how windows are computed: auto, shared_paired, shared_paned, unshared_paired, unshared_paned, naive",
         "auto",
     ),
-    Setting("fragments", "text", "how predicates are told: families, joint or unshared", "families"),
+    Setting("fragments", "text", "how predicates are evaluated: families, joint or unshared", "families"),
     Setting("state", "text", "where slices are kept: auto, driver or executors", "auto"),
-    Setting("poll", "duration", "how often to look for new data", "200 ms"),
+    Setting("poll", "duration", "the interval between checks for new data", "200 ms"),
     Setting(
-        "retention", "retention", "how long results are kept: a duration, or a number of batches", "for ever"
+        "retention",
+        "retention",
+        "how long results can be read back: a duration, or a number of batches",
+        "for ever",
     ),
-    Setting("max_failures", "count", "a query that fails on so many batches in a row is suspended", "3"),
+    Setting("max_failures", "count", "suspend a query after so many failed batches in a row", "3"),
 )
 
 SERVER = (
-    Setting("host", "text", "the address to listen on; beyond this machine a token is needed", "127.0.0.1"),
-    Setting("port", "port", "the port to listen on; 0: any that is free", "8710"),
     Setting(
-        "token_file", "path", "a file with the token that is asked for", "the environment's `TRANSOM_TOKEN`"
+        "host", "text", "the address to listen on; any but a loopback address needs a token", "127.0.0.1"
     ),
-    Setting("hosts", "names", "other names by which it is reached, such as a proxy's"),
+    Setting("port", "port", "the port to listen on; 0: any free port", "8710"),
+    Setting(
+        "token_file",
+        "path",
+        "a file with the token that clients must send",
+        "`TRANSOM_TOKEN` of the environment",
+    ),
+    Setting("hosts", "names", "further host names that lead to the server, such as a proxy's"),
     Setting("dashboard", "flag", "whether to serve the dashboard beside the API", "true"),
-    Setting("queries", "count", "queries that can be registered", "10000"),
-    Setting("subscribers", "count", "readers that can follow results at once", "1000"),
-    Setting("rows", "count", "rows of one answer; there is a cursor for the rest", "100000"),
-    Setting("body", "count", "bytes of a request", "4194304"),
-    Setting("sql", "count", "characters of a query", "65536"),
-    Setting("previews", "count", "queries that can be tried out at once", "16"),
-    Setting("recent", "count", "bytes of results that are kept in memory for readers", "67108864"),
+    Setting("queries", "count", "the largest number of registered queries", "10000"),
+    Setting("subscribers", "count", "the largest number of readers that follow results", "1000"),
+    Setting("rows", "count", "the largest number of rows in an answer; a cursor leads to the rest", "100000"),
+    Setting("body", "count", "the largest size of a request, in bytes", "4194304"),
+    Setting("sql", "count", "the longest query, in characters", "65536"),
+    Setting("previews", "count", "the largest number of previews", "16"),
+    Setting("recent", "count", "the size of recent results kept in memory for readers, in bytes", "67108864"),
     Setting(
         "metrics_queries",
         "count",
-        "queries with series of their own at /metrics, in the order they were registered",
+        "the number of queries with metrics of their own at /metrics, in the order of registration",
         "10000",
     ),
 )
@@ -130,7 +144,7 @@ SECTIONS: Mapping[str, tuple[Setting, ...]] = {
 }
 
 
-# --- what a kind of setting takes ------------------------------------------------------------
+# --- types of settings -----------------------------------------------------------------------
 
 
 def _text(value: Any) -> str:
@@ -171,7 +185,7 @@ def _duration(value: Any) -> str:
 
 
 def _span(value: Any) -> str | int | None:
-    """A duration, a plain number for a clock that counts something else, or none."""
+    """A duration, a plain number for an integer clock, or none."""
     if _is_none(value):
         return None
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -186,7 +200,7 @@ def _slack(value: Any) -> str | int | dict[str, Any] | None:
 
 
 def _is_none(value: Any) -> bool:
-    """YAML writes nothing as null; people write none."""
+    """Whether a value means none; YAML has null, and users also write none."""
     return value is None or (isinstance(value, str) and value.strip().casefold() == "none")
 
 
@@ -207,8 +221,8 @@ def _replay(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise SettingError(f"expected a mapping such as {{speed: 60}}, not {value!r}")
     for name in value:
-        if name not in REPLAY:
-            raise SettingError(f"a replay has no option {name}{near_miss(str(name), REPLAY)}")
+        if name not in REPLAY_OPTIONS:
+            raise SettingError(f"a replay has no option {name}{near_miss(str(name), REPLAY_OPTIONS)}")
     return dict(value)
 
 
@@ -218,7 +232,7 @@ def _sinks(value: Any) -> list[Any]:
     return value
 
 
-KINDS: Mapping[str, Callable[[Any], Any]] = {
+CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "text": _text,
     "path": _text,
     "flag": _flag,
@@ -235,7 +249,7 @@ KINDS: Mapping[str, Callable[[Any], Any]] = {
     "replay": _replay,
 }
 
-KINDS_EXPLAINED = {
+KIND_TEXTS = {
     "text": "text",
     "path": "a path; a relative one is relative to the pipeline file",
     "flag": "`true` or `false`",
@@ -249,12 +263,12 @@ KINDS_EXPLAINED = {
     "budget": "a duration, or a number of rows",
     "options": "a mapping from option to value",
     "sinks": "a list of sinks",
-    "replay": "a mapping from option to value; `{}` for the speed at which it was recorded",
+    "replay": "a mapping from option to value; `{}` for the recorded speed",
 }
 
 
 def read_settings(section: tuple[Setting, ...], given: Any, where: str) -> dict[str, Any]:
-    """The checked settings of one thing; an error names the place and the near miss.
+    """The checked settings of a stream, a query and so on; an error names the place and the near miss.
 
     >>> read_settings(TABLE, {"path": "sites.csv", "fromat": "csv"}, "tables.sites")
     Traceback (most recent call last):
@@ -269,21 +283,21 @@ def read_settings(section: tuple[Setting, ...], given: Any, where: str) -> dict[
     for setting in section:
         if setting.required and setting.name not in given:
             raise SettingError(f"{where}: {setting.name} is missing: {setting.help}")
-    return {name: check(known[name], value, f"{where}.{name}") for name, value in given.items()}
+    return {name: check_setting(known[name], value, f"{where}.{name}") for name, value in given.items()}
 
 
-def check(setting: Setting, value: Any, where: str) -> Any:
-    """The value as the engine takes it."""
+def check_setting(setting: Setting, value: Any, where: str) -> Any:
+    """The value as the engine expects it."""
     try:
-        return KINDS[setting.kind](value)
+        return CHECKS[setting.kind](value)
     except SettingError as error:
         raise SettingError(f"{where}: {error}") from None
 
 
 def markdown(section: tuple[Setting, ...]) -> str:
-    """A section as the table that the docs show."""
-    lines = ["| setting | takes | default | what it does |", "| --- | --- | --- | --- |"]
+    """A section as a table for the docs."""
+    lines = ["| setting | type | default | meaning |", "| --- | --- | --- | --- |"]
     for setting in section:
-        default = "must be given" if setting.required else setting.default
+        default = "required" if setting.required else setting.default
         lines.append(f"| `{setting.name}` | {setting.kind} | {default} | {setting.help} |")
     return "\n".join(lines)
