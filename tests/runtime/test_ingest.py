@@ -8,12 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from transom.backends.local.backend import LocalBackend
 from transom.elements import Clock, ClockKind
 from transom.runtime.ingest import with_reason
 
-CLOSED = "every window that asked for it was closed: watermark 100"
-OTHERWISE = "every window that asked for it was closed by a punctuation, or as the stream fell idle or ended"
-OLD = "it is older than all that is kept for lookups"
+CLOSED = "all its windows are closed: watermark 100"
+OTHERWISE = "all its windows are closed by a punctuation, or because the stream was idle or ended"
+OLD = "it is older than all rows kept for lookups"
 
 
 @pytest.mark.parametrize(
@@ -30,11 +31,12 @@ def test_a_late_row_s_reason_is_about_the_queries_that_there_are(
     pushed: bool, looked_up: bool, mark: int | None, reason: str
 ) -> None:
     closed = SimpleNamespace(watermark=lambda: mark)
-    batch_id: Any = SimpleNamespace(
+    batch: Any = SimpleNamespace(
         rules=SimpleNamespace(clock=Clock("s", "ts", ClockKind.INTEGER)),
         before=SimpleNamespace(clock=lambda clock: SimpleNamespace(closed=closed)),
         queries=["pushed"] * pushed,
-        looking=["looked up"] * looked_up,
+        on_demand=["looked up"] * looked_up,
+        columns={"ts": pa.int64()},
     )
-    found = with_reason(pa.table({"ts": [50]}), batch_id)
-    assert isinstance(found, pa.Table) and found["reason"].to_pylist() == [reason]
+    rows = LocalBackend().frame(pa.table({"ts": [50]}))
+    assert with_reason(rows, batch).to_table()["reason"].to_pylist() == [reason]

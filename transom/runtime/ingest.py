@@ -227,16 +227,15 @@ def with_reason(rows: Frame, batch: DataBatch) -> Frame:
     mark = batch.before.clock(clock).closed.watermark()
     shown = format_instant(mark or 0) if clock.kind is ClockKind.TIME else str(mark)
     behind = text_literal(_reason(f"closed: watermark {shown}", batch))
-    closed = text_literal(_reason("closed by a punctuation, or as the stream fell idle or ended", batch))
+    closed = text_literal(_reason("closed by a punctuation, or because the stream was idle or ended", batch))
     time = micros(quoted(clock.attribute), batch.columns[clock.attribute])
     reason = closed if mark is None else f"CASE WHEN ({time}) < {mark} THEN {behind} ELSE {closed} END"
     return rows.extend({"reason": reason})
 
 
 def _reason(closed: str, batch: DataBatch) -> str:
-    """Why a row is late: windows of standing queries were closed, stores of on-demand queries keep nothing
-    as old."""
-    windows = f"every window that wanted it was {closed}"
-    stores = "it is older than all that is kept for lookups"
+    """Why a row is late: its windows are closed, or it is too old for the stores of on-demand queries."""
+    windows = f"all its windows are {closed}"
+    stores = "it is older than all rows kept for lookups"
     reasons = [windows] * bool(batch.queries or not batch.on_demand) + [stores] * bool(batch.on_demand)
     return " and ".join(reasons)
