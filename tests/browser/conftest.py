@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from tests.browser.browsing import TIMEOUT, find_chromium, launch
 from tests.browser.dashboard_fixture import Dashboard, opened_dashboard
+from tests.browser.watched_page import TIMEOUT, find_chromium, launch
 
 HERE = Path(__file__).parent
 DASHBOARDS = pytest.StashKey[list[Dashboard]]()

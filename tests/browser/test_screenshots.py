@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import transom
-from tests.browser.browsing import watched_page
+from tests.browser.watched_page import watched_page
 from transom.cli.flights import EARLY, LOOKUPS, SCHEMA, batches, data_file, demo_queries, flights
 from transom.server.lifecycle import serving
 from transom.server.settings import ServerSettings
