@@ -20,7 +20,7 @@ from transom.dashboard.formatting import (
     format_percent,
     format_seconds,
 )
-from transom.estimates.monitor import MarkAccuracy as CurvePoint
+from transom.estimates.monitor import MarkAccuracy
 
 Options = dict[str, Any]
 
@@ -263,7 +263,7 @@ def _one_line(point: WindowPoint) -> str:
     return esc(f"{format_estimate(early.best)} early{so_far}{interval}")
 
 
-def accuracy_chart(curve: Sequence[CurvePoint], aggressiveness: float | None) -> Options:
+def accuracy_chart(curve: Sequence[MarkAccuracy], aggressiveness: float | None) -> Options:
     """The accuracy of early results by aggressiveness: one line for projected values, one for unprojected."""
     points = sorted(curve, key=lambda point: -point.point)
     lowest = min((part for p in points for part in (p.raw, p.projected) if part == part), default=0.0)
@@ -330,12 +330,12 @@ def accuracy_chart(curve: Sequence[CurvePoint], aggressiveness: float | None) ->
     }
 
 
-def expected_accuracy(curve: Sequence[CurvePoint], aggressiveness: float) -> CurvePoint | None:
+def expected_accuracy(curve: Sequence[MarkAccuracy], aggressiveness: float) -> MarkAccuracy | None:
     """The accuracy to expect at an aggressiveness, interpolated between the curve's two nearest points.
 
     None if no window has been observed that early.
 
-    >>> at = expected_accuracy([CurvePoint(0.5, 0.4, 0.8), CurvePoint(1.0, 1.0, 1.0)], 0.25)
+    >>> at = expected_accuracy([MarkAccuracy(0.5, 0.4, 0.8), MarkAccuracy(1.0, 1.0, 1.0)], 0.25)
     >>> at.point, at.raw, at.projected
     (0.75, 0.7, 0.9)
     """
@@ -349,4 +349,4 @@ def expected_accuracy(curve: Sequence[CurvePoint], aggressiveness: float) -> Cur
     fraction = min(1.0, max(0.0, fraction))
     raw = round(low.raw + (high.raw - low.raw) * fraction, 6)
     projected = round(low.projected + (high.projected - low.projected) * fraction, 6)
-    return CurvePoint(at, raw, projected)
+    return MarkAccuracy(at, raw, projected)
