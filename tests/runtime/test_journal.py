@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from transom.errors import SettingError
 from transom.results.presentation import ResultBatch, Results
-from transom.runtime.journal import Cursor, Journal, Whose
+from transom.runtime.journal import Cursor, Journal, JournalQuery
 
 SCHEMA = pa.schema([("value", pa.int64())])
-WHOSE = Whose("q", 0, SCHEMA)
+WHOSE = JournalQuery("q", 0, SCHEMA)
 
 
 class Loop:
@@ -150,7 +150,7 @@ def test_a_query_does_not_see_what_another_of_its_name_made() -> None:
     journal = Journal(loop, 1 << 20)  # type: ignore[arg-type]
     loop.batch([1])
     loop.batch([2])
-    again = Whose("q", 2, SCHEMA)
+    again = JournalQuery("q", 2, SCHEMA)
     assert journal.read(again, Cursor()).table["value"].to_pylist() == [2]
 
 

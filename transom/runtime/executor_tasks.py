@@ -98,7 +98,7 @@ def close_task(
 
 
 def lower_task(work: ShardWork, shards: FileShards, places: Sequence[int]) -> Task:
-    """A task that passes on the aggregates of its partition's closed windows, for the backend to evaluate expressions over.
+    """A task that returns the aggregates of its partition's closed windows: the backend evaluates SELECT lists.
 
     Column `which` says which query a row is of; `steps` adds up to the number of cells combined.
     """

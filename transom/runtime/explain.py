@@ -1,4 +1,4 @@
-"""EXPLAIN of a running engine: what a batch loop knows, and what waits to take effect with its next batch."""
+"""EXPLAIN of a running engine: the committed queries, and those that join or leave with the next batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from transom.sql.query import Query
 from transom.sql.syntax.dialect import is_preferred
 
 FORMATS = ("text", "json", "mermaid")
-NEW = "(this query)"  # what a query that nobody registered is called
+NEW = "(this query)"  # the name of a query that is not registered
 
 
 def explain(loop: BatchLoop, format: str, verbose: bool) -> str:
@@ -28,7 +28,7 @@ def explain(loop: BatchLoop, format: str, verbose: bool) -> str:
 
 
 def explain_query(loop: BatchLoop, name: str, format: str, verbose: bool) -> str:
-    """How one query is computed, and with whom it shares what."""
+    """How one query is computed, and what it shares with which queries."""
     _check(format)
     plan = explanation(loop)
     return query_text(plan, name, verbose) if format == "text" else _shown(plan.only(name), format, verbose)
@@ -46,7 +46,7 @@ def _check(format: str) -> None:
 
 
 def explain_text(loop: BatchLoop, sql: str) -> str:
-    """How a query that nobody registered would be computed, and with whom it would share what."""
+    """How a query that is not registered would be computed, and what it would share with which queries."""
     return query_text(explanation(loop, {NEW: sql}), NEW, verbose=False)
 
 

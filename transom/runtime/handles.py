@@ -1,4 +1,4 @@
-"""What a program holds in its hand: a registered query, and a feed to push into."""
+"""Handles of a program: a registered query, and a feed to push rows into."""
 
 from __future__ import annotations
 
@@ -126,9 +126,9 @@ class QueryHandle:
         return query is not None and query.is_on_demand
 
     def _check_pushed(self) -> None:
-        with suppress(StateError):  # of a query that can't be bound any more, what it made can be read
+        with suppress(StateError):  # the results of a query that can't be bound any more can still be read
             if self.on_demand:
-                raise SettingError(f"{self.name} has no SLIDE: nothing is pushed; ask for its lookup()")
+                raise SettingError(f"{self.name} has no SLIDE: it pushes no results; call its lookup()")
 
     def _on_demand(self) -> Query:
         query = self._window_query()
@@ -137,8 +137,8 @@ class QueryHandle:
         return query
 
     def accuracy(self) -> Accuracy:
-        """How good early results have been, against the finals that they became: on average, at worst, and
-        how many finals lay within their bounds. For queries that say EMIT EARLY."""
+        """How good early results have been, compared with their finals: on average, at worst, and how many
+        finals lay within the bounds. For queries with EMIT EARLY."""
         query = self._window_query()
         if query.emit is None:
             raise StateError(f"{self.name} does not say EMIT EARLY: nothing is compared")
@@ -148,8 +148,8 @@ class QueryHandle:
         return new_estimator(compile_query(self.name, query)).accuracy()
 
     def tune(self, aggressiveness: float | None) -> None:
-        """Tell windows when so great a part of their last slide is still to come, whatever the query says
-        itself (0.25: after three quarters of it); None: as it says. For queries that say EMIT EARLY."""
+        """Report windows when this part of their last slide is still to come (0.25: after three quarters of it),
+        instead of the points that the query names; None restores those. For queries with EMIT EARLY."""
         if self._window_query().emit is None:
             raise SettingError(f"{self.name} does not say EMIT EARLY: there is nothing to tune")
         if aggressiveness is not None and not 0 <= aggressiveness < 1:
@@ -158,13 +158,13 @@ class QueryHandle:
 
     @property
     def tuned(self) -> float | None:
-        """The aggressiveness that it was tuned to, as far as batches know; None: it goes by its own words."""
+        """The aggressiveness that the query was tuned to, as of the last batch; None if it was not tuned."""
         own = self._access.loop.state.prodders.get(self.name)
         return None if own is None or own.point is None else round(1 - own.point, 9)
 
     @property
     def bound(self) -> Query | Preferred:
-        """What the text means, with every name resolved and every type known."""
+        """The bound query: every name resolved and every type known."""
         return self._window_query()
 
     def _window_query(self) -> Query:
@@ -175,13 +175,13 @@ class QueryHandle:
 
     @property
     def partial(self) -> bool:
-        """Whether windows are reported that it saw only in part."""
+        """Whether the query also reports windows that it saw only in part."""
         registry = self._access.loop.directory.registry
         return self.name in registry and registry[self.name].partial
 
     @property
     def since(self) -> int | None:
-        """The batch that it joined with; None while it waits for one."""
+        """The batch that the query joined with; None while it waits for one."""
         registry = self._access.loop.directory.registry
         known = not self._is_dropped and self.name in registry and registry[self.name].text == self.text
         return registry[self.name].since if known else None
@@ -192,12 +192,12 @@ class QueryHandle:
         raise SettingError(f"{self.name} does not say WITH PREFERENCE: it leaves nothing out")
 
     def explain(self, format: str = "text", verbose: bool = False) -> str:
-        """How this query is computed, and with which others it shares what: as text, json or mermaid."""
+        """How this query is computed, and what it shares with which queries: as text, json or mermaid."""
         return explain_query(self._access.loop, self.name, format, verbose)
 
     @property
     def suspended(self) -> str | None:
-        """Why the query takes no part in batches any more, or None."""
+        """Why the query is suspended, or None."""
         return self._access.suspended(self.name)
 
 

@@ -1,7 +1,7 @@
-"""Results in the order in which they were made, for readers who come and go at their own pace.
+"""Results in the order in which they were made, for readers with cursors.
 
-Each reader holds a cursor, and nothing is kept for it: the newest results are in memory, once for all
-readers, and whoever falls behind reads what batches left under the checkpoint.
+The engine keeps nothing per reader. The newest results are in memory, once for all readers; a reader that
+falls behind reads the results of older batches from the checkpoint.
 
     checkpoint    batch 1 ... batch 812            (results of batches)
     memory                       batch 813, a prod, batch 814, ...
@@ -25,13 +25,13 @@ from transom.results.presentation import ResultBatch, Results
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.loop import BatchLoop
 
-START, END = "start", "end"  # cursors before and behind all that there is
-MOST = 1 << 30  # rows, for readers who set no limit
+START, END = "start", "end"  # cursors before the first and after the last result
+MOST = 1 << 30  # rows, for readers that set no limit
 MOST_ENTRIES = 10_000
-MOST_READ = 64  # queries of which it is remembered what was before
-OVERHEAD = 600  # bytes of a query in an entry, beside its values
-DEEP = 64  # batches that are read back for whoever wants to see what was before
-BEFORE_ANY = 1 << 62  # the batch that a query joined with which waits for one: it has no results yet
+MOST_READ = 64  # queries query older results are cached
+OVERHEAD = 600  # bytes that a query takes in an entry, beside its values
+DEEP = 64  # batches that are read back to show older results
+BEFORE_ANY = 1 << 62  # for a query that has not joined yet: it has no results
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Cursor:
 
 
 @dataclass(frozen=True)
-class Whose:
-    """A query whose results are read: its name, the batch that it joined with, and its columns."""
+class JournalQuery:
+    """A query query results are read: its name, the batch that it joined with, and its schema."""
 
     name: str
     since: int
@@ -76,7 +76,7 @@ class Whose:
 
 @dataclass(frozen=True)
 class Read:
-    """Some results of a query, and where to go on."""
+    """Some results of a query, and the cursor after them."""
 
     table: pa.Table
     cursor: Cursor
@@ -85,29 +85,29 @@ class Read:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a batch made, or a prod was told."""
+    """The results of a batch, or the answer to a prod."""
 
     number: int
-    batch_id: int  # the last one that was committed by then
-    made: int  # the one that its results are of; a prod may have been overtaken
+    batch_id: int  # the last batch that was committed by then
+    made: int  # the batch that its results are as of; a newer one may be committed
     results: Results
     is_batch: bool
     bytes: int
 
-    def of(self, whose: Whose) -> pa.Table | None:
-        """A query's own, if it has any."""
-        if self.made < whose.since or whose.name not in self.results:
+    def of(self, query: JournalQuery) -> pa.Table | None:
+        """The results of one query, if it has any."""
+        if self.made < query.since or query.name not in self.results:
             return None
         try:
-            table = self.results[whose.name]
-        except FileNotFoundError:  # too many to be in memory, and too old to be kept
+            table = self.results[query.name]
+        except FileNotFoundError:  # stored in files that were deleted since
             return None
-        return table if table.schema == whose.schema else None  # of another query that had its name
+        return table if table.schema == query.schema else None  # of another query that had its name
 
 
 @dataclass(frozen=True)
 class Part:
-    """A query's results in a batch or an entry, if it has any there, and the cursors around them."""
+    """The results of a query in a batch or an entry, if any, between two cursors."""
 
     before: Cursor
     behind: Cursor
@@ -115,10 +115,9 @@ class Part:
 
 
 class Journal:
-    """The newest results of a batch loop in memory, at most so many bytes of them; older ones are read back.
+    """The newest results of a batch loop in memory, at most `limit` bytes; older ones are read back.
 
-    What prods were told is passed on while it is in memory, and not read back: whoever comes later sees what
-    became of it.
+    Answers to prods are delivered while they are in memory, and not read back: a later reader sees the finals.
     """
 
     def __init__(self, loop: BatchLoop, limit: int):
@@ -133,7 +132,7 @@ class Journal:
             loop.followers.append(self._batch)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call back behind every batch and prod, in the thread that made it; returns how to end it."""
+        """Call back after every batch and prod, in the thread that made it; returns a function that ends it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
@@ -162,20 +161,20 @@ class Journal:
     # --- reading ---
 
     def end(self) -> Cursor:
-        """Behind all that there is."""
+        """The cursor after the last result."""
         with self._lock:
             return Cursor(self._through + 1, self.epoch, self._last)
 
-    def is_near(self, whose: Whose, cursor: Cursor) -> bool:
-        """Whether what is behind a cursor is in memory: to read it takes no time."""
+    def is_near(self, query: JournalQuery, cursor: Cursor) -> bool:
+        """Whether what comes after a cursor is in memory, and can be read at once."""
         with self._lock:
             if not self._holds(cursor):
                 return False
             entries = self._behind(cursor)
-        return not any(whose.name in entry.results.stored for entry in entries)
+        return not any(query.name in entry.results.stored for entry in entries)
 
-    def read(self, whose: Whose, cursor: Cursor, limit: int = MOST) -> Read:
-        """At most so many results behind a cursor, the oldest first."""
+    def read(self, query: JournalQuery, cursor: Cursor, limit: int = MOST) -> Read:
+        """At most `limit` results after a cursor, the oldest first."""
         with self._lock:
             is_held = self._holds(cursor)
             entries = self._behind(cursor) if is_held else list(self._entries)
@@ -183,15 +182,15 @@ class Journal:
             batches = (entry.batch_id for entry in entries if entry.is_batch)
             here = Cursor(next(batches, self._through + 1), self.epoch, first - 1)
         if is_held:
-            return _filled(whose, cursor, self._near(whose, entries), limit)
+            return _filled(query, cursor, self._near(query, entries), limit)
         if cursor.epoch:  # rows of an entry that is no longer there
             cursor = Cursor(cursor.batch_id)
-        far = self._far(whose, cursor.batch_id, here.batch_id)
+        far = self._far(query, cursor.batch_id, here.batch_id)
         return _filled(
-            whose, cursor, chain(far, [Part(here, here)], self._near(whose, entries, cursor.batch_id)), limit
+            query, cursor, chain(far, [Part(here, here)], self._near(query, entries, cursor.batch_id)), limit
         )
 
-    def recent(self, whose: Whose, limit: int, deep: bool = False) -> pa.Table:
+    def recent(self, query: JournalQuery, limit: int, deep: bool = False) -> pa.Table:
         """The newest results that are in memory, the oldest of them first; if they are few, and it may be
         `deep`, those of some batches before that too."""
         with self._lock:
@@ -201,26 +200,26 @@ class Journal:
         found: list[pa.Table] = []
         rows = 0
         for entry in reversed(entries):
-            if (table := entry.of(whose)) is not None:
+            if (table := entry.of(query)) is not None:
                 found.append(table)
                 rows += table.num_rows
             if rows >= limit:
                 break
         if deep and rows < limit:
-            found.append(self._before(whose, first, limit))
-        newest = pa.concat_tables([whose.schema.empty_table(), *reversed(found)])
+            found.append(self._before(query, first, limit))
+        newest = pa.concat_tables([query.schema.empty_table(), *reversed(found)])
         return newest.slice(max(newest.num_rows - limit, 0))
 
-    def _before(self, whose: Whose, until: int, limit: int) -> pa.Table:
+    def _before(self, query: JournalQuery, until: int, limit: int) -> pa.Table:
         """The newest results of the batches before one; those that were read once are not read again."""
-        key = whose.name, whose.since, limit
+        key = query.name, query.since, limit
         with self._lock:
-            known, since = self._read.pop(key, (whose.schema.empty_table(), whose.since))
+            known, since = self._read.pop(key, (query.schema.empty_table(), query.since))
         batches = [batch_id for batch_id, _ in self.loop.archive.result_batches if since <= batch_id < until][
             -DEEP:
         ]
         tables = (
-            self.loop.archive.batch_results(whose.name, whose.schema, whose.since, batch_id)
+            self.loop.archive.batch_results(query.name, query.schema, query.since, batch_id)
             for batch_id in batches
         )
         table = pa.concat_tables([known, *tables])
@@ -240,18 +239,18 @@ class Journal:
             return []
         return self._entries[cursor.number - self._entries[0].number + 1 :]
 
-    def _near(self, whose: Whose, entries: list[Entry], unread: int = 0) -> Iterator[Part]:
+    def _near(self, query: JournalQuery, entries: list[Entry], unread: int = 0) -> Iterator[Part]:
         """What entries hold; those of batches before `unread` are read already."""
         for entry in entries:
             behind = Cursor(entry.batch_id + 1, self.epoch, entry.number)
             before = Cursor(entry.batch_id) if entry.is_batch else replace(behind, number=entry.number - 1)
-            yield Part(before, behind, entry.of(whose) if entry.batch_id >= unread else None)
+            yield Part(before, behind, entry.of(query) if entry.batch_id >= unread else None)
 
-    def _far(self, whose: Whose, since: int, until: int) -> Iterator[Part]:
-        """What some batches left under the checkpoint."""
+    def _far(self, query: JournalQuery, since: int, until: int) -> Iterator[Part]:
+        """Results of some batches under the checkpoint."""
         for batch_id, _ in self.loop.archive.result_batches if since < until else ():
-            if max(since, whose.since) <= batch_id < until:
-                table = self.loop.archive.batch_results(whose.name, whose.schema, whose.since, batch_id)
+            if max(since, query.since) <= batch_id < until:
+                table = self.loop.archive.batch_results(query.name, query.schema, query.since, batch_id)
                 yield Part(Cursor(batch_id), Cursor(batch_id + 1), table)
 
 
@@ -270,9 +269,9 @@ def compact(results: Results) -> Results:
     return Results(made, results.stored)
 
 
-def _filled(whose: Whose, cursor: Cursor, parts: Iterable[Part], limit: int) -> Read:
-    """As much of some parts as a limit allows; the cursor may be within one."""
-    found, room, start = [whose.schema.empty_table()], limit, replace(cursor, row=0)
+def _filled(query: JournalQuery, cursor: Cursor, parts: Iterable[Part], limit: int) -> Read:
+    """As many results of some parts as a limit allows; the cursor may point into one of them."""
+    found, room, start = [query.schema.empty_table()], limit, replace(cursor, row=0)
     position = cursor
     for part in parts:
         if part.table is not None:

@@ -1,4 +1,4 @@
-"""Lookups: on-demand queries answered from the last committed batch, in the thread of whoever asks."""
+"""Lookups: on-demand queries answered from the last committed batch, in the caller's thread."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from transom.sql.query import OnDemandQuery, Query
 from transom.sql.syntax.dialect import is_preferred
 from transom.state.state import State
 
-MOST_TEXTS = 256  # of queries that were looked up without being registered, and are remembered
-ATTEMPTS = 8  # of a lookup that batches overtake
+MOST_TEXTS = 256  # compiled queries that were looked up without being registered
+ATTEMPTS = 8  # at a lookup whose files a newer batch deletes
 
 
 @dataclass
 class Lookups:
-    """Answers lookups beside the batch loop; it only reads what is committed."""
+    """Answers lookups while batches run; it only reads committed state."""
 
     loop: BatchLoop
     _texts: OrderedDict[str, tuple[Catalog, CompiledQuery]] = field(default_factory=OrderedDict)
 
     def registered(self, name: str, length: int | None, at: Any, where: Where) -> pa.Table:
-        """The answer of a registered query for its own window, or for one no longer than that."""
+        """The answer of a registered query for its own window, or for a shorter one."""
         self.loop.directory.bind()
         return self._latest(
             lambda state, registry: self._registered(state, registry[name], length, at, where)
@@ -69,7 +69,7 @@ class Lookups:
         return self._answered(lookup, state)
 
     def text(self, sql: str, at: Any, where: Where) -> pa.Table:
-        """The answer of a query that nobody registered, from what is kept for others."""
+        """The answer of a query that is not registered, from stores that registered queries keep."""
         if not isinstance(sql, str):
             raise SettingError(f"a lookup is of a query's text, not of {sql!r}")
         if is_preferred(sql):
@@ -82,7 +82,7 @@ class Lookups:
         return self._latest(lambda state, registry: self._found(compiled, state, registry, at, where))
 
     def _latest(self, ask: Callable[[State, Registry], pa.Table]) -> pa.Table:
-        """Ask the last committed state; the next one, if that let go of files that were to be read."""
+        """Answer from the last committed state; from the next one if that deleted files that are needed."""
         for attempt in range(ATTEMPTS):
             with self.loop.directory.lock:
                 state, registry = self.loop.state, self.loop.directory.registry
@@ -127,7 +127,7 @@ class Lookups:
     def _lookup(
         self, query: CompiledQuery, length: int, state: State, at: Any, where: Where
     ) -> Lookup | None:
-        """The window that is asked for; None while no row has come."""
+        """The window to look up; None while no row has come."""
         stream, clock = self.loop.directory.source(query.query.stream), query.clock
         end = lookup_end(clock, state.stream(stream.name))
         if at is not None:
@@ -159,10 +159,10 @@ class Lookups:
         except Exception as error:
             raise BatchError(f"the lookup failed: {self.loop.backend.error_text(error)}") from error
 
-    # --- queries that nobody registered ---
+    # --- queries that are not registered ---
 
     def _compiled(self, sql: str) -> CompiledQuery:
-        """A text, bound; it is remembered if it is over a declared stream, which no other text can change."""
+        """A compiled text; it is cached if it reads a declared stream, which no other query can change."""
         loop, catalog = self.loop, self.loop.directory.catalog()
         known = self._texts.get(sql)
         if known is not None and known[0] == catalog:
@@ -180,7 +180,7 @@ class Lookups:
 
 
 def _readings(query: CompiledQuery, kept: StoreSet, registry: Registry) -> Iterator[CompiledQuery]:
-    """The ways to read a query off what others keep; one that says USING is taken at its word."""
+    """The ways to answer a query from existing stores; a query with USING has only its own."""
     bound = query.query
     yield query
     if query.using != Using():
@@ -195,7 +195,7 @@ def _readings(query: CompiledQuery, kept: StoreSet, registry: Registry) -> Itera
 
 
 def length_of(query: Query, range: str | int | timedelta | None, rows: int | None) -> int | None:
-    """The length of a window from a program's words; None: the query's own."""
+    """The length of a window from a program's arguments; None for the query's own."""
     if range is None and rows is None:
         return None
     if range is not None and rows is not None:
@@ -219,7 +219,7 @@ def length_of(query: Query, range: str | int | timedelta | None, rows: int | Non
 
 
 def shown_length(clock: Clock, length: int) -> str:
-    """A window's length, for people."""
+    """A window's length as text."""
     if clock.kind is ClockKind.TIME:
         return format_duration(length)
     return f"{length:,} rows" if clock.kind is ClockKind.ROWS else f"{length:,}"

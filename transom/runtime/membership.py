@@ -1,4 +1,4 @@
-"""Queries that come and go with a batch: what the registry and the state are then."""
+"""Queries that join and leave with a batch: their effect on the registry and the state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from transom.state.state import ProdderState, State
 
 @dataclass(frozen=True)
 class Newcomers:
-    """What joins with a batch, by its text."""
+    """What joins with a batch, by text."""
 
     queries: Mapping[str, Query]
     preferred: Mapping[str, Preferred]
@@ -37,9 +37,9 @@ def joined_and_left(
     planner: Planner,
     declared: Collection[str],
 ) -> State:
-    """The state after the batch's queries joined and left; the registry is changed.
+    """The state after queries joined and left with a batch; the registry is changed in place.
 
-    `declared` are the streams that are there: all others that queries read are results.
+    `declared` are the declared streams: any other stream that a query reads is another query's results.
     """
     joining: dict[str, CompiledQuery] = {}
     leaving: dict[str, None] = {}
@@ -78,14 +78,14 @@ def joined_and_left(
 
 
 def _tuned(state: State, points: Mapping[str, float | None]) -> State:
-    """With the parts of the slide at which queries were told to report windows."""
+    """The state with the points of the slide at which tuned queries report their windows."""
     known = state.prodders
     changed = {n: replace(known.get(n, ProdderState()), point=point) for n, point in points.items()}
     return replace(state, prodders={**known, **changed}) if changed else state
 
 
 def check_types(registry: Registry, state: State) -> None:
-    """Refuse a state whose queries are over columns that had other types."""
+    """Refuse a state if a query's columns had other types when it was made."""
     changed = [
         name
         for name, own in state.queries.items()

@@ -1,4 +1,4 @@
-"""What options mean: from a program's words to a stream's `StreamRules` and an engine's `Strategy`."""
+"""Options of streams and engines, parsed into `StreamRules`, `Overload` and `Strategy`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STRATEGIES = ("auto", "shared_paired", "shared_paned", "unshared_paired", "unsha
 
 
 def clock_kind(column: str, kind: pa.DataType) -> ClockKind:
-    """What a windowing attribute of this type counts."""
+    """The kind of clock that a column of this type is."""
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return ClockKind.TIME
     if pa.types.is_integer(kind):
@@ -30,7 +30,7 @@ def clock_kind(column: str, kind: pa.DataType) -> ClockKind:
 
 
 def declared_column(stream: str, column: str, columns: Mapping[str, pa.DataType]) -> str:
-    """A column as the stream spells it."""
+    """A column's name as the stream spells it."""
     folded = {name.casefold(): name for name in columns}
     if column.casefold() not in folded:
         raise SettingError(f"the stream {stream} has no column {column}{near_miss(column, columns)}")
@@ -72,7 +72,7 @@ def stream_rules(
 
 
 def overload_rule(overload: str | None, budget: Any, share: int) -> Overload | None:
-    """What becomes of rows beyond a batch's budget: a number of rows, or a duration."""
+    """The overload rule of a stream; its budget is a number of rows or a duration."""
     if overload is None:
         if budget is not None:
             raise SettingError(f"a budget needs overload = {' or '.join(map(repr, OVERLOADS))}")

@@ -1,4 +1,4 @@
-"""How a running engine fares, as an object, as text and as a mapping."""
+"""The progress of an engine after its last committed batch: as an object, as text and as a mapping."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from transom.state.state import State, StoreState, Work
 log = logging.getLogger("transom")
 
 NOTHING = work_done(Work())
-MOST = 3  # held ranges that are shown
+MOST = 3  # ranges of time that are shown as held open
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """How queries share: the selections that they form, families by kind, and the aggregations that took.
+    """How queries share work: their selections, families by kind, and how many aggregations were done.
 
     `most_queries` is the size of the largest selection, `slices` how many are kept of all selections.
     """
@@ -194,7 +194,7 @@ class OnDemand:
 
 @dataclass(frozen=True)
 class PreferringProgress:
-    """The summaries, and the queries with a preference that they lead."""
+    """The summaries, and the queries with a preference that they guide."""
 
     summaries: Mapping[str, SummaryInfo] = field(default_factory=dict)
     queries: Mapping[str, PreferredProgress] = field(default_factory=dict)
@@ -224,7 +224,7 @@ class PreferringProgress:
 
     @property
     def skipped(self) -> float:
-        """Tuples that were probably passed over, for good or until there is time."""
+        """Estimated tuples that were skipped, for good or until there is time."""
         return sum(query.skipped for query in self.queries.values())
 
     @property
@@ -252,7 +252,7 @@ class PreferringProgress:
 class Progress:
     """The engine after its last committed batch.
 
-    `spent` is where the seconds of that batch went: planning, first_half, second_half and commit.
+    `spent` is where the seconds of that batch went: planning, ingest, emit, delivery and commit.
     """
 
     batch_id: int
@@ -309,7 +309,7 @@ class Progress:
 
 
 def progress_of(loop: BatchLoop) -> Progress:
-    """How a batch loop fares."""
+    """The progress of a batch loop."""
     # Each is replaced whole: no need to wait.
     state, registry, report = loop.state, loop.directory.registry, loop.report
     slices = {home: holding.slices for home, holding in held(state).items()}

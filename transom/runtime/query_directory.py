@@ -66,10 +66,10 @@ class QueryDirectory:
         return replace(catalog, summaries=self._summaries(catalog))
 
     def _summaries(self, catalog: Catalog) -> dict[str, Summary]:
-        """The summaries by name, as they will be when the waiting control took effect."""
+        """The summaries by name, with the waiting control applied."""
         known = {}
         for entry in self.registry.created.values():
-            with suppress(SQLError):  # of a stream that is gone: it can't be read, but it can be dropped
+            with suppress(SQLError):  # its stream is gone: it can't be read, but it can be dropped
                 known[entry.name] = entry.summary or bind_summary(entry.text, catalog)
         with self.lock:
             bound = self.intent.control if self.intent is not None else ()
@@ -81,7 +81,7 @@ class QueryDirectory:
         return known
 
     def summary_names(self) -> list[str]:
-        """All summaries, also those of streams that are gone, as they will be when control took effect."""
+        """All summaries, also those of streams that are gone, with the waiting control applied."""
         known = dict.fromkeys(self.registry.created)
         bound = self.intent.control if self.intent is not None else ()
         for element in (*bound, *self.waiting.control):
@@ -92,7 +92,7 @@ class QueryDirectory:
         return list(known)
 
     def users(self, summary: str) -> list[str]:
-        """The queries that read a summary, as they will be when the waiting control took effect."""
+        """The queries that read a summary, with the waiting control applied."""
         with suppress(StateError):  # of a stream that is gone
             self.bind()
         joined = {e.name: e.preferred for e in self.registry if e.preferred is not None}
@@ -112,7 +112,7 @@ class QueryDirectory:
         return [name for name, own in preferring.items() if own is not None and count in leaves(own.promise)]
 
     def preferring(self) -> frozenset[str]:
-        """The queries with a preference, as they will be when the waiting control took effect."""
+        """The queries with a preference, with the waiting control applied."""
         with self.lock:
             joined = (e.name for e in self.registry if e.preferred is not None)
             waiting = (name for name, text in self.texts.items() if text in self.preferred)
@@ -149,7 +149,7 @@ class QueryDirectory:
         return Stream(name, columns, derived_rules(compile_query(name, query)), ResultSource())
 
     def waiting_queries(self) -> dict[str, Query]:
-        """The queries that join with the next batch, as far as they are bound."""
+        """The bound queries that join with the next batch."""
         with self.lock:
             joining = [element for element in self.waiting.control if isinstance(element, Register)]
             return {
@@ -159,7 +159,7 @@ class QueryDirectory:
             }
 
     def known_queries(self) -> dict[str, Query]:
-        """The queries that another one can read, as they will be when the waiting control took effect."""
+        """The queries that another query can read, with the waiting control applied."""
         joined = {
             entry.name: entry.compiled.query
             for entry in self.registry
@@ -179,7 +179,7 @@ class QueryDirectory:
         ]
 
     def newcomers(self, control: Iterable[Control], registry: Registry) -> Newcomers:
-        """What joins with a batch: mostly known since it was registered, else bound again."""
+        """What joins with a batch. Most of it was bound when it was registered; the rest is bound now."""
         catalog = self.catalog()
         summaries = {e.text: bind_summary(e.text, catalog) for e in control if isinstance(e, Summarize)}
         joining = [element for element in control if isinstance(element, Register)]

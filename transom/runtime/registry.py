@@ -1,4 +1,4 @@
-"""The queries and summaries that live: their texts, what they compile to, and how they fare."""
+"""The registered queries and summaries: their texts, their compiled form, and whether they are suspended."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from transom.state.commit_record import QueryRecord, SummaryRecord
 
 @dataclass(frozen=True)
 class Entry:
-    """A query as registered. A suspended one says why, and takes no part in batches."""
+    """A registered query. A suspended query has a reason, and takes no part in batches."""
 
     name: str
     text: str
     partial: bool = False
-    since: int = 0  # the batch it joined with
+    since: int = 0  # the batch that it joined with
     suspended: str | None = None
-    failing: int = 0  # batches in a row in which a function of its own failed
+    failing: int = 0  # batches in a row in which its own function failed
     compiled: CompiledQuery | None = None
-    preferred: Preferred | None = None  # instead, if it says WITH PREFERENCE
-    summaries: tuple[str, ...] = ()  # that it was bound to
+    preferred: Preferred | None = None  # instead of `compiled`, for a query WITH PREFERENCE
+    summaries: tuple[str, ...] = ()  # the summaries that it was bound to
 
     @property
     def is_bound(self) -> bool:
@@ -39,7 +39,7 @@ class Entry:
 
     @property
     def identity(self) -> str:
-        """What tells it from other queries that had its name before."""
+        """An id that other queries of its name, earlier or later, do not have."""
         return identity(self.name, self.since)
 
     @classmethod
@@ -63,13 +63,13 @@ class Entry:
 
 
 def identity(name: str, since: int) -> str:
-    """A query's name and the batch it joined with: names may be used again, this may not."""
+    """The id of a query: its name and the batch that it joined with. Names are reused, ids are not."""
     return f"{name}@{since}"
 
 
 @dataclass(frozen=True)
 class SummaryEntry:
-    """A summary as created, with the batch that it came with."""
+    """A summary, with the batch that created it."""
 
     name: str
     text: str
@@ -82,7 +82,7 @@ def _unreadable(what: str, error: SQLError) -> StateError:
 
 
 class Registry:
-    """All entries by name. Entries of a checkpoint are bound when the streams they read are known."""
+    """All entries by name. Entries of a checkpoint are bound when the streams that they read are declared."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Registry:
         return tuple(SummaryRecord(entry.name, entry.text, entry.since) for entry in self.created.values())
 
     def bind(self, catalog: Catalog, scalars: Scalars, control: Iterable[Control] = ()) -> None:
-        """Compile the entries that came from a checkpoint, but for those that control lets leave."""
+        """Compile the entries that came from a checkpoint, except those that `control` drops."""
         if self.is_bound:
             return
         control = list(control)
@@ -137,7 +137,7 @@ class Registry:
         alike: dict[tuple[str, ...], dict[str, str]] = {}
         for name, text in preferring.items():
             alike.setdefault(tuple(self.entries[name].summaries), {})[name] = text
-        for names, texts in alike.items():  # by what they were bound to: there may be others by now
+        for names, texts in alike.items():  # each bound to the summaries it had: there may be others by now
             own = {name: summary for name, summary in self.summaries().items() if name in names}
             for name, preferred in bind_all_preferred(texts, catalog, scalars, own).items():
                 if isinstance(preferred, SQLError):
@@ -150,25 +150,25 @@ class Registry:
         self.is_bound = all(entry.is_bound for entry in self)
 
     def prefer(self, control: Register, preferred: Preferred, batch_id: int) -> None:
-        """A query with a preference joins."""
+        """Add a query with a preference."""
         names = tuple(side.summary for side in preferred.sides)
         self.entries[control.name] = Entry(
             control.name, control.text, since=batch_id, preferred=preferred, summaries=names
         )
 
     def summarize(self, control: Summarize, summary: Summary, batch_id: int) -> None:
-        """A summary is created."""
+        """Add a summary."""
         self.created[control.name] = SummaryEntry(control.name, control.text, batch_id, summary)
 
     def forget(self, control: Forget) -> None:
         self.created.pop(control.name, None)
 
     def summaries(self) -> dict[str, Summary]:
-        """All summaries that are bound, by name."""
+        """The bound summaries by name."""
         return {entry.name: entry.summary for entry in self.created.values() if entry.summary is not None}
 
     def newest(self) -> tuple[dict[str, tuple[Summary, int]], dict[str, tuple[Preferred, int]]]:
-        """Summaries and queries with a preference, each with the batch that it came with."""
+        """Summaries and queries with a preference, each with the batch that it joined with."""
         summaries = {e.name: (e.summary, e.since) for e in self.created.values() if e.summary is not None}
         return summaries, {name: (query, self[name].since) for name, query in self.preferring().items()}
 
@@ -184,11 +184,11 @@ class Registry:
         return compiled
 
     def queries(self) -> dict[str, Query]:
-        """All that are bound, by name."""
+        """The bound window queries by name."""
         return {entry.name: entry.compiled.query for entry in self if entry.compiled is not None}
 
     def query(self, name: str) -> Query:
-        """A query that is bound already."""
+        """A bound window query."""
         compiled = self[name].compiled
         assert compiled is not None
         return compiled.query

@@ -1,4 +1,4 @@
-"""How summaries and the queries that they lead fare."""
+"""The status of summaries and of the queries that they guide."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transom.state.promising import Preferring
 
 @dataclass(frozen=True)
 class SummaryInfo:
-    """How a summary fares: what is kept, in which structure, and how much memory its cells take."""
+    """A summary: what it keeps, in which structure, and how much memory its cells take."""
 
     name: str
     text: str  # as it was created
@@ -32,7 +32,7 @@ class SummaryInfo:
 
 @dataclass(frozen=True)
 class PreferredProgress:
-    """What became of a query's budget so far, and how many regions wait until there is time."""
+    """How a query has used its budget so far, and how many regions are deferred."""
 
     probes: int
     produced: int
@@ -42,12 +42,12 @@ class PreferredProgress:
 
 
 def summaries_of(loop: BatchLoop) -> dict[str, SummaryInfo]:
-    """How the summaries of a batch loop fare."""
+    """The status of the summaries of a batch loop."""
     return summary_infos(loop.state.preferring, loop.directory.registry)
 
 
 def summary_infos(state: Preferring, registry: Registry) -> dict[str, SummaryInfo]:
-    """How summaries fare, as far as they are known."""
+    """The status of summaries."""
     if not registry.created:
         return {}
     led, found = registry.preferring(), {}
@@ -83,7 +83,7 @@ def summary_infos(state: Preferring, registry: Registry) -> dict[str, SummaryInf
 
 
 def queries_of(state: Preferring, registry: Registry) -> Mapping[str, PreferredProgress]:
-    """How the queries with a preference fare that take part in batches."""
+    """The progress of the active queries with a preference."""
     found = {}
     for name in registry.preferring():
         if (own := state.queries.get(name)) is not None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from transom.api.result_chunk import ResultChunk
 from transom.errors import SettingError
 from transom.runtime.handles import QueryHandle
-from transom.runtime.journal import BEFORE_ANY, END, START, Cursor, Journal, Whose
+from transom.runtime.journal import BEFORE_ANY, END, START, Cursor, Journal, JournalQuery
 from transom.server.query_catalog import QueryCatalog
 from transom.server.query_description import ON_DEMAND, STANDING
 from transom.server.trends import Trend, trend
@@ -47,8 +47,8 @@ class QueryResults:
             return None
         return trend(description, self.journal.recent(self._query(handle), TREND_ROWS), points)
 
-    def _query(self, handle: QueryHandle) -> Whose:
+    def _query(self, handle: QueryHandle) -> JournalQuery:
         description, since = self.catalog.description(handle), handle.since
         if description.kind == ON_DEMAND:
             raise SettingError(f"{handle.name} has no SLIDE and emits no results: look it up")
-        return Whose(handle.name, BEFORE_ANY if since is None else since, description.schema)
+        return JournalQuery(handle.name, BEFORE_ANY if since is None else since, description.schema)
