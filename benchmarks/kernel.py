@@ -102,7 +102,7 @@ def _run(
         started = time.perf_counter()
         shared = planner.plan(state, queries)
         closed = {TIME: state.stream("trades").clock(TIME).closed}
-        plan = BatchPlan(shared.families, shared.askers, names, {TIME: "t0"}, "t0", closed)
+        plan = BatchPlan(shared.families, shared.interests, names, {TIME: "t0"}, "t0", closed)
         outcome = run(table, plan)
         between = time.perf_counter()
         done = apply_batch(state, [BatchInput(rules, queries, outcome)])

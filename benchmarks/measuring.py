@@ -77,7 +77,7 @@ def _empty_kernel(engine: transom.Engine) -> None:
     plan = planner.plan
 
     def planned(state: Any, queries: Any) -> Any:
-        return replace(plan(state, queries), families=(), askers=())
+        return replace(plan(state, queries), families=(), interests=())
 
     planner.plan = planned  # type: ignore[method-assign]
 

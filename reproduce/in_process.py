@@ -69,7 +69,7 @@ def folded(
     closed = {clock: stream.clock(clock).closed for clock in clocks}
     plan = BatchPlan(
         shared.families,
-        shared.askers,
+        shared.interests,
         names,
         clocks,
         clocks[rules.clock],

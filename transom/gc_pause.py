@@ -1,4 +1,4 @@
-"""Python's collector of cycles, kept from work that makes many objects and no cycles."""
+"""A pause of Python's garbage collector for work that makes many objects and no cycles."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """No collection until the end: with ten thousand queries about, one looks at millions of objects."""
+def pause_garbage_collection() -> Iterator[None]:
+    """Pause the search for cycles: with ten thousand queries, each search visits millions of objects.
+
+    A context manager and a decorator.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -27,7 +27,7 @@ BIDS = {
     "queries": 1,
     "rows": 120,
     "counted": 118,
-    "unasked": 0,
+    "unwanted": 0,
     "late": 2,
     "rejected": 0,
     "aside": 0,

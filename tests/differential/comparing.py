@@ -139,10 +139,10 @@ def same_fates(
     joined, if such rows were kept. What comes for them afterwards is late, though the oracle counts it.
     """
     counts, strictly = expected.counts["s"], late_rows_of(expected)
-    assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected
-    found = totals.rows, totals.unasked, totals.rejected, totals.counted + totals.late
+    assert totals.rows == totals.counted + totals.unwanted + totals.late + totals.rejected
+    found = totals.rows, totals.unwanted, totals.rejected, totals.counted + totals.late
     asked = counts["counted"] + counts["late"]
-    assert found == (counts["in"], counts["unasked"], counts["rejected"], asked), f"{totals} {dict(counts)}"
+    assert found == (counts["in"], counts["unwanted"], counts["rejected"], asked), f"{totals} {dict(counts)}"
     assert totals.late == late.total()
     if late != strictly:
         assert strictly <= late <= late_rows_of(oracle_answer(case, queries, Remembering))

@@ -12,7 +12,7 @@ from reproduce.in_process import advance
 from tests.differential.cases import COLUMNS, BatchCase, Case
 from transom import oracle
 from transom.elements import Clock, ClockKind
-from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, put_away, run
+from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, run, write_shards
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import store_inputs
@@ -193,7 +193,7 @@ class PureEngine:
         shared = self.planner.plan(self.state, queries)
         plan = BatchPlan(
             shared.families,
-            shared.askers,
+            shared.interests,
             names,
             clocks,
             clocks[TIME],
@@ -206,7 +206,7 @@ class PureEngine:
         )
         rows = pa.table(columns)
         tasks = (run(rows.take(share), plan) for share in shares(rows.num_rows, batch.splits))
-        outcome = merge((put_away(done, self.shelf) for done in tasks), shared.layouts)
+        outcome = merge((write_shards(done, self.shelf) for done in tasks), shared.layouts)
         chosen = late_rows(rows, plan)
         assert outcome.late == chosen.sum()
         self.late += [

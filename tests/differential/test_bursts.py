@@ -150,7 +150,7 @@ def same_in_the_end(
     ours, theirs = engine.state.stream("s"), plain.state.stream("s")
     totals = ours.totals
     assert totals.sidelined == 0 and not engine.stored
-    assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected
+    assert totals.rows == totals.counted + totals.unwanted + totals.late + totals.rejected
     assert (totals.rows, totals.rejected) == (theirs.totals.rows, theirs.totals.rejected)
     assert totals.late <= theirs.totals.late
     for clock, known in theirs.clocks.items():
@@ -210,7 +210,7 @@ def test_queries_that_come_and_go_lose_no_row(seed: int) -> None:
         engine.finish()
         totals = engine.state.stream("s").totals
         assert totals.rows == sum(len(batch.rows) for batch in drawn.batches)
-        assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected
+        assert totals.rows == totals.counted + totals.unwanted + totals.late + totals.rejected
 
 
 @pytest.mark.parametrize("budget", [1, 3, 1000])
@@ -223,7 +223,7 @@ def test_what_was_shed_is_counted_and_its_windows_say_so(budget: int, seed: int)
         for batch_id in drawn.batches:
             engine.batch(batch_id)
         totals = engine.state.stream("s").totals
-        assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected + totals.shed
+        assert totals.rows == totals.counted + totals.unwanted + totals.late + totals.rejected + totals.shed
         assert (totals.shed > 0) == (engine.most_aside > 0) and totals.sidelined == 0
         expected = oracle_answer(drawn, queries).results
         for name, query in queries.items():
@@ -264,4 +264,4 @@ def test_on_spark_finals_of_a_stream_in_order_are_the_oracles(
             if query.clock.kind is not ClockKind.ROWS:
                 same_windows(query, presented(handles[name].results()), expected.results[name], True)
         own = engine.progress().streams["s"]
-        assert own.aside == own.late == 0 and own.rows == own.counted + own.unasked
+        assert own.aside == own.late == 0 and own.rows == own.counted + own.unwanted

@@ -131,7 +131,7 @@ class Machine(RuleBasedStateMachine):
             return
         totals = self.engine.state.stream("s").totals
         assert totals.rows == sum(len(batch.rows) for batch in self.case.batches)
-        assert totals.rows == totals.counted + totals.unasked + totals.late + totals.rejected
+        assert totals.rows == totals.counted + totals.unwanted + totals.late + totals.rejected
         assert totals.late == len(self.engine.late)
 
     def teardown(self) -> None:

@@ -34,13 +34,14 @@ def batch(rows: list[tuple[Any, ...]]) -> pa.Table:
 def plan(*queries: CompiledQuery, forced: int | None = None, **more: Any) -> BatchPlan:
     """The plan of some queries; windows with an id below `forced` were closed by an end."""
     shared = planned(*queries)
-    askers = shared.askers
+    interests = shared.interests
     if forced is not None:
-        askers = tuple(
-            replace(asker, windows=tuple((window, forced) for window, _ in asker.windows)) for asker in askers
+        interests = tuple(
+            replace(interest, windows=tuple((window, forced) for window, _ in interest.windows))
+            for interest in interests
         )
     columns = {f"`{name}`": name for name in SCHEMA}
-    return BatchPlan(shared.families, askers, columns, {SEQ: "seq"}, "seq", **more)
+    return BatchPlan(shared.families, interests, columns, {SEQ: "seq"}, "seq", **more)
 
 
 def query(items: str, rest: str = "", name: str = "q", size: int = 10) -> CompiledQuery:
@@ -103,7 +104,7 @@ def test_a_row_late_for_one_query_counts_for_another() -> None:
     closed = Closed().close(10)
     given = plan(narrow, wide, closed={SEQ: closed}, limit=50)
     outcome = run(batch(ROWS), given)
-    assert (outcome.counted, outcome.late, outcome.unasked) == (4, 0, 0)
+    assert (outcome.counted, outcome.late, outcome.unwanted) == (4, 0, 0)
     assert told(narrow, given, outcome, closed) == [(20, 1)]
     assert told(wide, given, outcome, closed) == [(20, 4), (30, 4), (40, 1)]
 
@@ -112,7 +113,7 @@ def test_a_row_late_for_all_who_asked_is_late_and_one_nobody_asked_for_is_not() 
     asked = query("count(*)", "WHERE site = 1")
     given = plan(asked, closed={SEQ: Closed().close(10)}, limit=50, row_id="id")
     outcome = run(batch(ROWS), given)
-    assert (outcome.counted, outcome.late, outcome.unasked) == (0, 2, 2)
+    assert (outcome.counted, outcome.late, outcome.unwanted) == (0, 2, 2)
     assert late_rows(batch(ROWS), given).tolist() == [True, False, True, False, False, False]
     assert outcome.flags is not None
     assert outcome.flags.to_pydict() == {"row": [0, 2], "counted": [False, False]}
@@ -133,7 +134,7 @@ def test_tasks_together_make_what_one_task_makes(splits: int, naive: bool) -> No
     whole = run(batch(ROWS), given)
     parts = merge((run(batch(ROWS[i::splits]), given) for i in range(splits)), given.layouts)
     assert told(asked, given, parts) == told(asked, given, whole)
-    for count in ("rows", "timeless", "ahead", "counted", "late", "unasked"):
+    for count in ("rows", "timeless", "ahead", "counted", "late", "unwanted"):
         assert getattr(parts, count) == getattr(whole, count), count
     assert parts.profile.count == whole.profile.count
 

@@ -78,7 +78,7 @@ def folded(
     columns = {f"`{name}`": name for name in SCHEMA}
     opaque = {s.sql: s.sql for query in queries for s in query.query.scalars() if s.sql not in columns}
     batch_id = with_opaque(table(rows), list(opaque))
-    plan = BatchPlan(shared.families, shared.askers, columns | opaque, {SEQ: "seq"}, "seq")
+    plan = BatchPlan(shared.families, shared.interests, columns | opaque, {SEQ: "seq"}, "seq")
     names = {member.id: member.name for member in shared.selections}
     layouts = {member.id: (member.layout, [s.id for s in member.slots]) for member in shared.selections}
     found: Found = {}

@@ -74,7 +74,7 @@ def outcome(queries: list[CompiledQuery], rows: list[Row], rolls: bool, **more: 
     batch_id = pa.table(
         {n: pa.array(list(v), t, from_pandas=False) for (n, t), v in zip(SCHEMA.items(), arrays, strict=True)}
     )
-    plan = BatchPlan(shared.families, shared.askers, columns | opaque, {SEQ: "seq"}, "seq", **more)
+    plan = BatchPlan(shared.families, shared.interests, columns | opaque, {SEQ: "seq"}, "seq", **more)
     return run(with_opaque(batch_id, list(opaque)), plan)
 
 
@@ -102,7 +102,7 @@ def _states(layout: Layout, row: dict[str, Any]) -> Iterator[Any]:
 
 
 def counts(done: Outcome) -> tuple[int, ...]:
-    return done.counted, done.unasked, done.late, done.unshared
+    return done.counted, done.unwanted, done.late, done.unshared
 
 
 @pytest.mark.parametrize("way", WAYS)

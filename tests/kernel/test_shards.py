@@ -102,7 +102,7 @@ def test_a_shard_knows_which_slices_hold_tuples_of_whom() -> None:
     assert held(ONE) == {5: ((0, 10), (10, 20)), 7: ((10, 20), (20, 30))}
 
 
-def test_what_is_put_away_is_found_again_in_its_partition() -> None:
+def test_a_written_shard_is_found_again_in_its_partition() -> None:
     shelf = Shelf(MemoryShards(), "batch 1", 4)
     ref = shelf.put(ONE)
     assert (ref.rows, ref.held) == (3, held(ONE))

@@ -106,7 +106,7 @@ def test_rows_that_no_query_asked_for_are_counted_as_such() -> None:
     tuples = [(8, 1, 0, 5), (8, 1, 0, 1), (2, 1, 0, 5), (8, 1, 0, None)]
     outcome = run(asking, batch(*tuples, end_of_stream=True))
     assert told(outcome) == [(7, 10, 5)]
-    assert outcome.counts["traffic"] == {"in": 4, "counted": 1, "unasked": 3, "rejected": 0}
+    assert outcome.counts["traffic"] == {"in": 4, "counted": 1, "unwanted": 3, "rejected": 0}
 
 
 def test_an_empty_window_has_no_result_and_a_control_batch_can_close() -> None:
@@ -180,7 +180,7 @@ def test_another_windowing_attribute_has_its_own_watermark() -> None:
     batches = batch((1, 1, 0, 3), (2, 1, 0, 12), (3, 1, 0, None)), batch((4, 1, 0, 4))
     outcome = run(by_volume, *batches, slack=100)
     assert told(outcome) == [(0, 10, 1)]
-    assert outcome.counts["traffic"] == {"in": 4, "counted": 2, "unasked": 1, "late": 1, "rejected": 0}
+    assert outcome.counts["traffic"] == {"in": 4, "counted": 2, "unwanted": 1, "late": 1, "rejected": 0}
     assert told(run(by_volume, *batches, slack={"ts": 0, "volume": 5})) == []
     assert told(run(by_volume, *batches, slack=None)) == []
 
@@ -219,7 +219,7 @@ def test_a_query_that_joins_reports_windows_it_saw_whole(partial: bool, results:
         batch((6, 1, 0, 2), (12, 1, 0, 4), before=[Register("q", "", partial)], after=until(20)),
     )
     assert told(outcome, "q", "window_start", "window_end", "x0", "complete") == results
-    assert outcome.counts["traffic"] == {"in": 3, "unasked": 1, "counted": 2, "rejected": 0}
+    assert outcome.counts["traffic"] == {"in": 3, "unwanted": 1, "counted": 2, "rejected": 0}
 
 
 def test_any_accepted_row_makes_a_window_partial_also_one_the_query_would_not_count() -> None:

@@ -170,11 +170,11 @@ def test_a_window_is_incomplete_also_for_want_of_rows_that_would_not_match() -> 
         ("one before it is late", {"q": looked_up(7)}, {"counted": 3, "late": 1}),
         ("it counts if a longer query takes it", {"a": looked_up(7), "b": looked_up(8)}, {"counted": 4}),
         ("rows are never late", {"q": looked_up(1, clock=ROWS)}, {"counted": 4}),
-        ("unmatched, unasked", {"q": looked_up(9, where=equals("sensor", 2))}, {"unasked": 4}),
+        ("unmatched, unwanted", {"q": looked_up(9, where=equals("sensor", 2))}, {"unwanted": 4}),
         (
             "no time, not asked for",
             {"q": looked_up(9, where=Not(IsNull(column("volume"))), clock=Clock("traffic", "volume", ClockKind.INTEGER))},
-            {"counted": 2, "unasked": 2},
+            {"counted": 2, "unwanted": 2},
         ),
         ("an open window of a pushed query counts it too", {"q": looked_up(1), "p": query(WindowSpec(50, 50))}, {"counted": 4}),
     ],

@@ -51,7 +51,7 @@ class Engine:
         )
         shared = Planner().plan(self.state, [self.query])
         plan = BatchPlan(
-            shared.families, shared.askers, {"`site`": "site"}, {SEQ: "seq"}, "seq",
+            shared.families, shared.interests, {"`site`": "site"}, {SEQ: "seq"}, "seq",
             {SEQ: stream.clock(SEQ).closed},
         )  # fmt: skip
         self.output: BatchOutput = advance(

@@ -86,7 +86,7 @@ def test_a_punctuation_of_a_group_closes_that_group_only(spark: SparkSession, tm
     engine.drain()
     assert answers(over_all) == [("12:00", "12:05", 5)]
     assert answers(by_site, "site", "n")[-1] == ("12:00", "12:05", None, 1)
-    assert accounted(engine) == {"rows": 5, "counted": 5, "unasked": 0, "late": 0, "rejected": 0}
+    assert accounted(engine) == {"rows": 5, "counted": 5, "unwanted": 0, "late": 0, "rejected": 0}
 
 
 def test_a_punctuation_of_a_range_closes_the_windows_within(spark: SparkSession, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_rows_that_are_punctuations(spark: SparkSession, tmp_path: Path) -> None
     engine.step()
     assert answers(by_site, "site", "n") == [("12:00", "12:05", 3, 2), ("12:00", "12:05", 4, 1)]
     assert answers(over_all) == [("12:00", "12:05", 3)]
-    assert accounted(engine) == {"rows": 4, "counted": 3, "unasked": 0, "late": 0, "rejected": 1}
+    assert accounted(engine) == {"rows": 4, "counted": 3, "unwanted": 0, "late": 0, "rejected": 1}
 
 
 # --- idleness --------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def test_one_row_far_in_the_future_closes_nothing(spark: SparkSession, tmp_path:
     assert answers(query) == [("12:00", "12:01", 3)]
     reasons = [(row["site"], row["reason"]) for row in engine.rejected("bids").to_pylist()]
     assert reasons == [(9, "ahead of the stream by more than the horizon")] * 2
-    assert accounted(engine) == {"rows": 6, "counted": 4, "unasked": 0, "late": 0, "rejected": 2}
+    assert accounted(engine) == {"rows": 6, "counted": 4, "unwanted": 0, "late": 0, "rejected": 2}
 
 
 def test_a_jump_of_most_of_a_batch_is_followed(spark: SparkSession, tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_windows_along_an_integer_column(spark: SparkSession, tmp_path: Path) ->
     assert answers(query)[-1] == (0, 10, 1)
     engine.drain()
     assert {row[:2] for row in answers(query)} == {(-10, 0), (-5, 5), (0, 10), (5, 15), (10, 20)}
-    assert accounted(engine) == {"rows": 4, "counted": 3, "unasked": 1, "late": 0, "rejected": 0}
+    assert accounted(engine) == {"rows": 4, "counted": 3, "unwanted": 1, "late": 0, "rejected": 0}
 
 
 def test_a_stream_whose_time_is_an_integer(spark: SparkSession, tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_duplicate_keys_repeat_rows_for_that_query_only(
     assert [row[2:] for row in answers(tagged)] == [("a", 14.0), ("b", 6.0)]
     assert [row[2:] for row in answers(all_rows)] == [(37.0, 5)]
     assert [row[2:] for row in answers(single)] == [(7.0,)] and [row[2:] for row in answers(few)] == [(1.0,)]
-    assert accounted(engine) == {"rows": 5, "counted": 5, "unasked": 0, "late": 0, "rejected": 0}
+    assert accounted(engine) == {"rows": 5, "counted": 5, "unwanted": 0, "late": 0, "rejected": 0}
 
 
 def test_late_rows_are_found_once_though_a_join_repeats_them(spark: SparkSession, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_late_rows_are_found_once_though_a_join_repeats_them(spark: SparkSession
     feed.push(bids((1, 5.0, "12:00"), (2, 6.0, "12:00"), (3, 7.0, "12:00"), (2, 8.0, "12:10")))
     engine.step()
     assert sorted(engine.late("bids")["price"].to_pylist()) == [5.0, 6.0]
-    assert accounted(engine) == {"rows": 6, "counted": 3, "unasked": 1, "late": 2, "rejected": 0}
+    assert accounted(engine) == {"rows": 6, "counted": 3, "unwanted": 1, "late": 2, "rejected": 0}
 
 
 KEYS: dict[str, tuple[Any, list[int]]] = {

@@ -155,7 +155,7 @@ def test_lateness_is_per_window_and_query(spark: SparkSession, tmp_path: Path) -
     (late,) = engine.late("bids").to_pylist()
     assert (late["site"], late["price"], f"{late['ts']:%H:%M}", late["batch"]) == (2, 4.0, "12:04", 2)
     assert "12:06" in late["reason"]
-    assert accounted(engine) == {"rows": 4, "counted": 3, "unasked": 0, "late": 1, "rejected": 0}
+    assert accounted(engine) == {"rows": 4, "counted": 3, "unwanted": 0, "late": 1, "rejected": 0}
 
 
 def test_rows_that_nobody_asked_for_are_not_late(spark: SparkSession, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_rows_that_nobody_asked_for_are_not_late(spark: SparkSession, tmp_path: 
     engine.step()
     feed.push(bids((1, 11.0, "12:04:30"), (1, 11.0, "12:03:30"), (1, None, "12:04:30")))
     engine.step()
-    assert accounted(engine) == {"rows": 7, "counted": 1, "unasked": 5, "late": 1, "rejected": 0}
+    assert accounted(engine) == {"rows": 7, "counted": 1, "unwanted": 5, "late": 1, "rejected": 0}
     assert engine.late("bids").num_rows == 1
 
 
@@ -219,7 +219,7 @@ def test_rows_that_cannot_be_parsed_are_rejected(
     rejected = engine.rejected("bids").to_pylist()
     reasons = sorted(row["reason"] for row in rejected)
     assert len(reasons) == 3 and reasons[0] == "no time: null"
-    assert accounted(engine) == {"rows": 4, "counted": 1, "unasked": 0, "late": 0, "rejected": 3}
+    assert accounted(engine) == {"rows": 4, "counted": 1, "unwanted": 0, "late": 0, "rejected": 3}
     text = json.dumps(rejected, default=str)
     assert "noon" in text  # what could not be read can be seen
 

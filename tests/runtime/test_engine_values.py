@@ -227,7 +227,7 @@ def test_a_query_whose_function_always_fails_is_suspended(spark: SparkSession, t
     assert answers(plain) == [(f"12:0{i}", f"12:0{i + 1}", 1) for i in range(4)]
     again, _ = bids_engine(spark, tmp_path, max_failures=2)
     assert again.query("failing").suspended == failing.suspended
-    assert accounted(engine) == {"rows": 4, "counted": 4, "unasked": 0, "late": 0, "rejected": 0}
+    assert accounted(engine) == {"rows": 4, "counted": 4, "unwanted": 0, "late": 0, "rejected": 0}
 
 
 def test_others_come_and_go_after_one_that_they_shared_with_was_suspended(

@@ -68,7 +68,7 @@ def test_later_windows_close_on_time_and_the_burst_closes_late_but_complete(
     feed.push(bids(*FIRST))
     assert batch(engine)
     assert answers(query) == [("12:00", "12:01", 1)]
-    assert accounted(engine) == {"rows": 22, "counted": 8, "unasked": 0, "late": 0, "rejected": 0}
+    assert accounted(engine) == {"rows": 22, "counted": 8, "unwanted": 0, "late": 0, "rejected": 0}
     assert aside(engine) == 14
     assert {short(datetime.fromtimestamp(end / 1e6, UTC)) for held in held_times(engine) for end in held} == {
         "12:01:10"
@@ -93,7 +93,7 @@ def test_later_windows_close_on_time_and_the_burst_closes_late_but_complete(
     ]  # fmt: skip
     assert set(query.results()["complete"].to_pylist()) == {True}
     assert not list((tmp_path / "checkpoint" / "sidelined" / "bids").glob("*"))
-    assert accounted(engine) == {"rows": 24, "counted": 24, "unasked": 0, "late": 0, "rejected": 0}
+    assert accounted(engine) == {"rows": 24, "counted": 24, "unwanted": 0, "late": 0, "rejected": 0}
 
 
 def held_times(engine: transom.Engine) -> Any:

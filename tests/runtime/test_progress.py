@@ -43,7 +43,7 @@ def test_people_see_where_the_time_went_and_what_sharing_spared() -> None:
     assert str(progress(bids=BIDS)).splitlines() == [
         "batch 7, 0.250 s (planning 0.010, first half 0.200, second half 0.030, commit 0.004), "
         "8 queries (0 suspended), state 1,000 bytes",
-        "  bids: rows 9, counted 8, unasked 0, late 1, rejected 0, watermark none, open windows 3",
+        "  bids: rows 9, counted 8, unwanted 0, late 1, rejected 0, watermark none, open windows 3",
         "    selections 2 (queries in each 3.0, at most 4), families: 1 range, slices 30; 100 partial "
         "(unshared: 600) and 20 final (unshared: 10) aggregations; unshared 5.1 times as many",
     ]

@@ -107,7 +107,7 @@ class StreamStatus:
     queries: Annotated[int, _text("queries that read the stream")]
     rows: Annotated[int, _text("rows read; the sum of the following counts")]
     counted: Annotated[int, _text("rows that at least one query aggregated")]
-    unasked: Annotated[int, _text("rows that no query wants")]
+    unwanted: Annotated[int, _text("rows that no query wants")]
     late: Annotated[int, _text("rows that came too late")]
     rejected: Annotated[int, _text("rows without a usable time")]
     aside: Annotated[int, _text("sidelined rows that wait to be processed")]

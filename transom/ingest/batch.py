@@ -17,13 +17,13 @@ from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
 from transom.elements import Clock, ClockKind
 from transom.ingest.tables import StaticTables
 from transom.ingest.tasks import aggregate_task, late_task
-from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, put_away, run
+from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, run, write_shards
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet, store_sets
 from transom.ondemand.stores import store_inputs
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
-from transom.plan.planner import SharedPlan, askers
+from transom.plan.planner import SharedPlan, interests_of
 from transom.results.advance import clocks_of
 from transom.sql.query import Join
 from transom.state.state import State, StreamState
@@ -251,10 +251,10 @@ class IngestRun:
             scalars[ROW_ID] = f"`{ROW_ID}`"
         in_branch = {query.name for query in queries}
         shared = self.batch.shared
-        families, interests = shared.families, shared.askers
+        families, interests = shared.families, shared.interests
         if len(in_branch) < len(self.batch.readers):
             families = tuple(family for family in families if family.members[0].queries[0] in in_branch)
-            interests = askers(self.batch.state, [query for query in queries if query.is_standing])
+            interests = interests_of(self.batch.state, [query for query in queries if query.is_standing])
         gathered = [one for one in self.batch.store_sets if one.queries[0] in in_branch]
         plan = BatchPlan(
             families,
@@ -284,7 +284,7 @@ class IngestRun:
         projected = self._projected(branch, branch.frame)
         if self.batch.on_driver:
             outcome = run(projected.to_table(few=True), plan)
-            return outcome if self.batch.shelf is None else put_away(outcome, self.batch.shelf)
+            return outcome if self.batch.shelf is None else write_shards(outcome, self.batch.shelf)
         packed = projected.map(aggregate_task(self.backend.ship(plan), self.batch.shelf), OUTCOME).to_table()
         outcomes = (pickle.loads(outcome) for outcome in packed["outcome"].to_pylist())
         return merge(outcomes, self.batch.shared.layouts)
@@ -351,7 +351,7 @@ def _combined(outcomes: Sequence[Outcome], layouts: Mapping[str, Layout]) -> Out
     total.rows, total.timeless, total.ahead = main.rows, main.timeless, main.ahead
     total.profile, total.clocks, total.flags = main.profile, main.clocks, None
     total.counted, total.late = len(counted), len(np.setdiff1d(wanted, counted))
-    total.unasked = main.rows - main.timeless - main.ahead - len(wanted)
+    total.unwanted = main.rows - main.timeless - main.ahead - len(wanted)
     return total
 
 

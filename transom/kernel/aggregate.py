@@ -41,10 +41,10 @@ MANY = 1024
 
 
 @dataclass(frozen=True)
-class Asker:
-    """Queries that ask for the same rows: what is needed to tell who is late for them.
+class Interest:
+    """What queries that want the same rows have in common: enough to judge which rows are late for them.
 
-    `windows` are theirs, each with the id below which windows are closed for all groups.
+    `windows` are those of the queries, each with the id below which prods closed windows for all groups.
     """
 
     clock: Clock
@@ -64,7 +64,7 @@ class BatchPlan:
     """
 
     families: tuple[Family, ...]
-    askers: tuple[Asker, ...]
+    interests: tuple[Interest, ...]
     columns: Mapping[str, str]
     clocks: Mapping[Clock, str]
     time: str
@@ -104,9 +104,9 @@ class BatchPlan:
         stops += [stop for _, ranges in closed.patterned for _, stop in ranges]
         stops += [
             windows.window_end(window, forced - 1)
-            for asker in self.askers
-            for window, forced in asker.windows
-            if forced is not None and asker.clock == clock
+            for interest in self.interests
+            for window, forced in interest.windows
+            if forced is not None and interest.clock == clock
         ]
         stops += [
             store_input.floor for store_input in self.store_inputs if store_input.store_set.clock == clock
@@ -126,7 +126,7 @@ class Outcome:
     ahead: int = 0  # beyond the limit: rejected
     counted: int = 0
     late: int = 0
-    unasked: int = 0
+    unwanted: int = 0
     lifted: int = 0  # tuples added to a cell, in all families
     unshared: int = 0  # what that would have been for each query alone
     unpaid: frozenset[int] = frozenset()  # selections of signature families with too many fragments
@@ -161,7 +161,7 @@ def run(table: pa.Table, plan: BatchPlan) -> Outcome:
         (outcome.far_runs if is_far else outcome.runs).extend(runs)
         asked |= matched
     counted = asked & ~_late(rows, plan, accepted)
-    outcome.counted, outcome.unasked = int(counted.sum()), int((accepted & ~asked).sum())
+    outcome.counted, outcome.unwanted = int(counted.sum()), int((accepted & ~asked).sum())
     outcome.late = int(asked.sum()) - outcome.counted
     if plan.row_id is not None:
         chosen = np.flatnonzero(asked)
@@ -274,13 +274,13 @@ def _judged(rows: Rows, plan: BatchPlan) -> Mask:
         )
         asked, counted = asked | matched, counted | timely
     passed: dict[tuple[Clock, WindowSpec], Mask] = {}
-    for asker in plan.askers:
-        times, valid = rows.numbers(plan.clocks[asker.clock])
-        matched = valid & rows.all_true(asker.conjuncts)
+    for interest in plan.interests:
+        times, valid = rows.numbers(plan.clocks[interest.clock])
+        matched = valid & rows.all_true(interest.conjuncts)
         if not matched.any():
             continue
-        view = plan.closed.get(asker.clock, Closed()).view(asker.key_columns, asker.pinned)
-        for window, forced in asker.windows:
+        view = plan.closed.get(interest.clock, Closed()).view(interest.key_columns, interest.pinned)
+        for window, forced in interest.windows:
             wanted = matched
             if windows.has_gaps(window):
                 wanted = matched & windows.in_some_window(window, times)
@@ -288,13 +288,13 @@ def _judged(rows: Rows, plan: BatchPlan) -> Mask:
             if not (wanted & ~counted).any():
                 continue
             if view.uniform and forced is None:
-                known = asker.clock, window
+                known = interest.clock, window
                 if known not in passed:
                     passed[known] = _passed(window, view, IntervalSet(), times, ())
                 counted |= wanted & ~passed[known]
                 continue
             at = np.flatnonzero(wanted)
-            keys = [] if view.uniform else [rows.column(key).take(pa.array(at)) for key in asker.keys]
+            keys = [] if view.uniform else [rows.column(key).take(pa.array(at)) for key in interest.keys]
             closed = IntervalSet() if forced is None else IntervalSet.of((LOWEST, forced))
             counted[at[~_passed(window, view, closed, times[at], keys)]] = True
     return asked & ~counted
@@ -315,7 +315,7 @@ def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome
     """One outcome of all tasks of a batch."""
     parts = list(outcomes)
     total = Outcome(profile=Profile.merged(part.profile for part in parts))
-    for count in ("rows", "timeless", "ahead", "counted", "late", "unasked", "lifted", "unshared"):
+    for count in ("rows", "timeless", "ahead", "counted", "late", "unwanted", "lifted", "unshared"):
         setattr(total, count, sum(getattr(part, count) for part in parts))
     for clock in {clock for part in parts for clock in part.clocks}:
         total.clocks[clock] = Profile.merged(part.clocks[clock] for part in parts if clock in part.clocks)
@@ -332,8 +332,8 @@ def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome
     return total
 
 
-def put_away(outcome: Outcome, shelf: Shelf) -> Outcome:
-    """The outcome with its shards put away: one of each family, however many batches brought some."""
+def write_shards(outcome: Outcome, shelf: Shelf) -> Outcome:
+    """Write the shards of an outcome to files, one shard for each family, and keep references to them."""
     found: dict[int, list[tuple[Family, Shard]]] = {}
     for family, shard in outcome.shards:
         found.setdefault(id(family), []).append((family, shard))

@@ -102,7 +102,7 @@ class OracleOutcome:
     results: dict[str, list[Row]] = field(default_factory=dict)  # by query
     late: dict[str, list[tuple[Row, int]]] = field(default_factory=dict)  # by stream: row, batch
     rejected: dict[str, list[tuple[Row | str, str, int]]] = field(default_factory=dict)  # row, reason, batch
-    counts: dict[str, Counter[str]] = field(default_factory=dict)  # in, counted, unasked, late, rejected
+    counts: dict[str, Counter[str]] = field(default_factory=dict)  # in, counted, unwanted, late, rejected
     early: dict[str, list[Row]] = field(default_factory=dict)  # by query: what prods were told
     lookups: list[LookupAnswer] = field(default_factory=list)  # in the order of the batches and their lookups
 

@@ -184,7 +184,7 @@ class Oracle:
         ]
         counts = outcome.counts[batch.stream]
         for row, *asked in zip(rows, *verdicts, strict=True):
-            fate = "counted" if True in asked else "late" if False in asked else "unasked"
+            fate = "counted" if True in asked else "late" if False in asked else "unwanted"
             counts[fate] += 1
             if fate == "late":
                 outcome.late[batch.stream].append((row, number))
@@ -194,7 +194,7 @@ class Oracle:
         stream.accepted += rows
 
     def count(self, standing: Standing, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
-        """Counts rows in a query's open windows: for each, whether one took it, None if not asked for."""
+        """Counts rows in a query's open windows: for each, whether one took it, None if it is unwanted."""
         query = standing.query
         if query.is_on_demand:
             return self.hold(standing, stream, rows)
@@ -211,7 +211,7 @@ class Oracle:
         return verdicts
 
     def hold(self, standing: Standing, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
-        """Keeps rows for lookups: for each, whether it came in time, None if not asked for."""
+        """Keeps rows for lookups: for each, whether it came in time, None if it is unwanted."""
         query = standing.query
         floor = floor_of(query, stream.values(query.clock))
         verdicts: list[bool | None] = [None] * len(rows)

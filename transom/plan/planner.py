@@ -9,8 +9,8 @@ from operator import is_not
 from threading import Lock
 from typing import Any
 
-from transom.gc_pause import uncollected
-from transom.kernel.aggregate import Asker
+from transom.gc_pause import pause_garbage_collection
+from transom.kernel.aggregate import Interest
 from transom.ondemand.store_specs import StoreSet, store_sets
 from transom.plan.compiled import CompiledQuery
 from transom.plan.context import Membership, Observed, Pass, PlanContext, StreamMemory
@@ -34,7 +34,7 @@ class SharedPlan:
 
     selections: tuple[Selection, ...]
     families: tuple[Family, ...]
-    askers: tuple[Asker, ...]
+    interests: tuple[Interest, ...]
 
     @cached_property
     def layouts(self) -> dict[str, Layout]:
@@ -57,7 +57,7 @@ class _Planned:
     homes: list[int] = field(default_factory=list)  # of the queries
     slots: list[tuple[str, ...]] = field(default_factory=list)  # that their homes keep
     forced: list[int | None] = field(default_factory=list)
-    askers: tuple[Asker, ...] = ()
+    interests: tuple[Interest, ...] = ()
     plan: SharedPlan | None = None
 
     def copy(self) -> _Planned:
@@ -127,7 +127,7 @@ class Planner:
         """The plan for the queries of one stream: the same object as long as nothing changes."""
         if not queries:
             return NOTHING
-        with self._lock, uncollected():
+        with self._lock, pause_garbage_collection():
             return self._plan(state, queries)
 
     def _plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
@@ -155,8 +155,8 @@ class Planner:
         elif forced == last.forced and same_queries:
             return last.plan
         if forced != last.forced or not same_queries:
-            last.forced, last.queries, last.askers = forced, members, askers(state, queries)
-        last.plan = SharedPlan(tuple(found), last.families, last.askers)
+            last.forced, last.queries, last.interests = forced, members, interests_of(state, queries)
+        last.plan = SharedPlan(tuple(found), last.families, last.interests)
         return last.plan
 
     def _decide(self, state: State, last: _Planned, found: list[Selection]) -> None:
@@ -209,7 +209,7 @@ def _same(ones: Sequence[object], others: Sequence[object]) -> bool:
     return len(ones) == len(others) and not any(map(is_not, ones, others))
 
 
-def askers(state: State, queries: Sequence[CompiledQuery]) -> tuple[Asker, ...]:
+def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Interest, ...]:
     """The interested queries, once for each selection of rows; equal conditions are one object."""
     alike: dict[str, list[CompiledQuery]] = {}
     for query in queries:
@@ -220,7 +220,7 @@ def askers(state: State, queries: Sequence[CompiledQuery]) -> tuple[Asker, ...]:
         first = members[0]
         windows = dict.fromkeys((q.query.window, state.queries[q.name].forced) for q in members)
         found.append(
-            Asker(
+            Interest(
                 first.query.clock,
                 tuple(known.setdefault(predicate_text(part), part) for part in first.conjuncts),
                 tuple(key.scalar for key in first.query.keys),

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.elements import Clock
-from transom.gc_pause import uncollected
+from transom.gc_pause import pause_garbage_collection
 from transom.kernel.shards import Shelf, spilled
 from transom.kernel.sheets import combine, without
 from transom.ondemand.store_specs import StoreSet
@@ -44,7 +44,7 @@ class AppliedBatch:
     shard_work: Sequence[ShardWork] = ()  # windows over shards: the executors compute them
 
 
-@uncollected()
+@pause_garbage_collection()
 def apply_batch(
     state: State,
     batches: Sequence[BatchInput],

@@ -99,7 +99,7 @@ def _counts(batch: BatchInput) -> Totals:
     return Totals(
         batch.new_rows + aside + shed,
         outcome.counted,
-        outcome.unasked,
+        outcome.unwanted,
         outcome.late,
         outcome.timeless + outcome.ahead,
         aside - chunk_rows(burst.resumed),

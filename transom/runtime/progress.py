@@ -84,7 +84,7 @@ class StreamProgress:
 
     rows: int
     counted: int
-    unasked: int
+    unwanted: int
     late: int
     rejected: int
     high: int | None  # the highest accepted time
@@ -99,7 +99,7 @@ class StreamProgress:
 
     def __str__(self) -> str:
         shown = [
-            f"{name} {getattr(self, name):,}" for name in ("rows", "counted", "unasked", "late", "rejected")
+            f"{name} {getattr(self, name):,}" for name in ("rows", "counted", "unwanted", "late", "rejected")
         ]
         mark = self.watermark
         shown.append(f"watermark {'none' if mark is None else self._shown(mark)}")
@@ -322,7 +322,7 @@ def progress_of(loop: BatchLoop) -> Progress:
         streams[name] = StreamProgress(
             own.totals.rows,
             own.totals.counted,
-            own.totals.unasked,
+            own.totals.unwanted,
             own.totals.late,
             own.totals.rejected,
             known.high,

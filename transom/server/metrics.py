@@ -21,7 +21,7 @@ from transom.runtime.progress import Progress
 from transom.server.batch_history import BUCKETS, BatchTimes
 from transom.server.service import Service
 
-FATES = ("counted", "unasked", "late", "rejected", "shed")
+FATES = ("counted", "unwanted", "late", "rejected", "shed")
 STATES = ("starting", "running", "stopped", "failed")
 RequestCounts = Counter[tuple[str, str, str]]  # by method, route and status
 

@@ -51,7 +51,7 @@ class StreamReports:
             queries=readers,
             rows=progress.rows,
             counted=progress.counted,
-            unasked=progress.unasked,
+            unwanted=progress.unwanted,
             late=progress.late,
             rejected=progress.rejected,
             aside=progress.aside,

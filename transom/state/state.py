@@ -45,7 +45,7 @@ class Totals:
 
     rows: int = 0
     counted: int = 0
-    unasked: int = 0
+    unwanted: int = 0
     late: int = 0
     rejected: int = 0
     sidelined: int = 0

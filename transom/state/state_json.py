@@ -189,7 +189,7 @@ def encode_totals(totals: Totals) -> Json:
     return {
         "rows": totals.rows,
         "counted": totals.counted,
-        "unwanted": totals.unasked,
+        "unwanted": totals.unwanted,
         "late": totals.late,
         "rejected": totals.rejected,
         "sidelined": totals.sidelined,
@@ -201,7 +201,7 @@ def decode_totals(stored: Json) -> Totals:
     return Totals(
         rows=stored["rows"],
         counted=stored["counted"],
-        unasked=stored["unwanted"],
+        unwanted=stored["unwanted"],
         late=stored["late"],
         rejected=stored["rejected"],
         sidelined=stored["sidelined"],

@@ -59,7 +59,7 @@ class Members:
         )
         columns = {"`seq`": "seq", "`site`": "site", "`price`": "price"}
         closed = {SEQ: self.state.stream("bids").clock(SEQ).closed}
-        outcome = run(table, BatchPlan(plan.families, plan.askers, columns, {SEQ: "seq"}, "seq", closed))
+        outcome = run(table, BatchPlan(plan.families, plan.interests, columns, {SEQ: "seq"}, "seq", closed))
         done = advance(self.state, [BatchInput(StreamRules(SEQ, None), queries, outcome, **more)], SCALARS)
         self.state = done.state
         return {

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.gc_pause import uncollected
+from transom.gc_pause import pause_garbage_collection
 from transom.kernel.sheets import combine, rows_of, without
 from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.context import Known, Membership, PlanContext
@@ -37,7 +37,7 @@ Numbers = NDArray[np.int64]
 NAME = "admission"
 
 
-@uncollected()
+@pause_garbage_collection()
 def admission(context: PlanContext) -> Decision | None:
     """Let the queries of a batch leave and join."""
     change = context.membership
