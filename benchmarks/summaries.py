@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.elements import Summary
-from transom.promising.representation import Representation, arrived, bucket_of
+from transom.promising.representation import Representation
+from transom.promising.step_summaries import summarize_steps
+from transom.promising.zones import bucket_of
 
 SECOND = 1_000_000
 STRUCTURES = {"T1": "none", "T2": "time", "T3": "cells", "T4": "adjusting"}
@@ -32,7 +34,7 @@ def inserted(shape: Summary, times: NDArray, keys: NDArray, batch_id: int) -> tu
     kept, began = Representation.new(shape), time.process_time()
     for at in range(0, len(times), batch_id):
         some, of = times[at : at + batch_id], keys[at : at + batch_id]
-        kept = kept.inserted(arrived(shape, some, of, bucket_of(shape, of)), int(some[-1]))
+        kept = kept.inserted(summarize_steps(shape, some, of, bucket_of(shape, of)), int(some[-1]))
     return kept, time.process_time() - began
 
 

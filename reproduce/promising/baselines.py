@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.promising.regions import Bools
-from transom.promising.tuples import Ints, Keys, Runs, spread
+from transom.promising.tuples import Ints, KeyRuns, Keys, expand_runs
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,9 @@ class SymmetricHashJoin:
                 used[since:until] = shared_out(need[since:until], allowed)
         cost = np.add.reduceat(used, edges) if len(own) else used
         probes = dict(zip(own.batch_id[edges].tolist(), cost.tolist(), strict=True))
-        runs = Runs.of(other.key[scans.order])
+        runs = KeyRuns.of(other.key[scans.order])
         begin, end = runs.between(own.key, scans.start, scans.start + used)
-        mine, place = spread(end - begin)
+        mine, place = expand_runs(end - begin)
         theirs = scans.order[runs.rows[begin[mine] + place]]
         if self.window is not None:
             match = np.abs(own.time[mine] - other.time[theirs]) <= self.window

@@ -10,10 +10,12 @@ import pyarrow as pa
 
 from reproduce.promising.baselines import Budget, Pairs, Stream
 from transom.elements import Preference, Summary
-from transom.promising.joins import join_regions, probed, values_of
-from transom.promising.regions import Regions, ranked, spent
-from transom.promising.representation import Representation, arrived, bucket_of
-from transom.promising.tuples import Ints, Tuples
+from transom.promising.joins import batch_values, join_regions, probe_join
+from transom.promising.regions import Regions, spend_budget, spending_order
+from transom.promising.representation import Representation
+from transom.promising.step_summaries import summarize_steps
+from transom.promising.tuples import Ints, KeptTuples
+from transom.promising.zones import bucket_of
 from transom.sql.promise import Arithmetic, Count, Promise
 
 # In which what is left of a batch's budget is spent again: what lies outside of the window costs nothing.
@@ -48,13 +50,13 @@ class _Side:
     """What there is of one stream: its summaries, its tuples, the regions that wait to be probed for them."""
 
     kept: Representation
-    tuples: Tuples
+    tuples: KeptTuples
     pending: Regions
 
     @staticmethod
     def new(shape: Summary) -> _Side:
         nothing = np.zeros(0, np.int64)
-        none = Tuples.made(nothing.astype(np.uint64), nothing, nothing, 0, row=pa.array(nothing))
+        none = KeptTuples.made(nothing.astype(np.uint64), nothing, nothing, 0, row=pa.array(nothing))
         return _Side(Representation.new(shape), none, Regions.none())
 
     def inserted(self, stream: Stream, rows: Ints, batch_id: int) -> _Side:
@@ -62,9 +64,9 @@ class _Side:
         shape = self.kept.shape
         time, key = stream.time[rows], stream.key[rows]
         bucket = bucket_of(shape, key, key.astype(np.float64))
-        kept = self.kept.inserted(arrived(shape, time, key, bucket), int(time.max()))
-        more = Tuples.made(key, bucket, time, batch_id, row=pa.array(rows))
-        return replace(self, kept=kept, tuples=Tuples.merged([self.tuples, more]).since(kept.floor))
+        kept = self.kept.inserted(summarize_steps(shape, time, key, bucket), int(time.max()))
+        more = KeptTuples.made(key, bucket, time, batch_id, row=pa.array(rows))
+        return replace(self, kept=kept, tuples=KeptTuples.merged([self.tuples, more]).since(kept.floor))
 
 
 @dataclass(frozen=True)
@@ -119,16 +121,16 @@ class Simulation:
         """
         order = self.preference.order
         for queue in (fresh, waiting):
-            queue[:] = [regions.where(ranked(regions, order)) for regions in queue]
+            queue[:] = [regions.where(spending_order(regions, order)) for regions in queue]
         planned = None if left is None else left * times
-        now, later = spent(Regions.concatenated(fresh), Regions.concatenated(waiting), order, planned)
+        now, later = spend_budget(Regions.concatenated(fresh), Regions.concatenated(waiting), order, planned)
         charge = 0
         for queue, taken in (
             (fresh, np.split(now, [len(fresh[0])])),
             (waiting, np.split(later, [len(waiting[0])])),
         ):
             for own in (0, 1):
-                mine, theirs, cost, made = probed(
+                mine, theirs, cost, made = probe_join(
                     queue[own],
                     taken[own],
                     sides[own].tuples,
@@ -146,7 +148,7 @@ class Simulation:
         """The regions of a batch's tuples."""
         if not len(other.tuples):
             return Regions.none()
-        values = values_of(own.tuples.in_batch(batch_id))
+        values = batch_values(own.tuples.in_batch(batch_id))
         return join_regions(values, batch_id, own.kept, other.kept, self.preference, self.promise)
 
     def _waiting(self, sides: list[_Side]) -> list[Regions]:
@@ -170,6 +172,6 @@ def _rows_of(stream: Stream) -> dict[int, Ints]:
     }
 
 
-def _row(tuples: Tuples) -> Ints:
+def _row(tuples: KeptTuples) -> Ints:
     """The stream's rows of kept tuples."""
     return tuples.table.column("row").to_numpy()

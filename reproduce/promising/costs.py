@@ -15,9 +15,11 @@ from reproduce.promising.data import START, Stores, Stream, all_stores, generate
 from reproduce.promising.joins import GRANULARITY, Join
 from reproduce.report import Options
 from transom.elements import Preference, Summary
-from transom.promising.representation import Representation, arrived, bucket_of
+from transom.promising.representation import Representation
+from transom.promising.step_summaries import summarize_steps
 from transom.promising.structure_choice import Costs, best_structure, trial
 from transom.promising.summary_protocol import Keys
+from transom.promising.zones import bucket_of
 
 STRUCTURES = {"T1": "none", "T2": "time", "T3": "cells", "T4": "adjusting"}
 PROBE = 0.005  # microseconds: what the costs of structures are counted in
@@ -48,7 +50,7 @@ def _inserted(shape: Summary, stream: Stream, batch_id: int) -> float:
     began = process_time()
     for at in range(0, len(stream), batch_id):
         times, some = stream.times[at : at + batch_id], keys[at : at + batch_id]
-        kept = kept.inserted(arrived(shape, times, some, bucket_of(shape, some)), int(times[-1]))
+        kept = kept.inserted(summarize_steps(shape, times, some, bucket_of(shape, some)), int(times[-1]))
     return process_time() - began
 
 

@@ -14,11 +14,13 @@ from reproduce.promising.baselines import simple_selection
 from reproduce.promising.data import Floats, Stores, Stream
 from reproduce.promising.metrics import mean_square_error
 from transom.elements import Preference, Summary
-from transom.promising.joins import values_of
-from transom.promising.regions import chosen
-from transom.promising.representation import Representation, arrived, bucket_of
-from transom.promising.selections import BatchCells, batch_cells, counts_of, looked_at
-from transom.promising.tuples import Tuples
+from transom.promising.joins import batch_values
+from transom.promising.regions import choose_probes
+from transom.promising.representation import Representation
+from transom.promising.selections import BatchCells, batch_cells, cell_counts, probe_selection
+from transom.promising.step_summaries import summarize_steps
+from transom.promising.tuples import KeptTuples
+from transom.promising.zones import bucket_of
 from transom.sql.promise import Arithmetic, Column, Count, Promise
 
 BUDGETS = (1, 2, 5, 10, 20, 50, 100)  # percent of what the exact answer costs
@@ -72,7 +74,7 @@ class Batch:
 
     number: int
     items: Numbers  # in order of arrival
-    tuples: Tuples
+    tuples: KeptTuples
     cells: BatchCells
     kept: Numbers  # the items in the order of `tuples`
 
@@ -85,15 +87,15 @@ def batches(stores: Stores, by_range: bool) -> Iterator[Batch]:
     for number, part in enumerate(paged(stores.first)):
         keys, values = part.items.astype(np.uint64), part.items.astype(np.float64)
         buckets = bucket_of(shape, keys, values)
-        more = arrived(shape, part.times, keys, buckets)
+        more = summarize_steps(shape, part.times, keys, buckets)
         representation = representation.inserted(more, int(part.times[-1]))
-        tuples = Tuples.made(keys, buckets, part.times, number)
+        tuples = KeptTuples.made(keys, buckets, part.times, number)
         kept = tuples.key.astype(np.int64)
         cells = batch_cells(
-            values_of(tuples, kept.astype(np.float64)),
+            batch_values(tuples, kept.astype(np.float64)),
             number,
             representation,
-            counts_of(more, representation),
+            cell_counts(more, representation),
         )
         yield Batch(number, part.items, tuples, cells, kept)
 
@@ -108,7 +110,7 @@ def paged(stream: Stream, length: int = BATCH) -> Iterator[Stream]:
 def led(batch: Batch, matching: Bools, preference: Preference, promise: Promise, budget: int) -> Numbers:
     """The items that one query looks at in a batch where summaries lead it."""
     regions = batch.cells.regions(matching, preference, promise)
-    rows, _ = looked_at(regions, chosen(regions, preference.order, budget), batch.tuples)
+    rows, _ = probe_selection(regions, choose_probes(regions, preference.order, budget), batch.tuples)
     return batch.kept[rows]
 
 
@@ -157,7 +159,7 @@ SYSTEMS = {"promising": True, "promising, hashed": False}  # whether buckets are
 def selection(stores: Stores, queries: int, shares: Sequence[float]) -> Iterator[dict[str, Any]]:
     """The rows of figure 15: what is found of the exact answer, at shares of its cost.
 
-    Summaries lead a query after its predicate was asked of every distinct value of a batch, which no budget
+    CellSummaries lead a query after its predicate was asked of every distinct value of a batch, which no budget
     counts. "simple, more looks" is a simple selection that may look at as many more tuples.
     """
     asked = ranges(stores, queries, stores.seed)

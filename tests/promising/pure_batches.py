@@ -12,19 +12,17 @@ import pyarrow as pa
 from transom.columns.hashing import hashed
 from transom.elements import Preference, Summary
 from transom.promising.batch_tuples import (
-    Arrival,
-    all_arrived,
-    arrival_of,
-    in_one,
-    kept_since,
-    tidied,
-    tuples_of,
-    wanted,
-    with_arrival,
+    BatchArrival,
+    batch_arrival,
+    batch_tuples,
+    concat_tuples,
+    merge_arrivals,
+    tuple_columns,
 )
-from transom.promising.budget import Planning, settled
-from transom.promising.probes import Ints, found
-from transom.promising.tuples import Tuples
+from transom.promising.probe_planner import ProbePlanner
+from transom.promising.probes import Ints, make_probes
+from transom.promising.state_updates import retention_start, with_arrival, with_registered, without_evicted
+from transom.promising.tuples import KeptTuples
 from transom.sql.preferred_query import Preferred, Side
 from transom.sql.promise import Arithmetic, Count
 from transom.state.promising import Preferring, TupleRun
@@ -61,14 +59,14 @@ def rows_of(items: Sequence[Any], times: Sequence[int], first: int = 0) -> pa.Ta
 class Partition:
     """Holds the tuples of some buckets."""
 
-    held: Mapping[str, Sequence[Tuples]]
+    held: Mapping[str, Sequence[KeptTuples]]
 
-    def batches(self, summary: str, batches: Ints) -> Tuples:
-        whole = in_one(self.held[summary])
+    def batches(self, summary: str, batches: Ints) -> KeptTuples:
+        whole = concat_tuples(self.held[summary])
         return whole.where(np.isin(whole.batch_id, batches))
 
-    def buckets(self, summary: str, buckets: Ints) -> Tuples:
-        return in_one(self.held[summary])
+    def buckets(self, summary: str, buckets: Ints) -> KeptTuples:
+        return concat_tuples(self.held[summary])
 
 
 @dataclass
@@ -84,7 +82,9 @@ class PureStores:
 
     def __post_init__(self) -> None:
         shapes = {name: (shape, 0) for name, shape in self.shapes.items()}
-        self.known = settled(self.known, shapes, {name: (query, 0) for name, query in self.queries.items()})
+        self.known = with_registered(
+            self.known, shapes, {name: (query, 0) for name, query in self.queries.items()}
+        )
         self.found = {name: [] for name in self.queries}
 
     def push(self, store: int, rows: pa.Table, budget: int | None = None) -> None:
@@ -92,26 +92,26 @@ class PureStores:
         name = f"items{store}"
         shape = self.known.summaries[name].representation.shape
         floor = self.known.summaries[name].floor
-        want = wanted(self.shapes[name], self.queries)
-        tuples = tuples_of(rows, shape, want, self.batch_id + 1)
+        want = tuple_columns(self.shapes[name], self.queries)
+        tuples = batch_tuples(rows, shape, want, self.batch_id + 1)
         dealt = [tuples.where(tuples.bucket % self.partitions == part) for part in range(self.partitions)]
-        arrival = all_arrived([arrival_of(shape, part, want, floor) for part in dealt if len(part)])
+        arrival = merge_arrivals([batch_arrival(shape, part, want, floor) for part in dealt if len(part)])
         self._run({name: replace(arrival, near=TupleRun(tuples))}, budget)
 
     def idle(self, budget: int | None = None) -> None:
         """A batch without rows."""
         self._run({}, budget)
 
-    def _run(self, arrivals: Mapping[str, Arrival], budget: int | None) -> None:
+    def _run(self, arrivals: Mapping[str, BatchArrival], budget: int | None) -> None:
         self.batch_id += 1
         summaries = {
             name: with_arrival(own, arrivals[name]) if name in arrivals else own
             for name, own in self.known.summaries.items()
         }
         known = replace(self.known, summaries=summaries)
-        planning, queries = Planning(known, arrivals, self.batch_id), dict(known.queries)
+        planner, queries = ProbePlanner(known, arrivals, self.batch_id), dict(known.queries)
         for name, query in self.queries.items():
-            probes = planning.planned(name, query, budget)
+            probes = planner.plan(name, query, budget)
             rows = cost = 0
             times = 1
             while True:
@@ -121,7 +121,7 @@ class PureStores:
                         mine = (probe.regions.bucket % self.partitions == part) & (probe.taken > 0)
                         if mine.any():
                             limit = None if budget is None else budget - cost
-                            done = found(probe.of(mine), self._partition(known, part), limit)
+                            done = make_probes(probe.of(mine), self._partition(known, part), limit)
                             self.found[name] += done.table.to_pylist()
                             rows, cost = rows + done.table.num_rows, cost + done.charge
                             made[mine] = done.made
@@ -129,10 +129,11 @@ class PureStores:
                 if budget is None or cost >= budget or not any(len(p.regions) for p in probes):
                     break
                 times *= 2
-                probes = planning.again(probes, (budget - cost) * times)
-            queries[name] = planning.concluded(name, query, probes, cost, rows)
+                probes = planner.plan_rest(probes, (budget - cost) * times)
+            queries[name] = planner.state_after(name, query, probes, cost, rows)
         kept = {
-            name: tidied(own, kept_since(name, summaries, self.queries)) for name, own in summaries.items()
+            name: without_evicted(own, retention_start(name, summaries, self.queries))
+            for name, own in summaries.items()
         }
         self.known = Preferring(kept, queries)
 

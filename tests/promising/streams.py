@@ -8,7 +8,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from transom.elements import Summary
-from transom.promising.representation import Representation, arrived, bucket_of
+from transom.promising.representation import Representation
+from transom.promising.step_summaries import summarize_steps
+from transom.promising.zones import bucket_of
 
 STRUCTURES = ("none", "time", "cells", "adjusting")
 KINDS = ("countsketch", "histogram")
@@ -34,7 +36,7 @@ class Plain:
     def batch(self, tuples: list[Tuple]) -> None:
         times = np.array([time for time, _ in tuples], np.int64)
         keys = np.array([key for _, key in tuples], np.uint64)
-        some = arrived(self.shape, times, keys, bucket_of(self.shape, keys))
+        some = summarize_steps(self.shape, times, keys, bucket_of(self.shape, keys))
         self.kept = self.kept.inserted(some, max((time for time, _ in tuples), default=-(10**9)))
         # What was let go does not come back, and what is late is not taken.
         self.tuples = [one for one in self.tuples + tuples if one[0] >= self.floor]

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from transom.elements import Preference, Summary
-from transom.promising.joins import join_regions, probed, values_of
+from transom.promising.joins import batch_values, join_regions, probe_join
 from transom.promising.regions import Regions
-from transom.promising.representation import Representation, arrived, bucket_of
-from transom.promising.tuples import Tuples
+from transom.promising.representation import Representation
+from transom.promising.step_summaries import summarize_steps
+from transom.promising.tuples import KeptTuples
+from transom.promising.zones import bucket_of
 from transom.sql.promise import Arithmetic, Column, Count, Promise
 
 ONE, TWO = Count("one", "item"), Count("two", "item")
@@ -21,22 +23,24 @@ def shape(stream: str, structure: str = "cells") -> Summary:
     return Summary(stream, stream, "item", 160, 4, 2, structure, "histogram", buckets=4)
 
 
-def side(stream: str, batch_id: int, *tuples: tuple[int, int]) -> tuple[Representation, Tuples]:
+def side(stream: str, batch_id: int, *tuples: tuple[int, int]) -> tuple[Representation, KeptTuples]:
     """A stream that came in one batch, of times and items."""
     times, items = np.array(tuples, np.int64).T
     key = items.astype(np.uint64)
     bucket = bucket_of(shape(stream), key)
-    kept = Representation.new(shape(stream)).inserted(arrived(shape(stream), times, key, bucket), times.max())
-    return kept, Tuples.made(key, bucket, times, batch_id)
+    kept = Representation.new(shape(stream)).inserted(
+        summarize_steps(shape(stream), times, key, bucket), times.max()
+    )
+    return kept, KeptTuples.made(key, bucket, times, batch_id)
 
 
 def planned(
-    own: tuple[Representation, Tuples],
-    other: tuple[Representation, Tuples],
+    own: tuple[Representation, KeptTuples],
+    other: tuple[Representation, KeptTuples],
     preference: Preference,
     promise: Promise = BOTH,
 ) -> Regions:
-    values = values_of(own[1], own[1].key.astype(np.float64))
+    values = batch_values(own[1], own[1].key.astype(np.float64))
     return join_regions(values, 1, own[0], other[0], preference, promise)
 
 
@@ -103,39 +107,39 @@ def test_unlikely_zones_in_a_row_are_one_region() -> None:
 
 def test_portions_of_a_line_find_what_the_whole_does() -> None:
     regions = planned(OWN, OTHER, Preference("desc", window=60))
-    whole = sorted(zip(*probed(regions, regions.left, OWN[1], OTHER[1], 60)[:2], strict=True))
+    whole = sorted(zip(*probe_join(regions, regions.left, OWN[1], OTHER[1], 60)[:2], strict=True))
     assert len(whole) == 11
     found, pending = [], regions
     while len(pending):
         taken = np.minimum(pending.left, 1)
-        found += list(zip(*probed(pending, taken, OWN[1], OTHER[1], 60)[:2], strict=True))
+        found += list(zip(*probe_join(pending, taken, OWN[1], OTHER[1], 60)[:2], strict=True))
         pending = pending.after(taken)
     assert sorted(found) == whole
 
 
 def test_tuples_that_came_later_into_the_cell_are_another_batches_matter() -> None:
-    later = Tuples.made(
+    later = KeptTuples.made(
         np.array([7], np.uint64), bucket_of(shape("two"), np.array([7], np.uint64)), np.array([651]), 2
     )
-    both = Tuples.merged([OTHER[1], later])
+    both = KeptTuples.merged([OTHER[1], later])
     regions = planned(OWN, OTHER, Preference("desc", window=60))
-    mine, theirs, *_ = probed(regions, regions.left, OWN[1], both, 60)
+    mine, theirs, *_ = probe_join(regions, regions.left, OWN[1], both, 60)
     assert len(mine) == 11 and (both.batch_id[theirs] == 0).all()
 
 
 def test_regions_whose_tuples_are_gone_are_refused() -> None:
     regions = planned(OWN, OTHER, Preference("desc"))
     with pytest.raises(ValueError, match="no longer"):
-        probed(regions, regions.left, OWN[1], OTHER[1].since(660), None)
+        probe_join(regions, regions.left, OWN[1], OTHER[1].since(660), None)
     with pytest.raises(ValueError, match="no longer"):
-        probed(regions, regions.left, OWN[1].since(702), OTHER[1], None)
+        probe_join(regions, regions.left, OWN[1].since(702), OTHER[1], None)
 
 
 def test_nothing_taken_finds_nothing() -> None:
     regions = planned(OWN, OTHER, Preference("desc"))
-    assert [len(rows) for rows in probed(regions, regions.done, OWN[1], OTHER[1], None)[:2]] == [0, 0]
+    assert [len(rows) for rows in probe_join(regions, regions.done, OWN[1], OTHER[1], None)[:2]] == [0, 0]
 
 
 def test_a_promise_over_values_that_are_not_given_is_refused() -> None:
     with pytest.raises(ValueError, match="the promise reads item"):
-        join_regions(values_of(OWN[1]), 1, OWN[0], OTHER[0], Preference("desc"), Column("one", "item"))
+        join_regions(batch_values(OWN[1]), 1, OWN[0], OTHER[0], Preference("desc"), Column("one", "item"))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.promising.regions import DTYPES, Regions, chosen
+from transom.promising.regions import DTYPES, Regions, choose_probes
 
 
 def regions(size: int, **columns: Any) -> Regions:
@@ -52,7 +52,7 @@ ORDERS = ("desc", "asc", "weighted")
 def test_a_budget_is_spent_to_the_last_probe_and_never_more_than_is_left(
     some: Regions, order: str, budget: int
 ) -> None:
-    taken = chosen(some, order, budget)
+    taken = choose_probes(some, order, budget)
     assert (taken >= 0).all() and (taken <= some.left).all()
     assert taken.sum() == min(budget, some.left.sum())
 
@@ -63,7 +63,9 @@ def test_what_is_chosen_does_not_depend_on_how_regions_are_listed(
 ) -> None:
     shuffled = np.arange(len(some))
     random.shuffle(shuffled)
-    assert (chosen(some.where(shuffled), order, budget) == chosen(some, order, budget)[shuffled]).all()
+    assert (
+        choose_probes(some.where(shuffled), order, budget) == choose_probes(some, order, budget)[shuffled]
+    ).all()
 
 
 @given(some_regions(), st.sampled_from(ORDERS), st.lists(st.integers(0, 3000), max_size=6))
@@ -72,7 +74,7 @@ def test_budgets_one_after_the_other_make_every_probe_once(
 ) -> None:
     pending, spent = some, 0
     for budget in budgets:
-        taken = chosen(pending, order, budget)
+        taken = choose_probes(pending, order, budget)
         spent += int(taken.sum())
         pending = pending.after(taken)
         assert (pending.left > 0).all()
@@ -81,47 +83,47 @@ def test_budgets_one_after_the_other_make_every_probe_once(
 
 @given(some_regions(), st.sampled_from(ORDERS))
 def test_no_budget_takes_all_that_is_left(some: Regions, order: str) -> None:
-    assert (chosen(some, order, None) == some.left).all()
+    assert (choose_probes(some, order, None) == some.left).all()
 
 
 def test_the_highest_promise_comes_first_with_desc() -> None:
-    assert chosen(regions(3, promise=[1, 3, 2]), "desc", 15).tolist() == [0, 10, 5]
+    assert choose_probes(regions(3, promise=[1, 3, 2]), "desc", 15).tolist() == [0, 10, 5]
 
 
 def test_the_lowest_promise_comes_first_with_asc() -> None:
-    assert chosen(regions(3, promise=[1, 3, 2]), "asc", 15).tolist() == [10, 0, 5]
+    assert choose_probes(regions(3, promise=[1, 3, 2]), "asc", 15).tolist() == [10, 0, 5]
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_is_not_likely_comes_last(order: str) -> None:
     some = regions(3, promise=[1, 0.1, 9], likely=[True, False, False])
-    assert chosen(some, order, 10).tolist() == [10, 0, 0]
+    assert choose_probes(some, order, 10).tolist() == [10, 0, 0]
 
 
 def test_promises_that_are_alike_are_kept_in_the_order_of_batches_and_values() -> None:
-    assert chosen(regions(3, batch_id=[5, 4, 4], key=[1, 9, 2]), "desc", 12).tolist() == [0, 2, 10]
+    assert choose_probes(regions(3, batch_id=[5, 4, 4], key=[1, 9, 2]), "desc", 12).tolist() == [0, 2, 10]
 
 
 def test_weighted_gives_output_in_the_ratio_of_promises() -> None:
     """Twice the promise, half as many matches a probe: four times the probes."""
     some = regions(2, cell=[1000, 1000], promise=[100, 200], expected=[100, 50])
-    assert chosen(some, "weighted", 500).tolist() == [100, 400]
+    assert choose_probes(some, "weighted", 500).tolist() == [100, 400]
 
 
 def test_weighted_gives_what_a_whole_region_leaves_over_to_the_others() -> None:
     some = regions(3, cell=[10, 1000, 1000], promise=[50, 50, 50], expected=[1, 50, 50])
-    assert chosen(some, "weighted", 210).tolist() == [10, 100, 100]
+    assert choose_probes(some, "weighted", 210).tolist() == [10, 100, 100]
 
 
 def test_weighted_takes_into_account_what_was_made_before() -> None:
     some = regions(2, cell=[1000, 1000], promise=[50, 50], expected=[50, 50], done=[100, 0])
-    assert chosen(some, "weighted", 60).tolist() == [0, 60]
-    assert chosen(some, "weighted", 300).tolist() == [100, 200]
+    assert choose_probes(some, "weighted", 60).tolist() == [0, 60]
+    assert choose_probes(some, "weighted", 300).tolist() == [100, 200]
 
 
 def test_weighted_gives_small_shares_their_turn() -> None:
     """A hundred regions that are to get a tenth of a probe each: every tenth gets one."""
-    taken = chosen(regions(100, cell=np.full(100, 10), expected=np.full(100, 2.0)), "weighted", 10)
+    taken = choose_probes(regions(100, cell=np.full(100, 10), expected=np.full(100, 2.0)), "weighted", 10)
     assert np.diff(np.flatnonzero(taken)).tolist() == [10] * 9
 
 
@@ -134,7 +136,7 @@ def test_weighted_is_within_a_probe_of_one_water_level(some: Regions, budget: in
     )
     some = replace(some, expected=some.expected + 1)
     rate = some.promise * some.probes / some.expected
-    made = some.done + chosen(some, "weighted", budget)
+    made = some.done + choose_probes(some, "weighted", budget)
     taken = made > some.done
     open_to_more = made < some.probes
     if taken.any() and open_to_more.any():
@@ -160,4 +162,4 @@ def test_regions_come_back_from_a_table(some: Regions) -> None:
 def test_regions_are_put_together(one: Regions, two: Regions) -> None:
     both = Regions.concatenated([one, Regions.none(), two])
     assert both.left.tolist() == one.left.tolist() + two.left.tolist()
-    assert both.awaited.sum() == pytest.approx(one.awaited.sum() + two.awaited.sum())
+    assert both.expected_left.sum() == pytest.approx(one.expected_left.sum() + two.expected_left.sum())

@@ -10,15 +10,11 @@ from hypothesis import strategies as st
 
 from tests.promising.streams import KINDS, STRUCTURES, Plain, Tuple, batches, shaped, shapes, tuples
 from transom.elements import Summary
-from transom.promising.representation import (
-    Arrived,
-    Representation,
-    arrived,
-    bucket_of,
-    step_of,
-    together,
-)
-from transom.promising.summary_kinds import Summaries, concatenated, empty
+from transom.promising.representation import Representation
+from transom.promising.step_summaries import StepSummaries, merge_steps, summarize_steps
+from transom.promising.summary_kinds import concat_summaries, empty_summaries
+from transom.promising.summary_protocol import CellSummaries
+from transom.promising.zones import bucket_of, step_of
 
 KEYS = np.arange(7, dtype=np.uint64)
 
@@ -68,18 +64,20 @@ def test_sketches_of_zones_and_of_what_is_above_them_are_those_of_their_tuples(
     for batch_id in batches:
         plain.batch(batch_id)
     step = step_of(shape)
-    sums: dict[int, Summaries] = {}
+    sums: dict[int, CellSummaries] = {}
     for zone in plain.kept.every:
         keys = [key for time, key in plain.tuples if zone.since * step <= time < zone.until * step]
         there = np.array(keys, np.uint64)
-        fresh = empty("countsketch", shape.buckets, 3, 4).summarize(bucket_of(plain.shape, there), there)
+        fresh = empty_summaries("countsketch", shape.buckets, 3, 4).summarize(
+            bucket_of(plain.shape, there), there
+        )
         assert zone.summaries.packed() == fresh.packed()
         sums[zone.granularity] = fresh.add(sums[zone.granularity]) if zone.granularity in sums else fresh
     for i in sums:
         roots = [node.summaries for node in plain.kept.pyramids[i - 1].levels[-1]]
         assert (
-            concatenated(roots)
-            .gathered(np.tile(np.arange(shape.buckets), len(roots)), shape.buckets)
+            concat_summaries(roots)
+            .sum_groups(np.tile(np.arange(shape.buckets), len(roots)), shape.buckets)
             .packed()
             == sums[i].packed()
         )
@@ -132,11 +130,11 @@ def test_parts_of_a_batch_come_to_what_the_batch_comes_to(
     times = np.array([time for time, _ in tuples], np.int64)
     keys = np.array([key for _, key in tuples], np.uint64)
     buckets = bucket_of(shape, keys)
-    parts = [arrived(shape, times[s], keys[s], buckets[s]) for s in (slice(0, cut), slice(cut, None))]
-    parts = [Arrived.unpacked(part.packed()) for part in parts]
+    parts = [summarize_steps(shape, times[s], keys[s], buckets[s]) for s in (slice(0, cut), slice(cut, None))]
+    parts = [StepSummaries.unpacked(part.packed()) for part in parts]
     high = int(times.max())
-    whole = Representation.new(shape).inserted(arrived(shape, times, keys, buckets), high)
-    made = Representation.new(shape).inserted(together(parts), high)
+    whole = Representation.new(shape).inserted(summarize_steps(shape, times, keys, buckets), high)
+    made = Representation.new(shape).inserted(merge_steps(parts), high)
     assert _spans(made) == _spans(whole)
     assert made.zones().counts.tolist() == whole.zones().counts.tolist()
     assert (
@@ -231,7 +229,7 @@ def test_memory_is_bounded_by_depth_not_by_how_long_a_stream_is(structure: str) 
     for batch_id in range(1000):
         times = np.arange(batch_id * 16_000, (batch_id + 1) * 16_000, 100)  # ten granularities
         keys = rng.integers(0, 50, len(times)).astype(np.uint64)
-        kept = kept.inserted(arrived(shape, times, keys, bucket_of(shape, keys)), int(times[-1]))
+        kept = kept.inserted(summarize_steps(shape, times, keys, bucket_of(shape, keys)), int(times[-1]))
         sizes[batch_id] = kept.nbytes
     assert max(sizes.values()) <= 1.5 * sizes[1]
 
@@ -240,7 +238,7 @@ def test_a_batch_of_a_very_long_time_takes_little_memory() -> None:
     shape = shaped("adjusting", 1600, rate=10, depth=4)
     times = np.arange(0, 5_000_000, 500)
     keys = (times % 77).astype(np.uint64)
-    some = arrived(shape, times, keys, bucket_of(shape, keys))
+    some = summarize_steps(shape, times, keys, bucket_of(shape, keys))
     assert len(some.steps) < 80
     kept = Representation.new(shape).inserted(some, int(times[-1]))
     assert kept.zones().counts.sum() == (times >= kept.floor).sum()
@@ -258,7 +256,7 @@ def test_before_anything_came_nothing_is_known() -> None:
     assert new.floor is None and new.zones().counts.shape == (0, 4)
     assert new.estimate(KEYS, bucket_of(shape, KEYS)).shape == (7, 0)
     assert new.total(KEYS, bucket_of(shape, KEYS)).tolist() == [0.0] * 7
-    idle = new.inserted(arrived(shape, nothing, nothing.view(np.uint64), nothing), 1000)
+    idle = new.inserted(summarize_steps(shape, nothing, nothing.view(np.uint64), nothing), 1000)
     assert idle.zones().counts.sum() == 0 and idle.floor <= 1000 - shape.reach
     assert idle.estimate(KEYS[:0], nothing).shape == (0, len(idle.every))
 
@@ -268,7 +266,9 @@ def test_the_pyramid_prunes_values_that_a_zone_alone_would_take_for_likely() -> 
     rng = np.random.default_rng(6)
     times = np.arange(6400)
     keys = rng.zipf(1.3, 6400).astype(np.uint64) % np.uint64(1000)
-    kept = Representation.new(shape).inserted(arrived(shape, times, keys, bucket_of(shape, keys)), 6399)
+    kept = Representation.new(shape).inserted(
+        summarize_steps(shape, times, keys, bucket_of(shape, keys)), 6399
+    )
     absent = np.arange(2000, 4000, dtype=np.uint64)
     buckets = bucket_of(shape, absent)
     guided = kept.estimate(absent, buckets)

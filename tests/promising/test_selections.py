@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from reproduce.promising.baselines import selected, simple_selection
 from transom.elements import Preference, Summary
-from transom.promising.joins import values_of
-from transom.promising.regions import Bools, Floats, Regions, chosen
-from transom.promising.representation import Representation, arrived, bucket_of
-from transom.promising.selections import BatchCells, batch_cells, counts_of, looked_at, scale
-from transom.promising.tuples import Ints, Tuples
+from transom.promising.joins import batch_values
+from transom.promising.regions import Bools, Floats, Regions, choose_probes
+from transom.promising.representation import Representation
+from transom.promising.selections import BatchCells, batch_cells, cell_counts, probe_selection, scale
+from transom.promising.step_summaries import summarize_steps
+from transom.promising.tuples import Ints, KeptTuples
+from transom.promising.zones import bucket_of
 from transom.sql.promise import Arithmetic, Column, Count
 
 COUNT = Count("store", "item")
@@ -33,7 +35,7 @@ class Batch:
     """The last batch of a stream, and what summaries say of it."""
 
     cells: BatchCells
-    tuples: Tuples
+    tuples: KeptTuples
     items: Floats  # of the tuples
     arrived: Floats  # in order of arrival
 
@@ -49,13 +51,13 @@ def batch(of: Summary, times: Ints, items: Ints, batches: Ints) -> Batch:
         here = batches == number
         key, item = items[here].astype(np.uint64), items[here].astype(np.float64)
         bucket = bucket_of(of, key, item)
-        more = arrived(of, times[here], key, bucket)
+        more = summarize_steps(of, times[here], key, bucket)
         kept = kept.inserted(more, int(times[here].max()))
-        parts.append(Tuples.made(key, bucket, times[here], number))
-    tuples = Tuples.merged(parts).since(kept.floor)
+        parts.append(KeptTuples.made(key, bucket, times[here], number))
+    tuples = KeptTuples.merged(parts).since(kept.floor)
     last = tuples.in_batch(number)
-    values = values_of(last, last.key.astype(np.float64))
-    cells = batch_cells(values, number, kept, counts_of(more, kept))
+    values = batch_values(last, last.key.astype(np.float64))
+    cells = batch_cells(values, number, kept, cell_counts(more, kept))
     return Batch(cells, tuples, tuples.key.astype(np.float64), item)
 
 
@@ -90,8 +92,8 @@ def test_every_tuple_of_a_batch_is_looked_at_once_whatever_the_budgets(
     made = batch(shape(structure, kind, buckets=5), times, items, batches)
     pending, looked = made.regions(order, 100, 700), []
     for allowed in (budget, budget, None):
-        taken = chosen(pending, order, allowed)
-        row, region = looked_at(pending, taken, made.tuples)
+        taken = choose_probes(pending, order, allowed)
+        row, region = probe_selection(pending, taken, made.tuples)
         assert (np.bincount(region, minlength=len(pending)) == taken).all()
         looked += row.tolist()
         pending = pending.after(taken)
@@ -102,7 +104,7 @@ def test_every_tuple_of_a_batch_is_looked_at_once_whatever_the_budgets(
 def test_a_histogram_knows_what_to_expect_of_each_cell() -> None:
     made = zipf_batch(shape(kind="histogram"), seed=1, size=900)
     regions = made.regions("desc", 100, 300)
-    row, region = looked_at(regions, regions.left, made.tuples)
+    row, region = probe_selection(regions, regions.left, made.tuples)
     hits = np.bincount(region, matching(made.items[row], 100, 300), len(regions))
     alone = regions.since >= regions.since.max()  # a zone that has tuples of this batch only
     assert regions.expected[alone].tolist() == pytest.approx(hits[alone].tolist())
@@ -116,7 +118,7 @@ def test_rich_cells_come_first_with_desc() -> None:
     number = made.cells.values.number
     assert number is not None
     regions = made.cells.regions((number == 3) | (number == 500), Preference("desc"), COUNT)
-    row, _ = looked_at(regions, chosen(regions, "desc", 10), made.tuples)
+    row, _ = probe_selection(regions, choose_probes(regions, "desc", 10), made.tuples)
     assert made.items[row].tolist() == [3] * 10
 
 
@@ -124,7 +126,7 @@ def test_rare_tuples_come_first_with_asc() -> None:
     items = np.array([3] * 10 + [500] * 2 + [900] * 5)
     made = batch(shape(kind="histogram"), np.full(17, 100), items, np.zeros(17, np.int64))
     regions = made.regions("asc", 0, 1000)
-    row, _ = looked_at(regions, chosen(regions, "asc", 7), made.tuples)
+    row, _ = probe_selection(regions, choose_probes(regions, "asc", 7), made.tuples)
     assert sorted(made.items[row].tolist()) == [500] * 2 + [900] * 5
 
 
@@ -132,14 +134,14 @@ def test_value_times_frequency_leads_a_sum_to_what_dominates_it() -> None:
     items = np.array([10] * 20 + [900] * 5)
     made = batch(shape(kind="histogram"), np.full(25, 100), items, np.zeros(25, np.int64))
     by_value = made.regions("desc", 0, 1000, Arithmetic("*", COUNT, Column("store", "item")))
-    row, _ = looked_at(by_value, chosen(by_value, "desc", 5), made.tuples)
+    row, _ = probe_selection(by_value, choose_probes(by_value, "desc", 5), made.tuples)
     assert made.items[row].sum() == 5 * 900
 
 
 def test_a_promise_over_values_that_are_not_given_is_refused() -> None:
     made = batch(shape(), np.array([1]), np.array([5]), np.array([0])).cells
     unknown = BatchCells(
-        **{**vars(made), "values": values_of(Tuples.made(*(np.array([5], np.uint64),) * 3, 0))}
+        **{**vars(made), "values": batch_values(KeptTuples.made(*(np.array([5], np.uint64),) * 3, 0))}
     )  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="the promise reads item"):
         unknown.regions(np.array([True]), Preference("desc"), Column("store", "item"))
@@ -149,7 +151,7 @@ def test_regions_that_lost_tuples_are_refused() -> None:
     made = zipf_batch(shape(), seed=1, size=300)
     regions = made.regions("desc", 0, 1000)
     with pytest.raises(ValueError, match="no longer"):
-        looked_at(regions, regions.left, made.tuples.since(1_900))
+        probe_selection(regions, regions.left, made.tuples.since(1_900))
 
 
 def queries(seed: int, count: int) -> list[tuple[float, float]]:
@@ -168,7 +170,7 @@ def test_a_hundred_queries_find_a_third_more_than_simple_selection_when_overload
     for (low, high), looked in zip(asked, simple_selection(size, 100, size * 10), strict=True):
         simple += len(selected(matching(made.arrived, low, high), int(looked)))
         regions = made.regions("desc", low, high)
-        row, _ = looked_at(regions, chosen(regions, "desc", int(looked)), made.tuples)
+        row, _ = probe_selection(regions, choose_probes(regions, "desc", int(looked)), made.tuples)
         guided += int(matching(made.items[row], low, high).sum())
     assert guided >= 1.33 * simple
 
@@ -185,8 +187,8 @@ def test_aggregates_over_a_weighted_selection_are_nearer_to_the_truth_than_simpl
             looked = size // 10
             plain = made.arrived[selected(matching(made.arrived, low, high), looked)]
             regions = made.regions("weighted", low, high)
-            taken = chosen(regions, "weighted", looked)
-            row, region = looked_at(regions, taken, made.tuples)
+            taken = choose_probes(regions, "weighted", looked)
+            row, region = probe_selection(regions, taken, made.tuples)
             hit = matching(made.items[row], low, high)
             value, stands_for = made.items[row][hit], scale(regions, taken, region)[hit]
             if figure == "avg":

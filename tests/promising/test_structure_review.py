@@ -9,9 +9,15 @@ import pytest
 
 from tests.promising.pure_batches import SECOND, PureStores, join_of, rows_of, shape_of
 from transom.elements import Preference
-from transom.promising.batch_tuples import arrival_of, tuples_of, wanted
+from transom.promising.batch_tuples import batch_arrival, batch_tuples, tuple_columns
 from transom.promising.structure_choice import STRUCTURES
-from transom.promising.structure_review import FIRST_REVIEW, MOST_BATCHES, Review, rebuilt, reviewed
+from transom.promising.structure_review import (
+    FIRST_REVIEW,
+    MOST_BATCHES,
+    ReviewInput,
+    rebuilt,
+    review_structures,
+)
 from transom.state.promising import Preferring
 
 ITEMS = 40
@@ -31,11 +37,13 @@ def engine_of(preference: Preference, batches: int = 6) -> PureStores:
 def review(engine: PureStores, budget: int | None, batch_id: int = 100) -> Preferring:
     """What a review comes to with a batch of the first store."""
     shape = engine.known.summaries["items1"].representation.shape
-    want = wanted(shape, engine.queries)
+    want = tuple_columns(shape, engine.queries)
     rows = rows_of(list(range(ITEMS)) * 5, [6 * SECOND] * ITEMS * 5)
-    arrival = arrival_of(shape, tuples_of(rows, shape, want, batch_id), want)
-    return reviewed(
-        engine.known, engine.shapes, Review(batch_id, {"items1": arrival}, engine.queries, {"join": budget})
+    arrival = batch_arrival(shape, batch_tuples(rows, shape, want, batch_id), want)
+    return review_structures(
+        engine.known,
+        engine.shapes,
+        ReviewInput(batch_id, {"items1": arrival}, engine.queries, {"join": budget}),
     )
 
 

@@ -10,25 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from transom.promising.summary_kinds import CountSketches, Summaries, concatenated, empty, unpacked
+from transom.promising.sketches import CountSketches
+from transom.promising.summary_kinds import concat_summaries, empty_summaries, unpack_summaries
+from transom.promising.summary_protocol import CellSummaries
 
 KINDS = ("countsketch", "histogram", "none")
 CELLS = 4
-ASKED = np.arange(12, dtype=np.uint64)
+KEYS = np.arange(12, dtype=np.uint64)
 
 entries = st.lists(st.tuples(st.integers(0, CELLS - 1), st.integers(0, 9)), max_size=40)
 kinds = st.sampled_from(KINDS)
 
 
-def summed(kind: str, entries: list[tuple[int, int]], cells: int = CELLS) -> Summaries:
+def summed(kind: str, entries: list[tuple[int, int]], cells: int = CELLS) -> CellSummaries:
     cell = np.array([cell for cell, _ in entries], np.int64)
     key = np.array([key for _, key in entries], np.uint64)
-    return empty(kind, cells, 3, 4).summarize(cell, key)
+    return empty_summaries(kind, cells, 3, 4).summarize(cell, key)
 
 
-def known(some: Summaries) -> list:
+def known(some: CellSummaries) -> list:
     """All that a summary says, to tell two apart."""
-    estimates = some.estimate(np.arange(some.cells)[:, None], ASKED)
+    estimates = some.estimate(np.arange(some.cells)[:, None], KEYS)
     return [some.counts.tolist(), estimates.tolist(), some.packed()]
 
 
@@ -54,49 +56,51 @@ def test_less_than_nothing_is_estimated_as_such(kind: str, one: list, other: lis
     back = summed(kind, other).subtract(summed(kind, one))
     assert less.counts.tolist() == (-back.counts).tolist()
     cell = np.arange(CELLS)[:, None]
-    assert (less.estimate(cell, ASKED) == -back.estimate(cell, ASKED)).all()
+    assert (less.estimate(cell, KEYS) == -back.estimate(cell, KEYS)).all()
 
 
 @given(kinds, entries, st.lists(st.integers(0, 2), min_size=CELLS, max_size=CELLS))
 def test_a_group_of_cells_is_the_cell_of_all_their_tuples(kind: str, some: list, group: list) -> None:
-    gathered = summed(kind, some).gathered(np.array(group), 3)
+    gathered = summed(kind, some).sum_groups(np.array(group), 3)
     assert known(gathered) == known(summed(kind, [(group[cell], key) for cell, key in some], 3))
 
 
 @given(kinds, entries, st.lists(st.integers(0, CELLS - 1), max_size=6))
 def test_cells_are_taken_parted_and_put_one_after_another(kind: str, some: list, cells: list) -> None:
     whole = summed(kind, some)
-    taken = whole.taken(np.array(cells, np.int64))
+    taken = whole.take(np.array(cells, np.int64))
     assert known(taken)[:2] == [[known(whole)[i][cell] for cell in cells] for i in (0, 1)]
-    assert known(concatenated([whole.part(0, 1), whole.part(1, 1), whole.part(1, CELLS)])) == known(whole)
+    assert known(
+        concat_summaries([whole.copy_range(0, 1), whole.copy_range(1, 1), whole.copy_range(1, CELLS)])
+    ) == known(whole)
 
 
 @given(kinds, entries, st.integers(1, 5))
 def test_a_tuple_counted_so_often_is_so_many_tuples(kind: str, some: list, often: int) -> None:
     cell, key = np.array([*some, (0, 0)], np.int64).T
-    counted = empty(kind, CELLS, 3, 4).summarize(cell, key.astype(np.uint64), np.full(len(cell), often))
+    counted = empty_summaries(kind, CELLS, 3, 4).summarize(
+        cell, key.astype(np.uint64), np.full(len(cell), often)
+    )
     assert known(counted) == known(summed(kind, [*some, (0, 0)] * often))
 
 
 @given(kinds, entries)
 def test_bytes_and_pickles_say_the_same(kind: str, some: list) -> None:
     whole = summed(kind, some).add(summed(kind, [(0, 1)] * 300))
-    assert known(unpacked(whole.packed())) == known(whole)
+    assert known(unpack_summaries(whole.packed())) == known(whole)
     assert known(pickle.loads(pickle.dumps(whole))) == known(whole)
     assert whole.nbytes > 0
 
 
 @given(entries)
 def test_a_histogram_is_exact(some: list) -> None:
-    estimates = summed("histogram", some).estimate(np.arange(CELLS)[:, None], ASKED)
-    assert estimates.tolist() == [
-        [some.count((cell, key)) for key in ASKED.tolist()] for cell in range(CELLS)
-    ]
+    estimates = summed("histogram", some).estimate(np.arange(CELLS)[:, None], KEYS)
+    assert estimates.tolist() == [[some.count((cell, key)) for key in KEYS.tolist()] for cell in range(CELLS)]
 
 
 def test_a_summary_of_no_known_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="wavelet"):
-        empty("wavelet", 1)
+        empty_summaries("wavelet", 1)
 
 
 def zipf(rng: np.random.Generator, values: int, rows: int, skew: float) -> NDArray[np.uint64]:
@@ -160,10 +164,10 @@ def test_tuples_of_the_same_behaviour_are_described_and_others_are_not(kind: str
 
 def _alike(
     rng: np.random.Generator, kind: str, cells: int, size: int, skew: float, shift: int = 0
-) -> Summaries:
+) -> CellSummaries:
     cell = np.repeat(np.arange(cells), size)
     key = zipf(rng, 100, len(cell), skew) + np.uint64(shift)
-    return empty(kind, cells).summarize(cell, key + cell.astype(np.uint64) * np.uint64(10_000))
+    return empty_summaries(kind, cells).summarize(cell, key + cell.astype(np.uint64) * np.uint64(10_000))
 
 
 def test_nothing_is_described_by_anything() -> None:

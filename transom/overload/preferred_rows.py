@@ -16,9 +16,10 @@ from transom.backends.expressions import quoted
 from transom.ingest.batch import DataBatch, IngestRun
 from transom.ingest.tasks import gathered
 from transom.plan.compiled import CompiledQuery
-from transom.promising.batch_tuples import NUMBER, numbers_of
+from transom.promising.batch_tuples import NUMBER, as_numbers
 from transom.promising.execution import key_sql
-from transom.promising.representation import Representation, bucket_of
+from transom.promising.representation import Representation
+from transom.promising.zones import bucket_of
 from transom.sql.promise import Arithmetic, Column, Count, Number, Promise, leaves
 from transom.sql.query import Overloaded
 
@@ -108,7 +109,7 @@ def estimate_task(known: Representation) -> Task:
     def task(batches: RecordBatches) -> RecordBatches:
         for table in gathered(batches):
             keys = table["key"].to_numpy().view("uint64")
-            buckets = bucket_of(known.shape, keys, numbers_of(table[NUMBER]))
+            buckets = bucket_of(known.shape, keys, as_numbers(table[NUMBER]))
             counts = table["rows"].to_numpy() + known.total(keys, buckets)
             columns = [table["key"].combine_chunks(), pa.array(counts)]
             yield pa.RecordBatch.from_arrays(columns, ["key", "count"])

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from transom.aggregates.table import aggregate_function
 from transom.kernel.sheets import one_array
-from transom.promising.batch_tuples import kept_as
+from transom.promising.batch_tuples import column_name
 from transom.promising.probes import Probe
 from transom.promising.representation import Representation
 from transom.results.presentation import Moment
@@ -46,7 +46,7 @@ def preferred_schema(query: Preferred) -> pa.Schema:
 
 
 @dataclass(frozen=True)
-class Answered:
+class QueryAnswer:
     """The results of a query's probes, how many rows or pairs these found, and what an aggregate keeps."""
 
     table: pa.Table
@@ -54,30 +54,30 @@ class Answered:
     selected: pa.Table | None = None
 
 
-def answer(
+def answer_query(
     query: Preferred,
     probes: Sequence[Probe],
     table: pa.Table | None,
     known: Preferring,
     moment: Moment,
     scalars: Scalars,
-) -> Answered:
+) -> QueryAnswer:
     """The results of what a query's probes found; without a table they found nothing."""
     if query.rest is not None and table is not None and table.num_rows:
         keep = scalars.project(table, {"keep": query.rest})["keep"]
         table = table.filter(keep.cast(pa.bool_()).fill_null(False))
     rows = 0 if table is None else table.num_rows
-    skipped, left = zip(*(probe.passed_over() for probe in probes), strict=True)
+    skipped, left = zip(*(probe.not_probed() for probe in probes), strict=True)
     coverage = Coverage(produced=rows, skipped=sum(skipped), left=sum(left))
     if query.figures:
         own = known.queries[probes[0].name]
         selected = _selected(query, table, own, known.summaries[query.sides[0].summary].representation)
         if not rows and probes[0].resumes:  # what was told before has not changed
-            return Answered(preferred_schema(query).empty_table(), 0, selected)
-        return Answered(_aggregated(query, selected, moment, coverage), rows, selected)
+            return QueryAnswer(preferred_schema(query).empty_table(), 0, selected)
+        return QueryAnswer(_aggregated(query, selected, moment, coverage), rows, selected)
     if table is None or not rows:
-        return Answered(preferred_schema(query).empty_table(), 0)
-    return Answered(_presented(query, _outputs(query, table, scalars), rows, moment, coverage), rows)
+        return QueryAnswer(preferred_schema(query).empty_table(), 0)
+    return QueryAnswer(_presented(query, _outputs(query, table, scalars), rows, moment, coverage), rows)
 
 
 def _outputs(query: Preferred, table: pa.Table, scalars: Scalars) -> list[pa.ChunkedArray]:
@@ -120,7 +120,7 @@ def _selected(
         columns = {"time": table["0time"]}
         for i, figure in enumerate(query.figures):
             if figure.argument is not None:
-                columns[f"a{i}"] = table[f"0{kept_as(figure.argument)}"]
+                columns[f"a{i}"] = table[f"0{column_name(figure.argument)}"]
         new = pa.table(columns)
         selected = new if selected is None else pa.concat_tables([selected, new])
     window, high = query.preference.window, summary.high

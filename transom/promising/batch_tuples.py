@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.elements import Summary
-from transom.promising.joins import Values, values_of
-from transom.promising.representation import Arrived, arrived, bucket_of, together
-from transom.promising.selections import counts_of
-from transom.promising.tuples import Tuples
+from transom.promising.joins import BatchValues, batch_values
+from transom.promising.step_summaries import StepSummaries, merge_steps, summarize_steps
+from transom.promising.tuples import KeptTuples
+from transom.promising.zones import bucket_of
 from transom.sql.preferred_query import Preferred, Side
 from transom.sql.promise import Column, leaves
 from transom.sql.query import Scalar, scalars_of
-from transom.state.promising import SummaryState, TupleRun
+from transom.state.promising import TupleRun
 from transom.storage.shard_refs import ShardRef
 
 Floats = NDArray[np.float64]
 
 NUMBER = "number"  # the column with the summarized value as a number, where buckets go by that
-MOST_RUNS = 8  # of about one size, before they are merged
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TupleColumns:
     """What is kept of a summary's tuples: columns of the stream, and scalars that Spark computes.
 
     `numbers` are the columns whose means a promise reads, `guides` the scalars that are computed of the
@@ -45,7 +44,7 @@ class Wanted:
         return [*(f".{column}" for column in self.columns), *(f"={text}" for text in self.computed)]
 
 
-def wanted(shape: Summary, queries: Mapping[str, Preferred]) -> Wanted:
+def tuple_columns(shape: Summary, queries: Mapping[str, Preferred]) -> TupleColumns:
     """What the queries that read a summary need of its tuples."""
     columns, computed = {shape.column: None}, dict[str, None]()
     numbers, guides = dict[str, None](), dict[str, None]()
@@ -53,26 +52,26 @@ def wanted(shape: Summary, queries: Mapping[str, Preferred]) -> Wanted:
         for side in (side for side in query.sides if side.summary == shape.name):
             columns |= dict.fromkeys(side.columns)
             guides |= {scalar.sql: None for scalar in scalars_of(side.guide) if scalar.column is None}
-            for scalar in scalars_read(query, side):
+            for scalar in scalars_read_by(query, side):
                 (columns if scalar.column is not None else computed)[scalar.column or scalar.sql] = None
         if len(query.sides) == 1 and query.sides[0].summary == shape.name:
             read = (leaf.column for leaf in leaves(query.promise) if isinstance(leaf, Column))
             numbers |= dict.fromkeys(column for column in read if column != shape.column)
-    return Wanted(tuple(columns), tuple(computed), tuple(numbers), tuple(guides))
+    return TupleColumns(tuple(columns), tuple(computed), tuple(numbers), tuple(guides))
 
 
-def scalars_read(query: Preferred, side: Side) -> list[Scalar]:
+def scalars_read_by(query: Preferred, side: Side) -> list[Scalar]:
     arguments = [figure.argument for figure in query.figures if figure.argument is not None]
     return [*scalars_of(side.where), *arguments]
 
 
-def kept_as(scalar: Scalar) -> str:
+def column_name(scalar: Scalar) -> str:
     """The name under which a scalar is kept with the tuples."""
     return f"={scalar.sql}" if scalar.column is None else f".{scalar.column}"
 
 
 @dataclass(frozen=True)
-class Arrival:
+class BatchArrival:
     """What rows of a batch came to for one summary; those of the partitions of a batch add up.
 
     For each of the distinct `values`, which are numbers where they can be, there is the summarized column's
@@ -80,8 +79,8 @@ class Arrival:
     driver (`near`) or in files (`far`).
     """
 
-    arrived: Arrived
-    values: Values
+    steps: StepSummaries
+    values: BatchValues
     column: pa.Array
     rows: int
     low: int
@@ -92,10 +91,10 @@ class Arrival:
     far: ShardRef | None = None
 
 
-def tuples_of(table: pa.Table, shape: Summary, want: Wanted, batch_id: int) -> Tuples:
+def batch_tuples(table: pa.Table, shape: Summary, want: TupleColumns, batch_id: int) -> KeptTuples:
     """The tuples that rows of a batch are, given with key, time, and at the end what is wanted of them."""
     keys = table["key"].to_numpy().view(np.uint64)
-    numbers = numbers_of(table[NUMBER]) if shape.between is not None else None
+    numbers = as_numbers(table[NUMBER]) if shape.between is not None else None
     columns = {
         "key": pa.array(keys),
         "bucket": pa.array(bucket_of(shape, keys, numbers), pa.int32()),
@@ -106,10 +105,12 @@ def tuples_of(table: pa.Table, shape: Summary, want: Wanted, batch_id: int) -> T
         columns[NUMBER] = pa.array(numbers)
     first = table.num_columns - len(want.names)
     columns |= {name: table.column(first + i) for i, name in enumerate(want.names)}
-    return Tuples.of(pa.table(columns))
+    return KeptTuples.of(pa.table(columns))
 
 
-def arrival_of(shape: Summary, tuples: Tuples, want: Wanted, floor: int | None = None) -> Arrival:
+def batch_arrival(
+    shape: Summary, tuples: KeptTuples, want: TupleColumns, floor: int | None = None
+) -> BatchArrival:
     """What tuples come to; only those before a `floor` are left out, however long a time they are of."""
     runs = tuples.by_key
     counts = np.bincount(runs.codes // len(tuples), minlength=len(runs.keys))
@@ -118,25 +119,25 @@ def arrival_of(shape: Summary, tuples: Tuples, want: Wanted, floor: int | None =
     guides = {text: tuples.table[f"={text}"].combine_chunks().take(first) for text in want.guides}
     which = np.repeat(np.arange(len(counts)), counts)
     means = {
-        name: np.bincount(which, weights=numbers_of(tuples.table[f".{name}"])[runs.rows]) / counts
+        name: np.bincount(which, weights=as_numbers(tuples.table[f".{name}"])[runs.rows]) / counts
         for name in want.numbers
     }
-    values = values_of(tuples, numbers_of(tuples.table[NUMBER if shape.between else f".{shape.column}"]))
+    values = batch_values(tuples, as_numbers(tuples.table[NUMBER if shape.between else f".{shape.column}"]))
     low, high = int(tuples.time.min()), int(tuples.time.max())
-    made = arrived(shape, tuples.time, tuples.key, tuples.bucket, low if floor is None else floor)
-    return Arrival(made, values, column, len(tuples), low, high, guides, means)
+    made = summarize_steps(shape, tuples.time, tuples.key, tuples.bucket, low if floor is None else floor)
+    return BatchArrival(made, values, column, len(tuples), low, high, guides, means)
 
 
-def all_arrived(parts: Sequence[Arrival]) -> Arrival:
+def merge_arrivals(parts: Sequence[BatchArrival]) -> BatchArrival:
     """What the partitions of a batch came to; none has a value that another has."""
-    values = Values(
+    values = BatchValues(
         **{
             one.name: np.concatenate([getattr(part.values, one.name) for part in parts])
-            for one in fields(Values)
+            for one in fields(BatchValues)
         }
     )
-    return Arrival(
-        together([part.arrived for part in parts]),
+    return BatchArrival(
+        merge_steps([part.steps for part in parts]),
         values,
         pa.concat_arrays([part.column for part in parts]),
         sum(part.rows for part in parts),
@@ -147,71 +148,15 @@ def all_arrived(parts: Sequence[Arrival]) -> Arrival:
     )
 
 
-def with_arrival(summary: SummaryState, arrival: Arrival) -> SummaryState:
-    """A summary with a batch's tuples in it; nothing is let go before the batch is over."""
-    before = summary.representation
-    since = arrival.low if before.floor is None else min(arrival.low, before.floor)
-    since = since if summary.floor is None else max(since, summary.floor)
-    known = before.inserted(arrival.arrived, arrival.high, since)
-    return replace(
-        summary,
-        representation=known,
-        near=summary.near if arrival.near is None else (*summary.near, arrival.near),
-        far=summary.far if arrival.far is None else (*summary.far, arrival.far),
-        came=summary.came + arrival.rows,
-        late=summary.late + arrival.rows - int(counts_of(arrival.arrived, known).sum()),
-    )
-
-
-def kept_since(
-    name: str, summaries: Mapping[str, SummaryState], queries: Mapping[str, Preferred]
-) -> int | None:
-    """The time from which on a summary keeps its tuples: as far back as it reaches, from where it is or the
-    streams are that it is joined with; all of them while one of these has brought nothing."""
-    own = summaries[name].representation
-    if own.high is None:
-        return None
-    highs: list[int | None] = [own.high]
-    for query in queries.values():
-        names = [side.summary for side in query.sides]
-        if name in names:
-            highs += [summaries[other].representation.high for other in names]
-    known = [high for high in highs if high is not None]
-    floor = summaries[name].floor
-    since = min(known) - own.shape.reach if len(known) == len(highs) else own.floor
-    return since if floor is None or since is None else max(since, floor)
-
-
-def tidied(summary: SummaryState, since: int | None) -> SummaryState:
-    """A summary without the tuples that it lets go, which came before a time, and with its runs made few."""
-    known = summary.representation.advanced(since)
-    floor = known.floor
-    near, far = list(summary.near), summary.far
-    if floor is not None:
-        near = [run for run in near if run.rows and int(run.tuples.time.max()) >= floor]
-        far = tuple(ref for ref in far if ref.held[0][0][1] >= floor)
-    return replace(summary, representation=known, near=_merged(near, floor), far=far)
-
-
-def _merged(runs: Sequence[TupleRun], floor: int | None) -> tuple[TupleRun, ...]:
-    """Runs with many of about one size made into one, so that a tuple is moved seldom and runs stay few."""
-    runs = sorted(runs, key=lambda run: -run.rows)
-    while len(runs) > MOST_RUNS and runs[-MOST_RUNS].rows <= MOST_RUNS * (runs[-1].rows + 1):
-        small, runs = runs[-MOST_RUNS:], runs[:-MOST_RUNS]
-        runs.append(TupleRun(in_one([run.tuples for run in small]).since(floor)))
-        runs.sort(key=lambda run: -run.rows)
-    return tuple(run for run in runs if run.rows)
-
-
-def in_one(parts: Sequence[Tuples]) -> Tuples:
-    """Tuples of batches that kept different columns: null where one was not kept."""
+def concat_tuples(parts: Sequence[KeptTuples]) -> KeptTuples:
+    """KeptTuples of batches that kept different columns: null where one was not kept."""
     if len(parts) == 1:
         return parts[0]
-    return Tuples.of(pa.concat_tables([part.table for part in parts], promote_options="default"))
+    return KeptTuples.of(pa.concat_tables([part.table for part in parts], promote_options="default"))
 
 
-def numbers_of(column: pa.Array | pa.ChunkedArray) -> Floats:
-    """Values as numbers, for promises; what is no number promises nothing."""
+def as_numbers(column: pa.Array | pa.ChunkedArray) -> Floats:
+    """BatchValues as numbers, for promises; what is no number promises nothing."""
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return np.zeros(len(column))

@@ -20,24 +20,22 @@ from transom.elements import Summary
 from transom.ingest.batch import IngestRun
 from transom.overload.resumption import rows_within
 from transom.plan.strategy import Place
-from transom.promising.answers import answer
+from transom.promising.answers import answer_query
 from transom.promising.batch_tuples import (
     NUMBER,
-    Arrival,
-    Wanted,
-    arrival_of,
-    in_one,
-    kept_since,
-    tidied,
-    tuples_of,
-    wanted,
-    with_arrival,
+    BatchArrival,
+    TupleColumns,
+    batch_arrival,
+    batch_tuples,
+    concat_tuples,
+    tuple_columns,
 )
-from transom.promising.budget import Planning
 from transom.promising.partitioned_tuples import PartitionedTuples
-from transom.promising.probes import Found, Ints, Probe, found
-from transom.promising.structure_review import Review, reviewed
-from transom.promising.tuples import Tuples
+from transom.promising.probe_planner import ProbePlanner
+from transom.promising.probes import Ints, Probe, ProbeResult, make_probes
+from transom.promising.state_updates import retention_start, with_arrival, without_evicted
+from transom.promising.structure_review import ReviewInput, review_structures
+from transom.promising.tuples import KeptTuples
 from transom.results.emit import BatchOutput
 from transom.results.presentation import Moment, ResultBatch, Results
 from transom.sql.preferred_query import Preferred
@@ -94,7 +92,7 @@ class _Made:
         """What is left of the budget; None if there is none to keep to."""
         return None if self.budget is None else self.budget - self.charge
 
-    def add(self, side: int, done: Found) -> None:
+    def add(self, side: int, done: ProbeResult) -> None:
         if done.table.num_columns:
             self._tables.append(done.table)
         self.charge += done.charge
@@ -139,16 +137,16 @@ class Promising:
 
     def arrive(
         self, run: IngestRun, limit: int | None, intent: BatchIntent, queries: Preferences
-    ) -> dict[str, Arrival]:
+    ) -> dict[str, BatchArrival]:
         """What a batch's accepted rows come to for each summary of their stream."""
-        arrivals: dict[str, Arrival] = {}
+        arrivals: dict[str, BatchArrival] = {}
         stream = run.batch.rules.clock.stream
         started = time.perf_counter()
         for name, known in run.batch.state.preferring.summaries.items():
             shape = known.representation.shape
             if shape.stream != stream:
                 continue
-            want = wanted(shape, queries)
+            want = tuple_columns(shape, queries)
             frame = tuple_frame(run, limit, shape, want)
             if self._is_near(run):
                 is_small = intent.reference.get("rows", FEW_ROWS + 1) <= FEW_ROWS
@@ -166,7 +164,7 @@ class Promising:
         for own in run.batch.state.preferring.summaries.values():
             shape = own.representation.shape
             if shape.stream == run.batch.rules.clock.stream:
-                tuple_frame(run, None, shape, wanted(shape, {name: query})).to_table()
+                tuple_frame(run, None, shape, tuple_columns(shape, {name: query})).to_table()
 
     def _is_near(self, run: IngestRun) -> bool:
         return run.batch.on_driver if self.place is Place.AUTO else self.place is Place.DRIVER
@@ -179,7 +177,7 @@ class Promising:
         queries: Preferences,
         summaries_by_name: Mapping[str, Summary],
         output: BatchOutput,
-        arrivals: Mapping[str, Arrival],
+        arrivals: Mapping[str, BatchArrival],
         at: int,
     ) -> tuple[BatchOutput, dict[str, Exception]]:
         """What a batch came to, with its tuples inserted, its probes made, and what these found."""
@@ -190,25 +188,30 @@ class Promising:
         }
         started = time.perf_counter()
         budgets = {name: _budget(intent, name, query) for name, query in living.items()}
-        planning = Planning(Preferring(summaries, before.queries), arrivals, intent.batch_id)
+        planner = ProbePlanner(Preferring(summaries, before.queries), arrivals, intent.batch_id)
         plans = {
-            name: planning.planned(name, query, budgets[name])
+            name: planner.plan(name, query, budgets[name])
             for name, query in living.items()
             if intent.resumes or any(side.summary in arrivals for side in query.sides)
         }
-        made = self._made(plans, planning, budgets)
-        found = self._answered(made, planning, queries, Moment(intent.batch_id, made=at))
+        made = self._made(plans, planner, budgets)
+        found = self._answered(made, planner, queries, Moment(intent.batch_id, made=at))
         charge = sum(one.charge for one in made.values())
         self.pace.note(charge, time.perf_counter() - started, self._inserting if arrivals else 0.0)
-        kept = {name: tidied(own, kept_since(name, summaries, living)) for name, own in summaries.items()}
+        kept = {
+            name: without_evicted(own, retention_start(name, summaries, living))
+            for name, own in summaries.items()
+        }
         known = Preferring(kept, found.queries)
-        known = reviewed(known, summaries_by_name, Review(intent.batch_id, arrivals, living, budgets))
+        known = review_structures(
+            known, summaries_by_name, ReviewInput(intent.batch_id, arrivals, living, budgets)
+        )
         after = replace(output.state, preferring=self.tuples.rolled_up(known, intent.batch_id))
         results = Results([*output.results.batches, *found.batches], output.results.stored)
         return replace(output, state=after, results=results), found.failed
 
     def _made(
-        self, plans: Mapping[str, list[Probe]], planning: Planning, budgets: Mapping[str, int | None]
+        self, plans: Mapping[str, list[Probe]], planner: ProbePlanner, budgets: Mapping[str, int | None]
     ) -> dict[str, _Made]:
         """Make the queries' probes. What lies outside of a window costs nothing, so that something may be
         left of a budget: it is spent in further rounds, fewer where each is a job."""
@@ -219,10 +222,10 @@ class Promising:
                 turn = {name: own for name, own in turn.items() if own.goes_on(number)}
                 for own in turn.values():  # most of it may be outside of the window
                     times = (FAR_TIMES if own.is_far else 2) ** number
-                    own.probes = planning.again(own.probes, (own.left or 0) * times)
+                    own.probes = planner.plan_rest(own.probes, (own.left or 0) * times)
             if not turn:
                 break
-            self._probe(turn, planning.known)
+            self._probe(turn, planner.known)
         return made
 
     def _probe(self, turn: Mapping[str, _Made], known: Preferring) -> None:
@@ -234,7 +237,7 @@ class Promising:
                     own.is_far = True
                     far.append((own, side))
                 elif probe.taken.any():
-                    own.add(side, found(probe, read, own.left))
+                    own.add(side, make_probes(probe, read, own.left))
         self._probe_far(far, known)
 
     def _probe_far(self, far: Sequence[tuple[_Made, int]], known: Preferring) -> None:
@@ -246,20 +249,20 @@ class Promising:
             own.add(side, done)
 
     def _answered(
-        self, made: Mapping[str, _Made], planning: Planning, queries: Preferences, moment: Moment
+        self, made: Mapping[str, _Made], planner: ProbePlanner, queries: Preferences, moment: Moment
     ) -> _Answers:
         """What the queries' probes found, and their states after that."""
-        answers = _Answers(dict(planning.known.queries))
+        answers = _Answers(dict(planner.known.queries))
         for name, own in made.items():
             query = queries[name]
             try:
-                done = answer(query, own.probes, own.table, planning.known, moment, self.backend.scalars)
+                done = answer_query(query, own.probes, own.table, planner.known, moment, self.backend.scalars)
             except Exception as error:
                 if not query.functions:
                     raise
                 answers.failed[name] = error
                 continue
-            after = planning.concluded(name, query, own.probes, own.charge, done.found)
+            after = planner.state_after(name, query, own.probes, own.charge, done.found)
             answers.queries[name] = replace(after, selected=done.selected)
             if done.table.num_rows:
                 answers.batches.append(ResultBatch([name], np.array([0, done.table.num_rows]), done.table))
@@ -271,19 +274,19 @@ class Near:
 
     def __init__(self, known: Preferring):
         self.known = known
-        self._read: dict[tuple[str, str, bytes], Tuples] = {}
+        self._read: dict[tuple[str, str, bytes], KeptTuples] = {}
 
-    def batches(self, summary: str, batches: Ints) -> Tuples:
+    def batches(self, summary: str, batches: Ints) -> KeptTuples:
         return self._chosen(summary, "batch_id", batches)
 
-    def buckets(self, summary: str, buckets: Ints) -> Tuples:
+    def buckets(self, summary: str, buckets: Ints) -> KeptTuples:
         return self._chosen(summary, "bucket", buckets)
 
-    def _chosen(self, summary: str, what: str, numbers: Ints) -> Tuples:
+    def _chosen(self, summary: str, what: str, numbers: Ints) -> KeptTuples:
         key = summary, what, numbers.tobytes()
         if key not in self._read:
             runs = (run.tuples for run in self.known.summaries[summary].near)
-            self._read[key] = in_one([run.where(np.isin(getattr(run, what), numbers)) for run in runs])
+            self._read[key] = concat_tuples([run.where(np.isin(getattr(run, what), numbers)) for run in runs])
         return self._read[key]
 
 
@@ -293,15 +296,15 @@ def _budget(intent: BatchIntent, name: str, query: Preferred) -> int | None:
     return intent.probes.get(name, query.preference.probes or timed)
 
 
-def _near(table: pa.Table, known: SummaryState, want: Wanted, batch_id: int) -> Arrival | None:
+def _near(table: pa.Table, known: SummaryState, want: TupleColumns, batch_id: int) -> BatchArrival | None:
     if not table.num_rows:
         return None
     shape = known.representation.shape
-    tuples = tuples_of(table, shape, want, batch_id)
-    return replace(arrival_of(shape, tuples, want, known.floor), near=TupleRun(tuples))
+    tuples = batch_tuples(table, shape, want, batch_id)
+    return replace(batch_arrival(shape, tuples, want, known.floor), near=TupleRun(tuples))
 
 
-def tuple_frame(run: IngestRun, limit: int | None, shape: Summary, want: Wanted) -> Frame:
+def tuple_frame(run: IngestRun, limit: int | None, shape: Summary, want: TupleColumns) -> Frame:
     """A batch's accepted rows as tuples of a summary: key, bucket, time, and what queries read of them."""
     kind = run.batch.columns[shape.column]
     scalars = {"key": key_sql(shape.column, kind), "time": run.time}

@@ -9,11 +9,11 @@ from typing import Self
 import numpy as np
 
 from transom.columns import packing
-from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries, likeness
+from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys, likeness
 
 
 @dataclass(frozen=True, eq=False)
-class Histograms(Summaries):
+class Histograms(CellSummaries):
     """The count of every key of every cell; `cell` and `key` are sorted and no count is 0.
 
     >>> one = Histograms.empty(1).summarize(np.array([0, 0, 0]), np.array([7, 7, 9], np.uint64))
@@ -91,7 +91,7 @@ class Histograms(Summaries):
     def subtract(self, other: Self) -> Self:
         return self.summarize(other.cell, other.key, -other.count)
 
-    def taken(self, cells: Ints) -> Self:
+    def take(self, cells: Ints) -> Self:
         starts = np.searchsorted(self.cell, np.arange(self.cells + 1))
         lengths = starts[cells + 1] - starts[cells]
         begin = np.cumsum(lengths) - lengths
@@ -100,7 +100,7 @@ class Histograms(Summaries):
             self.counts[cells], np.repeat(np.arange(len(cells)), lengths), self.key[rows], self.count[rows]
         )
 
-    def part(self, since: int, until: int) -> Self:
+    def copy_range(self, since: int, until: int) -> Self:
         start, end = np.searchsorted(self.cell, [since, until])
         return type(self)(
             self.counts[since:until].copy(),
@@ -109,10 +109,10 @@ class Histograms(Summaries):
             self.count[start:end].copy(),
         )
 
-    def gathered(self, group: Ints, groups: int) -> Self:
+    def sum_groups(self, group: Ints, groups: int) -> Self:
         return self._of(groups, group[self.cell], self.key, self.count)
 
-    def joined(self, others: Sequence[Self]) -> Self:
+    def concat(self, others: Sequence[Self]) -> Self:
         every = [self, *others]
         bases = np.cumsum([0, *(one.cells for one in every)])
         return type(self)(
@@ -136,7 +136,7 @@ class Histograms(Summaries):
 
 
 @dataclass(frozen=True, eq=False)
-class Tallies(Summaries):
+class Tallies(CellSummaries):
     """Only how many tuples a cell has, which is all that is known of any value: no summaries (T1 of 5.1).
 
     >>> one = Tallies.empty(1).summarize(np.array([0, 0]), np.array([7, 9], np.uint64))
@@ -170,16 +170,16 @@ class Tallies(Summaries):
     def subtract(self, other: Self) -> Self:
         return type(self)(self.counts - other.counts)
 
-    def taken(self, cells: Ints) -> Self:
+    def take(self, cells: Ints) -> Self:
         return type(self)(self.counts[cells])
 
-    def part(self, since: int, until: int) -> Self:
+    def copy_range(self, since: int, until: int) -> Self:
         return type(self)(self.counts[since:until].copy())
 
-    def gathered(self, group: Ints, groups: int) -> Self:
+    def sum_groups(self, group: Ints, groups: int) -> Self:
         return type(self).empty(groups).summarize(group, group.view(np.uint64), self.counts)
 
-    def joined(self, others: Sequence[Self]) -> Self:
+    def concat(self, others: Sequence[Self]) -> Self:
         return type(self)(np.concatenate([self.counts, *(one.counts for one in others)]))
 
     @property

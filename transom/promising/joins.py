@@ -9,8 +9,9 @@ import numpy as np
 
 from transom.elements import Preference
 from transom.promising.regions import Floats, Regions
-from transom.promising.representation import Representation, bucket_of
-from transom.promising.tuples import Ints, Keys, Tuples, spread
+from transom.promising.representation import Representation
+from transom.promising.tuples import Ints, KeptTuples, Keys, expand_runs
+from transom.promising.zones import bucket_of
 from transom.sql.promise import Column, Count, Promise, promised
 
 # A value whose estimated count is less than that is probably not there.
@@ -18,7 +19,7 @@ LIKELY = 0.5
 
 
 @dataclass(frozen=True)
-class Values:
+class BatchValues:
     """The distinct values of a batch: how many tuples have each, from when to when.
 
     `number` are the values themselves, where they are numbers and a promise reads them.
@@ -35,20 +36,20 @@ class Values:
         return len(self.key)
 
 
-def values_of(tuples: Tuples, number: Floats | None = None) -> Values:
+def batch_values(tuples: KeptTuples, number: Floats | None = None) -> BatchValues:
     """The distinct values of some tuples, by key; `number` has the value of each tuple.
 
-    >>> few = Tuples.made(np.array([5, 7, 5], np.uint64), np.zeros(3, int), np.array([10, 11, 12]), 0)
-    >>> values_of(few).count.tolist(), values_of(few).high.tolist()
+    >>> few = KeptTuples.made(np.array([5, 7, 5], np.uint64), np.zeros(3, int), np.array([10, 11, 12]), 0)
+    >>> batch_values(few).count.tolist(), batch_values(few).high.tolist()
     ([2, 1], [12, 11])
     """
     runs = tuples.by_key
     count = np.bincount(runs.codes // max(len(tuples), 1), minlength=len(runs.keys))
     first = np.cumsum(count) - count
     if not len(first):
-        return Values(runs.keys, count, count, count, count, number)
+        return BatchValues(runs.keys, count, count, count, count, number)
     time, rows = tuples.time[runs.rows], runs.rows[first]
-    return Values(
+    return BatchValues(
         runs.keys,
         tuples.bucket[rows],
         count,
@@ -59,7 +60,7 @@ def values_of(tuples: Tuples, number: Floats | None = None) -> Values:
 
 
 def join_regions(
-    values: Values,
+    values: BatchValues,
     batch_id: int,
     own: Representation,
     other: Representation,
@@ -116,7 +117,7 @@ def window_start(kept: Representation, window: int | None) -> int | None:
     return None if window is None or kept.high is None else kept.high - window
 
 
-def _overlap(values: Values, since: Ints, until: Ints, window: int | None) -> Floats:
+def _overlap(values: BatchValues, since: Ints, until: Ints, window: int | None) -> Floats:
     """Which share of a zone's time is within the window of a value's tuples."""
     if window is None:
         return np.ones((len(values), len(since)))
@@ -125,7 +126,7 @@ def _overlap(values: Values, since: Ints, until: Ints, window: int | None) -> Fl
     return np.clip(inside / (until - since), 0, 1)
 
 
-def _own_counts(values: Values, own: Representation, preference: Preference) -> Floats:
+def _own_counts(values: BatchValues, own: Representation, preference: Preference) -> Floats:
     """Count of the arriving values' own stream: how many arrive, where the output is to be in the ratio of
     promises; else how frequent they are in the window."""
     if preference.order == "weighted":
@@ -187,7 +188,7 @@ def _joined(regions: Regions, granularity: Ints) -> Regions:
     )
 
 
-class Probed(NamedTuple):
+class JoinPairs(NamedTuple):
     """Pairs that were found, as rows of both sides, how many probes were within the window, and how many of
     each region were `made`."""
 
@@ -197,14 +198,14 @@ class Probed(NamedTuple):
     made: Ints
 
 
-def probed(
+def probe_join(
     regions: Regions,
     taken: Ints,
-    own: Tuples,
-    other: Tuples,
+    own: KeptTuples,
+    other: KeptTuples,
     window: int | None,
     limit: int | None = None,
-) -> Probed:
+) -> JoinPairs:
     """The pairs that the next `taken` probes of the regions find; with a `limit`, as many as cost no more,
     region by region as they are given.
 
@@ -214,14 +215,14 @@ def probed(
     hold more than the regions need, but not less.
     """
     nothing = np.zeros(0, np.int64)
-    found, made, left = [Probed(nothing, nothing, 0, nothing)], np.zeros_like(taken), limit
+    found, made, left = [JoinPairs(nothing, nothing, 0, nothing)], np.zeros_like(taken), limit
     for batch_id in np.unique(regions.batch_id[taken > 0])[::-1].tolist():
         some = np.flatnonzero((regions.batch_id == batch_id) & (taken > 0))
         found.append(_Batch.of(regions.where(some), own, other).probed(taken[some], window, left))
         made[some] = found[-1].made
         left = None if left is None else left - found[-1].charge
     mine, theirs, charges, _ = zip(*found, strict=True)
-    return Probed(np.concatenate(mine), np.concatenate(theirs), sum(charges), made)
+    return JoinPairs(np.concatenate(mine), np.concatenate(theirs), sum(charges), made)
 
 
 @dataclass(frozen=True)
@@ -233,8 +234,8 @@ class _Batch:
     """
 
     regions: Regions
-    own: Tuples
-    other: Tuples
+    own: KeptTuples
+    other: KeptTuples
     earlier: Ints
     start: Ints
     stop: Ints
@@ -242,7 +243,7 @@ class _Batch:
     first: Ints
 
     @staticmethod
-    def of(regions: Regions, own: Tuples, other: Tuples) -> _Batch:
+    def of(regions: Regions, own: KeptTuples, other: KeptTuples) -> _Batch:
         batch_id = int(regions.batch_id[0])
         earlier = np.flatnonzero(other.batch_id < batch_id)
         start = np.searchsorted(earlier, other.places.at(regions.bucket, regions.since))
@@ -255,7 +256,7 @@ class _Batch:
             raise ValueError(f"tuples of a region of batch {batch_id} are no longer, or not yet, all there")
         return _Batch(regions, own, other, earlier, start, stop, arrived, first)
 
-    def probed(self, taken: Ints, window: int | None, limit: int | None) -> Probed:
+    def probed(self, taken: Ints, window: int | None, limit: int | None) -> JoinPairs:
         """What the next `taken` probes of each region find, and what they cost."""
         regions, earlier = self.regions, self.earlier
         strip, low, high = _strips(regions.done, taken, regions.cell)
@@ -272,7 +273,7 @@ class _Batch:
         # Most of the unlikely ones end here.
         some = np.flatnonzero((end > begin)[strip.region] & (high > low))
         if not len(some):
-            return Probed(some, some, charge, made)
+            return JoinPairs(some, some, charge, made)
         region, low, high = strip.region[some], low[some], high[some]
         begin, end = begin[region], end[region]
         cut = np.flatnonzero((low > 0) | (high < regions.cell[region]))
@@ -280,13 +281,13 @@ class _Batch:
         begin[cut], end[cut] = self.other.by_key.between(
             regions.key[region[cut]], earlier[at + low[cut]], earlier[at + high[cut] - 1] + 1
         )
-        pair, place = spread(end - begin)
+        pair, place = expand_runs(end - begin)
         theirs = self.other.by_key.rows[begin[pair] + place]
         mine = self.arrived[(self.first[region] + strip.index[some])[pair]]
         match = self.other.batch_id[theirs] < int(regions.batch_id[0])
         if window is not None:
             match &= np.abs(self.own.time[mine] - self.other.time[theirs]) <= window
-        return Probed(mine[match], theirs[match], charge, made)
+        return JoinPairs(mine[match], theirs[match], charge, made)
 
     def _inside(self, strip: _Strip, low: Ints, high: Ints, window: int | None) -> tuple[Ints, Ints]:
         """Where the tuples begin that are within the window of the arriving one, and how many they are."""
@@ -313,7 +314,7 @@ def _strips(done: Ints, taken: Ints, cell: Ints) -> tuple[_Strip, Ints, Ints]:
     """Portions of lines cut up by arriving tuple, with the positions in the cell that each goes over."""
     first = done // cell
     last = (done + taken - 1) // cell
-    region, place = spread(last - first + 1)
+    region, place = expand_runs(last - first + 1)
     index = first[region] + place
     passed = index * cell[region]
     low = np.maximum(done[region] - passed, 0)

@@ -1,4 +1,4 @@
-"""Tuples of summaries that are kept in files by partition of the value buckets: inserted and probed by tasks.
+"""KeptTuples of summaries that are kept in files by partition of the value buckets: inserted and probed by tasks.
 
 Both streams of a join deal out their tuples by the same buckets, so that a task has all that the probes of
 its buckets need. A bucket is of partition `bucket modulo partitions`.
@@ -18,9 +18,17 @@ from transom.backends.arrow_types import plain_table
 from transom.backends.base import Frame, RecordBatches, Task
 from transom.elements import Summary
 from transom.plan.strategy import Place
-from transom.promising.batch_tuples import NUMBER, Arrival, Wanted, all_arrived, arrival_of, in_one, tuples_of
-from transom.promising.probes import Found, Ints, Probe, found
-from transom.promising.tuples import Tuples
+from transom.promising.batch_tuples import (
+    NUMBER,
+    BatchArrival,
+    TupleColumns,
+    batch_arrival,
+    batch_tuples,
+    concat_tuples,
+    merge_arrivals,
+)
+from transom.promising.probes import Ints, Probe, ProbeResult, make_probes
+from transom.promising.tuples import KeptTuples
 from transom.promising.zones import buckets_of
 from transom.state.promising import Preferring, SummaryState
 from transom.storage.executor_files import (
@@ -47,7 +55,9 @@ class PartitionedTuples:
 
     # --- insertion ---
 
-    def arrive(self, frame: Frame, known: SummaryState, want: Wanted, batch_id: int) -> Arrival | None:
+    def arrive(
+        self, frame: Frame, known: SummaryState, want: TupleColumns, batch_id: int
+    ) -> BatchArrival | None:
         """What the rows of a batch come to; their tuples are written by partition."""
         shape, partitions = known.representation.shape, self.files.partitions
         target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), {})
@@ -57,17 +67,19 @@ class PartitionedTuples:
         found = [pickle.loads(part) for part in packed["packed"].to_pylist()]
         if not found:
             return None
-        arrival = all_arrived([part for _, part in found])
+        arrival = merge_arrivals([part for _, part in found])
         held = {0: ((arrival.low, arrival.high),)}
         parts = tuple(sorted(place for place, _ in found))
         return replace(arrival, far=replace(target, parts=parts, held=held))
 
     # --- probing ---
 
-    def found(self, probes: Sequence[Probe], rates: Sequence[float | None], known: Preferring) -> list[Found]:
+    def found(
+        self, probes: Sequence[Probe], rates: Sequence[float | None], known: Preferring
+    ) -> list[ProbeResult]:
         """What probes find; those of a partition may cost `rate` times their number, if one is given."""
         partitions = self.files.partitions
-        done = [Found(pa.table({}), 0, np.zeros_like(probe.taken)) for probe in probes]
+        done = [ProbeResult(pa.table({}), 0, np.zeros_like(probe.taken)) for probe in probes]
         buckets = [probe.regions.bucket[probe.taken > 0] for probe in probes]
         places = np.unique(np.concatenate([*buckets, np.zeros(0, np.int64)]) % partitions).tolist()
         if not places:
@@ -86,7 +98,7 @@ class PartitionedTuples:
                 made[mine] = part.made
                 tables = [table for table in (before.table, part.table) if table.num_columns]
                 whole = pa.concat_tables(tables, promote_options="default")
-                done[number] = Found(whole, before.charge + part.charge, made)
+                done[number] = ProbeResult(whole, before.charge + part.charge, made)
         return done
 
     # --- rolling up ---
@@ -103,7 +115,7 @@ class PartitionedTuples:
 
     def _put_away(self, summary: SummaryState, batch_id: int) -> SummaryState:
         """A summary whose tuples were too many for the driver."""
-        tuples = in_one([run.tuples for run in summary.near]).since(summary.representation.floor)
+        tuples = concat_tuples([run.tuples for run in summary.near]).since(summary.representation.floor)
         target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), {})
         parts = [part for part, _ in _dealt(tuples, self.files.partitions, target, self.files.shards)]
         held = {0: ((int(tuples.time.min()), int(tuples.time.max())),)}
@@ -122,7 +134,7 @@ class PartitionedTuples:
 def arrive_task(
     shape: Summary,
     floor: int | None,
-    want: Wanted,
+    want: TupleColumns,
     batch_id: int,
     partitions: int,
     target: ShardRef,
@@ -134,17 +146,17 @@ def arrive_task(
         held = list(batches)
         if not sum(part.num_rows for part in held):
             return
-        tuples = tuples_of(plain_table(pa.Table.from_batches(held)), shape, want, batch_id)
+        tuples = batch_tuples(plain_table(pa.Table.from_batches(held)), shape, want, batch_id)
         for part, own in _dealt(tuples, partitions, target, shards):
-            yield packed_value((part, arrival_of(shape, own, want, floor)))
+            yield packed_value((part, batch_arrival(shape, own, want, floor)))
 
     return task
 
 
 def _dealt(
-    tuples: Tuples, partitions: int, target: ShardRef, shards: FileShards
-) -> Iterator[tuple[tuple[int, int, int], Tuples]]:
-    """Tuples written by partition: of each its place, rows and bytes, and the tuples."""
+    tuples: KeptTuples, partitions: int, target: ShardRef, shards: FileShards
+) -> Iterator[tuple[tuple[int, int, int], KeptTuples]]:
+    """KeptTuples written by partition: of each its place, rows and bytes, and the tuples."""
     places = tuples.bucket % partitions
     for place in np.unique(places).tolist():
         own = tuples.where(places == place)
@@ -169,7 +181,7 @@ def probe_task(
                 mine = probe.of(probe.regions.bucket % partitions == place)
                 if len(mine.taken):
                     limit = None if rate is None else int(mine.taken.sum() * rate)
-                    results.append((i, found(mine, read, limit)))
+                    results.append((i, make_probes(mine, read, limit)))
             yield packed_value((place, results))
 
     return task
@@ -183,7 +195,7 @@ def merge_task(
     def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
             place = places[number]
-            whole = in_one(list(_fetched(shards, refs, place))).since(floor)
+            whole = concat_tuples(list(_fetched(shards, refs, place))).since(floor)
             if len(whole):
                 yield packed_value((place, len(whole), shards.put(target.file(place), whole.table)))
 
@@ -211,32 +223,32 @@ class _Files:
         self.held, self.shards, self.place, self.partitions = held, shards, place, partitions
         # Summaries with different buckets have a value in different partitions.
         self.is_mixed = len({own.buckets for own in held.values()}) > 1
-        self._read: dict[tuple[str, bool], Tuples] = {}
+        self._read: dict[tuple[str, bool], KeptTuples] = {}
 
-    def batches(self, summary: str, batches: Ints) -> Tuples:
+    def batches(self, summary: str, batches: Ints) -> KeptTuples:
         kept = self._kept(summary, everywhere=self.is_mixed)
         return kept.where(np.isin(kept.batch_id, batches))
 
-    def buckets(self, summary: str, buckets: Ints) -> Tuples:
+    def buckets(self, summary: str, buckets: Ints) -> KeptTuples:
         return self._kept(summary)
 
-    def _kept(self, summary: str, everywhere: bool = False) -> Tuples:
+    def _kept(self, summary: str, everywhere: bool = False) -> KeptTuples:
         if (summary, everywhere) not in self._read:
             own = self.held[summary]
-            runs = [Tuples(table) for table in own.near]
+            runs = [KeptTuples(table) for table in own.near]
             if not everywhere:
                 runs = [run.where(run.bucket % self.partitions == self.place) for run in runs]
             places = places_of(own.far) if everywhere else [self.place]
             runs += [run for place in places for run in _fetched(self.shards, own.far, place)]
-            self._read[summary, everywhere] = in_one(runs)
+            self._read[summary, everywhere] = concat_tuples(runs)
         return self._read[summary, everywhere]
 
 
-def _fetched(shards: FileShards, refs: Sequence[ShardRef], place: int) -> Iterator[Tuples]:
+def _fetched(shards: FileShards, refs: Sequence[ShardRef], place: int) -> Iterator[KeptTuples]:
     """The tuples that files hold of a partition."""
     for ref in refs:
         if any(place == other for other, _, _ in ref.parts):
-            yield Tuples(shards.get(ref.file(place)).combine_chunks())
+            yield KeptTuples(shards.get(ref.file(place)).combine_chunks())
 
 
 def bucket_sql(shape: Summary) -> str:

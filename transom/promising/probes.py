@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transom.kernel.predicates import evaluate
-from transom.promising.batch_tuples import kept_as, scalars_read
-from transom.promising.joins import probed
-from transom.promising.regions import Regions, ranked
-from transom.promising.selections import looked_at
-from transom.promising.tuples import Tuples
+from transom.promising.batch_tuples import column_name, scalars_read_by
+from transom.promising.joins import probe_join
+from transom.promising.regions import Regions, spending_order
+from transom.promising.selections import probe_selection
+from transom.promising.tuples import KeptTuples
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Scalar
 
@@ -51,7 +51,7 @@ class Probe:
         fresh, waiting = self.of(own), self.of(~own)
         return fresh.regions.after(fresh.taken), waiting.regions.after(waiting.taken)
 
-    def passed_over(self) -> tuple[float, int]:
+    def not_probed(self) -> tuple[float, int]:
         """The output that is expected of the batch's probes that are not made, and how many these are."""
         some = slice(None if self.resumes else self.fresh)
         left = self.regions.left[some] - self.taken[some]
@@ -59,20 +59,20 @@ class Probe:
         return float(expected.sum()), int(left.sum())
 
 
-class Reader(Protocol):
+class TupleReader(Protocol):
     """Whoever holds the tuples of summaries."""
 
-    def batches(self, summary: str, batches: Ints) -> Tuples:
+    def batches(self, summary: str, batches: Ints) -> KeptTuples:
         """The tuples that came in some batches."""
         ...
 
-    def buckets(self, summary: str, buckets: Ints) -> Tuples:
+    def buckets(self, summary: str, buckets: Ints) -> KeptTuples:
         """The tuples of some value buckets."""
         ...
 
 
 @dataclass(frozen=True)
-class Found:
+class ProbeResult:
     """What a query's probes have found, what they cost, and how many of each region were made."""
 
     table: pa.Table
@@ -80,27 +80,27 @@ class Found:
     made: Ints
 
 
-def found(probe: Probe, read: Reader, limit: int | None = None) -> Found:
+def make_probes(probe: Probe, read: TupleReader, limit: int | None = None) -> ProbeResult:
     """The rows or pairs that a query's probes find, as many as cost no more than a limit.
 
     What is outside of the window costs nothing. Columns are those of the sides, as `0.item` and `1.ts`, and
     `0time` and `1time`.
     """
     some = np.flatnonzero(probe.taken > 0)
-    some = some[ranked(probe.regions.where(some), probe.query.preference.order)]
+    some = some[spending_order(probe.regions.where(some), probe.query.preference.order)]
     regions, taken = probe.regions.where(some), probe.taken[some]
     sides, made = probe.query.sides, np.zeros_like(probe.taken)
     own = read.batches(sides[probe.side].summary, np.unique(regions.batch_id))
     if len(sides) == 1:
         made[some] = taken if limit is None else np.clip(limit - (np.cumsum(taken) - taken), 0, taken)
-        rows, _ = looked_at(regions, made[some], own)
-        return Found(_kept(probe, [own.table.take(pa.array(rows))]), len(rows), made)
+        rows, _ = probe_selection(regions, made[some], own)
+        return ProbeResult(_kept(probe, [own.table.take(pa.array(rows))]), len(rows), made)
     other = read.buckets(sides[1 - probe.side].summary, np.unique(regions.bucket))
-    mine, theirs, charge, made[some] = probed(
+    mine, theirs, charge, made[some] = probe_join(
         regions, taken, own, other, probe.query.preference.window, limit
     )
     tables = [own.table.take(pa.array(mine)), other.table.take(pa.array(theirs))]
-    return Found(_kept(probe, tables if probe.side == 0 else tables[::-1]), charge, made)
+    return ProbeResult(_kept(probe, tables if probe.side == 0 else tables[::-1]), charge, made)
 
 
 def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
@@ -120,7 +120,7 @@ def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
     columns: dict[str, pa.ChunkedArray] = {}
     for number, (side, table) in enumerate(zip(probe.query.sides, tables, strict=True)):
         names = ["time", *(f".{column}" for column in side.columns)]
-        names += [kept_as(scalar) for scalar in scalars_read(probe.query, side)]
+        names += [column_name(scalar) for scalar in scalars_read_by(probe.query, side)]
         for name in names:
             # A column that nobody asked for before the query came is in no tuple that it sees.
             kept = table[name] if name in table.column_names else pa.chunked_array([pa.nulls(len(keep))])
@@ -130,7 +130,7 @@ def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
 
 def _columns(table: pa.Table) -> Callable[[Scalar], pa.Array]:
     def column(scalar: Scalar) -> pa.Array:
-        name = kept_as(scalar)
+        name = column_name(scalar)
         if name not in table.column_names:  # of tuples that came before the query did
             return pa.nulls(table.num_rows, scalar.type)
         return table[name].combine_chunks()

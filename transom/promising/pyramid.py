@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries
+from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys
 
 LIKELY = 0.5  # a value that is estimated to occur less often is taken not to occur
 
@@ -18,7 +18,7 @@ class Node:
     """The zones below added up: what two nodes of a finer level, or a zone (no children), come to."""
 
     number: int
-    summaries: Summaries
+    summaries: CellSummaries
     below: tuple[Node, ...] = ()
 
 
@@ -28,7 +28,7 @@ class Pyramid:
 
     levels: tuple[tuple[Node, ...], ...] = ()
 
-    def over(self, zones: Mapping[int, Summaries]) -> Pyramid:
+    def over(self, zones: Mapping[int, CellSummaries]) -> Pyramid:
         """This one, kept up: over numbered zones, with the nodes whose zones are the same as they were.
 
         Node k of a level is made of 2k and 2k + 1 of the one below, so that zones come and go at the ends
@@ -56,7 +56,7 @@ class Pyramid:
         return sum(node.summaries.nbytes for level in self.levels for node in level if len(node.below) > 1)
 
 
-def _leaves(zones: Mapping[int, Summaries], old: Mapping[int, Node]) -> tuple[Node, ...]:
+def _leaves(zones: Mapping[int, CellSummaries], old: Mapping[int, Node]) -> tuple[Node, ...]:
     return tuple(
         old[number]
         if number in old and old[number].summaries is zones[number]

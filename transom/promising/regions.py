@@ -59,7 +59,7 @@ class Regions:
         return self.probes - self.done
 
     @property
-    def awaited(self) -> Floats:
+    def expected_left(self) -> Floats:
         """The output that is expected of what is left."""
         return self.expected * self.left / np.maximum(self.probes, 1)
 
@@ -113,7 +113,7 @@ DTYPES: dict[str, type] = {field.name: np.int64 for field in fields(Regions)} | 
 }
 
 
-def chosen(regions: Regions, order: str, budget: int | None) -> Ints:
+def choose_probes(regions: Regions, order: str, budget: int | None) -> Ints:
     """How many probes of each region to make now: the next ones of its line.
 
     All of the budget is spent, as long as something is left: `sum(chosen) == min(budget, sum(left))`. The
@@ -129,7 +129,7 @@ def chosen(regions: Regions, order: str, budget: int | None) -> Ints:
     return _filled(left, _order(regions, rank), budget)
 
 
-def spent(fresh: Regions, waiting: Regions, order: str, budget: int | None) -> tuple[Ints, Ints]:
+def spend_budget(fresh: Regions, waiting: Regions, order: str, budget: int | None) -> tuple[Ints, Ints]:
     """What is chosen of a batch's own regions, and of those that wait since earlier batches.
 
     With asc they compete: few tuples are rare, and a batch without any should go back to those of others.
@@ -138,13 +138,13 @@ def spent(fresh: Regions, waiting: Regions, order: str, budget: int | None) -> t
     until its output is no even sample.
     """
     if order == "asc":
-        taken = chosen(Regions.concatenated([fresh, waiting]), order, budget)
+        taken = choose_probes(Regions.concatenated([fresh, waiting]), order, budget)
         return taken[: len(fresh)], taken[len(fresh) :]
-    now = chosen(fresh, order, budget)
-    return now, chosen(waiting, order, None if budget is None else budget - int(now.sum()))
+    now = choose_probes(fresh, order, budget)
+    return now, choose_probes(waiting, order, None if budget is None else budget - int(now.sum()))
 
 
-def ranked(regions: Regions, order: str) -> Ints:
+def spending_order(regions: Regions, order: str) -> Ints:
     """The regions in the order in which a budget is spent on them."""
     rank = {"asc": regions.promise, "desc": -regions.promise}.get(order)
     return _order(regions, np.zeros(len(regions)) if rank is None else rank)

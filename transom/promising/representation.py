@@ -12,12 +12,10 @@ import numpy as np
 from transom.columns import packing
 from transom.elements import Summary
 from transom.promising.pyramid import Pyramid
-from transom.promising.step_summaries import Arrived, arrived, nothing, together
-from transom.promising.summary_kinds import concatenated, unpacked
-from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries
-from transom.promising.zones import Reach, bucket_of, buckets_of, step_of
-
-__all__ = ["Arrived", "Representation", "Zones", "arrived", "bucket_of", "step_of", "together"]
+from transom.promising.step_summaries import StepSummaries, empty_cells
+from transom.promising.summary_kinds import concat_summaries, unpack_summaries
+from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys
+from transom.promising.zones import ZoneReach, buckets_of, step_of
 
 THETA = 0.75  # a zone whose summary describes what arrives with less confidence than this has ended
 QUARTERS = 4  # a zone of G1 is at most (MAXLENGTH), or if it doesn't adjust itself always, a 4th of it
@@ -41,9 +39,9 @@ class Zone:
     number: int
     since: int
     until: int
-    summaries: Summaries
+    summaries: CellSummaries
 
-    def with_more(self, more: Summaries) -> Zone:
+    def with_more(self, more: CellSummaries) -> Zone:
         return replace(self, summaries=self.summaries.add(more))
 
 
@@ -51,9 +49,10 @@ class Zone:
 class Representation:
     """What is known of a stream's kept tuples; immutable. `every` zone there is, oldest first.
 
+    >>> from transom.promising.step_summaries import summarize_steps
     >>> shape = Summary("s", "stream", "column", 16, structure="cells", buckets=2, kind="histogram")
     >>> keys = np.array([7, 7, 9], np.uint64)
-    >>> some = arrived(shape, np.array([1, 2, 6]), keys, np.array([0, 0, 1]))
+    >>> some = summarize_steps(shape, np.array([1, 2, 6]), keys, np.array([0, 0, 1]))
     >>> now = Representation.new(shape).inserted(some, 6)
     >>> now.zones().since.tolist()[:2], now.zones().counts.tolist()[:2]
     ([4, 0], [[0, 1], [2, 0]])
@@ -78,11 +77,11 @@ class Representation:
             return None
         return self._reach(self.high, self.since).floor * step_of(self.shape)
 
-    def _reach(self, high: int, since: int | None) -> Reach:
+    def _reach(self, high: int, since: int | None) -> ZoneReach:
         step = step_of(self.shape)
-        return Reach.of(self.shape, high // step + 1, None if since is None else since // step)
+        return ZoneReach.of(self.shape, high // step + 1, None if since is None else since // step)
 
-    def inserted(self, more: Arrived, high: int, since: int | None = None) -> Representation:
+    def inserted(self, more: StepSummaries, high: int, since: int | None = None) -> Representation:
         """With more tuples, when `high` is the newest time; zones that are too old collapse (figure 5).
 
         All that came from `since` on is kept, if that is longer than the granularities reach.
@@ -99,7 +98,7 @@ class Representation:
 
     def advanced(self, since: int | None = None) -> Representation:
         """With nothing more, and what came before `since` let go as far as the granularities allow it."""
-        return self if self.high is None else self.inserted(Arrived.none(self.shape), self.high, since)
+        return self if self.high is None else self.inserted(StepSummaries.none(self.shape), self.high, since)
 
     def zones(self) -> Zones:
         step, newest = step_of(self.shape), self.every[::-1]
@@ -147,7 +146,7 @@ class Representation:
             for name in ("granularity", "number", "since", "until")
         }
         if self.every:
-            whole = concatenated([zone.summaries for zone in self.every]).packed()
+            whole = concat_summaries([zone.summaries for zone in self.every]).packed()
             parts["summaries"] = np.frombuffer(whole, np.uint8)
         return packing.pack({"high": self.high, "since": self.since}, parts)
 
@@ -160,17 +159,17 @@ class Representation:
         new, buckets = cls.new(shape), buckets_of(shape)
         if meta["high"] is None:
             return new
-        whole = unpacked(parts["summaries"].tobytes())
+        whole = unpack_summaries(parts["summaries"].tobytes())
         spans = (parts[name].tolist() for name in ("granularity", "number", "since", "until"))
         every = tuple(
-            Zone(i, number, since, until, _known(shape, whole.part(row * buckets, (row + 1) * buckets)))
+            Zone(i, number, since, until, _known(shape, whole.copy_range(row * buckets, (row + 1) * buckets)))
             for row, (i, number, since, until) in enumerate(zip(*spans, strict=True))
         )
         same = replace(new, every=every, high=meta["high"])
         return same.advanced(meta["since"])
 
 
-def _added(parts: Sequence[Summaries]) -> Summaries:
+def _added(parts: Sequence[CellSummaries]) -> CellSummaries:
     whole = parts[0]
     for part in parts[1:]:
         whole = whole.add(part)
@@ -178,25 +177,25 @@ def _added(parts: Sequence[Summaries]) -> Summaries:
 
 
 @lru_cache(64)
-def _blank(shape: Summary) -> Summaries:
+def _blank(shape: Summary) -> CellSummaries:
     """A zone without tuples; always the same object, which is how pyramids see that nothing changed."""
-    return nothing(shape)
+    return empty_cells(shape)
 
 
-def _known(shape: Summary, zone: Summaries) -> Summaries:
+def _known(shape: Summary, zone: CellSummaries) -> CellSummaries:
     return zone if zone.counts.any() else _blank(shape)
 
 
 class _Insertion:
     """One insertion: new steps become zones of G1, older ones go where they belong, old zones collapse."""
 
-    def __init__(self, before: Representation, more: Arrived, reach: Reach) -> None:
+    def __init__(self, before: Representation, more: StepSummaries, reach: ZoneReach) -> None:
         self._more, self._reach, self._blank = more, reach, _blank(before.shape)
         self._adjusting = before.shape.structure == "adjusting"
         self._near = [zone for zone in before.every if zone.granularity == 1]
         self._number = self._near[-1].number + 1 if self._near else 0
-        self._new: dict[int, Summaries] = {}  # by step
-        self._coarse: dict[tuple[int, int], list[Summaries]] = {}  # by granularity and start
+        self._new: dict[int, CellSummaries] = {}  # by step
+        self._coarse: dict[tuple[int, int], list[CellSummaries]] = {}  # by granularity and start
         for zone in before.every:
             if zone.granularity > 1:
                 self._push(zone.since, zone.summaries)
@@ -219,7 +218,7 @@ class _Insertion:
         starts = [zone.since for zone in self._near]
         cells = len(self._blank.counts)
         for i, step in enumerate(self._more.steps.tolist()):
-            piece = self._more.summaries.part(i * cells, (i + 1) * cells)
+            piece = self._more.summaries.copy_range(i * cells, (i + 1) * cells)
             if step >= max(end, self._reach.blocks):
                 self._new[step] = piece
             elif starts and starts[0] <= step < end:
@@ -228,7 +227,7 @@ class _Insertion:
             else:
                 self._push(step, piece)
 
-    def _open(self, step: int, piece: Summaries) -> None:
+    def _open(self, step: int, piece: CellSummaries) -> None:
         """A step is a zone of its own, until it is over and turns out to be like those before it."""
         last = self._near[-1] if self._near else None
         if last and not self._adjusting and self._quarter(last.since) == self._quarter(step):
@@ -263,13 +262,13 @@ class _Insertion:
         if zone.summaries is self._blank or fresh.summaries is self._blank:
             return True
         group = np.zeros(self._blank.cells, np.int64)
-        one, other = (some.summaries.gathered(group, 1) for some in (zone, fresh))
+        one, other = (some.summaries.sum_groups(group, 1) for some in (zone, fresh))
         return float(one.confidence(other)[0]) >= THETA
 
-    def _grown(self, zone: Zone, until: int, more: Summaries) -> Zone:
+    def _grown(self, zone: Zone, until: int, more: CellSummaries) -> Zone:
         return replace(zone, until=until, summaries=self._sum([zone.summaries, more]))
 
-    def _sum(self, parts: Sequence[Summaries]) -> Summaries:
+    def _sum(self, parts: Sequence[CellSummaries]) -> CellSummaries:
         return _added([part for part in parts if part is not self._blank] or [self._blank])
 
     def _collapse(self, zones: Sequence[Zone]) -> None:
@@ -277,7 +276,7 @@ class _Insertion:
         for zone in zones:
             self._push(zone.since, zone.summaries)
 
-    def _push(self, step: int, piece: Summaries) -> None:
+    def _push(self, step: int, piece: CellSummaries) -> None:
         home = self._reach.coarse(step)
         if home is not None and piece is not self._blank:
             self._coarse.setdefault(home, []).append(piece)

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from transom.elements import Preference
-from transom.promising.joins import LIKELY, Values, window_start
+from transom.promising.joins import LIKELY, BatchValues, window_start
 from transom.promising.regions import Bools, Floats, Regions
-from transom.promising.representation import Arrived, Representation, Zones, step_of
-from transom.promising.tuples import Ints, Tuples, spread
+from transom.promising.representation import Representation, Zones
+from transom.promising.step_summaries import StepSummaries
+from transom.promising.tuples import Ints, KeptTuples, expand_runs
+from transom.promising.zones import step_of
 from transom.sql.promise import Column, Count, Promise, promised
 
 
@@ -25,7 +27,7 @@ class BatchCells:
     """
 
     batch_id: int
-    values: Values
+    values: BatchValues
     zones: Zones
     counts: Ints  # [zones, buckets], of the batch alone
     estimate: Floats
@@ -90,7 +92,7 @@ class BatchCells:
 
 
 def batch_cells(
-    values: Values,
+    values: BatchValues,
     batch_id: int,
     own: Representation,
     counts: Ints,
@@ -115,7 +117,7 @@ def batch_cells(
     )
 
 
-def counts_of(more: Arrived, own: Representation) -> Ints:
+def cell_counts(more: StepSummaries, own: Representation) -> Ints:
     """How many tuples of a batch are in each zone and bucket of the representation it was inserted in."""
     zones = own.zones()
     by_time = np.argsort(zones.since)
@@ -128,7 +130,7 @@ def counts_of(more: Arrived, own: Representation) -> Ints:
     return counts
 
 
-def looked_at(regions: Regions, taken: Ints, tuples: Tuples) -> tuple[Ints, Ints]:
+def probe_selection(regions: Regions, taken: Ints, tuples: KeptTuples) -> tuple[Ints, Ints]:
     """The rows that the next `taken` probes of the regions look at, and the region of each.
 
     Whether they satisfy the query is for the caller to see: the summary knows nothing but its column.
@@ -143,7 +145,7 @@ def looked_at(regions: Regions, taken: Ints, tuples: Tuples) -> tuple[Ints, Ints
     return np.concatenate([rows for rows, _ in found]), np.concatenate([whose for _, whose in found])
 
 
-def _looked_at_batch(regions: Regions, some: Ints, taken: Ints, tuples: Tuples) -> tuple[Ints, Ints]:
+def _looked_at_batch(regions: Regions, some: Ints, taken: Ints, tuples: KeptTuples) -> tuple[Ints, Ints]:
     """The rows of one batch's regions."""
     batch_id = int(regions.batch_id[some[0]])
     here = np.flatnonzero(tuples.batch_id == batch_id)
@@ -152,7 +154,7 @@ def _looked_at_batch(regions: Regions, some: Ints, taken: Ints, tuples: Tuples) 
     stop = np.searchsorted(here, tuples.places.at(bucket, regions.until[some]))
     if (stop - start != regions.cell[some]).any():
         raise ValueError(f"tuples of a region of batch {batch_id} are no longer, or not yet, all there")
-    which, place = spread(taken)
+    which, place = expand_runs(taken)
     return here[(start + regions.done[some])[which] + place], some[which]
 
 

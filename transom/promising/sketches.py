@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from transom.columns import packing
 from transom.columns.hashing import mixed
-from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries, likeness, trust
+from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys, likeness, trust
 
 _HALF = np.uint64(32)
 
 
 @dataclass(frozen=True, eq=False)
-class CountSketches(Summaries):
+class CountSketches(CellSummaries):
     """In every row a key has a counter and a sign; its count is estimated as the median over the rows.
 
     >>> one = CountSketches.empty(1, rows=5, width=16)
@@ -81,13 +81,13 @@ class CountSketches(Summaries):
     def subtract(self, other: Self) -> Self:
         return type(self)(self.counts - other.counts, self.counters - other.counters)
 
-    def taken(self, cells: Ints) -> Self:
+    def take(self, cells: Ints) -> Self:
         return type(self)(self.counts[cells], self.counters[cells])
 
-    def part(self, since: int, until: int) -> Self:
+    def copy_range(self, since: int, until: int) -> Self:
         return type(self)(self.counts[since:until].copy(), self.counters[since:until].copy())
 
-    def gathered(self, group: Ints, groups: int) -> Self:
+    def sum_groups(self, group: Ints, groups: int) -> Self:
         order = np.argsort(group, kind="stable")
         firsts = np.flatnonzero(np.diff(group[order], prepend=-1))
         counts = np.zeros(groups, np.int64)
@@ -98,7 +98,7 @@ class CountSketches(Summaries):
             counters[filled] = np.add.reduceat(self.counters[order], firsts)
         return type(self)(counts, counters)
 
-    def joined(self, others: Sequence[Self]) -> Self:
+    def concat(self, others: Sequence[Self]) -> Self:
         every = [self, *others]
         return type(self)(
             np.concatenate([one.counts for one in every]), np.concatenate([one.counters for one in every])

@@ -9,25 +9,25 @@ import numpy as np
 
 from transom.columns import packing
 from transom.elements import Summary
-from transom.promising.summary_kinds import empty, unpacked
-from transom.promising.summary_protocol import Ints, Keys, Summaries
-from transom.promising.zones import Reach, buckets_of, step_of
+from transom.promising.summary_kinds import empty_summaries, unpack_summaries
+from transom.promising.summary_protocol import CellSummaries, Ints, Keys
+from transom.promising.zones import ZoneReach, buckets_of, step_of
 
 
 @dataclass(frozen=True, eq=False)
-class Arrived:
+class StepSummaries:
     """The summaries of some tuples by step and bucket, row by row; steps ascend.
 
     What is too old for the first granularity is summarized under the first step of a block of them.
     """
 
     steps: Ints
-    summaries: Summaries
+    summaries: CellSummaries
 
     @classmethod
-    def none(cls, shape: Summary) -> Arrived:
+    def none(cls, shape: Summary) -> StepSummaries:
         """What no tuples come to."""
-        return cls(np.zeros(0, np.int64), nothing(shape, 0))
+        return cls(np.zeros(0, np.int64), empty_cells(shape, 0))
 
     @property
     def buckets(self) -> int:
@@ -47,40 +47,42 @@ class Arrived:
         return packing.pack({}, {"steps": self.steps, "summaries": whole})
 
     @classmethod
-    def unpacked(cls, data: bytes) -> Arrived:
+    def unpacked(cls, data: bytes) -> StepSummaries:
         _, parts = packing.unpack(data)
-        return cls(parts["steps"], unpacked(parts["summaries"].tobytes()))
+        return cls(parts["steps"], unpack_summaries(parts["summaries"].tobytes()))
 
 
-def kind_of(shape: Summary) -> str:
+def summary_kind(shape: Summary) -> str:
     """What cells are summarized by: nothing, where nothing is divided."""
     return "none" if shape.structure == "none" else shape.kind
 
 
-def nothing(shape: Summary, steps: int = 1) -> Summaries:
+def empty_cells(shape: Summary, steps: int = 1) -> CellSummaries:
     """The cells of some steps without tuples."""
-    return empty(kind_of(shape), steps * buckets_of(shape), shape.rows, shape.width)
+    return empty_summaries(summary_kind(shape), steps * buckets_of(shape), shape.rows, shape.width)
 
 
-def arrived(shape: Summary, times: Ints, keys: Keys, buckets: Ints, since: int | None = None) -> Arrived:
+def summarize_steps(
+    shape: Summary, times: Ints, keys: Keys, buckets: Ints, since: int | None = None
+) -> StepSummaries:
     """What tuples come to; those that are below the floor once the newest of them is there are left out.
 
     With `since`, all from that time on are kept.
 
     >>> shape = Summary("s", "stream", "column", granularity=16, structure="cells", buckets=2)
-    >>> arrived(shape, np.array([5, 7, 5]), np.zeros(3, np.uint64), np.array([0, 1, 0])).counts.tolist()
+    >>> summarize_steps(shape, np.array([5, 7, 5]), np.zeros(3, np.uint64), np.array([0, 1, 0])).counts.tolist()
     [[2, 0], [0, 1]]
     """
     if not len(times):
-        return Arrived.none(shape)
+        return StepSummaries.none(shape)
     steps = times // step_of(shape)
-    reach = Reach.of(shape, int(steps.max()) + 1, None if since is None else since // step_of(shape))
+    reach = ZoneReach.of(shape, int(steps.max()) + 1, None if since is None else since // step_of(shape))
     if int(steps.min()) < reach.blocks:
         kept = steps >= reach.floor
         steps, keys, buckets = reach.rounded(steps[kept]), keys[kept], buckets[kept]
     found, place = _distinct(steps)
-    cells = nothing(shape, len(found))
-    return Arrived(found, cells.summarize(place * buckets_of(shape) + buckets, keys))
+    cells = empty_cells(shape, len(found))
+    return StepSummaries(found, cells.summarize(place * buckets_of(shape) + buckets, keys))
 
 
 def _distinct(steps: Ints) -> tuple[Ints, Ints]:
@@ -92,7 +94,7 @@ def _distinct(steps: Ints) -> tuple[Ints, Ints]:
     return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[steps - low]
 
 
-def together(parts: Sequence[Arrived]) -> Arrived:
+def merge_steps(parts: Sequence[StepSummaries]) -> StepSummaries:
     """What the tuples of all the parts come to."""
     filled = [part for part in parts if len(part.steps)]
     if len(filled) < 2:
@@ -101,12 +103,12 @@ def together(parts: Sequence[Arrived]) -> Arrived:
     whole = _spread(filled[0], steps)
     for part in filled[1:]:
         whole = whole.add(_spread(part, steps))
-    return Arrived(steps, whole)
+    return StepSummaries(steps, whole)
 
 
-def _spread(part: Arrived, steps: Ints) -> Summaries:
+def _spread(part: StepSummaries, steps: Ints) -> CellSummaries:
     """The summaries of a part, for steps of which it may have only some."""
     if len(part.steps) == len(steps):
         return part.summaries
     group = np.searchsorted(steps, part.steps)[:, None] * part.buckets + np.arange(part.buckets)
-    return part.summaries.gathered(group.reshape(-1), len(steps) * part.buckets)
+    return part.summaries.sum_groups(group.reshape(-1), len(steps) * part.buckets)

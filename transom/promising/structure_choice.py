@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from transom.elements import Summary
-from transom.promising.representation import Representation, Zones, arrived, bucket_of
-from transom.promising.step_summaries import nothing
+from transom.promising.representation import Representation, Zones
+from transom.promising.step_summaries import empty_cells, summarize_steps
 from transom.promising.summary_protocol import Floats, Ints, Keys
+from transom.promising.zones import bucket_of
 
 STRUCTURES = ("none", "time", "cells", "adjusting")  # T1 to T4; the cheaper to insert into, the earlier
 BETTER = 1.05  # it takes more than this to leave the present structure
@@ -155,10 +156,10 @@ def _tried(
         return 1.0
     bucket, high = bucket_of(shape, keys, here), int(times.max())
     buckets = bucket_of(shape, others, there)
-    kept = Representation.new(shape).inserted(arrived(shape, times, others, buckets), high)
+    kept = Representation.new(shape).inserted(summarize_steps(shape, times, others, buckets), high)
     zones = kept.zones()
     # Regions that promise the same are taken together: which of them comes first is chance.
-    own = nothing(shape).summarize(bucket, keys, counts).estimate(bucket, keys)
+    own = empty_cells(shape).summarize(bucket, keys, counts).estimate(bucket, keys)
     promise = np.maximum(own, counts)[:, None] * kept.estimate(keys, bucket)
     promises, place = np.unique(-promise, return_inverse=True)
     cost = _by(place, counts[:, None] * zones.counts.T[bucket], len(promises))

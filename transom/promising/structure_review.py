@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from transom.elements import Summary
-from transom.promising.batch_tuples import NUMBER, Arrival, in_one, numbers_of
+from transom.promising.batch_tuples import NUMBER, BatchArrival, as_numbers, concat_tuples
 from transom.promising.regions import Regions
-from transom.promising.representation import Representation, arrived, bucket_of
+from transom.promising.representation import Representation
+from transom.promising.step_summaries import summarize_steps
 from transom.promising.structure_choice import Costs, best_structure, corrected, trial
-from transom.promising.tuples import Tuples
+from transom.promising.tuples import KeptTuples
+from transom.promising.zones import bucket_of
 from transom.sql.preferred_query import Preferred
 from transom.state.promising import PreferredState, Preferring, SummaryState, TupleRun
 
@@ -28,16 +30,16 @@ FREE = Costs(dict.fromkeys(Costs().inserting, 0.0), dict.fromkeys(Costs().planni
 
 
 @dataclass(frozen=True)
-class Review:
+class ReviewInput:
     """What a review goes by: the batch, what came with it, the queries, and what each may probe in a batch."""
 
     batch_id: int
-    arrivals: Mapping[str, Arrival]
+    arrivals: Mapping[str, BatchArrival]
     queries: Mapping[str, Preferred]
     budgets: Mapping[str, int | None]
 
 
-def reviewed(known: Preferring, shapes: Mapping[str, Summary], review: Review) -> Preferring:
+def review_structures(known: Preferring, shapes: Mapping[str, Summary], review: ReviewInput) -> Preferring:
     """With the structures that pay best, for summaries whose time to be looked at has come.
 
     Only what is on the driver is ever built anew. Regions that waited in a structure that is given up are
@@ -59,16 +61,16 @@ def reviewed(known: Preferring, shapes: Mapping[str, Summary], review: Review) -
 def rebuilt(summary: SummaryState, shape: Summary) -> SummaryState:
     """A summary of the same tuples in another structure."""
     before, floor = summary.representation, summary.representation.floor
-    whole = in_one([run.tuples for run in summary.near]).since(floor)
-    numbers = numbers_of(whole.table[NUMBER]) if shape.between is not None else None
+    whole = concat_tuples([run.tuples for run in summary.near]).since(floor)
+    numbers = as_numbers(whole.table[NUMBER]) if shape.between is not None else None
     buckets = bucket_of(shape, whole.key, numbers)
     table = whole.table.set_column(1, "bucket", [buckets.astype(np.int32)])
-    made = arrived(shape, whole.time, whole.key, buckets, floor)
+    made = summarize_steps(shape, whole.time, whole.key, buckets, floor)
     known = Representation.new(shape).inserted(made, before.high or 0, before.since)
-    return replace(summary, representation=known, near=(TupleRun(Tuples.of(table)),))
+    return replace(summary, representation=known, near=(TupleRun(KeptTuples.of(table)),))
 
 
-def _best(name: str, known: Preferring, review: Review) -> str | None:
+def _best(name: str, known: Preferring, review: ReviewInput) -> str | None:
     """The structure that the queries with the least time for it are best served by; None if none can tell."""
     found = None
     least = np.inf
@@ -88,18 +90,18 @@ def _best(name: str, known: Preferring, review: Review) -> str | None:
 
 
 def _tried(
-    known: Preferring, name: str, query: Preferred, own: PreferredState, arriving: Arrival, tau: float
+    known: Preferring, name: str, query: Preferred, own: PreferredState, arriving: BatchArrival, tau: float
 ) -> str:
     """The best structure for a join's probes, tried on a sample of the tuples that they find there."""
     summary = known.summaries[name]
     kept, window = summary.representation, query.preference.window
-    whole = in_one([run.tuples for run in summary.near])
+    whole = concat_tuples([run.tuples for run in summary.near])
     newest = np.argsort(whole.time, kind="stable")[-SAMPLE:]
     if window is not None and kept.high is not None:
         newest = newest[whole.time[newest] >= kept.high - window]
     numbers = None
     if kept.shape.between is not None and arriving.values.number is not None:
-        numbers = numbers_of(whole.table[NUMBER])[newest], arriving.values.number
+        numbers = as_numbers(whole.table[NUMBER])[newest], arriving.values.number
     tuples = whole.time[newest], whole.key[newest]
     values = arriving.values
     per_output = trial(kept.shape, tuples, (values.key, values.count), numbers)
@@ -123,6 +125,6 @@ def _without_waiting(known: Preferring, name: str, queries: Mapping[str, Preferr
             pending = tuple(
                 Regions.none() if side == arriving else part for side, part in enumerate(own.pending)
             )
-            lost, missed = float(gone.awaited.sum()), int(gone.left.sum())
+            lost, missed = float(gone.expected_left.sum()), int(gone.left.sum())
             states[query] = replace(own, pending=pending, lost=own.lost + lost, missed=own.missed + missed)
     return replace(known, queries=states)

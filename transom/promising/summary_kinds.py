@@ -7,26 +7,13 @@ from collections.abc import Sequence
 from transom.columns import packing
 from transom.promising.histograms import Histograms, Tallies
 from transom.promising.sketches import CountSketches
-from transom.promising.summary_protocol import Floats, Ints, Keys, Summaries
-
-__all__ = [
-    "CountSketches",
-    "Floats",
-    "Histograms",
-    "Ints",
-    "Keys",
-    "Summaries",
-    "Tallies",
-    "concatenated",
-    "empty",
-    "unpacked",
-]
+from transom.promising.summary_protocol import CellSummaries
 
 
-def empty(kind: str, cells: int, rows: int = 5, width: int = 16) -> Summaries:
+def empty_summaries(kind: str, cells: int, rows: int = 5, width: int = 16) -> CellSummaries:
     """Cells without tuples; `kind` is countsketch, histogram, or none.
 
-    >>> empty("histogram", 3).cells
+    >>> empty_summaries("histogram", 3).cells
     3
     """
     match kind:
@@ -39,12 +26,12 @@ def empty(kind: str, cells: int, rows: int = 5, width: int = 16) -> Summaries:
     raise ValueError(f"no summary is of kind {kind}")
 
 
-def unpacked(data: bytes) -> Summaries:
+def unpack_summaries(data: bytes) -> CellSummaries:
     """What `packed` made bytes of.
 
     >>> import numpy as np
-    >>> some = empty("countsketch", 1).summarize(np.array([0]), np.array([7], np.uint64))
-    >>> unpacked(some.packed()).estimate(np.array([0]), np.array([7], np.uint64))
+    >>> some = empty_summaries("countsketch", 1).summarize(np.array([0]), np.array([7], np.uint64))
+    >>> unpack_summaries(some.packed()).estimate(np.array([0]), np.array([7], np.uint64))
     array([1.])
     """
     meta, parts = packing.unpack(data)
@@ -56,6 +43,6 @@ def unpacked(data: bytes) -> Summaries:
     return kinds[meta["kind"]].unpacked(meta, parts)
 
 
-def concatenated(parts: Sequence[Summaries]) -> Summaries:
+def concat_summaries(parts: Sequence[CellSummaries]) -> CellSummaries:
     """The cells of summaries of one kind and shape, one after another."""
-    return parts[0].joined(parts[1:])
+    return parts[0].concat(parts[1:])

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 SURE = 3.0  # standard deviations of noise that a difference is to exceed before it is believed
 
 
-class Summaries(ABC):
+class CellSummaries(ABC):
     """Summaries of the tuples in cells 0, 1, ...; a tuple is known by the key of its value.
 
     Immutable. All cells are of one kind and shape, so that any two can be added and subtracted. `counts` are
@@ -62,19 +62,19 @@ class Summaries(ABC):
         """Cell by cell, without the tuples of the other."""
 
     @abstractmethod
-    def taken(self, cells: Ints) -> Self:
+    def take(self, cells: Ints) -> Self:
         """Some of the cells, in that order."""
 
     @abstractmethod
-    def part(self, since: int, until: int) -> Self:
+    def copy_range(self, since: int, until: int) -> Self:
         """The cells from `since` to before `until`, as a copy that doesn't hold on to the others."""
 
     @abstractmethod
-    def gathered(self, group: Ints, groups: int) -> Self:
+    def sum_groups(self, group: Ints, groups: int) -> Self:
         """The cells of each group added up."""
 
     @abstractmethod
-    def joined(self, others: Sequence[Self]) -> Self:
+    def concat(self, others: Sequence[Self]) -> Self:
         """The cells of this one, then those of the others."""
 
     @property

@@ -22,12 +22,12 @@ FIELDS = (
 
 
 @dataclass(frozen=True)
-class Tuples:
+class KeptTuples:
     """Kept tuples by bucket, time, batch and arrival: those of a cell and time lie side by side.
 
     The table has `key`, `bucket`, `time` and `batch`, then whatever columns of the stream are needed.
 
-    >>> made = Tuples.made(np.array([7, 5], np.uint64), np.array([1, 0]), np.array([10, 20]), batch_id=3)
+    >>> made = KeptTuples.made(np.array([7, 5], np.uint64), np.array([1, 0]), np.array([10, 20]), batch_id=3)
     >>> made.key.tolist(), made.batch_id.tolist()
     ([5, 7], [3, 3])
     """
@@ -35,43 +35,43 @@ class Tuples:
     table: pa.Table
 
     @staticmethod
-    def of(table: pa.Table) -> Tuples:
+    def of(table: pa.Table) -> KeptTuples:
         """Those of a table, put in order; rows that are alike in all of it stay as they arrived."""
         table = table.combine_chunks()
         columns = [table.column(name).to_numpy() for name in ("batch", "time", "bucket")]
         order = np.lexsort(columns)
         if np.array_equal(order, np.arange(len(order))):
-            return Tuples(table)
-        return Tuples(table.take(pa.array(order)))
+            return KeptTuples(table)
+        return KeptTuples(table.take(pa.array(order)))
 
     @staticmethod
-    def made(key: Keys, bucket: Ints, time: Ints, batch_id: int | Ints, **columns: pa.Array) -> Tuples:
-        """Tuples of plain arrays, in order of arrival."""
+    def made(key: Keys, bucket: Ints, time: Ints, batch_id: int | Ints, **columns: pa.Array) -> KeptTuples:
+        """KeptTuples of plain arrays, in order of arrival."""
         batches = np.broadcast_to(np.asarray(batch_id, np.int64), len(key))
         given = zip((key, bucket, time, batches), FIELDS, strict=True)
         plain = [pa.array(np.asarray(array), field.type) for array, field in given]
         names = [field.name for field in FIELDS] + list(columns)
-        return Tuples.of(pa.table([*plain, *columns.values()], names=names))
+        return KeptTuples.of(pa.table([*plain, *columns.values()], names=names))
 
     @staticmethod
-    def merged(parts: Iterable[Tuples]) -> Tuples:
+    def merged(parts: Iterable[KeptTuples]) -> KeptTuples:
         """All tuples of some; what earlier parts hold counts as having arrived earlier."""
-        return Tuples.of(pa.concat_tables([part.table for part in parts]))
+        return KeptTuples.of(pa.concat_tables([part.table for part in parts]))
 
     def __len__(self) -> int:
         return self.table.num_rows
 
-    def since(self, floor: int | None) -> Tuples:
+    def since(self, floor: int | None) -> KeptTuples:
         """Without the tuples before a time, which are let go."""
         return self if floor is None else self.where(self.time >= floor)
 
-    def in_batch(self, batch_id: int) -> Tuples:
+    def in_batch(self, batch_id: int) -> KeptTuples:
         """The tuples that came in a batch."""
         return self.where(self.batch_id == batch_id)
 
-    def where(self, mask: NDArray[np.bool_]) -> Tuples:
+    def where(self, mask: NDArray[np.bool_]) -> KeptTuples:
         """The tuples that a mask takes."""
-        return self if mask.all() else Tuples(self.table.filter(pa.array(mask)).combine_chunks())
+        return self if mask.all() else KeptTuples(self.table.filter(pa.array(mask)).combine_chunks())
 
     @cached_property
     def key(self) -> Keys:
@@ -90,18 +90,18 @@ class Tuples:
         return self.table.column("batch").to_numpy()
 
     @cached_property
-    def by_key(self) -> Runs:
+    def by_key(self) -> KeyRuns:
         """Where the tuples of each key are; found once, for all queries of a batch."""
-        return Runs.of(self.key)
+        return KeyRuns.of(self.key)
 
     @cached_property
-    def places(self) -> Places:
+    def places(self) -> CellPlaces:
         """Where the tuples of each bucket and time are."""
-        return Places.of(self.bucket, self.time)
+        return CellPlaces.of(self.bucket, self.time)
 
 
 @dataclass(frozen=True)
-class Runs:
+class KeyRuns:
     """Rows by key: `keys` are the distinct ones, `codes` the pairs (number of the key, row) in order."""
 
     keys: Keys
@@ -109,13 +109,13 @@ class Runs:
     codes: Ints
 
     @staticmethod
-    def of(key: Keys) -> Runs:
+    def of(key: Keys) -> KeyRuns:
         rows = np.argsort(key, kind="stable")
         ordered = key[rows]
         first = np.ones(len(key), bool)
         first[1:] = ordered[1:] != ordered[:-1]
         number = np.cumsum(first) - 1
-        return Runs(ordered[first], rows, number * len(key) + rows)
+        return KeyRuns(ordered[first], rows, number * len(key) + rows)
 
     def between(self, key: Keys, since: Ints, until: Ints) -> tuple[Ints, Ints]:
         """For each key, which entries of `rows` are its rows from `since` to before `until`."""
@@ -130,7 +130,7 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class Places:
+class CellPlaces:
     """Rows by bucket and time, in one number: bucket * span + time - first.
 
     It fits in 64 bits as long as buckets times kept microseconds do: ten years of 10,000 buckets.
@@ -141,20 +141,20 @@ class Places:
     span: int
 
     @staticmethod
-    def of(bucket: Ints, time: Ints) -> Places:
+    def of(bucket: Ints, time: Ints) -> CellPlaces:
         first = int(time.min()) if len(time) else 0
         span = int(time.max()) - first + 2 if len(time) else 2
-        return Places(bucket * span + (time - first), first, span)
+        return CellPlaces(bucket * span + (time - first), first, span)
 
     def at(self, bucket: Ints, time: Ints) -> Ints:
         """The first row of a bucket at or after a time."""
         return np.searchsorted(self.codes, bucket * self.span + np.clip(time - self.first, 0, self.span - 1))
 
 
-def spread(counts: Ints) -> tuple[Ints, Ints]:
+def expand_runs(counts: Ints) -> tuple[Ints, Ints]:
     """For runs of so many items: of each item the run it is of, and its place there.
 
-    >>> [a.tolist() for a in spread(np.array([2, 0, 1]))]
+    >>> [a.tolist() for a in expand_runs(np.array([2, 0, 1]))]
     [[0, 0, 2], [0, 1, 0]]
     """
     run = np.repeat(np.arange(len(counts)), counts)

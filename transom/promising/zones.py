@@ -57,7 +57,7 @@ def bucket_of(shape: Summary, keys: Keys, values: Floats | None = None) -> Ints:
 
 
 @dataclass(frozen=True)
-class Reach:
+class ZoneReach:
     """What the granularities cover when the newest step is `end` - 1, in steps.
 
     G1 reaches back to `near`; steps before `blocks` are of blocks, as long as G1, that it reaches nothing of.
@@ -72,7 +72,7 @@ class Reach:
     backs: tuple[int, ...]
 
     @classmethod
-    def of(cls, shape: Summary, end: int, since: int | None = None) -> Reach:
+    def of(cls, shape: Summary, end: int, since: int | None = None) -> ZoneReach:
         """The reach at some end; `since` is a step from which on all is kept, however far back that is: the
         last granularity is then so much longer."""
         steps = steps_of(shape)

@@ -24,7 +24,7 @@ from transom.overload.sideline import Sideline
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import release_suspended
 from transom.plan.planner import Planner
-from transom.promising.batch_tuples import Arrival
+from transom.promising.batch_tuples import BatchArrival
 from transom.promising.execution import Promising
 from transom.results.stream_progress import BatchInput
 from transom.runtime.executor_state import ExecutorState
@@ -46,7 +46,7 @@ class IngestedBatch:
     carried: list[Carried]
     outcome: Outcome
     burst: BurstOutcome
-    arrivals: Mapping[str, Arrival]
+    arrivals: Mapping[str, BatchArrival]
 
 
 class Ingest:
@@ -162,7 +162,7 @@ class Ingest:
 
     def _run(
         self, intent: BatchIntent, batch: DataBatch, registry: Registry
-    ) -> tuple[Outcome, dict[str, Arrival]]:
+    ) -> tuple[Outcome, dict[str, BatchArrival]]:
         stream = batch.rules.clock.stream
         with IngestRun(batch, self.tables, self.backend) as run:
             ingested = run.process()

@@ -27,7 +27,7 @@ from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import release_suspended
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
-from transom.promising.batch_tuples import Arrival
+from transom.promising.batch_tuples import BatchArrival
 from transom.promising.execution import Pace, Promising
 from transom.results.emit import EmitContext
 from transom.results.prodder import due_streams
@@ -53,7 +53,7 @@ log = logging.getLogger("transom")
 
 
 class BatchLoop:
-    """Runs batches and owns what they change: the state, the registry, the waiting control."""
+    """KeyRuns batches and owns what they change: the state, the registry, the waiting control."""
 
     def __init__(
         self,
@@ -284,7 +284,7 @@ class BatchLoop:
         watch.lap("planning")
         failed = self.ingest.failures(registry)
         outcome, burst = Outcome(), NO_BURST
-        arrivals: Mapping[str, Arrival] = {}
+        arrivals: Mapping[str, BatchArrival] = {}
         said = [element for element in intent.control if isinstance(element, Punctuation | Prod)]
         if intent.stream is not None and (frame is not None or intent.sidelined):
             stream = self.declared.streams[intent.stream]

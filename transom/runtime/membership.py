@@ -12,7 +12,7 @@ from transom.plan.compiled import CompiledQuery
 from transom.plan.context import Membership
 from transom.plan.passes.admission import is_kept
 from transom.plan.planner import Planner
-from transom.promising.budget import settled
+from transom.promising.state_updates import with_registered
 from transom.runtime.registry import Registry
 from transom.sql.preferred_query import Preferred
 from transom.sql.query import Query
@@ -74,7 +74,7 @@ def joined_and_left(
     with_rows = [] if intent.stream is None else registry.reading(intent.stream)
     state = planner.begin(state, membership, with_rows)
     state = _tuned(state, {name: point for name, point in tuned.items() if name in registry})
-    return replace(state, preferring=settled(state.preferring, *registry.newest()))
+    return replace(state, preferring=with_registered(state.preferring, *registry.newest()))
 
 
 def _tuned(state: State, points: Mapping[str, float | None]) -> State:

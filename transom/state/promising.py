@@ -9,15 +9,15 @@ import pyarrow as pa
 
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation
-from transom.promising.tuples import Tuples
+from transom.promising.tuples import KeptTuples
 from transom.storage.shard_refs import ShardRef
 
 
 @dataclass(frozen=True, eq=False)
 class TupleRun:
-    """Tuples that are kept on the driver, and written once beside the snapshots."""
+    """KeptTuples that are kept on the driver, and written once beside the snapshots."""
 
-    tuples: Tuples
+    tuples: KeptTuples
 
     @property
     def rows(self) -> int:
@@ -34,7 +34,7 @@ class TupleRun:
     @classmethod
     def unpacked(cls, packed: bytes) -> TupleRun:
         """The run again."""
-        return cls(Tuples(pa.ipc.open_file(packed).read_all().combine_chunks()))
+        return cls(KeptTuples(pa.ipc.open_file(packed).read_all().combine_chunks()))
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class PreferredState:
     @property
     def coverage(self) -> Coverage:
         """All that was done and passed over so far."""
-        waiting = sum(float(regions.awaited.sum()) for regions in self.pending)
+        waiting = sum(float(regions.expected_left.sum()) for regions in self.pending)
         left = sum(int(regions.left.sum()) for regions in self.pending)
         return Coverage(self.done.probes, self.done.produced, self.lost + waiting, self.missed + left)
 

@@ -49,7 +49,7 @@ class RunShelf(Protocol):
 
 
 class EmbeddedRuns:
-    """Runs that are stored in the snapshot itself."""
+    """KeyRuns that are stored in the snapshot itself."""
 
     def __init__(self, parts: Parts | None = None):
         self.parts = dict(parts or {})

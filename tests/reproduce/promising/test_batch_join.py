@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from reproduce.promising.baselines import Pairs, Stream, SymmetricHashJoin, exact_join
 from reproduce.promising.batch_join import Simulation, product_of_counts, stream_of
 from transom.elements import Preference, Summary
-from transom.promising.representation import Representation, arrived
+from transom.promising.representation import Representation
+from transom.promising.step_summaries import summarize_steps
 
 STRUCTURES = ("none", "time", "cells", "adjusting")
 ORDERS = ("desc", "asc", "weighted")
@@ -110,7 +111,7 @@ def age(case: Case, side: int, pair: tuple[int, int]) -> int:
     stream, shape = case.streams[side], case.simulation.shapes[side]
     batch_id = max(int(case.streams[s].batch_id[pair[s]]) for s in (0, 1))
     high = int(stream.time[stream.batch_id <= batch_id].max())
-    nothing = arrived(shape, np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
+    nothing = summarize_steps(shape, np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
     floor = Representation.new(shape).inserted(nothing, high).floor
     assert floor is not None
     return floor - int(stream.time[pair[side]])

@@ -7,64 +7,34 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from transom.elements import Summary
 from transom.kernel.predicates import evaluate
-from transom.promising.batch_tuples import Arrival
-from transom.promising.joins import Values, join_regions
+from transom.promising.batch_tuples import BatchArrival
+from transom.promising.joins import BatchValues, join_regions
 from transom.promising.probes import Ints, Mask, Probe, truth_of
-from transom.promising.regions import Regions, spent
-from transom.promising.representation import Representation
-from transom.promising.selections import BatchCells, batch_cells, counts_of
+from transom.promising.regions import Regions, spend_budget
+from transom.promising.selections import BatchCells, batch_cells, cell_counts
 from transom.sql.preferred_query import Preferred, Side
-from transom.state.promising import Coverage, PreferredState, Preferring, SummaryState
+from transom.state.promising import Coverage, PreferredState, Preferring
 
 MOST_PENDING = 100_000  # regions of a query that wait; the others are given up, unlikely ones first
 
 
-def resolved(shape: Summary, structure: str = "adjusting") -> Summary:
-    """A summary whose structure is settled: the given one, where it is the engine's to choose."""
-    return replace(shape, structure=structure) if shape.structure == "auto" else shape
-
-
-def settled(
-    known: Preferring,
-    summaries: Mapping[str, tuple[Summary, int]],
-    queries: Mapping[str, tuple[Preferred, int]],
-) -> Preferring:
-    """With states for those that joined, without those that left; each is given with its first batch."""
-    kept = {
-        name: own
-        for name, own in known.summaries.items()
-        if name in summaries and own.since == summaries[name][1]
-    }
-    for name, (shape, since) in summaries.items():
-        if name not in kept:
-            kept[name] = SummaryState(Representation.new(resolved(shape)), since)
-    preferring = {
-        name: own for name, own in known.queries.items() if name in queries and own.since == queries[name][1]
-    }
-    for name, (query, since) in queries.items():
-        if name not in preferring:
-            preferring[name] = PreferredState(tuple(Regions.none() for _ in query.sides), since)
-    return Preferring(kept, preferring)
-
-
-class Planning:
+class ProbePlanner:
     """Decides what queries probe, given the summaries with what arrived in them."""
 
-    def __init__(self, known: Preferring, arrivals: Mapping[str, Arrival], batch_id: int):
+    def __init__(self, known: Preferring, arrivals: Mapping[str, BatchArrival], batch_id: int):
         self.known, self.arrivals, self.batch_id = known, arrivals, batch_id
         self._cells: dict[tuple[str, int | None], BatchCells] = {}  # what selections have in common
 
-    def planned(self, name: str, query: Preferred, budget: int | None) -> list[Probe]:
+    def plan(self, name: str, query: Preferred, budget: int | None) -> list[Probe]:
         """What a query probes of what arrived with the batch, and of what it has put off."""
         fresh = [
             self._regions(query, number) if side.summary in self.arrivals else Regions.none()
             for number, side in enumerate(query.sides)
         ]
-        return self._spent(name, query, fresh, self.waiting(name, query), budget)
+        return self._spent(name, query, fresh, self.deferred(name, query), budget)
 
-    def again(self, probes: Sequence[Probe], budget: int) -> list[Probe]:
+    def plan_rest(self, probes: Sequence[Probe], budget: int) -> list[Probe]:
         """What a query probes next of what its probes have left, if that may be so many."""
         fresh, waiting = zip(*(probe.rest() for probe in probes), strict=True)
         return self._spent(probes[0].name, probes[0].query, fresh, waiting, budget)
@@ -77,7 +47,7 @@ class Planning:
         waiting: Sequence[Regions],
         budget: int | None,
     ) -> list[Probe]:
-        now, later = spent(
+        now, later = spend_budget(
             Regions.concatenated(fresh), Regions.concatenated(waiting), query.preference.order, budget
         )
         parts = _split(now, fresh), _split(later, waiting)
@@ -90,7 +60,7 @@ class Planning:
             probes.append(Probe(name, query, side, both, taken, len(new), not self.arrivals, since, keys))
         return probes
 
-    def waiting(self, name: str, query: Preferred) -> list[Regions]:
+    def deferred(self, name: str, query: Preferred) -> list[Regions]:
         """What a query has put off, as far as its tuples are all kept and may be in the window still."""
         found = []
         for side, regions in enumerate(self.known.queries[name].pending):
@@ -102,14 +72,14 @@ class Planning:
             found.append(regions.reachable(other.floor, own.floor, since))
         return found
 
-    def concluded(
+    def state_after(
         self, name: str, query: Preferred, probes: Sequence[Probe], charge: int, rows: int
     ) -> PreferredState:
         """A query's state after its last probes; all of them together cost so much, and gave so many rows."""
         own = self.known.queries[name]
         left = [probe.regions.after(probe.taken) for probe in probes]
         kept = [_most(regions) for regions in left]
-        waiting = self.waiting(name, query)
+        waiting = self.deferred(name, query)
         lost = _awaited(own.pending) - _awaited(waiting) + _awaited(left) - _awaited(kept)
         missed = _left(own.pending) - _left(waiting) + _left(left) - _left(kept)
         done = Coverage(own.done.probes + charge, own.done.produced + rows)
@@ -129,20 +99,22 @@ class Planning:
             return Regions.none()
         values = arrival.values
         if not matching.all():
-            values = Values(**{one.name: getattr(values, one.name)[matching] for one in fields(Values)})
+            values = BatchValues(
+                **{one.name: getattr(values, one.name)[matching] for one in fields(BatchValues)}
+            )
         return join_regions(values, self.batch_id, own, other, query.preference, query.promise)
 
     def _batch_cells(self, summary: str, window: int | None) -> BatchCells:
         if (summary, window) not in self._cells:
             arrival, own = self.arrivals[summary], self.known.summaries[summary].representation
-            counts = counts_of(arrival.arrived, own)
+            counts = cell_counts(arrival.steps, own)
             self._cells[summary, window] = batch_cells(
                 arrival.values, self.batch_id, own, counts, window, arrival.means
             )
         return self._cells[summary, window]
 
 
-def _matching(side: Side, arrival: Arrival) -> Mask:
+def _matching(side: Side, arrival: BatchArrival) -> Mask:
     """Which of the values that arrived may match a side's conditions, as far as the summary can tell."""
     if side.guide is None:
         return np.ones(len(arrival.column), bool)
@@ -160,7 +132,7 @@ def _split(taken: Ints, parts: Sequence[Regions]) -> list[Ints]:
 
 def _awaited(parts: Sequence[Regions]) -> float:
     """The output that is expected of what is left of some regions."""
-    return sum(float(part.awaited.sum()) for part in parts)
+    return sum(float(part.expected_left.sum()) for part in parts)
 
 
 def _left(parts: Sequence[Regions]) -> int:
@@ -172,5 +144,5 @@ def _most(regions: Regions) -> Regions:
     """As many regions as may wait."""
     if len(regions) <= MOST_PENDING:
         return regions
-    order = np.lexsort((-regions.awaited, ~regions.likely))
+    order = np.lexsort((-regions.expected_left, ~regions.likely))
     return regions.where(np.sort(order[:MOST_PENDING]))
