@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,6 +35,14 @@ from transom.estimates.marks import MarkRuns, marks
 from transom.estimates.monitor import Accuracy, Monitor, Quality
 from transom.estimates.pending import Pending, PendingRows
 from transom.estimates.quality import pair_accuracies
+from transom.estimates.stored_form import (
+    decode_arrays,
+    decode_emit,
+    decode_item,
+    encode_arrays,
+    encode_emit,
+    encode_item,
+)
 
 
 @dataclass(frozen=True)
@@ -226,23 +233,15 @@ class Estimator:
     def dumps(self) -> bytes:
         """The estimator as bytes; `loads` restores it exactly, but for the limits."""
         pending = PendingRows.concatenated(self.pending.parts) if self.pending.parts else None
-        arrays = {
-            f"{part}.{name}": value
-            for part, record in (
-                ("groups", self.groups),
-                ("experts", self.experts),
-                ("bounds", self.bounds),
-                ("monitor", self.monitor),
-                ("pending", pending),
-            )
-            for name, value in _fields(record).items()
-            if name != "miss" and value is not None
-        }
+        arrays = encode_arrays("groups", self.groups) | encode_arrays("experts", self.experts)
+        arrays |= encode_arrays("bounds", self.bounds) | encode_arrays("monitor", self.monitor)
+        if pending is not None:
+            arrays |= encode_arrays("pending", pending)
         used = self.bounds.place > 0
         arrays["bounds.scores"] = self.bounds.scores[used]
         meta = {
-            "emit": dataclasses.asdict(self.emit),
-            "items": [dataclasses.astuple(item) for item in self.items],
+            "emit": encode_emit(self.emit),
+            "items": [encode_item(item) for item in self.items],
             "range": self.range_in_slides,
             "point": self.point,
         }
@@ -252,28 +251,20 @@ class Estimator:
     def loads(cls, data: bytes, limits: EstimateLimits = DEFAULT_LIMITS) -> Estimator:
         """The estimator that `dumps` made into bytes."""
         meta, arrays = unpack(data)
-        parts: dict[str, dict] = {}
-        for name, array in arrays.items():
-            part, _, field = name.partition(".")
-            parts.setdefault(part, {})[field] = array
-        emit = meta["emit"] | {"at": tuple(meta["emit"]["at"]), "between": tuple(meta["emit"]["between"])}
-        empty = cls.of(Emit(**emit), [ItemKind(*item) for item in meta["items"]], meta["range"], limits)
-        bounds = parts["bounds"]
+        items = [decode_item(item) for item in meta["items"]]
+        empty = cls.of(decode_emit(meta["emit"]), items, meta["range"], limits)
+        bounds, pending = decode_arrays("bounds", arrays), decode_arrays("pending", arrays)
         scores = empty.bounds.scores.copy()
         scores[bounds["place"] > 0] = bounds["scores"]
         return replace(
             empty,
-            groups=GroupProfiles(**parts["groups"]),
-            experts=Experts(**parts["experts"]),
+            groups=GroupProfiles(**decode_arrays("groups", arrays)),
+            experts=Experts(**decode_arrays("experts", arrays)),
             bounds=replace(empty.bounds, **(bounds | {"scores": scores})),
-            monitor=Monitor(**parts["monitor"]),
-            pending=Pending((PendingRows(**parts["pending"]),) if "pending" in parts else ()),
+            monitor=Monitor(**decode_arrays("monitor", arrays)),
+            pending=Pending((PendingRows(**pending),) if pending else ()),
             point=meta["point"],
         )
-
-
-def _fields(record: object) -> dict:
-    return {} if record is None else {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}  # type: ignore[arg-type]
 
 
 def _rows(values: Floats, at: Ints) -> Floats:
