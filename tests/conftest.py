@@ -1,4 +1,4 @@
-"""One Spark session for the whole suite, and Hypothesis set up to be reproducible."""
+"""The backends that tests run on, one Spark session, and Hypothesis set up to be reproducible."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Any, Iterator
 import pytest
 from hypothesis import settings
 
+from tests.engine_factory import EngineFactory, backends_of
+from transom.backends.base import Backend
+
 settings.register_profile("transom", print_blob=True, derandomize=False, deadline=None)
 settings.load_profile("transom")
 
@@ -17,6 +20,10 @@ settings.load_profile("transom")
 def pytest_configure(config: pytest.Config) -> None:
     """A run without `--hypothesis-seed` gets a seed, so that it can be printed and repeated."""
     config.addinivalue_line("markers", "spark: needs a Spark session (added to tests that use it)")
+    config.addinivalue_line(
+        "markers",
+        "backends(*names, reason): the backends that a test runs on; the local one if there is no mark",
+    )
     if getattr(config.option, "hypothesis_seed", None) is None:
         shared = getattr(config, "workerinput", {}).get("hypothesis_seed")
         config.option.hypothesis_seed = (
@@ -35,10 +42,18 @@ def pytest_configure_node(node) -> None:  # type: ignore[no-untyped-def]
     node.workerinput["hypothesis_seed"] = node.config.option.hypothesis_seed
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that makes engines once for each backend of its `backends` mark."""
+    if "make_engine" in metafunc.fixturenames:
+        marks = list(metafunc.definition.iter_markers("backends"))
+        metafunc.parametrize("make_engine", backends_of(marks), indirect=True, scope="session")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that use the session; those of a file stay together, the others go wherever."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if "spark" in getattr(item, "fixturenames", ()) or parameters.get("make_engine") == "spark":
             item.add_marker("spark")
             item.add_marker(pytest.mark.xdist_group(item.path.name))
 
@@ -60,6 +75,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def make_engine(request: pytest.FixtureRequest) -> EngineFactory:
+    """Makes engines on the backend that the test runs on; only Spark's tests start a session."""
+    session = request.getfixturevalue("spark") if request.param == "spark" else None
+    return EngineFactory(request.param, session)
+
+
+@pytest.fixture(scope="session")
+def backend(make_engine: EngineFactory) -> Backend:
+    """The backend that the test runs on, for tests of what is below the engine."""
+    return make_engine.backend
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.engine_factory import EngineFactory
 from transom.backends.spark.cluster import loopback_cluster
 from transom.backends.spark.session import start_session
 
@@ -25,3 +26,9 @@ def cluster() -> Iterator[SparkSession]:
         )
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster_engine(cluster: SparkSession) -> EngineFactory:
+    """Makes engines on the cluster."""
+    return EngineFactory("spark", cluster)

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 import transom
 from tests.differential.cases import case
 from tests.differential.looking import looked_up
-from tests.differential.on_spark import check_on_files
+from tests.differential.on_engine import check_on_files
+from tests.engine_factory import EngineFactory
 from tests.runtime.preference_helpers import JOIN, joined, pairs, sales, stores
 
 pytestmark = pytest.mark.cluster
@@ -36,9 +37,11 @@ def test_the_package_is_shipped_to_the_executors(cluster: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("part", range(3))
-def test_every_answer_is_the_oracles(cluster: SparkSession, tmp_path: Path, seed: int, part: int) -> None:
+def test_every_answer_is_the_oracles(
+    cluster_engine: EngineFactory, tmp_path: Path, seed: int, part: int
+) -> None:
     for number in range(seed + 4 * part, seed + 4 * (part + 1)):
-        check_on_files(case(Random(number)), cluster, tmp_path / str(number))
+        check_on_files(case(Random(number)), cluster_engine, tmp_path / str(number))
 
 
 def test_a_large_batch_is_cut_up_among_the_executors(cluster: SparkSession) -> None:
@@ -59,15 +62,15 @@ def test_a_large_batch_is_cut_up_among_the_executors(cluster: SparkSession) -> N
 
 @pytest.mark.parametrize("state", ["driver", "executors"])
 def test_every_lookup_is_answered_as_by_the_oracle(
-    cluster: SparkSession, tmp_path: Path, seed: int, state: str
+    cluster_engine: EngineFactory, tmp_path: Path, seed: int, state: str
 ) -> None:
-    check_on_files(looked_up(Random(seed)), cluster, tmp_path, state=state)
+    check_on_files(looked_up(Random(seed)), cluster_engine, tmp_path, state=state)
 
 
 def test_a_join_with_a_preference_is_made_where_the_tuples_are(
-    cluster: SparkSession, tmp_path: Path, seed: int
+    cluster_engine: EngineFactory, tmp_path: Path, seed: int
 ) -> None:
-    engine, feeds = stores(cluster, tmp_path, state="executors")
+    engine, feeds = stores(cluster_engine, tmp_path, state="executors")
     every = engine.register(JOIN.format("desc"), "every")
     cut = engine.register(f"{JOIN.format('weighted')} BUDGET 200 PROBES", "cut")
     rng, sold = np.random.default_rng(seed), {1: list[Any](), 2: list[Any]()}

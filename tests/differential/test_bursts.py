@@ -14,13 +14,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
-import transom
 from tests.differential.cases import SECOND, BatchCase, Case, case, stream
 from tests.differential.comparing import identity, oracle_answer, same_row
 from tests.differential.engine import TIME, PureEngine, Row, bound, presented, table_of
-from tests.differential.on_spark import SCHEMA, micros
+from tests.differential.on_engine import SCHEMA, micros
+from tests.engine_factory import ON_BOTH, EngineFactory
 from transom.elements import ClockKind
 from transom.overload.bursts import split_burst
 from transom.overload.chunks import BurstOutcome, SidelinedChunk, chunk_rows
@@ -244,12 +243,13 @@ def marked_as_lacking(query: Query, found: list[Row], expected: list[Row]) -> No
     assert query.kept is not None or lacking[True] <= len(theirs)
 
 
-def test_on_spark_finals_of_a_stream_in_order_are_the_oracles(
-    spark: SparkSession, tmp_path: Path, seed: int
+@ON_BOTH
+def test_finals_of_a_stream_in_order_are_the_oracles_on_engines(
+    make_engine: EngineFactory, tmp_path: Path, seed: int
 ) -> None:
-    for number in range(seed + 4000, seed + 4003):
+    for number in range(seed + 4000, seed + (4003 if make_engine.name == "spark" else 4020)):
         drawn = in_order(Random(number))
-        engine = transom.Engine(spark, str(tmp_path / str(number)))
+        engine = make_engine(tmp_path / str(number))
         rules = {"slack": micros(drawn.slack), "horizon": None}
         feed = engine.feed("s", SCHEMA, time="ts", overload="sideline", budget=4, **rules)
         handles = engine.register_all(drawn.queries)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
@@ -10,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
 
 import transom
+from tests.engine_factory import EngineFactory
 from transom.durations import parse_instant
 
 BIDS = "site int, price double, ts timestamp"
@@ -58,11 +60,6 @@ def bids_table(*rows: tuple[Any, Any, str | None]) -> pa.Table:
     )
 
 
-def bids_frame(spark: SparkSession, *rows: tuple[Any, Any, str | None]) -> DataFrame:
-    """The same as a batch DataFrame."""
-    return spark.createDataFrame(bids_table(*rows), BIDS)
-
-
 def bids_files(directory: Path, *batches: Sequence[tuple[Any, Any, str | None]]) -> Path:
     """The same as Parquet files, one for each batch; names and times tell their order."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -73,10 +70,23 @@ def bids_files(directory: Path, *batches: Sequence[tuple[Any, Any, str | None]])
     return directory
 
 
-def bids_engine(spark: SparkSession, tmp_path: Path, **options: Any) -> tuple[transom.Engine, Any]:
+def written(place: Path, format: str = "parquet") -> list[dict[str, Any]]:
+    """The rows that a sink wrote, with the batch that their directory is named for; CSV has texts."""
+    if format == "parquet":
+        return pq.read_table(place).to_pylist()
+    rows: list[dict[str, Any]] = []
+    for file in sorted(place.glob(f"**/*.{format}")):
+        with file.open(encoding="utf-8", newline="") as lines:
+            records = csv.DictReader(lines) if format == "csv" else map(json.loads, lines)
+            batch = int(file.parent.name.removeprefix("batch="))
+            rows += [{**record, "batch": batch} for record in records]
+    return rows
+
+
+def bids_engine(make_engine: EngineFactory, tmp_path: Path, **options: Any) -> tuple[transom.Engine, Any]:
     """An engine with a feed of bids."""
     own = {name: options.pop(name) for name in list(options) if name in ENGINE_OPTIONS}
-    engine = transom.Engine(spark, str(tmp_path / "checkpoint"), **own)
+    engine = make_engine(str(tmp_path / "checkpoint"), **own)
     return engine, engine.feed("bids", options.pop("schema", BIDS), time="ts", **options)
 
 

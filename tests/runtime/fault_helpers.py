@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.engine_factory import EngineFactory
+from transom.backends.base import Sink
+
 
 class Crash(Exception):
     """What a test makes happen."""
@@ -30,3 +33,14 @@ class Fault:
             raise Crash(name)
 
         patch.setattr(owner, name, wrapped)
+
+
+def fault_at(
+    patch: pytest.MonkeyPatch,
+    make_engine: EngineFactory,
+    step: tuple[Any, str, Callable[..., bool]],
+    after: bool,
+) -> Fault:
+    """A fault in a step of a batch; the step of `Sink` is one of the sinks of the test's backend."""
+    owner, name, when = step
+    return Fault(patch, make_engine.sink_type if owner is Sink else owner, name, when, after)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import EngineFactory
 
 SALES = "item int, price double, ts timestamp"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -37,10 +37,10 @@ def sales(rng: np.random.Generator, start: float, rows: int = 40, seconds: float
 
 
 def stores(
-    spark: SparkSession, place: Path, options: str = "", **settings: Any
+    make_engine: EngineFactory, place: Path, options: str = "", **settings: Any
 ) -> tuple[transom.Engine, dict[int, Any]]:
     """An engine with two stores' sales, summarized by item."""
-    engine = transom.Engine(spark, str(place / "checkpoint"), **settings)
+    engine = make_engine(str(place / "checkpoint"), **settings)
     feeds = {number: engine.feed(f"store{number}", SALES, time="ts") for number in (1, 2)}
     for number in feeds:
         engine.execute(f"CREATE SUMMARY items{number} ON store{number}(item) {SUMMARY} {options}")

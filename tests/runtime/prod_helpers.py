@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import short
 
 TRAFFIC = "ts bigint, sensor int, speed int, volume int"
@@ -16,10 +16,10 @@ BY_SENSOR = "SELECT sensor, sum(volume) AS v FROM s [RANGE 50 SLIDE 50] GROUP BY
 OF_ENGINE = ("clock", "retention", "strategy", "state", "limits", "poll", "max_failures")
 
 
-def traffic(spark: SparkSession, place: Path, **options: Any) -> tuple[transom.Engine, Any]:
+def traffic(make_engine: EngineFactory, place: Path, **options: Any) -> tuple[transom.Engine, Any]:
     """An engine with a feed of the thesis's tuples; windows close by punctuations unless slack is given."""
     own = {name: options.pop(name) for name in OF_ENGINE if name in options}
-    engine = transom.Engine(spark, str(place / "checkpoint"), **own)
+    engine = make_engine(str(place / "checkpoint"), **own)
     return engine, engine.feed("s", TRAFFIC, time="ts", **{"slack": None, **options})
 
 

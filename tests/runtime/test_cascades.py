@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import SettableClock, at, bids, bids_engine
-from tests.runtime.prod_helpers import TRAFFIC, early, final, told, traffic
+from tests.runtime.prod_helpers import early, final, told, traffic
 
 PER_SENSOR = "SELECT sensor, sum(volume) AS n FROM s [RANGE 20 SLIDE 20] GROUP BY sensor"
 BUSIEST = "SELECT max(n) AS n FROM per_sensor [RANGE 40 SLIDE 40]"
@@ -25,8 +26,8 @@ def both(engine: transom.Engine, outer: str = BUSIEST, inner: str = PER_SENSOR) 
 # --- the thesis ------------------------------------------------------------------------------
 
 
-def test_panes_as_a_query_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_panes_as_a_query_of_their_own(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     pane, window = engine.register_all(
         {
             "pane": "SELECT max(volume) AS v FROM s [RANGE 10 SLIDE 10]",
@@ -45,8 +46,10 @@ def test_panes_as_a_query_of_their_own(spark: SparkSession, tmp_path: Path) -> N
     assert final(window, "v") == [(80, 110, 55), (90, 120, 55), (100, 130, 58)]
 
 
-def test_a_max_of_sums_sees_each_sum_once_and_as_large_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_a_max_of_sums_sees_each_sum_once_and_as_large_as_it_is(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     inner, outer = both(engine)
     assert outer.prod().num_rows == 0 and engine.prod("per_sensor") == {}, "nothing has come"
     total = engine.register("SELECT sum(n) AS n, count(*) AS c FROM per_sensor [RANGE 40 SLIDE 40]")
@@ -70,12 +73,12 @@ def test_a_max_of_sums_sees_each_sum_once_and_as_large_as_it_is(spark: SparkSess
     assert outer.prod().num_rows == 0
     feed.push([(41, 1, 0, 1)])
     engine.step()
-    again, _ = traffic(spark, tmp_path)
+    again, _ = traffic(make_engine, tmp_path)
     assert early(again.prod("per_sensor", at=80)["outer"], "n") == [(40, 80, 1)], "before its first batch"
 
 
-def test_three_levels(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path, slack=5)
+def test_three_levels(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path, slack=5)
     texts = {
         "top": "SELECT max(n) AS n FROM busiest [RANGE 80 SLIDE 80]",
         "busiest": "SELECT sum(n) AS n FROM per_sensor [RANGE 40 SLIDE 40]",
@@ -140,9 +143,9 @@ def test_three_levels(spark: SparkSession, tmp_path: Path) -> None:
     ],
 )
 def test_an_outer_query(
-    spark: SparkSession, tmp_path: Path, outer: str, columns: list[str], expected: Any
+    make_engine: EngineFactory, tmp_path: Path, outer: str, columns: list[str], expected: Any
 ) -> None:
-    engine, feed = traffic(spark, tmp_path)
+    engine, feed = traffic(make_engine, tmp_path)
     engine.table("roads", [{"sensor": 1, "road": "east"}, {"sensor": 2, "road": "west"}])
     _, query = both(engine, outer)
     feed.push([(1, 1, 0, 1), (2, 2, 0, 2), (30, 1, 0, 4), (50, 1, 0, 8)])
@@ -178,8 +181,10 @@ def test_an_outer_query(
     ],
     ids=["with HAVING", "over windows of rows", "read by windows of rows", "along another column"],
 )
-def test_an_inner_query(spark: SparkSession, tmp_path: Path, inner: str, outer: str, expected: Any) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_an_inner_query(
+    make_engine: EngineFactory, tmp_path: Path, inner: str, outer: str, expected: Any
+) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     _, query = both(engine, outer, inner)
     feed.push([(1, 1, 0, 1), (2, 2, 0, 2), (30, 1, 0, 4), (50, 1, 0, 8)])
     engine.step()
@@ -188,8 +193,8 @@ def test_an_inner_query(spark: SparkSession, tmp_path: Path, inner: str, outer: 
     assert final(query, "n") == expected
 
 
-def test_a_punctuation_of_a_group_closes_the_outer_group(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_a_punctuation_of_a_group_closes_the_outer_group(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     inner, outer = both(
         engine, "SELECT sensor, max(n) AS n FROM per_sensor [RANGE 40 SLIDE 40] GROUP BY sensor"
     )
@@ -208,9 +213,9 @@ def test_a_punctuation_of_a_group_closes_the_outer_group(spark: SparkSession, tm
     assert final(outer, "sensor", "n") == [(0, 40, 1, 4), (0, 40, 2, 2)] and final(whole, "n") == [(0, 40, 4)]
 
 
-def test_a_silent_stream_closes_the_whole_cascade(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_silent_stream_closes_the_whole_cascade(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock()
-    engine, feed = bids_engine(spark, tmp_path, clock=clock, slack="1 minute", idle="5 minutes")
+    engine, feed = bids_engine(make_engine, tmp_path, clock=clock, slack="1 minute", idle="5 minutes")
     engine.register("SELECT site, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site", "i")
     outer = engine.register("SELECT max(n) AS n FROM i [RANGE 2 minutes SLIDE 2 minutes]", "o")
     feed.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:00:30"), (2, 1.0, "12:03")))
@@ -229,9 +234,9 @@ def test_a_silent_stream_closes_the_whole_cascade(spark: SparkSession, tmp_path:
 
 
 def test_an_outer_query_that_joins_later_reports_whole_windows_only(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path, slack=0)
+    engine, feed = traffic(make_engine, tmp_path, slack=0)
     engine.register(PER_SENSOR, "per_sensor")
     feed.push([(1, 1, 0, 1), (21, 1, 0, 2), (45, 1, 0, 4)])
     engine.step()
@@ -245,8 +250,8 @@ def test_an_outer_query_that_joins_later_reports_whole_windows_only(
     assert early(part.prod(), "n", "complete") == [(60, 120, 24, True)]
 
 
-def test_who_reads_whom_is_looked_after(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_who_reads_whom_is_looked_after(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     with pytest.raises(transom.SQLError, match="per_sensor"):
         engine.register(BUSIEST)
     with pytest.raises(transom.SQLError, match="can't read its own results"):
@@ -274,8 +279,10 @@ def test_who_reads_whom_is_looked_after(spark: SparkSession, tmp_path: Path) -> 
     assert early(outer.prod(), "n") == [(40, 80, 1)]
 
 
-def test_a_suspended_inner_query_has_no_more_rows_for_the_outer(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path, max_failures=1)
+def test_a_suspended_inner_query_has_no_more_rows_for_the_outer(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = traffic(make_engine, tmp_path, max_failures=1)
     engine.udf("fussy", lambda x: 1 // (x - 13) and x, "int")
     inner, outer = both(engine, inner="SELECT sum(fussy(volume)) AS n FROM s [RANGE 20 SLIDE 20]")
     feed.push([(1, 1, 0, 14)])
@@ -289,7 +296,7 @@ def test_a_suspended_inner_query_has_no_more_rows_for_the_outer(spark: SparkSess
     engine.step()
     assert final(inner, "n") == [(0, 20, 14)] and final(outer) == []
     engine.stop()
-    again, feed = traffic(spark, tmp_path, max_failures=1)
+    again, feed = traffic(make_engine, tmp_path, max_failures=1)
     again.udf("fussy", lambda x: x, "int")
     feed.push([(81, 1, 0, 14)])
     again.step()
@@ -316,14 +323,14 @@ TEXTS = {
 }
 
 
-def run(spark: SparkSession, place: Path, restarts: bool, **options: Any) -> dict[str, Any]:
+def run(make_engine: EngineFactory, place: Path, restarts: bool, **options: Any) -> dict[str, Any]:
     """All results of a cascade, prodded with every batch and after it, started again between batches or not."""
-    engine, feed = traffic(spark, place, slack=5, **options)
+    engine, feed = traffic(make_engine, place, slack=5, **options)
     queries = engine.register_all(TEXTS)
     for batch_id in BATCHES:
         if restarts:
             engine.stop()
-            engine, feed = traffic(spark, place, slack=5, **options)
+            engine, feed = traffic(make_engine, place, slack=5, **options)
             queries = {name: engine.query(name) for name in TEXTS} if engine.queries() else {}
             queries = queries or engine.register_all(TEXTS)
         feed.push(batch_id)
@@ -339,9 +346,9 @@ def run(spark: SparkSession, place: Path, restarts: bool, **options: Any) -> dic
 
 
 @pytest.fixture(scope="module")
-def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def expected(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What state on the driver gives when nothing happens."""
-    found = run(spark, tmp_path_factory.mktemp("near"), False)
+    found = run(make_engine, tmp_path_factory.mktemp("near"), False)
     assert [row for row in found["busiest"] if row[0] == "final"] == [
         ("final", 0, 40, 8, 6, 3),
         ("final", 40, 80, 7, 1, 4),
@@ -362,15 +369,17 @@ def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
     ids=["restarted between batches", "with the executors", "naive", "unshared"],
 )
 def test_a_cascade_is_the_same(
-    spark: SparkSession, tmp_path: Path, expected: Any, restarts: bool, options: Any
+    make_engine: EngineFactory, tmp_path: Path, expected: Any, restarts: bool, options: Any
 ) -> None:
-    assert run(spark, tmp_path, restarts, **options) == expected
+    assert run(make_engine, tmp_path, restarts, **options) == expected
 
 
-def test_a_cascade_over_a_batch_is_final_at_its_end(spark: SparkSession, tmp_path: Path) -> None:
-    engine = transom.Engine(spark, str(tmp_path))
-    frame = spark.createDataFrame([row for batch_id in BATCHES for row in batch_id], TRAFFIC)
-    engine.stream("s", frame, time="ts")
+def test_a_cascade_over_a_batch_is_final_at_its_end(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine = make_engine(str(tmp_path))
+    columns = zip(*(row for batch in BATCHES for row in batch), strict=True)
+    kinds = {"ts": pa.int64(), "sensor": pa.int32(), "speed": pa.int32(), "volume": pa.int32()}
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds.values(), strict=True)]
+    engine.stream("s", make_engine.rows(pa.table(arrays, names=list(kinds))), time="ts")
     queries = engine.register_all(TEXTS)
     engine.drain()
     assert final(queries["busiest"], "n") == [(0, 40, 8), (40, 80, 7), (80, 120, 9)]

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import MINUTE, SettableClock, at, bids, bids_engine
 from tests.runtime.fault_helpers import Crash, Fault
 from tests.runtime.prod_helpers import early, final, told, traffic
@@ -17,17 +17,17 @@ from tests.runtime.test_faults import STEPS
 
 SUM = "SELECT sum(volume) AS v FROM s [RANGE 50 SLIDE 50]"
 STEPS_OF_A_BATCH = {
-    "the first half": (*STEPS["the first half"][:2], lambda run: run.batch.before.totals.rows == 2),
-    **{name: STEPS[name] for name in ("the batch's second half", "writing all results", "the commit")},
+    "ingest": (*STEPS["ingest"][:2], lambda run: run.batch.before.totals.rows == 2),
+    **{name: STEPS[name] for name in ("emit", "writing all results", "the commit")},
 }
 
 
 # --- by the engine's clock -------------------------------------------------------------------
 
 
-def test_every_so_often_but_not_again_until_rows_come(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_so_often_but_not_again_until_rows_come(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock()
-    engine, feed = traffic(spark, tmp_path, clock=clock)
+    engine, feed = traffic(make_engine, tmp_path, clock=clock)
     query = engine.register(f"{SUM} EMIT EARLY EVERY '1 minute'")
     feed.push([(10, 1, 0, 1)])
     engine.step()
@@ -44,9 +44,11 @@ def test_every_so_often_but_not_again_until_rows_come(spark: SparkSession, tmp_p
     assert early(query, "v", "batch") == [(0, 50, 1, 1), (0, 50, 3, 3), (0, 50, 7, 4), (50, 100, 8, 4)]
 
 
-def test_queries_over_a_query_do_not_keep_each_other_awake(spark: SparkSession, tmp_path: Path) -> None:
+def test_queries_over_a_query_do_not_keep_each_other_awake(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
     clock = SettableClock()
-    engine, feed = traffic(spark, tmp_path, clock=clock)
+    engine, feed = traffic(make_engine, tmp_path, clock=clock)
     engine.register_all(
         {
             "per_window": SUM,
@@ -67,9 +69,11 @@ def test_queries_over_a_query_do_not_keep_each_other_awake(spark: SparkSession, 
     assert early(engine.query("a"), "v") == [(0, 100, 1), (0, 100, 3)] == early(engine.query("b"), "v")
 
 
-def test_the_marks_of_a_live_stream_are_passed_by_the_clock(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_marks_of_a_live_stream_are_passed_by_the_clock(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
     clock = SettableClock(at("12:00:20"))
-    engine, feed = bids_engine(spark, tmp_path, clock=clock, slack=None, live=True)
+    engine, feed = bids_engine(make_engine, tmp_path, clock=clock, slack=None, live=True)
     query = engine.register(
         "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] EMIT EARLY AT 75% OF SLIDE"
     )
@@ -115,8 +119,10 @@ def test_the_marks_of_a_live_stream_are_passed_by_the_clock(spark: SparkSession,
         "of which one batch passes several",
     ],
 )
-def test_marks(spark: SparkSession, tmp_path: Path, text: str, batches: list[int], expected: Any) -> None:
-    engine, feed = traffic(spark, tmp_path, slack=20)
+def test_marks(
+    make_engine: EngineFactory, tmp_path: Path, text: str, batches: list[int], expected: Any
+) -> None:
+    engine, feed = traffic(make_engine, tmp_path, slack=20)
     query = engine.register(text.replace("[", "SELECT count(*) AS n FROM s [", 1))
     for time in batches:
         feed.push([(time, 1, 0, 1)])
@@ -124,8 +130,8 @@ def test_marks(spark: SparkSession, tmp_path: Path, text: str, batches: list[int
     assert early(query, "n", "batch") == expected
 
 
-def test_windows_past_their_end_are_told_while_they_wait(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path, slack=20, clock=SettableClock())
+def test_windows_past_their_end_are_told_while_they_wait(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path, slack=20, clock=SettableClock())
     query = engine.register("SELECT count(*) AS n FROM s [RANGE 10 SLIDE 10] EMIT EARLY ON DEMAND")
     feed.push([(1, 1, 0, 1), (25, 1, 0, 1)])
     engine.step()
@@ -136,8 +142,8 @@ def test_windows_past_their_end_are_told_while_they_wait(spark: SparkSession, tm
     assert told(query, "n") == [("early", 0, 10, 1), ("final", 0, 10, 2)]
 
 
-def test_a_prod_for_a_group_tells_that_group_only(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_a_prod_for_a_group_tells_that_group_only(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(
         "SELECT sensor, sum(volume) AS v FROM s [RANGE 50 SLIDE 50] GROUP BY sensor EMIT EARLY ON DEMAND"
     )
@@ -162,14 +168,14 @@ def fill(engine: transom.Engine, feed: Any, windows: range, steps: int = 5) -> N
 
 
 def test_projections_and_bounds_come_with_experience_and_survive_a_restart(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path, slack=0)
+    engine, feed = traffic(make_engine, tmp_path, slack=0)
     text = f"{SUM} EMIT EARLY AT 60% OF SLIDE CONFIDENCE 80%"
     query = engine.register(text, name="q")
     fill(engine, feed, range(6))
     engine.stop()
-    engine, feed = traffic(spark, tmp_path, slack=0)
+    engine, feed = traffic(make_engine, tmp_path, slack=0)
     query = engine.register(text, name="q")
     known = query.accuracy()
     fill(engine, feed, range(6, 14))
@@ -184,15 +190,15 @@ def test_projections_and_bounds_come_with_experience_and_survive_a_restart(
     assert all(row["v_projected"] is None for row in query.results().to_pylist() if row["kind"] == "final")
 
 
-def test_the_loop_moves_its_point(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path, slack=0)
+def test_the_loop_moves_its_point(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path, slack=0)
     query = engine.register(f"{SUM} EMIT EARLY WITH ACCURACY 90% BETWEEN 20% AND 90% OF SLIDE", name="q")
     start = query.accuracy()
     assert (start.point, start.target) == (0.9, 0.9)
     fill(engine, feed, range(16))
     assert 0.2 <= query.accuracy().point < 0.9
     point = query.accuracy().point
-    again, _ = traffic(spark, tmp_path, slack=0)
+    again, _ = traffic(make_engine, tmp_path, slack=0)
     assert again.query("q").accuracy().point == point
     again.query("q").drop()
     again.step()
@@ -202,9 +208,9 @@ def test_the_loop_moves_its_point(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_query_that_is_prodded_is_judged_though_a_batch_fails_meanwhile(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, feed = traffic(spark, tmp_path)
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(f"{SUM} EMIT EARLY ON DEMAND")
     plain = engine.register(SUM)
     feed.push([(10, 1, 0, 1)])
@@ -222,7 +228,9 @@ def test_a_query_that_is_prodded_is_judged_though_a_batch_fails_meanwhile(
         plain.accuracy()
 
 
-def test_a_quality_function_judges_what_the_formula_can_not(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_quality_function_judges_what_the_formula_can_not(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
     judged: list[tuple[Any, ...]] = []
 
     def alike(before: str, after: str, seconds: float) -> float:
@@ -231,7 +239,7 @@ def test_a_quality_function_judges_what_the_formula_can_not(spark: SparkSession,
 
     clock = SettableClock()
     text = "SELECT max(code) AS code FROM parts [RANGE 50 SLIDE 50] EMIT EARLY ON DEMAND QUALITY Alike"
-    engine = transom.Engine(spark, str(tmp_path), clock=clock)
+    engine = make_engine(str(tmp_path), clock=clock)
     feed = engine.feed("parts", "ts bigint, code string", time="ts", slack=None)
     with pytest.raises(transom.SQLError, match="Alike"):
         engine.register(text)
@@ -245,7 +253,7 @@ def test_a_quality_function_judges_what_the_formula_can_not(spark: SparkSession,
     feed.punctuate(until=50)
     engine.step()
     assert judged == [("abcd", "abzz", 60.0)] and query.accuracy().total.raw == 0.5
-    again = transom.Engine(spark, str(tmp_path), clock=clock)
+    again = make_engine(str(tmp_path), clock=clock)
     again.feed("parts", "ts bigint, code string", time="ts", slack=None)
     with pytest.raises(transom.StateError, match=r"q of the checkpoint.*[Aa]like"):
         again.step()
@@ -253,8 +261,10 @@ def test_a_quality_function_judges_what_the_formula_can_not(spark: SparkSession,
     assert again.step() == 0 and again.query("q").accuracy().total.raw == 0.5
 
 
-def test_a_quality_function_that_raises_does_not_stop_the_engine(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_a_quality_function_that_raises_does_not_stop_the_engine(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     engine.quality("broken", lambda before, after, seconds: 1 / 0)
     query = engine.register(f"{SUM} EMIT EARLY ON DEMAND QUALITY broken")
     feed.push([(1, 1, 0, 1)])
@@ -284,11 +294,11 @@ class Program:
         [(38, 1, 0, 64)],
     )
 
-    def __init__(self, spark: SparkSession, place: Path):
-        self.spark, self.place, self.clock, self.taken = spark, place, SettableClock(), 0
+    def __init__(self, make_engine: EngineFactory, place: Path):
+        self.make_engine, self.place, self.clock, self.taken = make_engine, place, SettableClock(), 0
 
     def start(self) -> transom.Engine:
-        engine, self.feed = traffic(self.spark, self.place, clock=self.clock, slack=5)
+        engine, self.feed = traffic(self.make_engine, self.place, clock=self.clock, slack=5)
         engine.register_all(self.TEXTS)
         return engine
 
@@ -311,9 +321,9 @@ class Program:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def undisturbed(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What comes out when nothing fails."""
-    program = Program(spark, tmp_path_factory.mktemp("undisturbed"))
+    program = Program(make_engine, tmp_path_factory.mktemp("undisturbed"))
     engine = program.start()
     program.run(engine)
     found = {name: engine.query(name) for name in Program.TEXTS}
@@ -324,14 +334,14 @@ def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.mark.parametrize("after", [False, True], ids=["before it", "after it"])
 @pytest.mark.parametrize("step", STEPS_OF_A_BATCH)
 def test_a_batch_that_tells_early_results_fails_at(
-    spark: SparkSession,
+    make_engine: EngineFactory,
     tmp_path: Path,
     undisturbed: Any,
     monkeypatch: pytest.MonkeyPatch,
     step: str,
     after: bool,
 ) -> None:
-    program = Program(spark, tmp_path)
+    program = Program(make_engine, tmp_path)
     fault = Fault(monkeypatch, *STEPS_OF_A_BATCH[step], after)
     engine = program.start()
     with pytest.raises(Exception, match=r"Crash|failed|" + STEPS_OF_A_BATCH[step][1]):
@@ -344,9 +354,9 @@ def test_a_batch_that_tells_early_results_fails_at(
 
 
 def test_a_restart_between_batches_changes_no_early_result(
-    spark: SparkSession, tmp_path: Path, undisturbed: Any
+    make_engine: EngineFactory, tmp_path: Path, undisturbed: Any
 ) -> None:
-    program = Program(spark, tmp_path)
+    program = Program(make_engine, tmp_path)
     for batch_id in range(len(Program.BATCHES)):
         engine = program.start()
         program.clock.now = SettableClock().now + batch_id * MINUTE

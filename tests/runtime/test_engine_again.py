@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import EngineFactory, on_spark
 from transom.cli.build_engine import declare
 from transom.cli.pipeline import read_pipeline
 from transom.runtime.outputs import as_json
@@ -16,8 +16,8 @@ from transom.runtime.outputs import as_json
 COUNT = "SELECT count(*) AS n FROM s [RANGE 1 minute SLIDE 1 minute]"
 
 
-def test_a_garbled_punctuation_in_the_stream_closes_nothing(spark: SparkSession) -> None:
-    engine = transom.Engine(spark)
+def test_a_garbled_punctuation_in_the_stream_closes_nothing(make_engine: EngineFactory) -> None:
+    engine = make_engine()
     feed = engine.feed("s", "mark boolean, ts timestamp", time="ts", slack=None, punctuation="mark")
     query = engine.register(COUNT)
     feed.push([(False, "2013-01-01 12:00:10"), (True, "2999-01-01 00:00:00")])
@@ -28,11 +28,12 @@ def test_a_garbled_punctuation_in_the_stream_closes_nothing(spark: SparkSession)
     assert engine.late("s").num_rows == 0
 
 
+@on_spark("the local backend has no timestampFormat patterns")
 def test_one_unreadable_time_leaves_the_other_rows_of_a_csv_alone(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     (tmp_path / "in.csv").write_text("shop,at\n1,1/2/2013 9:05:00\n1,garbage\n2,1/2/2013 9:05:30\n")
-    engine = transom.Engine(spark)
+    engine = make_engine()
     form = {"timestampFormat": "M/d/yyyy H:mm:ss"}
     engine.stream("s", str(tmp_path / "in.csv"), time="at", options=form)
     query = engine.register(COUNT)
@@ -41,21 +42,23 @@ def test_one_unreadable_time_leaves_the_other_rows_of_a_csv_alone(
     assert [row["_time_text"] for row in engine.rejected("s").to_pylist()] == ["garbage"]
 
 
-def test_queries_without_a_name_do_not_multiply_over_restarts(spark: SparkSession, tmp_path: Path) -> None:
+def test_queries_without_a_name_do_not_multiply_over_restarts(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
     for _ in range(3):
-        engine = transom.Engine(spark, str(tmp_path))
+        engine = make_engine(str(tmp_path))
         engine.feed("s", "ts timestamp", time="ts")
         engine.register(COUNT)
         engine.step()
     assert list(engine.queries()) == ["q1"]
 
 
-def test_a_pipeline_file_that_changed_is_the_truth(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pipeline_file_that_changed_is_the_truth(make_engine: EngineFactory, tmp_path: Path) -> None:
     (tmp_path / "in.json").write_text(json.dumps({"ts": "2013-01-01T12:00:10Z"}))
     stream = {"path": str(tmp_path / "in.json"), "time": "ts", "schema": "ts timestamp"}
     changed = COUNT.replace("count(*)", "count(ts)")
     for queries in ({"kept": COUNT, "gone": COUNT, "edited": COUNT}, {"kept": COUNT, "edited": changed}):
-        engine = transom.Engine(spark, str(tmp_path / "state"))
+        engine = make_engine(str(tmp_path / "state"))
         declare(engine, read_pipeline({"streams": {"s": stream}, "queries": queries}, tmp_path))
         engine.step()
     assert {name: handle.text for name, handle in engine.queries().items()} == {
@@ -64,8 +67,8 @@ def test_a_pipeline_file_that_changed_is_the_truth(spark: SparkSession, tmp_path
     }
 
 
-def test_a_pattern_on_an_array_is_refused_when_it_is_said(spark: SparkSession) -> None:
-    engine = transom.Engine(spark)
+def test_a_pattern_on_an_array_is_refused_when_it_is_said(make_engine: EngineFactory) -> None:
+    engine = make_engine()
     feed = engine.feed("s", "tags array<string>, ts timestamp", time="ts")
     with pytest.raises(transom.SettingError, match="no pattern can match"):
         feed.punctuate("2013-01-01 12:00", where={"tags": ["a"]})

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import STREAMING, EngineFactory
 from tests.runtime.engine_helpers import (
     BIDS,
     PER_MINUTE,
@@ -22,8 +22,8 @@ from tests.runtime.engine_helpers import (
     bids,
     bids_engine,
     bids_files,
-    bids_frame,
     bids_table,
+    written,
 )
 
 ROWS = [(1, 10.0, "12:00:10"), (2, 20.0, "12:00:50"), (1, 30.0, "12:01:20"), (1, 5.0, "12:04:00")]
@@ -59,28 +59,33 @@ def parquet_file(directory: Path) -> str:
 
 
 @pytest.mark.parametrize("write", [json_file, csv_file, parquet_file], ids=["json", "csv", "parquet"])
-def test_a_stream_of_a_path_ends_with_its_files(spark: SparkSession, tmp_path: Path, write: Any) -> None:
+def test_a_stream_of_a_path_ends_with_its_files(
+    make_engine: EngineFactory, tmp_path: Path, write: Any
+) -> None:
     (tmp_path / "in").mkdir()
-    engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
+    engine = make_engine(str(tmp_path / "checkpoint"))
     engine.stream("bids", write(tmp_path / "in"), time="ts")
     query = engine.register(PER_SITE)
     engine.drain()
     assert answers(query, "site", "n") == PER_SITE_ANSWERS
 
 
-def test_a_batch_dataframe_is_a_finite_stream(spark: SparkSession, tmp_path: Path) -> None:
-    engine = transom.Engine(spark, str(tmp_path))
-    engine.stream("bids", bids_frame(spark, *ROWS), time="ts", slack="1 hour")
+def test_a_batch_dataframe_is_a_finite_stream(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine = make_engine(str(tmp_path))
+    engine.stream("bids", make_engine.rows(bids_table(*ROWS)), time="ts", slack="1 hour")
     query = engine.register(PER_SITE)
     engine.drain()
     assert answers(query, "site", "n") == PER_SITE_ANSWERS
     assert engine.step() == 0  # it came once
 
 
-def test_a_streaming_dataframe_stays_open_at_the_end_of_a_drain(spark: SparkSession, tmp_path: Path) -> None:
+@STREAMING
+def test_a_streaming_dataframe_stays_open_at_the_end_of_a_drain(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
     source = bids_files(tmp_path / "in", ROWS[:2], ROWS[2:])
-    engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
-    frame = spark.readStream.schema(BIDS).option("maxFilesPerTrigger", 1).parquet(str(source))
+    engine = make_engine(str(tmp_path / "checkpoint"))
+    frame = make_engine.session.readStream.schema(BIDS).option("maxFilesPerTrigger", 1).parquet(str(source))
     engine.stream("bids", frame, time="ts", slack="1 minute")
     query = engine.register(PER_SITE)
     engine.drain()
@@ -89,8 +94,8 @@ def test_a_streaming_dataframe_stays_open_at_the_end_of_a_drain(spark: SparkSess
     assert answers(query, "site", "n") == PER_SITE_ANSWERS
 
 
-def test_two_streams_each_with_queries_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_two_streams_each_with_queries_of_its_own(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     asks = engine.feed("asks", "price double, at timestamp", time="at")
     of_bids = engine.register(PER_MINUTE)
     of_asks = engine.register("SELECT count(*) AS n FROM asks [RANGE 1 minute SLIDE 1 minute]")
@@ -128,8 +133,8 @@ def test_two_streams_each_with_queries_of_its_own(spark: SparkSession, tmp_path:
         "a generator of tuples",
     ],
 )
-def test_rows_are_pushed_as(spark: SparkSession, tmp_path: Path, rows: Any) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_rows_are_pushed_as(make_engine: EngineFactory, tmp_path: Path, rows: Any) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     query = engine.register(PER_SITE)
     assert feed.push(rows) == 4
     engine.drain()
@@ -154,9 +159,9 @@ def test_rows_are_pushed_as(spark: SparkSession, tmp_path: Path, rows: Any) -> N
     ],
 )
 def test_rows_that_do_not_fit_are_refused_whole(
-    spark: SparkSession, tmp_path: Path, rows: Any, message: str
+    make_engine: EngineFactory, tmp_path: Path, rows: Any, message: str
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+    engine, feed = bids_engine(make_engine, tmp_path)
     with pytest.raises(transom.SettingError, match=message):
         feed.push(rows)
     assert engine.step() == 0
@@ -166,9 +171,9 @@ def test_rows_that_do_not_fit_are_refused_whole(
 
 
 def test_a_query_joins_with_the_next_batch_and_leaves_with_the_next(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+    engine, feed = bids_engine(make_engine, tmp_path)
     first = engine.register(PER_MINUTE, name="first")
     feed.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:02")))
     engine.step()
@@ -188,8 +193,8 @@ def test_a_query_joins_with_the_next_batch_and_leaves_with_the_next(
         first.drop()
 
 
-def test_a_name_is_free_again_after_a_drop(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_a_name_is_free_again_after_a_drop(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     old = engine.register(PER_MINUTE, name="q")
     feed.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:10")))
     engine.step()
@@ -200,8 +205,10 @@ def test_a_name_is_free_again_after_a_drop(spark: SparkSession, tmp_path: Path) 
     assert answers(new) == [("12:20", "12:21", 7.0)]
 
 
-def test_registering_again_with_the_same_text_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_registering_again_with_the_same_text_changes_nothing(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     engine.register(PER_MINUTE, name="q")
     again = engine.register(PER_MINUTE, name="q")
     assert again.results().num_rows == engine.query("q").results().num_rows == 0
@@ -212,14 +219,14 @@ def test_registering_again_with_the_same_text_changes_nothing(spark: SparkSessio
         engine.register(PER_SITE, name="q")
 
 
-def test_queries_without_names_get_some(spark: SparkSession, tmp_path: Path) -> None:
-    engine, _ = bids_engine(spark, tmp_path)
+def test_queries_without_names_get_some(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, _ = bids_engine(make_engine, tmp_path)
     one, two = engine.register(PER_MINUTE), engine.register(PER_MINUTE)
     assert one.name != two.name and set(engine.queries()) == {one.name, two.name}
 
 
-def test_many_queries_at_once(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_many_queries_at_once(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     text = "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] WHERE price > {}"
     queries = engine.register_all({f"above_{i}": text.format(i) for i in range(60)})
     feed.push(bids((1, 40.5, "12:00:00"), (1, 9.5, "12:00:30"), (1, 0.0, "12:02")))
@@ -230,8 +237,8 @@ def test_many_queries_at_once(spark: SparkSession, tmp_path: Path) -> None:
         assert counts[f"above_{i}"] == ([("12:00", "12:01", expected)] if expected else []), i
 
 
-def test_one_wrong_query_among_many_registers_none(spark: SparkSession, tmp_path: Path) -> None:
-    engine, _ = bids_engine(spark, tmp_path)
+def test_one_wrong_query_among_many_registers_none(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, _ = bids_engine(make_engine, tmp_path)
     wrong = "SELECT sum(prise) FROM bids [RANGE 1 minute SLIDE 1 minute]"
     with pytest.raises(transom.SQLError, match="did you mean price") as caught:
         engine.register_all({"good": PER_MINUTE, "bad": wrong, "fine": PER_SITE})
@@ -261,15 +268,15 @@ def test_one_wrong_query_among_many_registers_none(spark: SparkSession, tmp_path
         "a window along a price",
     ],
 )
-def test_a_wrong_query_is_refused(spark: SparkSession, tmp_path: Path, sql: str, message: str) -> None:
-    engine, _ = bids_engine(spark, tmp_path)
+def test_a_wrong_query_is_refused(make_engine: EngineFactory, tmp_path: Path, sql: str, message: str) -> None:
+    engine, _ = bids_engine(make_engine, tmp_path)
     with pytest.raises(transom.SQLError, match=message):
         engine.register(sql)
     assert engine.queries() == {}
 
 
-def test_wrong_declarations_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    engine, _ = bids_engine(spark, tmp_path)
+def test_wrong_declarations_are_refused(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, _ = bids_engine(make_engine, tmp_path)
     with pytest.raises(transom.StateError, match=r"bids.*already"):
         engine.feed("bids", BIDS, time="ts")
     with pytest.raises(transom.SettingError, match="no column tss; did you mean ts"):
@@ -287,13 +294,13 @@ def test_wrong_declarations_are_refused(spark: SparkSession, tmp_path: Path) -> 
     with pytest.raises(transom.SettingError, match="expected a condition"):
         engine.feed("asks", BIDS, time="ts", punctuation="site + 1")
     with pytest.raises(transom.SettingError, match="strategy"):
-        transom.Engine(spark, str(tmp_path / "other"), strategy="pared")
+        make_engine(str(tmp_path / "other"), strategy="pared")
     with pytest.raises(transom.SettingError, match="nowhere"):
         engine.stream("files", str(tmp_path / "nowhere"), time="ts")
 
 
-def test_wrong_control_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_wrong_control_is_refused(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     with pytest.raises(transom.SettingError, match="no stream named bits; did you mean bids"):
         engine.punctuate("bits", until=at("12:00"))
     with pytest.raises(transom.SettingError, match="not a time"):
@@ -312,8 +319,8 @@ def test_wrong_control_is_refused(spark: SparkSession, tmp_path: Path) -> None:
 # --- results ---------------------------------------------------------------------------------
 
 
-def test_columns_and_types_of_results(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_columns_and_types_of_results(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     query = engine.register(
         "SELECT avg(price) AS mean, max(site) AS top FROM bids [RANGE 1 minute SLIDE 1 minute] "
         "GROUP BY price > 1"
@@ -333,8 +340,8 @@ def test_columns_and_types_of_results(spark: SparkSession, tmp_path: Path) -> No
     assert table["rows"].to_pylist() == [1, 1] and table["batch"].to_pylist() == [1, 2]
 
 
-def test_system_columns_step_aside_for_the_users(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_system_columns_step_aside_for_the_users(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     query = engine.register(
         "SELECT site AS kind, count(*) AS `rows`, max(price) AS batch, min(price) AS window_end "
         "FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site"
@@ -346,5 +353,5 @@ def test_system_columns_step_aside_for_the_users(spark: SparkSession, tmp_path: 
     assert (row["kind"], row["rows"], row["batch"], row["window_end"]) == (7, 2, 2.5, 1.5)
     assert (row["transom_kind"], row["transom_rows"], row["complete"]) == ("final", 2, True)
     assert row["transom_batch"] == 2 and f"{row['transom_window_end']:%H:%M}" == "12:01"
-    (written,) = spark.read.json(str(tmp_path / "out")).collect()
-    assert (written.kind, written.rows, json.loads(written["keys"])) == ("final", 2, {"kind": 7})
+    (result,) = written(tmp_path / "out", "json")
+    assert (result["kind"], result["rows"], json.loads(result["keys"])) == ("final", 2, {"kind": 7})

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import EngineFactory, on_spark
 from tests.runtime.engine_helpers import (
     BIDS,
     PER_MINUTE,
@@ -22,7 +22,7 @@ from tests.runtime.engine_helpers import (
     at,
     bids,
     bids_engine,
-    bids_frame,
+    bids_table,
 )
 
 TUMBLING = "SELECT site, count(*) AS n FROM bids [RANGE 5 minutes SLIDE 5 minutes] GROUP BY site"
@@ -33,9 +33,9 @@ OVER_ALL = "SELECT count(*) AS n FROM bids [RANGE 5 minutes SLIDE 5 minutes]"
 
 
 def test_a_punctuation_closes_what_ends_at_it_while_no_data_comes(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path, slack=None)
+    engine, feed = bids_engine(make_engine, tmp_path, slack=None)
     query = engine.register(PER_MINUTE)
     feed.push(bids((1, 1.0, "12:00:30"), (1, 1.0, "12:01:30"), (1, 1.0, "12:30")))
     assert engine.step() == 1
@@ -52,8 +52,8 @@ def test_a_punctuation_closes_what_ends_at_it_while_no_data_comes(
     assert engine.late("bids").num_rows == 1
 
 
-def test_a_feed_cuts_batches_at_its_punctuations(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, slack=None)
+def test_a_feed_cuts_batches_at_its_punctuations(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, slack=None)
     query = engine.register(PER_MINUTE)
     feed.push(bids((1, 1.0, "12:00:30")))
     feed.push(bids((1, 1.0, "12:00:35")))
@@ -65,8 +65,8 @@ def test_a_feed_cuts_batches_at_its_punctuations(spark: SparkSession, tmp_path: 
     assert accounted(engine)["late"] == 1
 
 
-def test_a_punctuation_of_a_group_closes_that_group_only(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, slack=None)
+def test_a_punctuation_of_a_group_closes_that_group_only(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, slack=None)
     by_site, over_all = engine.register(TUMBLING), engine.register(OVER_ALL)
     pinned = engine.register(f"{OVER_ALL} WHERE site = 3 AND price > 0")
     listed = engine.register(f"{OVER_ALL} WHERE site IN (3, 4)")
@@ -89,8 +89,10 @@ def test_a_punctuation_of_a_group_closes_that_group_only(spark: SparkSession, tm
     assert accounted(engine) == {"rows": 5, "counted": 5, "unwanted": 0, "late": 0, "rejected": 0}
 
 
-def test_a_punctuation_of_a_range_closes_the_windows_within(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, slack=None)
+def test_a_punctuation_of_a_range_closes_the_windows_within(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, slack=None)
     query = engine.register("SELECT count(*) AS n FROM bids [RANGE 5 minutes SLIDE 1 minute]")
     feed.push(bids((1, 1.0, "12:02"), (1, 1.0, "12:07"), (1, 1.0, "12:12")))
     feed.punctuate(since=at("12:05"), until=at("12:11"))
@@ -121,10 +123,10 @@ def test_a_punctuation_of_a_range_closes_the_windows_within(spark: SparkSession,
     ids=["text", "a decimal", "a date", "a timestamp", "a boolean", "a double, in another case"],
 )
 def test_patterns_keep_their_types_over_a_restart(
-    spark: SparkSession, tmp_path: Path, column: str, kind: str, value: Any, other: Any
+    make_engine: EngineFactory, tmp_path: Path, column: str, kind: str, value: Any, other: Any
 ) -> None:
     def engine_of() -> tuple[transom.Engine, Any]:
-        return bids_engine(spark, tmp_path, schema=f"k {kind}, ts timestamp", slack=None)
+        return bids_engine(make_engine, tmp_path, schema=f"k {kind}, ts timestamp", slack=None)
 
     rows = [(value, at("12:01")), (other, at("12:02"))]
     engine, feed = engine_of()
@@ -144,9 +146,13 @@ def test_patterns_keep_their_types_over_a_restart(
 # --- punctuations in the stream --------------------------------------------------------------
 
 
-def test_rows_that_are_punctuations(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_are_punctuations(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(
-        spark, tmp_path, schema="site int, kind string, ts timestamp", slack=None, punctuation="kind = 'end'"
+        make_engine,
+        tmp_path,
+        schema="site int, kind string, ts timestamp",
+        slack=None,
+        punctuation="kind = 'end'",
     )
     by_site, over_all = engine.register(TUMBLING), engine.register(OVER_ALL)
     feed.push(
@@ -170,9 +176,9 @@ def test_rows_that_are_punctuations(spark: SparkSession, tmp_path: Path) -> None
 # --- idleness --------------------------------------------------------------------------------
 
 
-def test_an_idle_source_closes_its_windows(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_idle_source_closes_its_windows(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock()
-    engine, feed = bids_engine(spark, tmp_path, clock=clock, slack="1 hour", idle="10 minutes")
+    engine, feed = bids_engine(make_engine, tmp_path, clock=clock, slack="1 hour", idle="10 minutes")
     query = engine.register(PER_MINUTE)
     feed.push(bids((1, 1.0, "12:00:30"), (1, 1.0, "12:20:30")))
     engine.step()
@@ -191,15 +197,17 @@ def test_an_idle_source_closes_its_windows(spark: SparkSession, tmp_path: Path) 
     assert answers(query)[2:] == [("12:21", "12:22", 1)]
 
 
-def test_an_idle_source_is_given_its_time_again_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_idle_source_is_given_its_time_again_after_a_restart(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
     clock = SettableClock()
     options = {"clock": clock, "slack": "1 hour", "idle": "10 minutes"}
-    engine, feed = bids_engine(spark, tmp_path, **options)
+    engine, feed = bids_engine(make_engine, tmp_path, **options)
     engine.register(PER_MINUTE, name="q")
     feed.push(bids((1, 1.0, "12:00:30")))
     engine.step()
     clock.advance(minutes=60)  # while nobody was there to hear the source
-    engine, feed = bids_engine(spark, tmp_path, **options)
+    engine, feed = bids_engine(make_engine, tmp_path, **options)
     assert engine.step() == 0 and answers(engine.query("q")) == []
     clock.advance(minutes=10)
     engine.step()
@@ -209,8 +217,8 @@ def test_an_idle_source_is_given_its_time_again_after_a_restart(spark: SparkSess
 # --- the future ------------------------------------------------------------------------------
 
 
-def test_one_row_far_in_the_future_closes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_one_row_far_in_the_future_closes_nothing(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     query = engine.register(PER_MINUTE)
     feed.push(bids((1, 1.0, "12:00:10"), (9, 1.0, "2113-01-01 00:00"), (1, 1.0, "12:00:20")))
     engine.step()
@@ -222,8 +230,8 @@ def test_one_row_far_in_the_future_closes_nothing(spark: SparkSession, tmp_path:
     assert accounted(engine) == {"rows": 6, "counted": 4, "unwanted": 0, "late": 0, "rejected": 2}
 
 
-def test_a_jump_of_most_of_a_batch_is_followed(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, horizon="1 day")
+def test_a_jump_of_most_of_a_batch_is_followed(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, horizon="1 day")
     query = engine.register(PER_MINUTE)
     feed.push(bids((1, 1.0, "2013-01-04 18:00"), (1, 1.0, "2013-01-04 18:00:10")))
     engine.step()
@@ -244,9 +252,9 @@ def test_a_jump_of_most_of_a_batch_is_followed(spark: SparkSession, tmp_path: Pa
     assert [row["site"] for row in engine.rejected("bids").to_pylist()] == [9]
 
 
-def test_a_live_stream_is_not_ahead_of_the_clock(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_live_stream_is_not_ahead_of_the_clock(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock(at("12:00"))
-    engine, feed = bids_engine(spark, tmp_path, clock=clock, horizon="1 hour", live=True)
+    engine, feed = bids_engine(make_engine, tmp_path, clock=clock, horizon="1 hour", live=True)
     query = engine.register(PER_MINUTE)
     feed.push(bids((9, 1.0, "2013-01-02 12:00"), (9, 1.0, "2013-01-02 12:01"), (1, 1.0, "12:59")))
     engine.step()
@@ -255,8 +263,8 @@ def test_a_live_stream_is_not_ahead_of_the_clock(spark: SparkSession, tmp_path: 
     assert answers(query) == [("12:59", "13:00", 1)]
 
 
-def test_without_a_horizon_any_row_is_followed(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, horizon=None)
+def test_without_a_horizon_any_row_is_followed(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, horizon=None)
     query = engine.register(PER_MINUTE)
     feed.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:00"), (1, 1.0, "2113-01-01 00:00")))
     engine.step()
@@ -266,9 +274,9 @@ def test_without_a_horizon_any_row_is_followed(spark: SparkSession, tmp_path: Pa
 # --- other clocks ----------------------------------------------------------------------------
 
 
-def test_windows_along_an_integer_column(spark: SparkSession, tmp_path: Path) -> None:
+def test_windows_along_an_integer_column(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(
-        spark, tmp_path, schema="seq bigint, ts timestamp", slack={"ts": "1 hour", "seq": 3}
+        make_engine, tmp_path, schema="seq bigint, ts timestamp", slack={"ts": "1 hour", "seq": 3}
     )
     query = engine.register("SELECT count(*) AS n FROM bids [RANGE 10 SLIDE 5 WATTR seq]")
     feed.push([(-3, at("12:00")), (1, at("12:00")), (None, at("12:00")), (12, at("12:00"))])
@@ -283,8 +291,8 @@ def test_windows_along_an_integer_column(spark: SparkSession, tmp_path: Path) ->
     assert accounted(engine) == {"rows": 4, "counted": 3, "unwanted": 1, "late": 0, "rejected": 0}
 
 
-def test_a_stream_whose_time_is_an_integer(spark: SparkSession, tmp_path: Path) -> None:
-    engine = transom.Engine(spark, str(tmp_path))
+def test_a_stream_whose_time_is_an_integer(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine = make_engine(str(tmp_path))
     feed = engine.feed("s", "seq int, x int", time="seq", slack=2)
     query = engine.register("SELECT sum(x) AS x FROM s [RANGE 5 SLIDE 5]")
     feed.push([(1, 1), (4, 1), (6, 1), (None, 5), (10**9, 1)])
@@ -297,9 +305,9 @@ def test_a_stream_whose_time_is_an_integer(spark: SparkSession, tmp_path: Path) 
     assert engine.rejected("s").num_rows == 1
 
 
-def test_a_second_time_column_has_a_watermark_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_second_time_column_has_a_watermark_of_its_own(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(
-        spark,
+        make_engine,
         tmp_path,
         schema="ts timestamp, shipped timestamp",
         slack={"ts": "1 minute", "shipped": "10 minutes"},
@@ -318,8 +326,8 @@ def test_a_second_time_column_has_a_watermark_of_its_own(spark: SparkSession, tm
 # --- windows of rows -------------------------------------------------------------------------
 
 
-def test_windows_of_rows_count_accepted_rows_before_where(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_windows_of_rows_count_accepted_rows_before_where(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     query = engine.register(
         "SELECT site, sum(price) AS p FROM bids [ROWS 4 SLIDE 2] WHERE price > 0 GROUP BY site"
     )
@@ -335,12 +343,12 @@ def test_windows_of_rows_count_accepted_rows_before_where(spark: SparkSession, t
     assert accounted(engine)["late"] == 0
 
 
-def test_windows_of_rows_do_not_depend_on_partitions(spark: SparkSession, tmp_path: Path) -> None:
+def test_windows_of_rows_do_not_depend_on_partitions(make_engine: EngineFactory, tmp_path: Path) -> None:
     rows = [(i % 3, float(i * 7 % 11), f"12:0{i * 3 % 5}") for i in range(40)]
     found = []
     for number, order in enumerate((rows, rows[::-1])):
-        engine = transom.Engine(spark, str(tmp_path / str(number)))
-        frame = bids_frame(spark, *order).repartition(1 + number * 3)
+        engine = make_engine(str(tmp_path / str(number)))
+        frame = make_engine.rows(bids_table(*order), partitions=1 + number * 3)
         engine.stream("bids", frame, time="ts")
         query = engine.register("SELECT sum(price) AS p, max(site) AS top FROM bids [ROWS 7 SLIDE 3]")
         engine.drain()
@@ -348,9 +356,10 @@ def test_windows_of_rows_do_not_depend_on_partitions(spark: SparkSession, tmp_pa
     assert found[0] == found[1] and len(found[0]) == 15
 
 
-def test_a_query_along_another_form_of_window(spark: SparkSession, tmp_path: Path) -> None:
+@on_spark("the expected windows are those of Spark's own window function")
+def test_a_query_along_another_form_of_window(make_engine: EngineFactory, tmp_path: Path) -> None:
     #  starts on the grid, not ends: 12 minutes, every 5, from 1 past
-    engine, feed = bids_engine(spark, tmp_path)
+    engine, feed = bids_engine(make_engine, tmp_path)
     query = engine.register(
         "SELECT site, count(*) AS n FROM bids "
         "GROUP BY window(ts, '12 minutes', '5 minutes', '1 minute'), site"
@@ -359,7 +368,7 @@ def test_a_query_along_another_form_of_window(spark: SparkSession, tmp_path: Pat
     feed.push(bids(*rows))
     engine.drain()
     spark_says = (
-        bids_frame(spark, *rows)
+        make_engine.rows(bids_table(*rows))
         .selectExpr("window(ts, '12 minutes', '5 minutes', '1 minute') AS w", "site")
         .groupBy("w", "site")
         .count()
@@ -368,10 +377,10 @@ def test_a_query_along_another_form_of_window(spark: SparkSession, tmp_path: Pat
     assert answers(query, "site", "n") == answers(spark_says.toArrow(), "site", "n")
 
 
-def test_the_naive_strategy_gives_the_same_answers(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_naive_strategy_gives_the_same_answers(make_engine: EngineFactory, tmp_path: Path) -> None:
     found = []
     for strategy in ("shared_paired", "naive"):
-        engine = transom.Engine(spark, str(tmp_path / strategy), strategy=strategy)
+        engine = make_engine(str(tmp_path / strategy), strategy=strategy)
         feed = engine.feed("bids", BIDS, time="ts", slack="1 minute")
         query = engine.register(PER_SITE)
         feed.push(bids((1, 1.0, "12:00"), (2, 1.0, "12:01:30"), (1, 1.0, "12:04")))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
-from tests.runtime.engine_helpers import PER_MINUTE, accounted, answers, bids, bids_engine, bids_frame
+from tests.engine_factory import EngineFactory
+from tests.runtime.engine_helpers import PER_MINUTE, accounted, answers, bids, bids_engine, bids_table
 
 WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
 SITES = [{"site": 1, "city": "Portland"}, {"site": 2, "city": "Boston"}, {"site": None, "city": "Nowhere"}]
@@ -35,13 +35,13 @@ JOINS = {
 
 
 @pytest.mark.parametrize("pushed", [True, False], ids=["a feed", "a batch DataFrame"])
-def test_joins_with_a_static_table(spark: SparkSession, tmp_path: Path, pushed: bool) -> None:
+def test_joins_with_a_static_table(make_engine: EngineFactory, tmp_path: Path, pushed: bool) -> None:
     if pushed:
-        engine, feed = bids_engine(spark, tmp_path)
+        engine, feed = bids_engine(make_engine, tmp_path)
         feed.push(bids(*ROWS))
     else:
-        engine = transom.Engine(spark, str(tmp_path))
-        engine.stream("bids", bids_frame(spark, *ROWS), time="ts")
+        engine = make_engine(str(tmp_path))
+        engine.stream("bids", make_engine.rows(bids_table(*ROWS)), time="ts")
     engine.table("sites", SITES)
     queries = {
         name: engine.register(f"SELECT city, sum(price) AS p FROM bids {WINDOW} {join} GROUP BY city")
@@ -55,8 +55,8 @@ def test_joins_with_a_static_table(spark: SparkSession, tmp_path: Path, pushed: 
     assert accounted(engine)["counted"] == 5
 
 
-def test_queries_that_read_different_columns_of_one_table(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_queries_that_read_different_columns_of_one_table(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     engine.table(
         "sites", [{"site": 1, "city": "Portland", "size": 3}, {"site": 2, "city": "Boston", "size": 5}]
     )
@@ -69,8 +69,8 @@ def test_queries_that_read_different_columns_of_one_table(spark: SparkSession, t
     assert [row[2:] for row in answers(by_size)] == [(1,)]
 
 
-def test_a_chain_of_tables(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_a_chain_of_tables(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     engine.table("sites", SITES)
     engine.table("cities", pa.table({"name": ["Portland", "Boston"], "state": ["Maine", "Massachusetts"]}))
     chained = engine.register(
@@ -95,14 +95,14 @@ def test_a_chain_of_tables(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pushed", [True, False], ids=["a feed", "a batch DataFrame"])
 def test_duplicate_keys_repeat_rows_for_that_query_only(
-    spark: SparkSession, tmp_path: Path, pushed: bool
+    make_engine: EngineFactory, tmp_path: Path, pushed: bool
 ) -> None:
     if pushed:
-        engine, feed = bids_engine(spark, tmp_path)
+        engine, feed = bids_engine(make_engine, tmp_path)
         feed.push(bids(*ROWS))
     else:
-        engine = transom.Engine(spark, str(tmp_path))
-        engine.stream("bids", bids_frame(spark, *ROWS).repartition(3), time="ts")
+        engine = make_engine(str(tmp_path))
+        engine.stream("bids", make_engine.rows(bids_table(*ROWS), partitions=3), time="ts")
     engine.table("tags", [{"site": 2, "tag": "a"}, {"site": 2, "tag": "b"}, {"site": 3, "tag": "a"}])
     engine.table("sites", SITES)
     tagged = engine.register(
@@ -120,8 +120,10 @@ def test_duplicate_keys_repeat_rows_for_that_query_only(
     assert accounted(engine) == {"rows": 5, "counted": 5, "unwanted": 0, "late": 0, "rejected": 0}
 
 
-def test_late_rows_are_found_once_though_a_join_repeats_them(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_late_rows_are_found_once_though_a_join_repeats_them(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     engine.table("tags", [{"site": 2, "tag": "a"}, {"site": 2, "tag": "b"}])
     engine.register(f"SELECT tag, count(*) AS n FROM bids {WINDOW} JOIN tags USING (site) GROUP BY tag")
     engine.register(f"SELECT count(*) AS n FROM bids {WINDOW} WHERE site = 1")
@@ -143,9 +145,9 @@ KEYS: dict[str, tuple[Any, list[int]]] = {
 
 @pytest.mark.parametrize(("keys", "counts"), KEYS.values(), ids=KEYS.keys())
 def test_keys_of_different_types(
-    spark: SparkSession, tmp_path: Path, keys: list[Any], counts: list[int]
+    make_engine: EngineFactory, tmp_path: Path, keys: list[Any], counts: list[int]
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+    engine, feed = bids_engine(make_engine, tmp_path)
     engine.table("sites", [{"id": key, "city": f"city {i}"} for i, key in enumerate(keys)])
     query = engine.register(
         f"SELECT site, count(*) AS n FROM bids {WINDOW} JOIN sites ON site = id GROUP BY site"
@@ -159,9 +161,9 @@ def test_keys_of_different_types(
 
 
 def test_a_new_version_of_a_table_takes_effect_with_the_next_batch(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+    engine, feed = bids_engine(make_engine, tmp_path)
     engine.table("sites", SITES)
     query = engine.register(
         f"SELECT city, count(*) AS n FROM bids {WINDOW} JOIN sites USING (site) GROUP BY city"
@@ -181,9 +183,9 @@ def test_a_new_version_of_a_table_takes_effect_with_the_next_batch(
     ids=["lacks a column", "has a column of another type"],
 )
 def test_a_new_version_that_queries_cannot_read_is_refused(
-    spark: SparkSession, tmp_path: Path, rows: Any
+    make_engine: EngineFactory, tmp_path: Path, rows: Any
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+    engine, feed = bids_engine(make_engine, tmp_path)
     engine.table("sites", SITES)
     query = engine.register(
         f"SELECT city, count(*) AS n FROM bids {WINDOW} JOIN sites USING (site) GROUP BY city"
@@ -197,8 +199,8 @@ def test_a_new_version_that_queries_cannot_read_is_refused(
     assert [row[2:] for row in answers(query)] == [("Portland", 2)]
 
 
-def test_a_stream_is_not_a_table(spark: SparkSession, tmp_path: Path) -> None:
-    engine, _ = bids_engine(spark, tmp_path)
+def test_a_stream_is_not_a_table(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, _ = bids_engine(make_engine, tmp_path)
     with pytest.raises(transom.SQLError, match="city"):
         engine.register(f"SELECT citty, count(*) FROM bids {WINDOW} JOIN sites USING (site) GROUP BY city")
     with pytest.raises(transom.SQLError, match="sites"):
@@ -208,10 +210,10 @@ def test_a_stream_is_not_a_table(spark: SparkSession, tmp_path: Path) -> None:
 # --- joining a stream under way --------------------------------------------------------------
 
 
-def test_a_query_that_joins_reports_what_it_saw_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_that_joins_reports_what_it_saw_whole(make_engine: EngineFactory, tmp_path: Path) -> None:
     #   rows  12:00  12:01:30 |  12:01:40  12:03:30  12:10
     #                         the queries join
-    engine, feed = bids_engine(spark, tmp_path, slack="5 minutes")
+    engine, feed = bids_engine(make_engine, tmp_path, slack="5 minutes")
     feed.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:01:30")))
     engine.step()
     text = "SELECT count(*) AS n FROM bids [RANGE 2 minutes SLIDE 1 minute]"
@@ -227,8 +229,8 @@ def test_a_query_that_joins_reports_what_it_saw_whole(spark: SparkSession, tmp_p
     ]
 
 
-def test_a_query_of_rows_that_joins_reports_whole_windows(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_a_query_of_rows_that_joins_reports_whole_windows(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     feed.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:01"), (1, 1.0, "12:02")))
     engine.step()
     query = engine.register("SELECT count(*) AS n FROM bids [ROWS 2 SLIDE 2]")
@@ -237,8 +239,8 @@ def test_a_query_of_rows_that_joins_reports_whole_windows(spark: SparkSession, t
     assert answers(query, "n", "complete") == [(4, 6, 2, True), (6, 8, 2, True)]
 
 
-def test_a_query_on_an_empty_engine_sees_the_first_window(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_a_query_on_an_empty_engine_sees_the_first_window(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     engine.register(PER_MINUTE)
     engine.step()
     engine.step()

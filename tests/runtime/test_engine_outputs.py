@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import (
     MINUTE,
     PER_MINUTE,
@@ -23,13 +24,16 @@ from tests.runtime.engine_helpers import (
     at,
     bids,
     bids_engine,
+    written,
 )
 
 # --- subscribers -----------------------------------------------------------------------------
 
 
-def test_a_subscriber_is_called_with_each_batches_new_results(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_a_subscriber_is_called_with_each_batches_new_results(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     query, other = engine.register(PER_MINUTE), engine.register(PER_SITE)
     heard: list[pa.Table] = []
     unsubscribe = query.subscribe(heard.append)
@@ -45,9 +49,9 @@ def test_a_subscriber_is_called_with_each_batches_new_results(spark: SparkSessio
 
 
 def test_a_failing_subscriber_disturbs_nobody(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    make_engine: EngineFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+    engine, feed = bids_engine(make_engine, tmp_path)
     query = engine.register(PER_MINUTE, name="watched")
     heard: list[pa.Table] = []
 
@@ -67,9 +71,9 @@ def test_a_failing_subscriber_disturbs_nobody(
 
 
 @pytest.mark.parametrize("format", ["parquet", "json", "csv"])
-def test_all_results_in_one_schema(spark: SparkSession, tmp_path: Path, format: str) -> None:
+def test_all_results_in_one_schema(make_engine: EngineFactory, tmp_path: Path, format: str) -> None:
     engine, feed = bids_engine(
-        spark, tmp_path, schema="site int, price double, fee decimal(6, 2), ts timestamp"
+        make_engine, tmp_path, schema="site int, price double, fee decimal(6, 2), ts timestamp"
     )
     engine.register(
         "SELECT site, sum(fee) AS fees, max(ts) AS last FROM bids [RANGE 1 minute SLIDE 1 minute] "
@@ -83,9 +87,8 @@ def test_all_results_in_one_schema(spark: SparkSession, tmp_path: Path, format: 
     feed.push([(1, 1.5, Decimal("2.25"), at("12:00:10")), (None, None, None, at("12:00:20"))])
     engine.step()
     engine.drain()
-    reader = spark.read.options(header=True, escape='"').format(format)
-    rows = sorted(reader.load(str(tmp_path / "out")).collect(), key=lambda row: (row.query, row["keys"]))
-    assert [(row.query, row.kind, int(row.rows), int(row.batch_id)) for row in rows] == [
+    rows = sorted(written(tmp_path / "out", format), key=lambda row: (row["query"], row["keys"]))
+    assert [(row["query"], row["kind"], int(row["rows"]), int(row["batch"])) for row in rows] == [
         ("fees", "final", 1, 2),
         ("fees", "final", 1, 2),
         ("pairs", "final", 2, 1),
@@ -97,12 +100,15 @@ def test_all_results_in_one_schema(spark: SparkSession, tmp_path: Path, format: 
         {"fees": None, **last[1]},
         {"p": 1.5},
     ]
-    assert all("12:01" in str(row.window_end) for row in rows[:2]) and rows[2].window_end in (None, "")
-    assert (int(rows[2].window_from), int(rows[2].window_to)) == (0, 2)
+    assert all("12:01" in str(row["window_end"]) for row in rows[:2])
+    assert rows[2].get("window_end") in (None, "")
+    assert (int(rows[2]["window_from"]), int(rows[2]["window_to"])) == (0, 2)
 
 
-def test_an_expression_over_keys_is_a_value_in_the_one_schema(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_an_expression_over_keys_is_a_value_in_the_one_schema(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     engine.register(
         "SELECT site, price, site + price AS both FROM bids [RANGE 1 minute SLIDE 1 minute] "
         "GROUP BY site, price"
@@ -110,26 +116,37 @@ def test_an_expression_over_keys_is_a_value_in_the_one_schema(spark: SparkSessio
     engine.sink("json", path=str(tmp_path / "out"))
     feed.push(bids((1, 2.0, "12:00")))
     engine.drain()
-    (row,) = spark.read.json(str(tmp_path / "out")).collect()
+    (row,) = written(tmp_path / "out", "json")
     assert json.loads(row["keys"]) == {"site": 1, "price": 2.0} and json.loads(row["values"]) == {"both": 3.0}
 
 
-def test_one_querys_results_typed(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_one_querys_results_typed(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     query, _ = engine.register(PER_SITE), engine.register(PER_MINUTE)
     query.sink("parquet", path=str(tmp_path / "out"))
     feed.push(bids((1, 1.0, "12:00"), (2, 1.0, "12:01"), (1, 1.0, "12:04")))
     engine.step()
     engine.drain()
-    written = spark.read.parquet(str(tmp_path / "out"))
-    assert dict(written.dtypes)["window_end"] == "timestamp" and dict(written.dtypes)["n"] == "bigint"
-    names = query.results().column_names
-    assert answers(written.select(names).toArrow(), "site", "n") == answers(query, "site", "n")
+    table = pq.read_table(tmp_path / "out")
+    window_end = table.schema.field("window_end").type
+    assert pa.types.is_timestamp(window_end) and window_end.tz == "UTC"
+    assert table.schema.field("n").type == pa.int64()
+    assert answers(table.select(query.results().column_names), "site", "n") == answers(query, "site", "n")
     assert sorted(p.name for p in (tmp_path / "out").iterdir() if p.is_dir()) == ["batch=1", "batch=2"]
 
 
-def test_a_file_sink_needs_a_path(spark: SparkSession, tmp_path: Path) -> None:
-    engine, _ = bids_engine(spark, tmp_path)
+def test_a_batch_without_results_writes_nothing(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
+    query = engine.register(PER_MINUTE)
+    query.sink("parquet", path=str(tmp_path / "own"))
+    engine.sink("parquet", path=str(tmp_path / "every"))
+    feed.push(bids((1, 1.0, "12:00")))
+    engine.step()
+    assert not (tmp_path / "own").exists() and not (tmp_path / "every").exists()
+
+
+def test_a_file_sink_needs_a_path(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, _ = bids_engine(make_engine, tmp_path)
     with pytest.raises(transom.SettingError, match="path"):
         engine.sink("parquet")
 
@@ -137,11 +154,11 @@ def test_a_file_sink_needs_a_path(spark: SparkSession, tmp_path: Path) -> None:
 # --- late and rejected -----------------------------------------------------------------------
 
 
-def test_lateness_is_per_window_and_query(spark: SparkSession, tmp_path: Path) -> None:
+def test_lateness_is_per_window_and_query(make_engine: EngineFactory, tmp_path: Path) -> None:
     #  12:00      12:05      12:10        watermark 12:06
     #    [----------)  closed               a row at 12:04 is late for the first
     #    [---------------------)  open      and counts in the second
-    engine, feed = bids_engine(spark, tmp_path)
+    engine, feed = bids_engine(make_engine, tmp_path)
     small = engine.register("SELECT count(*) AS n FROM bids [RANGE 5 minutes SLIDE 5 minutes]")
     large = engine.register(
         "SELECT count(*) AS n FROM bids [RANGE 10 minutes SLIDE 10 minutes] WHERE site = 1"
@@ -158,8 +175,8 @@ def test_lateness_is_per_window_and_query(spark: SparkSession, tmp_path: Path) -
     assert accounted(engine) == {"rows": 4, "counted": 3, "unwanted": 0, "late": 1, "rejected": 0}
 
 
-def test_rows_that_nobody_asked_for_are_not_late(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_rows_that_nobody_asked_for_are_not_late(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     engine.register("SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 5 minutes] WHERE price > 10")
     feed.push(bids((1, 11.0, "12:04:30"), (1, 11.0, "12:03:30"), (1, 9.0, "12:04:30"), (1, 1.0, "12:20")))
     engine.step()
@@ -169,8 +186,8 @@ def test_rows_that_nobody_asked_for_are_not_late(spark: SparkSession, tmp_path: 
     assert engine.late("bids").num_rows == 1
 
 
-def test_rows_without_a_time_are_rejected(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_rows_without_a_time_are_rejected(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     query = engine.register(PER_MINUTE)
     assert engine.rejected("bids").num_rows == engine.late("bids").num_rows == 0
     feed.push(bids((1, 1.0, "12:00"), (2, 2.0, None)))
@@ -208,10 +225,10 @@ def test_rows_without_a_time_are_rejected(spark: SparkSession, tmp_path: Path) -
     ids=["json", "csv"],
 )
 def test_rows_that_cannot_be_parsed_are_rejected(
-    spark: SparkSession, tmp_path: Path, name: str, lines: list[str]
+    make_engine: EngineFactory, tmp_path: Path, name: str, lines: list[str]
 ) -> None:
     (tmp_path / name).write_text("\n".join(lines) + "\n")
-    engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
+    engine = make_engine(str(tmp_path / "checkpoint"))
     engine.stream("bids", str(tmp_path / name), time="ts", schema="site int, price double, ts timestamp")
     query = engine.register("SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute]")
     engine.drain()
@@ -228,9 +245,9 @@ def test_rows_that_cannot_be_parsed_are_rejected(
 
 
 def test_progress_tells_how_the_engine_fares(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    make_engine: EngineFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path, slack="1 minute")
+    engine, feed = bids_engine(make_engine, tmp_path, slack="1 minute")
     before = engine.progress()
     assert (before.batch_id, before.queries, before.streams["bids"].watermark) == (0, 0, None)
     engine.register(PER_MINUTE)
@@ -251,8 +268,8 @@ def test_progress_tells_how_the_engine_fares(
     assert "batch 1" in caplog.text and "3 rows" in caplog.text and "1 rejected" in caplog.text
 
 
-def test_progress_tells_how_queries_share(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, slack="1 minute")
+def test_progress_tells_how_queries_share(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, slack="1 minute")
     engine.register_all(
         {f"q{i}": f"{PER_MINUTE} WHERE price > {i // 2}" for i in range(4)}
     )  # two selections of two
@@ -265,13 +282,13 @@ def test_progress_tells_how_queries_share(spark: SparkSession, tmp_path: Path) -
     assert "selections 2 (queries in each 2.0, at most 2), families: 1 range, slices 2" in shown
     plain = json.loads(json.dumps(engine.progress().as_dict()))
     assert plain["streams"]["bids"]["sharing"]["families"] == plain["sharing"]["families"] == {"range": 1}
-    assert plain["batch"] == 1 and set(plain["sharing"]["work"]) == set(plain["sharing"]["last_page"])
+    assert plain["batch_id"] == 1 and set(plain["sharing"]["work"]) == set(plain["sharing"]["last_batch"])
 
 
 def test_explain_shows_streams_and_queries_before_and_after_they_join(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path, slack="90 seconds")
+    engine, feed = bids_engine(make_engine, tmp_path, slack="90 seconds")
     engine.table("sites", [{"site": 1, "city": "Portland"}])
     engine.register(
         "SELECT city, sum(price * 2) AS s FROM bids [RANGE 12 minutes SLIDE 5 minutes], sites "
@@ -300,8 +317,8 @@ def test_explain_shows_streams_and_queries_before_and_after_they_join(
     assert (before["holds"]["slices"], after["holds"]["slices"]) == (0, 1)
 
 
-def test_explain_of_one_query_names_those_it_shares_with(spark: SparkSession, tmp_path: Path) -> None:
-    engine, _ = bids_engine(spark, tmp_path)
+def test_explain_of_one_query_names_those_it_shares_with(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, _ = bids_engine(make_engine, tmp_path)
     query = engine.register(PER_MINUTE, name="mine")
     engine.register(PER_MINUTE.replace("1 minute", "2 minutes"), name="mate")
     assert "shared with mate" in query.explain()
@@ -313,9 +330,9 @@ def test_explain_of_one_query_names_those_it_shares_with(spark: SparkSession, tm
 
 
 @pytest.mark.parametrize("retention", [2, "2 minutes"], ids=["two batches", "two minutes by the clock"])
-def test_retention_drops_old_results_only(spark: SparkSession, tmp_path: Path, retention: Any) -> None:
+def test_retention_drops_old_results_only(make_engine: EngineFactory, tmp_path: Path, retention: Any) -> None:
     clock = SettableClock()
-    engine, feed = bids_engine(spark, tmp_path, clock=clock, retention=retention)
+    engine, feed = bids_engine(make_engine, tmp_path, clock=clock, retention=retention)
     query = engine.register(PER_MINUTE)
     for minute in range(6):
         clock.now = clock.now + MINUTE
@@ -327,5 +344,5 @@ def test_retention_drops_old_results_only(spark: SparkSession, tmp_path: Path, r
     assert engine.late("bids").num_rows == 5 and engine.rejected("bids").num_rows == 1
     stored = [p.name for p in (tmp_path / "checkpoint" / "results").iterdir()]
     assert len(stored) == len(kept)
-    again, _ = bids_engine(spark, tmp_path, clock=clock, retention=retention)
+    again, _ = bids_engine(make_engine, tmp_path, clock=clock, retention=retention)
     assert answers(again.query(query.name)) == kept

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import STREAMING, EngineFactory
 from tests.runtime.engine_helpers import (
     BIDS,
     PER_MINUTE,
@@ -22,7 +22,8 @@ from tests.runtime.engine_helpers import (
     bids,
     bids_engine,
     bids_files,
-    bids_frame,
+    bids_table,
+    written,
 )
 
 PATIENCE = 60  # seconds; tests wait for events, not for time to pass
@@ -47,9 +48,11 @@ class Heard:
             return [row for table in self.tables for row in answers(table, "n")]
 
 
-def test_an_engine_in_the_background(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_engine_in_the_background(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock()
-    engine, feed = bids_engine(spark, tmp_path, clock=clock, poll="20 ms", slack="1 minute", idle="5 minutes")
+    engine, feed = bids_engine(
+        make_engine, tmp_path, clock=clock, poll="20 ms", slack="1 minute", idle="5 minutes"
+    )
     first = Heard(engine.register(PER_MINUTE, name="first"))
     engine.start()
     with pytest.raises(transom.StateError, match="running"):
@@ -77,22 +80,22 @@ def test_an_engine_in_the_background(spark: SparkSession, tmp_path: Path) -> Non
     assert len(answers(engine.query("first"))) == 4
 
 
-def test_waiting_for_an_engine_that_was_not_started(spark: SparkSession, tmp_path: Path) -> None:
-    engine, _ = bids_engine(spark, tmp_path)
+def test_waiting_for_an_engine_that_was_not_started(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, _ = bids_engine(make_engine, tmp_path)
     with pytest.raises(transom.StateError, match="not started"):
         engine.await_termination()
 
 
-def test_an_engine_is_stopped_at_the_end_of_with(spark: SparkSession, tmp_path: Path) -> None:
-    with transom.Engine(spark, str(tmp_path)) as engine:
+def test_an_engine_is_stopped_at_the_end_of_with(make_engine: EngineFactory, tmp_path: Path) -> None:
+    with make_engine(str(tmp_path)) as engine:
         engine.feed("bids", BIDS, time="ts")
         engine.start()
     assert engine.await_termination() is True
     assert engine.step() == 0
 
 
-def test_what_made_an_engine_fail_is_raised_to_who_waits(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, poll="20 ms")
+def test_what_made_an_engine_fail_is_raised_to_who_waits(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, poll="20 ms")
     query = engine.register(PER_MINUTE)
     query.sink("parquet", path=str(tmp_path / "taken"))
     (tmp_path / "taken").write_text("a file where a directory is wanted")
@@ -107,11 +110,11 @@ def test_what_made_an_engine_fail_is_raised_to_who_waits(spark: SparkSession, tm
         engine.step()
     engine.drain()
     assert answers(query) == [("12:00", "12:01", 1), ("12:02", "12:03", 1)]
-    assert spark.read.parquet(str(tmp_path / "taken")).count() == 2
+    assert len(written(tmp_path / "taken")) == 2
 
 
-def test_a_drained_engine_goes_on_when_there_is_more(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_a_drained_engine_goes_on_when_there_is_more(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     query = engine.register(PER_MINUTE)
     engine.drain()  # nothing yet
     feed.push(bids((1, 1.0, "12:00")))
@@ -124,9 +127,9 @@ def test_a_drained_engine_goes_on_when_there_is_more(spark: SparkSession, tmp_pa
     assert engine.late("bids").num_rows == 1  # the end closed its window
 
 
-def test_files_that_come_while_running(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_that_come_while_running(make_engine: EngineFactory, tmp_path: Path) -> None:
     bids_files(tmp_path / "in", [(1, 1.0, "12:00"), (1, 1.0, "12:02")])
-    engine = transom.Engine(spark, str(tmp_path / "checkpoint"), poll="20 ms")
+    engine = make_engine(str(tmp_path / "checkpoint"), poll="20 ms")
     engine.stream("bids", str(tmp_path / "in"), time="ts")
     heard = Heard(engine.register(PER_MINUTE))
     engine.start()
@@ -137,10 +140,11 @@ def test_files_that_come_while_running(spark: SparkSession, tmp_path: Path) -> N
     engine.stop()
 
 
-def test_a_spark_stream_while_running(spark: SparkSession, tmp_path: Path) -> None:
+@STREAMING
+def test_a_spark_stream_while_running(make_engine: EngineFactory, tmp_path: Path) -> None:
     source = bids_files(tmp_path / "in", [(1, 1.0, "12:00"), (1, 1.0, "12:02")])
-    engine = transom.Engine(spark, str(tmp_path / "checkpoint"), poll="20 ms")
-    engine.stream("bids", spark.readStream.schema(BIDS).parquet(str(source)), time="ts")
+    engine = make_engine(str(tmp_path / "checkpoint"), poll="20 ms")
+    engine.stream("bids", make_engine.session.readStream.schema(BIDS).parquet(str(source)), time="ts")
     asks = engine.feed("asks", "ts timestamp", time="ts")
     heard = Heard(engine.register(PER_MINUTE))
     of_asks = Heard(engine.register("SELECT count(*) AS n FROM asks [RANGE 1 minute SLIDE 1 minute]"))
@@ -157,7 +161,9 @@ def test_a_spark_stream_while_running(spark: SparkSession, tmp_path: Path) -> No
     assert answers(late_comer, "site", "n") == [("12:09", "12:11", 3, 1), ("12:10", "12:12", 3, 1)]
 
 
-def test_a_restart_between_any_two_batches_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_restart_between_any_two_batches_changes_nothing(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
     batches = [
         bids((1, 1.0, "12:00"), (2, 2.0, "12:03")),
         bids((2, 1.0, "12:02"), (1, 4.0, "12:05"), (None, 1.0, "12:04:10")),
@@ -167,12 +173,12 @@ def test_a_restart_between_any_two_batches_changes_nothing(spark: SparkSession, 
     texts = {"per_site": PER_SITE, "rows": "SELECT sum(price) AS p FROM bids [ROWS 3 SLIDE 2]"}
 
     def run(place: Path, restart: bool) -> Any:
-        engine, feed = bids_engine(spark, place, slack="1 minute")
+        engine, feed = bids_engine(make_engine, place, slack="1 minute")
         engine.register_all(texts)
         for batch_id in batches:
             if restart:
                 engine.stop()
-                engine, feed = bids_engine(spark, place, slack="1 minute")
+                engine, feed = bids_engine(make_engine, place, slack="1 minute")
                 engine.register_all(texts)  # as a program does each time it starts
             feed.push(batch_id)
             engine.step()
@@ -182,10 +188,12 @@ def test_a_restart_between_any_two_batches_changes_nothing(spark: SparkSession, 
     assert run(tmp_path / "without", False) == run(tmp_path / "with", True)
 
 
-def test_a_batch_dataframe_is_not_read_again_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_dataframe_is_not_read_again_after_a_restart(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
     for _ in range(2):
-        engine = transom.Engine(spark, str(tmp_path))
-        engine.stream("bids", bids_frame(spark, (1, 1.0, "12:00")), time="ts")
+        engine = make_engine(str(tmp_path))
+        engine.stream("bids", make_engine.rows(bids_table((1, 1.0, "12:00"))), time="ts")
         query = engine.register(PER_MINUTE, name="q")
         engine.drain()
         assert answers(query) == [("12:00", "12:01", 1)]
@@ -195,8 +203,8 @@ def test_a_batch_dataframe_is_not_read_again_after_a_restart(spark: SparkSession
 # --- names, clocks and sinks that are used again ---------------------------------------------
 
 
-def test_a_name_that_is_used_again_has_results_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_a_name_that_is_used_again_has_results_of_its_own(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     old = engine.register(PER_MINUTE, name="q")
     feed.push(bids((1, 1.0, "12:00:10"), (1, 1.0, "12:02:10")))
     engine.step()
@@ -214,9 +222,9 @@ def test_a_name_that_is_used_again_has_results_of_its_own(spark: SparkSession, t
 
 
 def test_a_query_that_joins_a_clock_again_knows_that_it_missed_rows(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine = transom.Engine(spark)
+    engine = make_engine()
     feed = engine.feed("s", "seq bigint, ts timestamp", time="ts")
     text = "SELECT count(*) AS n FROM s [RANGE 10 SLIDE 10 WATTR seq]"
     first = engine.register(text, name="first")
@@ -232,8 +240,10 @@ def test_a_query_that_joins_a_clock_again_knows_that_it_missed_rows(
     assert [(row["window_start"], row["n"], row["complete"]) for row in found] == [(20, 1, False)]
 
 
-def test_a_subscriber_can_stop_the_engine_and_can_not_step_it(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_a_subscriber_can_stop_the_engine_and_can_not_step_it(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     query = engine.register(PER_MINUTE)
     refused: list[Exception] = []
 
@@ -251,10 +261,10 @@ def test_a_subscriber_can_stop_the_engine_and_can_not_step_it(spark: SparkSessio
 
 
 def test_two_sinks_share_no_path_and_another_runs_batches_are_left_alone(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "out")
-    engine = transom.Engine(spark)
+    engine = make_engine()
     feed = engine.feed("bids", "site int, price double, ts timestamp", time="ts")
     query = engine.register("SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute]")
     query.sink("parquet", path=path)
@@ -264,19 +274,21 @@ def test_two_sinks_share_no_path_and_another_runs_batches_are_left_alone(
     engine.step()
     engine.drain()
     assert pq.read_table(path).column_names[-1] == "batch"
-    other = transom.Engine(spark)
+    other = make_engine()
     with pytest.raises(transom.SettingError, match="another run"):
         other.sink("parquet", path=path)
 
 
-def test_a_writer_that_spark_does_not_have_is_refused_at_once(spark: SparkSession) -> None:
+def test_a_writer_that_the_backend_does_not_have_is_refused_at_once(make_engine: EngineFactory) -> None:
     with pytest.raises(transom.SettingError, match="no writer for parqet; did you mean parquet"):
-        transom.Engine(spark).sink("parqet", path="somewhere")
+        make_engine().sink("parqet", path="somewhere")
 
 
-def test_two_engines_on_one_checkpoint_do_not_go_unnoticed(spark: SparkSession, tmp_path: Path) -> None:
-    first, feed = bids_engine(spark, tmp_path)
-    second, other = bids_engine(spark, tmp_path)
+def test_two_engines_on_one_checkpoint_do_not_go_unnoticed(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    first, feed = bids_engine(make_engine, tmp_path)
+    second, other = bids_engine(make_engine, tmp_path)
     feed.push(bids((1, 1.0, "12:00:10")))
     first.step()
     other.push(bids((1, 1.0, "12:00:20")))

@@ -10,19 +10,23 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
-import transom
+from tests.engine_factory import EngineFactory, on_spark
 from tests.runtime.engine_helpers import PER_MINUTE, SettableClock, accounted, answers, at, bids, bids_engine
 
 WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
 
 
 def one_window(
-    spark: SparkSession, tmp_path: Path, schema: str, rows: list[tuple[Any, ...]], items: str, rest: str = ""
+    make_engine: EngineFactory,
+    tmp_path: Path,
+    schema: str,
+    rows: list[tuple[Any, ...]],
+    items: str,
+    rest: str = "",
 ) -> list[tuple[Any, ...]]:
     """The answers of a query over rows that all lie in one window, without the window."""
-    engine, feed = bids_engine(spark, tmp_path, schema=f"{schema}, ts timestamp")
+    engine, feed = bids_engine(make_engine, tmp_path, schema=f"{schema}, ts timestamp")
     query = engine.register(f"SELECT {items} FROM bids {WINDOW} {rest}")
     feed.push([(*row, at("12:00:30")) for row in rows])
     engine.drain()
@@ -34,10 +38,15 @@ def one_window(
 # --- groups and aggregates -------------------------------------------------------------------
 
 
-def test_nulls_nan_and_both_zeros_as_groups(spark: SparkSession, tmp_path: Path) -> None:
+def test_nulls_nan_and_both_zeros_as_groups(make_engine: EngineFactory, tmp_path: Path) -> None:
     values = [None, None, math.nan, -math.nan, 0.0, -0.0, 1.0]
     found = one_window(
-        spark, tmp_path, "x double", [(v,) for v in values], "x, count(*) AS n, count(x) AS m", "GROUP BY x"
+        make_engine,
+        tmp_path,
+        "x double",
+        [(v,) for v in values],
+        "x, count(*) AS n, count(x) AS m",
+        "GROUP BY x",
     )
     assert sorted((str(x), n, m) for x, n, m in found) == [
         ("0.0", 2, 2),
@@ -98,17 +107,23 @@ CASES = {
 
 @pytest.mark.parametrize(("schema", "values", "items", "expected"), CASES.values(), ids=CASES.keys())
 def test_values(
-    spark: SparkSession, tmp_path: Path, schema: str, values: list[Any], items: str, expected: tuple[Any, ...]
+    make_engine: EngineFactory,
+    tmp_path: Path,
+    schema: str,
+    values: list[Any],
+    items: str,
+    expected: tuple[Any, ...],
 ) -> None:
-    assert one_window(spark, tmp_path, schema, [(v,) for v in values], items) == [expected]
+    assert one_window(make_engine, tmp_path, schema, [(v,) for v in values], items) == [expected]
 
 
-def test_types_of_decimals_are_sparks(spark: SparkSession, tmp_path: Path) -> None:
-    engine, _ = bids_engine(spark, tmp_path, schema="x decimal(5, 2), y decimal(38, 4), ts timestamp")
+@on_spark("the expected types are those of Spark")
+def test_types_of_decimals_are_sparks(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, _ = bids_engine(make_engine, tmp_path, schema="x decimal(5, 2), y decimal(38, 4), ts timestamp")
     query = engine.register(
         f"SELECT sum(x) AS a, avg(x) AS b, sum(y) AS c, avg(y) AS d, max(x) AS e FROM bids {WINDOW}"
     )
-    frame = spark.createDataFrame([], "x decimal(5, 2), y decimal(38, 4)")
+    frame = make_engine.session.createDataFrame([], "x decimal(5, 2), y decimal(38, 4)")
     expected = frame.selectExpr(
         "sum(x) AS a", "avg(x) AS b", "sum(y) AS c", "avg(y) AS d", "max(x) AS e"
     ).toArrow()
@@ -119,8 +134,8 @@ def test_types_of_decimals_are_sparks(spark: SparkSession, tmp_path: Path) -> No
 # --- times -----------------------------------------------------------------------------------
 
 
-def test_times_with_zones_are_instants(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, schema="ts timestamp, seen timestamp")
+def test_times_with_zones_are_instants(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, schema="ts timestamp, seen timestamp")
     query = engine.register(f"SELECT max(seen) AS last, hour(max(seen)) AS h FROM bids {WINDOW}")
     feed.push(
         [("2013-01-01T14:00:10+02:00", datetime(2013, 1, 1, 12, tzinfo=UTC)), ("2013-01-01 12:00:20", None)]
@@ -130,10 +145,11 @@ def test_times_with_zones_are_instants(spark: SparkSession, tmp_path: Path) -> N
     assert query.results().schema.field("last").type == pa.timestamp("us", tz="UTC")
 
 
-def test_the_sessions_zone_moves_no_window(spark: SparkSession, tmp_path: Path) -> None:
-    spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+@on_spark("only a Spark session has a zone")
+def test_the_sessions_zone_moves_no_window(make_engine: EngineFactory, tmp_path: Path) -> None:
+    make_engine.session.conf.set("spark.sql.session.timeZone", "America/St_Johns")
     try:
-        engine, feed = bids_engine(spark, tmp_path, schema="ts timestamp")
+        engine, feed = bids_engine(make_engine, tmp_path, schema="ts timestamp")
         query = engine.register(
             "SELECT max(ts) AS last, hour(max(ts)) AS h FROM bids [RANGE 1 day SLIDE 1 day]"
         )
@@ -141,7 +157,7 @@ def test_the_sessions_zone_moves_no_window(spark: SparkSession, tmp_path: Path) 
         engine.drain()
         (row,) = query.results().to_pylist()
     finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        make_engine.session.conf.set("spark.sql.session.timeZone", "UTC")
     assert row["window_start"] == datetime(2013, 1, 1, tzinfo=UTC)
     assert row["last"] == datetime(2013, 1, 1, 23, 59, 59, tzinfo=UTC)
     assert row["h"] == 20  # as Spark SQL has it in that session
@@ -158,9 +174,9 @@ def test_the_sessions_zone_moves_no_window(spark: SparkSession, tmp_path: Path) 
     ids=["a timestamp without zone", "a date", "an instant before 1970", "text"],
 )
 def test_a_streams_time_may_be(
-    spark: SparkSession, tmp_path: Path, kind: str, value: Any, clock_type: Any
+    make_engine: EngineFactory, tmp_path: Path, kind: str, value: Any, clock_type: Any
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path, schema=f"x int, ts {kind}")
+    engine, feed = bids_engine(make_engine, tmp_path, schema=f"x int, ts {kind}")
     query = engine.register("SELECT sum(x) AS x FROM bids [RANGE 1 day SLIDE 1 day]")
     feed.push([(1, value), (2, value), (4, None)])
     engine.drain()
@@ -172,9 +188,9 @@ def test_a_streams_time_may_be(
     assert accounted(engine)["rejected"] == 1
 
 
-def test_the_current_time_is_the_batches(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_current_time_is_the_batches(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock(at("12:00"))
-    engine, feed = bids_engine(spark, tmp_path, clock=clock)
+    engine, feed = bids_engine(make_engine, tmp_path, clock=clock)
     query = engine.register(
         f"SELECT count(*) AS n, max(current_timestamp()) AS now FROM bids {WINDOW} WHERE ts <= now()"
     )
@@ -189,8 +205,10 @@ def test_the_current_time_is_the_batches(spark: SparkSession, tmp_path: Path) ->
 # --- functions of the program ----------------------------------------------------------------
 
 
-def test_a_function_that_raises_on_some_rows_gives_null_there(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, max_failures=3)
+def test_a_function_that_raises_on_some_rows_gives_null_there(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, max_failures=3)
     engine.udf("half_of", lambda x: 1 // (x % 2) * x / 2, "double")
     halves = engine.register(f"SELECT sum(half_of(site)) AS s, count(*) AS n FROM bids {WINDOW}")
     plain = engine.register(PER_MINUTE)
@@ -212,8 +230,8 @@ def test_a_function_that_raises_on_some_rows_gives_null_there(spark: SparkSessio
     assert len(answers(plain)) == 4
 
 
-def test_a_query_whose_function_always_fails_is_suspended(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, max_failures=2)
+def test_a_query_whose_function_always_fails_is_suspended(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, max_failures=2)
     engine.udf("never", lambda x: x.no_such_thing, "int")
     failing = engine.register(f"SELECT sum(never(site)) AS s FROM bids {WINDOW}", name="failing")
     plain = engine.register(PER_MINUTE)
@@ -225,15 +243,15 @@ def test_a_query_whose_function_always_fails_is_suspended(spark: SparkSession, t
     assert dict(engine.progress().suspended) == {"failing": failing.suspended}
     engine.drain()
     assert answers(plain) == [(f"12:0{i}", f"12:0{i + 1}", 1) for i in range(4)]
-    again, _ = bids_engine(spark, tmp_path, max_failures=2)
+    again, _ = bids_engine(make_engine, tmp_path, max_failures=2)
     assert again.query("failing").suspended == failing.suspended
     assert accounted(engine) == {"rows": 4, "counted": 4, "unwanted": 0, "late": 0, "rejected": 0}
 
 
 def test_others_come_and_go_after_one_that_they_shared_with_was_suspended(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path, max_failures=1)
+    engine, feed = bids_engine(make_engine, tmp_path, max_failures=1)
     engine.udf("never_ever", lambda x: x.no_such_thing, "int")
     failing = engine.register(f"SELECT sum(never_ever(site)) AS s FROM bids {WINDOW}", name="failing")
     leaving = engine.register(PER_MINUTE)
@@ -249,23 +267,26 @@ def test_others_come_and_go_after_one_that_they_shared_with_was_suspended(
     assert answers(joining) == [("12:01", "12:02", 2.0)]
 
 
+@on_spark("functions that are registered with Spark itself")
 @pytest.mark.parametrize(
     "pushed", [True, False], ids=["in a batch of a feed", "in a batch of a batch DataFrame"]
 )
 def test_a_function_of_sparks_that_raises_suspends_its_query_only(
-    spark: SparkSession, tmp_path: Path, pushed: bool
+    make_engine: EngineFactory, tmp_path: Path, pushed: bool
 ) -> None:
     def explosive(x: int) -> int:
         raise RuntimeError("boom")
 
-    spark.udf.register("explosive", explosive, "int")
-    spark.udf.register("harmless", lambda x: x + 1, "int")
+    make_engine.session.udf.register("explosive", explosive, "int")
+    make_engine.session.udf.register("harmless", lambda x: x + 1, "int")
     if pushed:
-        engine, feed = bids_engine(spark, tmp_path)
+        engine, feed = bids_engine(make_engine, tmp_path)
         feed.push(bids((1, 1.0, "12:00"), (2, 1.0, "12:00")))
     else:
-        engine = transom.Engine(spark, str(tmp_path))
-        frame = spark.sql("SELECT explode(array(1, 2)) AS site, timestamp'2013-01-01 12:00:00' AS ts")
+        engine = make_engine(str(tmp_path))
+        frame = make_engine.session.sql(
+            "SELECT explode(array(1, 2)) AS site, timestamp'2013-01-01 12:00:00' AS ts"
+        )
         engine.stream("bids", frame, time="ts")
     bad = engine.register(f"SELECT sum(explosive(site)) AS s FROM bids {WINDOW}")
     good = engine.register(f"SELECT sum(harmless(site)) AS s FROM bids {WINDOW} WHERE harmless(site) > 0")
@@ -275,8 +296,8 @@ def test_a_function_of_sparks_that_raises_suspends_its_query_only(
     assert good.suspended is None and "boom" in (bad.suspended or "") and answers(bad) == []
 
 
-def test_an_average_of_large_integers_does_not_wrap(spark: SparkSession) -> None:
-    engine = transom.Engine(spark)
+def test_an_average_of_large_integers_does_not_wrap(make_engine: EngineFactory) -> None:
+    engine = make_engine()
     feed = engine.feed("s", "n bigint, ts timestamp", time="ts")
     query = engine.register("SELECT avg(n) AS mean FROM s [RANGE 1 minute SLIDE 1 minute]")
     feed.push([(2**63 - 1, "2013-01-01 12:00:00"), (2**63 - 1, "2013-01-01 12:00:01")])
@@ -285,10 +306,11 @@ def test_an_average_of_large_integers_does_not_wrap(spark: SparkSession) -> None
     assert query.results()["mean"].to_pylist() == [float(2**63)]
 
 
-def test_times_without_a_zone_are_the_sessions(spark: SparkSession) -> None:
-    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+@on_spark("only a Spark session has a zone")
+def test_times_without_a_zone_are_the_sessions(make_engine: EngineFactory) -> None:
+    make_engine.session.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
-        engine = transom.Engine(spark)
+        engine = make_engine()
         feed = engine.feed("s", "ts timestamp", time="ts")
         query = engine.register(
             "SELECT count(*) AS n FROM s [RANGE 1 day SLIDE 1 day] WHERE ts >= '2013-01-01 12:00:00'"
@@ -298,25 +320,25 @@ def test_times_without_a_zone_are_the_sessions(spark: SparkSession) -> None:
         engine.drain()
         assert query.results()["n"].to_pylist() == [2]  # noon in New York is 17:00 in UTC
     finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        make_engine.session.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_rejected_rows_of_any_year_can_be_read_back(spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark.sql(
-        "SELECT timestamp'2013-01-01 12:00:00' AS ts UNION ALL SELECT timestamp'2013-01-01 12:00:01' "
-        "UNION ALL SELECT timestamp'2999-01-01 00:00:00'"
-    )
-    engine = transom.Engine(spark)
+def test_rejected_rows_of_any_year_can_be_read_back(make_engine: EngineFactory, tmp_path: Path) -> None:
+    times = [datetime(2013, 1, 1, 12, tzinfo=UTC), datetime(2013, 1, 1, 12, 0, 1, tzinfo=UTC)]
+    times.append(datetime(2999, 1, 1, tzinfo=UTC))
+    rows = make_engine.rows(pa.table({"ts": pa.array(times, pa.timestamp("us", tz="UTC"))}))
+    engine = make_engine()
     engine.stream("s", rows, time="ts")
     engine.register("SELECT count(*) FROM s [RANGE 1 minute SLIDE 1 minute]")
     engine.drain()
     assert [row["ts"].year for row in engine.rejected("s").to_pylist()] == [2999]
 
 
-def test_a_function_over_aggregates_that_breaks_suspends_its_query_only(spark: SparkSession) -> None:
-    engine = transom.Engine(spark)
+@on_spark("functions that are registered with Spark itself")
+def test_a_function_over_aggregates_that_breaks_suspends_its_query_only(make_engine: EngineFactory) -> None:
+    engine = make_engine()
     feed = engine.feed("s", "n bigint, ts timestamp", time="ts")
-    spark.udf.register("breaks", lambda n: 1 // 0, "bigint")
+    make_engine.session.udf.register("breaks", lambda n: 1 // 0, "bigint")
     good = engine.register("SELECT count(*) AS n FROM s [RANGE 1 minute SLIDE 1 minute]")
     bad = engine.register("SELECT breaks(count(*)) AS n FROM s [RANGE 1 minute SLIDE 1 minute]")
     feed.push([(1, "2013-01-01 12:00:00"), (1, "2013-01-01 12:02:00")])

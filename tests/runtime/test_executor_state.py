@@ -10,15 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
-import transom
 from tests.differential.cases import alike, case
-from tests.differential.on_spark import check_on_feed, check_on_files
+from tests.differential.on_engine import check_on_feed, check_on_files
+from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import BIDS, answers, at, bids
 from transom.errors import SettingError
 from transom.plan.limits import Limits
-from transom.runtime import executor_state as far_module
+from transom.runtime.executor_state import ExecutorState
 from transom.runtime.write_ahead_log import BatchLog
 
 SLIDING = "FROM bids [RANGE 2 minutes SLIDE 1 minute]"
@@ -45,21 +44,19 @@ class Program:
 
     def __init__(
         self,
-        spark: SparkSession,
+        make_engine: EngineFactory,
         place: Path,
         state: str,
         queries: dict[str, str] | None = None,
         limits: Limits | None = None,
     ):
-        self.spark, self.place, self.state, self.limits = spark, place, state, limits
+        self.make_engine, self.place, self.state, self.limits = make_engine, place, state, limits
         self.queries = QUERIES if queries is None else queries
         self.start()
 
     def start(self) -> None:
         checkpoint = str(self.place / "checkpoint")
-        self.engine = transom.Engine(
-            self.spark, checkpoint, state=self.state, limits=self.limits, clock=lambda: 0
-        )
+        self.engine = self.make_engine(checkpoint, state=self.state, limits=self.limits, clock=lambda: 0)
         self.feed = self.engine.feed("bids", BIDS, time="ts", slack="1 minute")
         self.engine.register_all(self.queries)
 
@@ -79,9 +76,9 @@ class Program:
 
 
 @pytest.fixture(scope="module")
-def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def expected(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What state on the driver gives."""
-    program = Program(spark, tmp_path_factory.mktemp("near"), "driver")
+    program = Program(make_engine, tmp_path_factory.mktemp("near"), "driver")
     for batch_id in BATCHES:
         program.push(*batch_id)
     found = program.finish()
@@ -91,9 +88,9 @@ def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
 
 
 def test_windows_of_any_kind_have_the_same_answers(
-    spark: SparkSession, tmp_path: Path, expected: dict[str, Any]
+    make_engine: EngineFactory, tmp_path: Path, expected: dict[str, Any]
 ) -> None:
-    program = Program(spark, tmp_path, "executors")
+    program = Program(make_engine, tmp_path, "executors")
     for batch_id in BATCHES:
         program.push(*batch_id)
     progress = program.engine.progress()
@@ -104,9 +101,9 @@ def test_windows_of_any_kind_have_the_same_answers(
 
 
 def test_a_restart_between_batches_changes_nothing(
-    spark: SparkSession, tmp_path: Path, expected: dict[str, Any]
+    make_engine: EngineFactory, tmp_path: Path, expected: dict[str, Any]
 ) -> None:
-    program = Program(spark, tmp_path, "executors")
+    program = Program(make_engine, tmp_path, "executors")
     for batch_id in BATCHES:
         program.push(*batch_id)
         program.engine.stop()
@@ -120,18 +117,18 @@ class Crash(Exception):
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(BatchLog, "commit"), (far_module.Far, "close"), (far_module.Far, "forget")],
+    [(BatchLog, "commit"), (ExecutorState, "close"), (ExecutorState, "forget")],
     ids=["before the commit", "in the middle of closing", "after the commit"],
 )
 def test_a_batch_that_dies_is_done_again(
-    spark: SparkSession,
+    make_engine: EngineFactory,
     tmp_path: Path,
     expected: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
     owner: Any,
     name: str,
 ) -> None:
-    program = Program(spark, tmp_path, "executors")
+    program = Program(make_engine, tmp_path, "executors")
     program.push(*BATCHES[0])
     real: Callable[..., Any] = getattr(owner, name)
 
@@ -152,10 +149,10 @@ def test_a_batch_that_dies_is_done_again(
     assert not program.shards(), "strays are gone, too"
 
 
-def test_a_punctuation_for_one_group_closes_it_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_punctuation_for_one_group_closes_it_alone(make_engine: EngineFactory, tmp_path: Path) -> None:
     found = {}
     for state in ("driver", "executors"):
-        program = Program(spark, tmp_path / state, state)
+        program = Program(make_engine, tmp_path / state, state)
         program.push(*BATCHES[0])
         program.feed.punctuate(at("12:02"), where={"site": 3})
         program.push(*BATCHES[1])
@@ -166,11 +163,11 @@ def test_a_punctuation_for_one_group_closes_it_alone(spark: SparkSession, tmp_pa
 
 
 def test_a_query_that_joins_is_answered_from_shards_kept_for_others(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     found = {}
     for state in ("driver", "executors"):
-        program = Program(spark, tmp_path / state, state, {"per site": QUERIES["per site"]})
+        program = Program(make_engine, tmp_path / state, state, {"per site": QUERIES["per site"]})
         program.push(*BATCHES[0])
         later = "SELECT site, count(*) AS n FROM bids [RANGE 4 minutes SLIDE 2 minutes] GROUP BY site"
         seen, whole = (
@@ -184,8 +181,8 @@ def test_a_query_that_joins_is_answered_from_shards_kept_for_others(
     assert ("12:00", "12:04", 2, 3) in found["executors"][0], "it reaches back before the query joined"
 
 
-def test_a_query_that_leaves_takes_its_shards_with_it(spark: SparkSession, tmp_path: Path) -> None:
-    program = Program(spark, tmp_path, "executors", {"all": QUERIES["all"]})
+def test_a_query_that_leaves_takes_its_shards_with_it(make_engine: EngineFactory, tmp_path: Path) -> None:
+    program = Program(make_engine, tmp_path, "executors", {"all": QUERIES["all"]})
     program.push(*BATCHES[0])
     assert program.shards()
     program.engine.query("all").drop()
@@ -194,9 +191,9 @@ def test_a_query_that_leaves_takes_its_shards_with_it(spark: SparkSession, tmp_p
 
 
 def test_selections_go_far_when_they_grow(
-    spark: SparkSession, tmp_path: Path, expected: dict[str, Any]
+    make_engine: EngineFactory, tmp_path: Path, expected: dict[str, Any]
 ) -> None:
-    program = Program(spark, tmp_path, "auto", limits=Limits(driver_rows=12, batches_to_limit=1))
+    program = Program(make_engine, tmp_path, "auto", limits=Limits(driver_rows=12, batches_to_limit=1))
     far = []
     for batch_id in BATCHES:
         program.push(*batch_id)
@@ -208,9 +205,9 @@ def test_selections_go_far_when_they_grow(
 
 
 def test_a_batch_with_many_groups_goes_far_at_once(
-    spark: SparkSession, tmp_path: Path, expected: dict[str, Any]
+    make_engine: EngineFactory, tmp_path: Path, expected: dict[str, Any]
 ) -> None:
-    program = Program(spark, tmp_path, "auto", limits=Limits(driver_groups=3))
+    program = Program(make_engine, tmp_path, "auto", limits=Limits(driver_groups=3))
     program.push(*BATCHES[0])
     assert program.engine.progress().far_rows
     for batch_id in BATCHES[1:]:
@@ -218,18 +215,20 @@ def test_a_batch_with_many_groups_goes_far_at_once(
     assert program.finish() == expected
 
 
-def test_small_files_are_rolled_up(spark: SparkSession, tmp_path: Path, expected: dict[str, Any]) -> None:
-    program = Program(spark, tmp_path, "executors", limits=Limits(shard_files=2))
+def test_small_files_are_rolled_up(
+    make_engine: EngineFactory, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    program = Program(make_engine, tmp_path, "executors", limits=Limits(shard_files=2))
     for batch_id in BATCHES:
         program.push(*batch_id)
         assert len(program.engine._loop.state.shards) <= 5
     assert program.finish() == expected
 
 
-def test_sinks_and_subscribers_are_given_what_tasks_wrote(spark: SparkSession, tmp_path: Path) -> None:
+def test_sinks_and_subscribers_are_given_what_tasks_wrote(make_engine: EngineFactory, tmp_path: Path) -> None:
     found = {}
     for state in ("driver", "executors"):
-        program = Program(spark, tmp_path / state, state)
+        program = Program(make_engine, tmp_path / state, state)
         tables: list[pa.Table] = []
         program.engine.query("dear").subscribe(tables.append)
         program.engine.query("computed").sink("json", path=str(tmp_path / state / "one"))
@@ -246,7 +245,7 @@ def test_sinks_and_subscribers_are_given_what_tasks_wrote(spark: SparkSession, t
     assert all(found["executors"])
 
 
-def test_joins_that_repeat_rows_and_functions_of_the_user(spark: SparkSession, tmp_path: Path) -> None:
+def test_joins_that_repeat_rows_and_functions_of_the_user(make_engine: EngineFactory, tmp_path: Path) -> None:
     texts = {
         "cities": f"SELECT city, count(*) AS n {SLIDING}, sites WHERE bids.site = sites.site GROUP BY city",
         "doubled": f"SELECT site, doubled(sum(price)) AS p {SLIDING} GROUP BY site "
@@ -254,7 +253,7 @@ def test_joins_that_repeat_rows_and_functions_of_the_user(spark: SparkSession, t
     }
     found = {}
     for state in ("driver", "executors"):
-        engine = transom.Engine(spark, str(tmp_path / state), state=state)
+        engine = make_engine(str(tmp_path / state), state=state)
         feed = engine.feed("bids", BIDS, time="ts", slack="1 minute")
         engine.table(
             "sites", [{"site": 1, "city": "Rome"}, {"site": 1, "city": "Ulm"}, {"site": 2, "city": "Ulm"}]
@@ -279,18 +278,22 @@ def written(place: Path) -> list[str]:
     return sorted(rows)
 
 
-def test_where_state_can_be(spark: SparkSession) -> None:
+def test_where_state_can_be(make_engine: EngineFactory) -> None:
     with pytest.raises(SettingError, match="unknown state 'disk': auto or driver or executors"):
-        transom.Engine(spark, state="disk")
+        make_engine(state="disk")
 
 
-def test_pushed_rows_give_the_oracles_answers(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_pushed_rows_give_the_oracles_answers(make_engine: EngineFactory, tmp_path: Path, seed: int) -> None:
     for number in range(seed, seed + 3):
         for name, draw in (("any", case), ("alike", alike)):
             place = tmp_path / f"{name} {number}"
-            check_on_feed(draw(Random(number)), spark, place, restart=number % 2 == 0, state="executors")
+            check_on_feed(
+                draw(Random(number)), make_engine, place, restart=number % 2 == 0, state="executors"
+            )
 
 
-def test_rows_of_files_give_the_oracles_answers(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_rows_of_files_give_the_oracles_answers(
+    make_engine: EngineFactory, tmp_path: Path, seed: int
+) -> None:
     for number in range(seed + 50, seed + 53):
-        check_on_files(case(Random(number)), spark, tmp_path / str(number), state="executors")
+        check_on_files(case(Random(number)), make_engine, tmp_path / str(number), state="executors")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import ON_BOTH, STREAMING, EngineFactory
 from tests.runtime.engine_helpers import (
     BIDS,
     PER_MINUTE,
@@ -22,12 +22,12 @@ from tests.runtime.engine_helpers import (
     bids,
     bids_engine,
     bids_files,
-    bids_frame,
+    bids_table,
 )
-from tests.runtime.fault_helpers import Crash, Fault
-from transom.backends.spark.sinks import Sink
-from transom.runtime import emit as secondhalf_module
-from transom.runtime import ingest as firsthalf
+from tests.runtime.fault_helpers import Crash, Fault, fault_at
+from transom.backends.base import Sink
+from transom.ingest.batch import IngestRun
+from transom.runtime import emit as emit_module
 from transom.runtime.outputs import Outputs, results_of
 from transom.runtime.write_ahead_log import BatchLog
 from transom.storage.file_store import Store
@@ -55,32 +55,32 @@ STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "committing the state": (Store, "write", writes("state/")),
     "writing results": (Store, "write", writes("results/")),
     "writing all results": (Outputs, "write_results", lambda outputs, place, *rest: place == results_of(2)),
-    "setting rows apart": (Outputs, "set_apart", of_batch_two),
+    "writing late and rejected rows": (Outputs, "write_rows", of_batch_two),
     "a sink": (Sink, "write", of_batch_two),
-    "the batch's second half": (secondhalf_module, "emit", lambda state, *rest: state.batch_id == 1),
+    "emit": (emit_module, "emit", lambda state, *rest: state.batch_id == 1),
     "the commit": (BatchLog, "commit", lambda log, state, record: state.batch_id == 2),
-    "the first half": (firsthalf.BatchRun, "process", lambda run: run.batch.before.totals.rows == 3),
+    "ingest": (IngestRun, "process", lambda run: run.batch.before.totals.rows == 3),
 }
 
 
 class Program:
     """A program that is started again and again on one checkpoint, over one kind of source."""
 
-    def __init__(self, spark: SparkSession, place: Path, source: str):
-        self.spark, self.place, self.source = spark, place, source
+    def __init__(self, make_engine: EngineFactory, place: Path, source: str):
+        self.make_engine, self.place, self.source = make_engine, place, source
         self.sent = 0
         self.clock = SettableClock()
         if source != "feed":
             bids_files(place / "in", *BATCHES)
 
     def start(self) -> transom.Engine:
-        engine = transom.Engine(self.spark, str(self.place / "checkpoint"), clock=self.clock)
+        engine = self.make_engine(self.place / "checkpoint", clock=self.clock)
         if self.source == "feed":
             self.feed = engine.feed("bids", BIDS, time="ts", slack=SLACK)
         elif self.source == "path":
             engine.stream("bids", str(self.place / "in"), time="ts", slack=SLACK)
         else:
-            frame = self.spark.readStream.schema(BIDS).option("maxFilesPerTrigger", 1)
+            frame = self.make_engine.session.readStream.schema(BIDS).option("maxFilesPerTrigger", 1)
             engine.stream("bids", frame.parquet(str(self.place / "in")), time="ts", slack=SLACK)
         for name, query in engine.register_all(TEXTS).items():
             query.sink("json", path=str(self.place / "out" / name))
@@ -129,9 +129,9 @@ class Program:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def undisturbed(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What comes out when nothing fails."""
-    program = Program(spark, tmp_path_factory.mktemp("undisturbed"), "feed")
+    program = Program(make_engine, tmp_path_factory.mktemp("undisturbed"), "feed")
     engine = program.start()
     program.run(engine)
     outcome = program.outcome(engine)
@@ -153,36 +153,54 @@ def crash(program: Program, engine: transom.Engine) -> None:
 @pytest.mark.parametrize("after", [False, True], ids=["before it", "after it"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_feed_whose_batch_fails_at(
-    spark: SparkSession,
+    make_engine: EngineFactory,
     tmp_path: Path,
     undisturbed: Any,
     monkeypatch: pytest.MonkeyPatch,
     step: str,
     after: bool,
 ) -> None:
-    program = Program(spark, tmp_path, "feed")
-    fault = Fault(monkeypatch, *STEPS[step], after)
-    crash(program, program.start())
-    assert fault.fired
-    engine = program.start()
-    program.run(engine)
-    assert program.outcome(engine) == undisturbed
+    check_fault(make_engine, tmp_path, undisturbed, monkeypatch, "feed", step, after)
 
 
 @pytest.mark.parametrize(
-    ("source", "step", "after"),
+    ("step", "after"),
     [
-        ("path", "writing the batch ahead", False),
-        ("path", "the first half", False),
-        ("path", "committing the state", False),
-        ("path", "the commit", True),
-        ("streaming", "writing the batch ahead", False),
-        ("streaming", "committing the state", False),
-        ("streaming", "the commit", True),
+        ("writing the batch ahead", False),
+        ("ingest", False),
+        ("committing the state", False),
+        ("the commit", True),
     ],
 )
-def test_other_sources_whose_batch_fails_at(
-    spark: SparkSession,
+def test_a_path_whose_batch_fails_at(
+    make_engine: EngineFactory,
+    tmp_path: Path,
+    undisturbed: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    after: bool,
+) -> None:
+    check_fault(make_engine, tmp_path, undisturbed, monkeypatch, "path", step, after)
+
+
+@STREAMING
+@pytest.mark.parametrize(
+    ("step", "after"),
+    [("writing the batch ahead", False), ("committing the state", False), ("the commit", True)],
+)
+def test_a_streaming_dataframe_whose_batch_fails_at(
+    make_engine: EngineFactory,
+    tmp_path: Path,
+    undisturbed: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    after: bool,
+) -> None:
+    check_fault(make_engine, tmp_path, undisturbed, monkeypatch, "streaming", step, after)
+
+
+def check_fault(
+    make_engine: EngineFactory,
     tmp_path: Path,
     undisturbed: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -190,8 +208,9 @@ def test_other_sources_whose_batch_fails_at(
     step: str,
     after: bool,
 ) -> None:
-    program = Program(spark, tmp_path, source)
-    fault = Fault(monkeypatch, *STEPS[step], after)
+    """A program whose batch fails at a step and that is started again has the same outcome."""
+    program = Program(make_engine, tmp_path, source)
+    fault = fault_at(monkeypatch, make_engine, STEPS[step], after)
     crash(program, program.start())
     assert fault.fired
     engine = program.start()
@@ -199,24 +218,35 @@ def test_other_sources_whose_batch_fails_at(
     assert program.outcome(engine) == undisturbed
 
 
-@pytest.mark.parametrize(
-    ("source", "step"),
-    [
-        ("feed", "committing the state"),
-        ("path", "committing the state"),
-        ("streaming", "committing the state"),
-    ],
-)
+@ON_BOTH
+@pytest.mark.parametrize("source", ["feed", "path"])
 def test_the_same_engine_goes_on_after_a_failure(
-    spark: SparkSession,
+    make_engine: EngineFactory,
     tmp_path: Path,
     undisturbed: Any,
     monkeypatch: pytest.MonkeyPatch,
     source: str,
-    step: str,
 ) -> None:
-    program = Program(spark, tmp_path, source)
-    Fault(monkeypatch, *STEPS[step], False)
+    check_same_engine(make_engine, tmp_path, undisturbed, monkeypatch, source)
+
+
+@STREAMING
+def test_the_same_engine_goes_on_with_a_streaming_dataframe(
+    make_engine: EngineFactory, tmp_path: Path, undisturbed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_same_engine(make_engine, tmp_path, undisturbed, monkeypatch, "streaming")
+
+
+def check_same_engine(
+    make_engine: EngineFactory,
+    tmp_path: Path,
+    undisturbed: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+) -> None:
+    """An engine whose batch failed has the same outcome when it runs it again."""
+    program = Program(make_engine, tmp_path, source)
+    fault_at(monkeypatch, make_engine, STEPS["committing the state"], False)
     engine = program.start()
     crash(program, engine)
     program.run(engine)
@@ -224,10 +254,10 @@ def test_the_same_engine_goes_on_after_a_failure(
 
 
 def test_a_batch_dataframe_is_read_when_the_first_try_failed(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = transom.Engine(spark, str(tmp_path))
-    engine.stream("bids", bids_frame(spark, (1, 1.0, "12:00")), time="ts")
+    engine = make_engine(str(tmp_path))
+    engine.stream("bids", make_engine.rows(bids_table((1, 1.0, "12:00"))), time="ts")
     query = engine.register(PER_MINUTE)
     Fault(monkeypatch, Store, "write", lambda store, name, data: name.startswith("log/"), False)
     with pytest.raises(Crash):
@@ -237,9 +267,9 @@ def test_a_batch_dataframe_is_read_when_the_first_try_failed(
 
 
 def test_a_pushed_batch_that_cannot_be_stored_stays_pushed(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path, slack=None)
+    engine, feed = bids_engine(make_engine, tmp_path, slack=None)
     query = engine.register(PER_MINUTE)
     feed.push(bids((1, 1.0, "12:00")))
     feed.punctuate(until=at("12:01"))
@@ -255,10 +285,10 @@ def test_a_pushed_batch_that_cannot_be_stored_stays_pushed(
 
 
 def test_a_begun_batch_is_run_again_with_its_control_clock_and_number(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SettableClock(at("12:00"))
-    engine, feed = bids_engine(spark, tmp_path, clock=clock, slack=None)
+    engine, feed = bids_engine(make_engine, tmp_path, clock=clock, slack=None)
     text = "SELECT count(*) AS n, max(current_timestamp()) AS now FROM bids [RANGE 1 minute SLIDE 1 minute]"
     engine.register(text, name="q")
     feed.push(bids((1, 1.0, "12:00")))
@@ -268,7 +298,7 @@ def test_a_begun_batch_is_run_again_with_its_control_clock_and_number(
         with pytest.raises(Crash):
             engine.step()
     clock.advance(minutes=30)
-    engine, feed = bids_engine(spark, tmp_path, clock=clock, slack=None)
+    engine, feed = bids_engine(make_engine, tmp_path, clock=clock, slack=None)
     assert set(engine.queries()) == {"q"}  # it joins with the batch that was begun
     engine.register(PER_SITE, name="later")
     feed.push(bids((2, 1.0, "12:00")))
@@ -280,11 +310,11 @@ def test_a_begun_batch_is_run_again_with_its_control_clock_and_number(
 
 
 def test_a_table_is_joined_in_the_version_that_its_batch_was_begun_with(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window = "[RANGE 1 minute SLIDE 1 minute]"
     text = f"SELECT city, count(*) AS n FROM bids {window} JOIN sites USING (site) GROUP BY city"
-    engine, feed = bids_engine(spark, tmp_path)
+    engine, feed = bids_engine(make_engine, tmp_path)
     engine.table("sites", [{"site": 1, "city": "Portland"}])
     engine.register(text, name="q")
     feed.push(bids((1, 1.0, "12:00")))
@@ -292,15 +322,15 @@ def test_a_table_is_joined_in_the_version_that_its_batch_was_begun_with(
         Fault(patch, BatchLog, "commit", lambda *args: True, False)
         with pytest.raises(Crash):
             engine.step()
-    engine, feed = bids_engine(spark, tmp_path)
+    engine, feed = bids_engine(make_engine, tmp_path)
     engine.table("sites", [{"site": 1, "city": "Salem"}])
     feed.push(bids((1, 1.0, "12:00:30")))
     engine.drain()
     assert answers(engine.query("q")) == [("12:00", "12:01", "Portland", 1), ("12:00", "12:01", "Salem", 1)]
 
 
-def test_a_dropped_query_leaves_nothing_in_the_state(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, slack="1 hour")
+def test_a_dropped_query_leaves_nothing_in_the_state(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, slack="1 hour")
     engine.register(
         "SELECT site, count(*) AS n FROM bids [RANGE 1 hour SLIDE 1 minute] GROUP BY site", name="large"
     )
@@ -311,7 +341,7 @@ def test_a_dropped_query_leaves_nothing_in_the_state(spark: SparkSession, tmp_pa
     engine.query("large").drop()
     engine.step()
     assert engine.progress().state_bytes < before / 5
-    again, _ = bids_engine(spark, tmp_path, slack="1 hour")
+    again, _ = bids_engine(make_engine, tmp_path, slack="1 hour")
     assert set(again.queries()) == {"small"}
     again.drain()
     assert answers(again.query("small")) == [("12:00", "12:01", 5000)]
@@ -320,18 +350,18 @@ def test_a_dropped_query_leaves_nothing_in_the_state(spark: SparkSession, tmp_pa
 # --- checkpoints that do not fit -------------------------------------------------------------
 
 
-def committed(spark: SparkSession, place: Path) -> None:
-    engine, feed = bids_engine(spark, place)
+def committed(make_engine: EngineFactory, place: Path) -> None:
+    engine, feed = bids_engine(make_engine, place)
     engine.register(PER_MINUTE, name="q")
     feed.push(bids((1, 1.0, "12:00")))
     engine.step()
 
 
 def test_a_stream_that_queries_of_the_checkpoint_read_has_to_be_declared(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    committed(spark, tmp_path)
-    engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
+    committed(make_engine, tmp_path)
+    engine = make_engine(str(tmp_path / "checkpoint"))
     engine.feed("bits", BIDS, time="ts")
     with pytest.raises(transom.StateError, match=r"q.*bids"):
         engine.step()
@@ -340,16 +370,16 @@ def test_a_stream_that_queries_of_the_checkpoint_read_has_to_be_declared(
 
 
 def test_a_stream_of_a_begun_batch_has_to_be_declared(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+    engine, feed = bids_engine(make_engine, tmp_path)
     feed.push(bids((1, 1.0, "12:00")))
     with monkeypatch.context() as patch:
         Fault(patch, BatchLog, "commit", lambda *args: True, False)
         with pytest.raises(Crash):
             engine.step()
     with pytest.raises(transom.StateError, match="bids"):
-        transom.Engine(spark, str(tmp_path / "checkpoint")).step()
+        make_engine(str(tmp_path / "checkpoint")).step()
 
 
 @pytest.mark.parametrize(
@@ -370,28 +400,30 @@ def test_a_stream_of_a_begun_batch_has_to_be_declared(
     ],
 )
 def test_a_checkpoint_that_cannot_be_read_says_so(
-    spark: SparkSession, tmp_path: Path, file: str, content: bytes
+    make_engine: EngineFactory, tmp_path: Path, file: str, content: bytes
 ) -> None:
-    committed(spark, tmp_path)
+    committed(make_engine, tmp_path)
     (tmp_path / "checkpoint" / file).write_bytes(content)
     with pytest.raises(transom.StateError, match="checkpoint"):
-        engine, _ = bids_engine(spark, tmp_path)
+        engine, _ = bids_engine(make_engine, tmp_path)
         engine.step()
 
 
-def test_columns_of_other_types_than_the_checkpoints_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_columns_of_other_types_than_the_checkpoints_are_refused(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     engine.register(PER_SITE, name="q")
     feed.push(bids((1, 1.0, "12:00")))
     engine.step()
-    engine, feed = bids_engine(spark, tmp_path, schema="site string, price double, ts timestamp")
+    engine, feed = bids_engine(make_engine, tmp_path, schema="site string, price double, ts timestamp")
     feed.push([("1", 1.0, at("12:00:30"))])
     with pytest.raises(transom.StateError, match=r"q have other types"):
         engine.step()
 
 
-def test_a_checkpoint_of_the_other_strategy_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    committed(spark, tmp_path)
+def test_a_checkpoint_of_the_other_strategy_is_refused(make_engine: EngineFactory, tmp_path: Path) -> None:
+    committed(make_engine, tmp_path)
     with pytest.raises(transom.StateError, match="strategy"):
-        engine, _ = bids_engine(spark, tmp_path, strategy="naive")
+        engine, _ = bids_engine(make_engine, tmp_path, strategy="naive")
         engine.step()

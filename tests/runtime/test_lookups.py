@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import short
 from tests.runtime.prod_helpers import traffic
 from transom.errors import SettingError, StateError
@@ -29,8 +29,10 @@ def looked_up(table: pa.Table, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(rows, key=lambda row: [(value is None, 0 if value is None else value) for value in row])
 
 
-def test_a_lookup_answers_for_its_window_and_any_shorter_one(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_a_lookup_answers_for_its_window_and_any_shorter_one(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(ALL)
     rows = engine.register("SELECT sum(volume) AS s FROM s [ROWS 4] WHERE sensor < 3")
     groups = engine.register(
@@ -66,9 +68,9 @@ def test_a_lookup_answers_for_its_window_and_any_shorter_one(spark: SparkSession
 
 
 def test_queries_that_nobody_registered_are_answered_from_what_is_kept(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path)
+    engine, feed = traffic(make_engine, tmp_path)
     engine.register(ALL, name="all")
     engine.register("SELECT min(speed) AS m FROM s [RANGE 60] USING timegram(BOUNDS 30, 40, 50, 60, 70)")
     feed.push([*FIRST, *SECOND])
@@ -94,8 +96,8 @@ def test_queries_that_nobody_registered_are_answered_from_what_is_kept(
         engine.lookup("SELECT sum(volum) FROM s [RANGE 10]")
 
 
-def test_what_cannot_be_asked_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_what_cannot_be_asked_is_refused(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(ALL, name="all")
     rows = engine.register("SELECT sum(volume) AS s FROM s [ROWS 4]")
     pushed = engine.register("SELECT count(*) FROM s [RANGE 10 SLIDE 10]", name="pushed")
@@ -127,8 +129,8 @@ def test_what_cannot_be_asked_is_refused(spark: SparkSession, tmp_path: Path) ->
         query.lookup()
 
 
-def test_intervals_of_a_timegram_and_what_they_are_called(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_intervals_of_a_timegram_and_what_they_are_called(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(
         "SELECT sensor, max(speed) AS top, avg(speed) AS a, count(*) AS n FROM s [RANGE 100] GROUP BY sensor "
         "USING timegram(4 BETWEEN 30 AND 70)"
@@ -153,9 +155,9 @@ def test_intervals_of_a_timegram_and_what_they_are_called(spark: SparkSession, t
 
 @pytest.mark.parametrize("using", ["", " USING naive", " USING ordered_sharing"])
 def test_exact_structures_agree_while_updates_and_lookups_interleave(
-    using: str, spark: SparkSession, tmp_path: Path
+    using: str, make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path)
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(f"SELECT max(volume) AS m, min(volume) AS l FROM s [ROWS 6]{using}")
     volumes: list[int] = []
     for number, volume in enumerate([5, 3, 9, 1, 1, 2, 0, 4, 4, 1, 0, 0, 7]):
@@ -170,9 +172,9 @@ def test_exact_structures_agree_while_updates_and_lookups_interleave(
 
 
 def test_rows_come_late_for_lookups_only_when_they_are_older_than_all_that_is_kept(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path, slack=0)
+    engine, feed = traffic(make_engine, tmp_path, slack=0)
     engine.register("SELECT sum(volume) AS s FROM s [RANGE 20]")
     query = engine.register("SELECT sum(volume) AS s FROM s [RANGE 50]")
     engine.register("SELECT count(*) FROM s [RANGE 10 SLIDE 10]")
@@ -186,8 +188,8 @@ def test_rows_come_late_for_lookups_only_when_they_are_older_than_all_that_is_ke
     assert (stream.rows, stream.counted, stream.late) == (4, 3, 1)
 
 
-def test_who_joins_late_is_told_what_is_complete(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_who_joins_late_is_told_what_is_complete(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     engine.register("SELECT sum(volume) AS s FROM s [RANGE 20]")
     feed.push([(100, 1, 1, 1), (110, 1, 1, 2)])
     engine.step()
@@ -203,8 +205,8 @@ def test_who_joins_late_is_told_what_is_complete(spark: SparkSession, tmp_path: 
     assert other.lookup(range=5)["complete"].to_pylist() == [True]
 
 
-def test_results_of_a_query_can_be_looked_up(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path, slack=0)
+def test_results_of_a_query_can_be_looked_up(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path, slack=0)
     engine.register(
         "SELECT sensor, sum(volume) AS v FROM s [RANGE 10 SLIDE 10] GROUP BY sensor", name="inner"
     )
@@ -220,9 +222,10 @@ def test_results_of_a_query_can_be_looked_up(spark: SparkSession, tmp_path: Path
     assert looked_up(query.lookup(), "m", "n") == [(10, 30, 3, 2)]
 
 
-def test_joins_and_functions_of_on_demand_queries(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
-    engine.table("lanes", spark.createDataFrame([(1, "a"), (1, "b"), (2, "a")], "sensor int, lane string"))
+def test_joins_and_functions_of_on_demand_queries(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
+    lanes = pa.table({"sensor": pa.array([1, 1, 2], pa.int32()), "lane": ["a", "b", "a"]})
+    engine.table("lanes", make_engine.rows(lanes))
 
     def broken(speed: int) -> bool:
         raise ValueError("no")
@@ -248,8 +251,8 @@ def test_joins_and_functions_of_on_demand_queries(spark: SparkSession, tmp_path:
     assert looked_up(plain.lookup(), "v") == [(-65, 35, -16)]
 
 
-def test_texts_over_results_are_not_remembered(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path, slack=0)
+def test_texts_over_results_are_not_remembered(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path, slack=0)
     text, outer = "SELECT max(v) AS m FROM each [RANGE 50]", "SELECT sum(v) AS m FROM each [RANGE 50]"
     for item, expected in (("sum(volume)", 5), ("sum(volume) / 4", 1.25)):
         inner = engine.register(f"SELECT {item} AS v FROM s [RANGE 10 SLIDE 10]", name="each")
@@ -263,8 +266,8 @@ def test_texts_over_results_are_not_remembered(spark: SparkSession, tmp_path: Pa
         engine.step()
 
 
-def test_a_length_of_time_has_a_unit(spark: SparkSession, tmp_path: Path) -> None:
-    engine = transom.Engine(spark, str(tmp_path))
+def test_a_length_of_time_has_a_unit(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine = make_engine(str(tmp_path))
     feed = engine.feed("s", "ts timestamp, v int", time="ts")
     query = engine.register("SELECT sum(v) AS x FROM s [RANGE 1 hour]")
     feed.push([(f"2026-01-01 00:{minute:02}:00", 1) for minute in range(10)])
@@ -275,8 +278,8 @@ def test_a_length_of_time_has_a_unit(spark: SparkSession, tmp_path: Path) -> Non
         query.lookup(range=60)
 
 
-def test_a_window_longer_than_all_of_time(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_a_window_longer_than_all_of_time(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(f"SELECT count(*) AS n FROM s [RANGE {2**70}]")
     feed.push(FIRST)
     engine.step()
@@ -286,9 +289,9 @@ def test_a_window_longer_than_all_of_time(spark: SparkSession, tmp_path: Path) -
 
 
 def test_texts_of_lookups_are_bound_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, feed = traffic(spark, tmp_path)
+    engine, feed = traffic(make_engine, tmp_path)
     engine.register(ALL)
     feed.push(FIRST)
     engine.step()

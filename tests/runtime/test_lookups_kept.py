@@ -7,30 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-import transom
+from tests.engine_factory import EngineFactory
 from tests.runtime.fault_helpers import Crash, Fault
 from tests.runtime.prod_helpers import traffic
 from tests.runtime.test_lookups import ALL, FIRST, SECOND, looked_up
 from transom.errors import StateError
-from transom.ondemand.partitioned_stores import FarStores
+from transom.ondemand.partitioned_stores import PartitionedStores
 from transom.plan.limits import Limits
 from transom.storage.file_store import Store
 
 PATIENCE = 60  # seconds; tests wait for events, not for time to pass
 
 
-def test_a_restart_continues_from_files_that_are_written_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_restart_continues_from_files_that_are_written_once(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
     store = Store(str(tmp_path / "checkpoint"))
-    engine, feed = traffic(spark, tmp_path)
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(ALL, name="all")
     feed.push(FIRST)
     engine.step()
     before = looked_up(query.lookup(), "m", "s", "n")
     assert len(store.list("runs")) == 1
     engine.stop()
-    again, feed = traffic(spark, tmp_path)
+    again, feed = traffic(make_engine, tmp_path)
     assert looked_up(again.query("all").lookup(), "m", "s", "n") == before, "before it has made a batch"
     feed.push(SECOND)
     again.step()
@@ -48,9 +49,9 @@ def test_a_restart_continues_from_files_that_are_written_once(spark: SparkSessio
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("part", ["runs/", "state/"])
 def test_a_batch_that_fails_around_its_commit_is_taken_in_once(
-    part: str, after: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    part: str, after: bool, make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, feed = traffic(spark, tmp_path)
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(ALL, name="all")
     feed.push(FIRST)
     engine.step()
@@ -62,15 +63,15 @@ def test_a_batch_that_fails_around_its_commit_is_taken_in_once(
         engine.step()
     assert looked_up(query.lookup(), "m", "s", "n") == [(-39, 61, 7, -1, 7)]
     engine.stop()
-    again, _ = traffic(spark, tmp_path)
+    again, _ = traffic(make_engine, tmp_path)
     assert looked_up(again.query("all").lookup(), "m", "s", "n") == [(-39, 61, 7, -1, 7)]
 
 
 @pytest.mark.parametrize("place", ["driver", "executors"])
 def test_many_rows_in_tasks_come_to_the_same_near_and_far(
-    place: str, spark: SparkSession, tmp_path: Path
+    place: str, make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path, state=place)
+    engine, feed = traffic(make_engine, tmp_path, state=place)
     query = engine.register(
         "SELECT sensor, max(speed) AS top, sum(volume) AS s, count(*) AS n, avg(speed) AS a FROM s "
         "[RANGE 5000] GROUP BY sensor"
@@ -96,16 +97,16 @@ def test_many_rows_in_tasks_come_to_the_same_near_and_far(
         assert [row[2:] for row in found] == expected
     assert any(store.on_executors for store in engine._loop.state.stores.values()) == (place == "executors")
     engine.stop()
-    again, _ = traffic(spark, tmp_path, state=place)
+    again, _ = traffic(make_engine, tmp_path, state=place)
     found = looked_up(again.query(query.name).lookup(range=1234), "sensor", "top", "s", "n", "a")
     assert [row[2:] for row in found] == expected
 
 
 def test_groups_that_become_too_many_move_to_the_executors_and_their_files_are_merged(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transom.ondemand.partitioned_stores.MOST_REFS", 4)
-    engine, feed = traffic(spark, tmp_path, limits=Limits(driver_rows=100))
+    engine, feed = traffic(make_engine, tmp_path, limits=Limits(driver_rows=100))
     query = engine.register(
         "SELECT sensor, max(volume) AS m, count(*) AS n FROM s [RANGE 40] GROUP BY sensor"
     )
@@ -121,8 +122,8 @@ def test_groups_that_become_too_many_move_to_the_executors_and_their_files_are_m
     assert files == {file.rpartition("/")[2] for store in stores for ref in store.refs for file in ref.files}
 
 
-def test_lookups_are_answered_while_batches_go_by(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_lookups_are_answered_while_batches_go_by(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register("SELECT count(*) AS n, max(ts) AS t, min(ts) AS f FROM s [ROWS 50]")
     stop, problems = threading.Event(), list[Any]()
 
@@ -148,28 +149,28 @@ def test_lookups_are_answered_while_batches_go_by(spark: SparkSession, tmp_path:
 
 
 def test_a_lookup_whose_files_a_batch_lets_go_is_answered_from_that_batch(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, feed = traffic(spark, tmp_path, state="executors")
+    engine, feed = traffic(make_engine, tmp_path, state="executors")
     query = engine.register("SELECT sensor, sum(volume) AS v FROM s [RANGE 10] GROUP BY sensor")
     feed.push([(1, 1, 1, 5)])
     engine.step()
-    real = FarStores.answered
+    real = PartitionedStores.answered
 
-    def overtaken(stores: FarStores, *asked: Any) -> Any:
-        monkeypatch.setattr(FarStores, "answered", real)
+    def overtaken(stores: PartitionedStores, *asked: Any) -> Any:
+        monkeypatch.setattr(PartitionedStores, "answered", real)
         feed.push([(100, 1, 1, 7)])
         engine.step()
         return real(stores, *asked)
 
-    monkeypatch.setattr(FarStores, "answered", overtaken)
+    monkeypatch.setattr(PartitionedStores, "answered", overtaken)
     assert looked_up(query.lookup(), "sensor", "v") == [(91, 101, 1, 7)]
 
 
 def test_ordered_sharing_is_right_for_whoever_asks_while_batches_are_committed(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path)
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register("SELECT max(ts) AS t, min(ts) AS f FROM s [ROWS 8] USING ordered_sharing")
     stop, wrong = threading.Event(), list[Any]()
 
@@ -197,16 +198,16 @@ def test_ordered_sharing_is_right_for_whoever_asks_while_batches_are_committed(
 
 
 def test_a_type_that_changed_is_told_when_the_engine_is_opened_again(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     place = str(tmp_path / "checkpoint")
-    engine = transom.Engine(spark, place)
+    engine = make_engine(place)
     feed = engine.feed("s", "ts bigint, v double", time="ts")
     engine.register("SELECT sum(v) AS x FROM s [RANGE 100]", name="total")
     feed.push([(1, 1.5)])
     engine.step()
     engine.stop()
-    again = transom.Engine(spark, place)
+    again = make_engine(place)
     again.feed("s", "ts bigint, v int", time="ts")
     with pytest.raises(StateError, match="the columns of total have other types"):
         again.step()
@@ -214,10 +215,10 @@ def test_a_type_that_changed_is_told_when_the_engine_is_opened_again(
 
 @pytest.mark.parametrize("overload", [None, "sideline", "shed"])
 def test_a_lookup_ends_at_the_newest_row_that_was_processed(
-    overload: str | None, spark: SparkSession, tmp_path: Path
+    overload: str | None, make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     options = {} if overload is None else {"overload": overload, "budget": 8}
-    engine, feed = traffic(spark, tmp_path, **options)
+    engine, feed = traffic(make_engine, tmp_path, **options)
     query = engine.register("SELECT count(*) AS n, max(ts) AS newest FROM s [RANGE 10]")
     feed.push([(0, 1, 1, 1), *((7500 + i, 1, 1, 1) for i in range(30))])
     engine._loop.open()

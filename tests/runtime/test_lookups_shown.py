@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
-import transom
+from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import BIDS, bids
 
 TOP = "SELECT max(price) AS top FROM bids [RANGE 10 minutes]"
 PER_SITE = "SELECT site, count(*) AS n, max(price) AS m FROM bids [RANGE 5 minutes] GROUP BY site"
 
 
-def test_explain_and_progress_follow_the_batches_and_the_lookups(spark: SparkSession, tmp_path: Path) -> None:
-    engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
+def test_explain_and_progress_follow_the_batches_and_the_lookups(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine = make_engine(str(tmp_path / "checkpoint"))
     feed = engine.feed("bids", BIDS, time="ts")
     top = engine.register(TOP, "top")
     engine.register(f"{PER_SITE} USING timegram(8)", "buckets")
@@ -38,7 +38,7 @@ def test_explain_and_progress_follow_the_batches_and_the_lookups(spark: SparkSes
     assert engine.explain(format="mermaid").count("timegram(8)") == 2
     engine.stop()
 
-    engine = transom.Engine(spark, str(tmp_path / "checkpoint"))  # what was kept is there again
+    engine = make_engine(str(tmp_path / "checkpoint"))  # what was kept is there again
     engine.feed("bids", BIDS, time="ts")
     assert "holds 1 entry" in engine.query("top").explain()
     engine.query("top").lookup()

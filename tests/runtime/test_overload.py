@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import STREAMING, EngineFactory
 from tests.runtime.engine_helpers import (
     BIDS,
     PER_MINUTE,
@@ -23,10 +23,9 @@ from tests.runtime.engine_helpers import (
     short,
 )
 from tests.runtime.fault_helpers import Crash, Fault
-from transom.ingest.batch import BatchRun
+from transom.ingest.batch import IngestRun
 from transom.overload.sideline import Sideline
-from transom.runtime import ingest as firsthalf
-from transom.runtime.emit import SecondHalf
+from transom.runtime.emit import Emit
 from transom.runtime.outputs import Outputs
 from transom.runtime.write_ahead_log import BatchLog
 from transom.storage.file_store import Store
@@ -48,9 +47,9 @@ def batch(engine: transom.Engine) -> bool:
     return engine._runner.batch()
 
 
-def plain_answers(spark: SparkSession, place: Path, texts: list[str], *batches: Any) -> list[Any]:
+def plain_answers(make_engine: EngineFactory, place: Path, texts: list[str], *batches: Any) -> list[Any]:
     """What comes out without a budget."""
-    engine, feed = bids_engine(spark, place / "plain")
+    engine, feed = bids_engine(make_engine, place / "plain")
     queries = [engine.register(text) for text in texts]
     for rows in batches:
         feed.push(bids(*rows))
@@ -60,10 +59,10 @@ def plain_answers(spark: SparkSession, place: Path, texts: list[str], *batches: 
 
 
 def test_later_windows_close_on_time_and_the_burst_closes_late_but_complete(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     clock = SettableClock()
-    engine, feed = bids_engine(spark, tmp_path, clock=clock, **SIDELINE)
+    engine, feed = bids_engine(make_engine, tmp_path, clock=clock, **SIDELINE)
     query = engine.register(PER_MINUTE)
     feed.push(bids(*FIRST))
     assert batch(engine)
@@ -101,11 +100,15 @@ def held_times(engine: transom.Engine) -> Any:
 
 
 @pytest.mark.parametrize("strategy", ["auto", "naive"])
-def test_everything_comes_out_as_without_a_budget(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+def test_everything_comes_out_as_without_a_budget(
+    make_engine: EngineFactory, tmp_path: Path, strategy: str
+) -> None:
     texts = [PER_MINUTE, PER_SITE, "SELECT sum(price) AS p FROM bids [RANGE '90 s' SLIDE '1 minute']"]
     batches = [FIRST, SECOND, THIRD, [(7, 1.0, "12:09")]]
-    expected = plain_answers(spark, tmp_path, texts, *batches)
-    engine, feed = bids_engine(spark, tmp_path, strategy=strategy, overload="sideline", budget=5, share=1)
+    expected = plain_answers(make_engine, tmp_path, texts, *batches)
+    engine, feed = bids_engine(
+        make_engine, tmp_path, strategy=strategy, overload="sideline", budget=5, share=1
+    )
     queries = [engine.register(text) for text in texts]
     for rows in batches:
         feed.push(bids(*rows))
@@ -115,8 +118,8 @@ def test_everything_comes_out_as_without_a_budget(spark: SparkSession, tmp_path:
     assert accounted(engine)["counted"] == sum(map(len, batches))
 
 
-def test_a_burst_of_one_instant_is_set_aside_too(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, **SIDELINE)
+def test_a_burst_of_one_instant_is_set_aside_too(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, **SIDELINE)
     query = engine.register(PER_MINUTE)
     feed.push(bids(*[(1, 1.0, "12:00")] * 30))
     assert batch(engine) and aside(engine) == 22
@@ -124,8 +127,8 @@ def test_a_burst_of_one_instant_is_set_aside_too(spark: SparkSession, tmp_path: 
     assert answers(query) == [("12:00", "12:01", 30)]
 
 
-def test_new_rows_earn_the_ones_aside_their_turn(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, overload="sideline", budget=8, share=2)
+def test_new_rows_earn_the_ones_aside_their_turn(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, overload="sideline", budget=8, share=2)
     engine.register(PER_MINUTE)
     feed.push(bids(*FIRST))
     batch(engine)
@@ -137,8 +140,10 @@ def test_new_rows_earn_the_ones_aside_their_turn(spark: SparkSession, tmp_path: 
     assert found == [14, 12, 10, 8, 6, 4]
 
 
-def test_rows_where_something_is_closed_are_never_set_aside(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, overload="sideline", budget=1)
+def test_rows_where_something_is_closed_are_never_set_aside(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, overload="sideline", budget=1)
     query = engine.register("SELECT count(*) AS n FROM bids [RANGE 10 minutes SLIDE 10 minutes]")
     feed.push(bids((1, 1.0, "12:05")))
     batch(engine)
@@ -149,9 +154,9 @@ def test_rows_where_something_is_closed_are_never_set_aside(spark: SparkSession,
     assert answers(query) == [("12:00", "12:10", 10)]
 
 
-def test_the_end_of_a_stream_waits_for_the_rows_aside(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_end_of_a_stream_waits_for_the_rows_aside(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock()
-    engine, feed = bids_engine(spark, tmp_path, clock=clock, idle="1 minute", **SIDELINE)
+    engine, feed = bids_engine(make_engine, tmp_path, clock=clock, idle="1 minute", **SIDELINE)
     query = engine.register(PER_MINUTE)
     feed.push(bids(*FIRST))
     batch(engine)
@@ -162,8 +167,8 @@ def test_the_end_of_a_stream_waits_for_the_rows_aside(spark: SparkSession, tmp_p
     assert accounted(engine)["late"] == 0
 
 
-def test_a_stream_told_to_end_takes_all_of_them_in(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, **SIDELINE)
+def test_a_stream_told_to_end_takes_all_of_them_in(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, **SIDELINE)
     query = engine.register(PER_MINUTE)
     feed.push(bids(*FIRST))
     batch(engine)
@@ -173,9 +178,9 @@ def test_a_stream_told_to_end_takes_all_of_them_in(spark: SparkSession, tmp_path
 
 
 def test_shed_rows_are_counted_and_their_windows_are_not_complete(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    make_engine: EngineFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path, overload="shed", budget=8)
+    engine, feed = bids_engine(make_engine, tmp_path, overload="shed", budget=8)
     query = engine.register(PER_MINUTE, name="per_minute")
     over = engine.register("SELECT max(n) AS most FROM per_minute [RANGE 2 minutes SLIDE 2 minutes]")
     feed.push(bids(*FIRST))
@@ -190,37 +195,49 @@ def test_shed_rows_are_counted_and_their_windows_are_not_complete(
     assert accounted(engine)["counted"] == 8
 
 
-@pytest.mark.parametrize("source", ["path", "streaming"])
-def test_files_and_spark_streams_have_budgets_too(spark: SparkSession, tmp_path: Path, source: str) -> None:
+def test_files_have_budgets_too(make_engine: EngineFactory, tmp_path: Path) -> None:
+    check_budget(make_engine, tmp_path, "path")
+
+
+@STREAMING
+def test_streaming_dataframes_have_budgets_too(make_engine: EngineFactory, tmp_path: Path) -> None:
+    check_budget(make_engine, tmp_path, "streaming")
+
+
+def check_budget(make_engine: EngineFactory, tmp_path: Path, source: str) -> None:
+    """Files of a path and batches of a streaming DataFrame have the answers of a stream without a budget."""
     place = bids_files(tmp_path / "in", FIRST, SECOND, THIRD)
-    (expected,) = plain_answers(spark, tmp_path, [PER_SITE], FIRST, SECOND, THIRD)
-    engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
-    frame = spark.readStream.schema(BIDS).option("maxFilesPerTrigger", 1).parquet(str(place))
-    engine.stream("bids", str(place) if source == "path" else frame, time="ts", **SIDELINE)
+    (expected,) = plain_answers(make_engine, tmp_path, [PER_SITE], FIRST, SECOND, THIRD)
+    engine = make_engine(str(tmp_path / "checkpoint"))
+    batches: Any = str(place)
+    if source == "streaming":
+        reader = make_engine.session.readStream.schema(BIDS).option("maxFilesPerTrigger", 1)
+        batches = reader.parquet(str(place))
+    engine.stream("bids", batches, time="ts", **SIDELINE)
     query = engine.register(PER_SITE)
     engine.drain(close=True)
     assert answers(query) == expected and accounted(engine)["counted"] == 30
 
 
 def test_without_the_option_no_batch_is_looked_at_twice(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def judged(*args: Any) -> Any:
         raise AssertionError("a batch was judged")
 
-    engine, feed = bids_engine(spark, tmp_path)
+    engine, feed = bids_engine(make_engine, tmp_path)
     query = engine.register(PER_MINUTE)
     feed.push(bids((1, 1.0, "12:00")))
     engine.step()
-    monkeypatch.setattr(BatchRun, "judged", judged)
+    monkeypatch.setattr(IngestRun, "judge_times", judged)
     monkeypatch.setattr(Sideline, "_kept", judged)
     feed.push(bids(*FIRST))
     engine.drain()
     assert len(answers(query)) == 3
 
 
-def test_a_budget_of_time_follows_the_pace_of_batches(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, overload="sideline", budget="2 s")
+def test_a_budget_of_time_follows_the_pace_of_batches(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, overload="sideline", budget="2 s")
     engine.register(PER_MINUTE)
     sideline, stream = engine._loop.sideline, engine._loop.declared.streams["bids"]
     assert sideline.budget(stream) is None
@@ -232,7 +249,7 @@ def test_a_budget_of_time_follows_the_pace_of_batches(spark: SparkSession, tmp_p
     assert sideline.budget(stream) == 10_000
     feed.push(bids((1, 1.0, "12:10")))
     batch(engine)
-    again, _ = bids_engine(spark, tmp_path, overload="sideline", budget="2 s")
+    again, _ = bids_engine(make_engine, tmp_path, overload="sideline", budget="2 s")
     assert again._loop.sideline.budget(stream) == 10_000
 
 
@@ -249,10 +266,10 @@ def test_a_budget_of_time_follows_the_pace_of_batches(spark: SparkSession, tmp_p
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_options_that_make_no_sense_are_refused(
-    spark: SparkSession, tmp_path: Path, options: dict[str, Any], message: str
+    make_engine: EngineFactory, tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(transom.SettingError, match=message):
-        bids_engine(spark, tmp_path, **options)
+        bids_engine(make_engine, tmp_path, **options)
 
 
 # --- failures --------------------------------------------------------------------------------
@@ -264,11 +281,11 @@ TEXTS = {"per_minute": PER_MINUTE, "rows": "SELECT sum(price) AS p FROM bids [RO
 class Program:
     """A program that is started again and again on one checkpoint, and knows from it what to push."""
 
-    def __init__(self, spark: SparkSession, place: Path):
-        self.spark, self.place = spark, place
+    def __init__(self, make_engine: EngineFactory, place: Path):
+        self.make_engine, self.place = make_engine, place
 
     def start(self) -> transom.Engine:
-        engine, self.feed = bids_engine(self.spark, self.place, clock=SettableClock(), **SIDELINE)
+        engine, self.feed = bids_engine(self.make_engine, self.place, clock=SettableClock(), **SIDELINE)
         engine.register_all(TEXTS)
         return engine
 
@@ -299,8 +316,8 @@ def outcome(engine: transom.Engine) -> Any:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    program = Program(spark, tmp_path_factory.mktemp("undisturbed"))
+def undisturbed(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    program = Program(make_engine, tmp_path_factory.mktemp("undisturbed"))
     engine = program.start()
     program.run(engine)
     found = outcome(engine)
@@ -312,9 +329,9 @@ STEPS: dict[str, tuple[Any, str]] = {
     "writing the batch ahead": (BatchLog, "begin"),
     "choosing rows": (Sideline, "part"),
     "writing rows aside": (Sideline, "_write"),
-    "the first half": (firsthalf.BatchRun, "process"),
-    "setting late rows apart": (Outputs, "set_apart"),
-    "the second half": (SecondHalf, "process"),
+    "ingest": (IngestRun, "process"),
+    "writing late rows": (Outputs, "write_rows"),
+    "emit": (Emit, "process"),
     "writing results": (Outputs, "write_results"),
     "the commit": (BatchLog, "commit"),
     "forgetting what was taken in": (Sideline, "forget"),
@@ -329,7 +346,7 @@ CASES = [
 
 @pytest.mark.parametrize(("when", "step", "after"), CASES)
 def test_no_row_is_lost_or_counted_twice_when_it_fails(
-    spark: SparkSession,
+    make_engine: EngineFactory,
     tmp_path: Path,
     undisturbed: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -337,7 +354,7 @@ def test_no_row_is_lost_or_counted_twice_when_it_fails(
     step: str,
     after: bool,
 ) -> None:
-    program = Program(spark, tmp_path)
+    program = Program(make_engine, tmp_path)
     engine = program.start()
     if when == "a lull":
         for rows in BATCHES:
@@ -358,9 +375,9 @@ def test_no_row_is_lost_or_counted_twice_when_it_fails(
 
 
 def test_the_same_engine_goes_on_after_a_lull_failed(
-    spark: SparkSession, tmp_path: Path, undisturbed: Any, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, undisturbed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = Program(spark, tmp_path)
+    program = Program(make_engine, tmp_path)
     engine = program.start()
     for rows in BATCHES:
         program.feed.push(bids(*rows))
@@ -374,20 +391,20 @@ def test_the_same_engine_goes_on_after_a_lull_failed(
 
 
 def test_rows_aside_are_taken_in_by_an_engine_that_has_no_budget_any_more(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = bids_engine(spark, tmp_path, **SIDELINE)
+    engine, feed = bids_engine(make_engine, tmp_path, **SIDELINE)
     engine.register(PER_MINUTE, name="q")
     feed.push(bids(*FIRST))
     batch(engine)
-    again, feed = bids_engine(spark, tmp_path)
+    again, feed = bids_engine(make_engine, tmp_path)
     feed.push(bids(*SECOND))
     again.drain()
     assert ("12:01", "12:02", 20) in answers(again.query("q")) and accounted(again)["counted"] == 24
 
 
-def test_a_late_row_for_a_window_that_is_held_counts(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = bids_engine(spark, tmp_path, **SIDELINE)
+def test_a_late_row_for_a_window_that_is_held_counts(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, **SIDELINE)
     query = engine.register(PER_MINUTE)
     feed.push(bids(*FIRST))
     batch(engine)

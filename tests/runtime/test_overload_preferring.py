@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 import transom
+from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import SettableClock, accounted, answers, bids, bids_engine
 from tests.runtime.fault_helpers import Fault
 from tests.runtime.test_overload import aside, batch
-from transom.backends.spark.session import ansi_off
 from transom.overload import sideline as overload
 from transom.overload.preferred_rows import promise_sql
 from transom.overload.sideline import Sideline
@@ -36,9 +34,9 @@ BATCH = [(7, 1.0, "12:00"), *BURST, (7, 1.0, "12:02")]
 RARE = {10, 11, 12, 13, 14, 15}
 
 
-def overloaded_engine(spark: SparkSession, place: Path, budget: int = 14, **options: Any) -> Any:
+def overloaded_engine(make_engine: EngineFactory, place: Path, budget: int = 14, **options: Any) -> Any:
     rules = {"overload": "shed", "budget": budget} | options
-    engine, feed = bids_engine(spark, place, clock=SettableClock(), **rules)
+    engine, feed = bids_engine(make_engine, place, clock=SettableClock(), **rules)
     engine.execute(SUMMARY)
     return engine, feed
 
@@ -49,10 +47,10 @@ def counts(query: Any, minute: str = "12:01") -> dict[int, int]:
 
 
 def kept(
-    spark: SparkSession, place: Path, *clauses: str, rows: Any = BATCH, **options: Any
+    make_engine: EngineFactory, place: Path, *clauses: str, rows: Any = BATCH, **options: Any
 ) -> dict[int, int]:
     """What is counted of a batch that sheds rows, with one query for each of some clauses."""
-    engine, feed = overloaded_engine(spark, place, **options)
+    engine, feed = overloaded_engine(make_engine, place, **options)
     queries = [engine.register(f"{PER_SITE} {clause}") for clause in clauses]
     feed.push(bids(*rows))
     assert batch(engine)
@@ -67,31 +65,33 @@ def test_the_data_are_what_they_are_said_to_be() -> None:
     assert found == {1: 12, 2: 6} | dict.fromkeys(RARE, 1)
 
 
-def test_frequent_values_are_kept_whole_and_rare_ones_go(spark: SparkSession, tmp_path: Path) -> None:
-    assert kept(spark, tmp_path, COUNTED.format("desc")) == {1: 12}
+def test_frequent_values_are_kept_whole_and_rare_ones_go(make_engine: EngineFactory, tmp_path: Path) -> None:
+    assert kept(make_engine, tmp_path, COUNTED.format("desc")) == {1: 12}
 
 
-def test_or_the_other_way(spark: SparkSession, tmp_path: Path) -> None:
-    assert kept(spark, tmp_path, COUNTED.format("asc")) == {2: 6} | dict.fromkeys(RARE, 1)
+def test_or_the_other_way(make_engine: EngineFactory, tmp_path: Path) -> None:
+    assert kept(make_engine, tmp_path, COUNTED.format("asc")) == {2: 6} | dict.fromkeys(RARE, 1)
 
 
 def test_without_the_clause_the_earliest_are_kept(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(overload, "preferred", None)  # nobody asks
-    assert kept(spark, tmp_path, "") == Counter(MIXED[:12])
+    assert kept(make_engine, tmp_path, "") == Counter(MIXED[:12])
 
 
-def test_queries_without_the_clause_have_no_say(spark: SparkSession, tmp_path: Path) -> None:
-    assert kept(spark, tmp_path, "", COUNTED.format("desc"), "") == {1: 12}
+def test_queries_without_the_clause_have_no_say(make_engine: EngineFactory, tmp_path: Path) -> None:
+    assert kept(make_engine, tmp_path, "", COUNTED.format("desc"), "") == {1: 12}
 
 
-def test_columns_promise_what_they_are(spark: SparkSession, tmp_path: Path) -> None:
-    assert kept(spark, tmp_path, "ON OVERLOAD PREFER desc price") == Counter(MIXED[-12:])
+def test_columns_promise_what_they_are(make_engine: EngineFactory, tmp_path: Path) -> None:
+    assert kept(make_engine, tmp_path, "ON OVERLOAD PREFER desc price") == Counter(MIXED[-12:])
 
 
-def test_what_the_summary_knows_is_added_to_what_the_batch_has(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = overloaded_engine(spark, tmp_path)
+def test_what_the_summary_knows_is_added_to_what_the_batch_has(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = overloaded_engine(make_engine, tmp_path)
     query = engine.register(f"{PER_SITE} {COUNTED.format('desc')}")
     feed.push(bids(*((15, 1.0, f"12:00:{i:02d}") for i in range(14))))
     assert batch(engine)
@@ -101,13 +101,15 @@ def test_what_the_summary_knows_is_added_to_what_the_batch_has(spark: SparkSessi
     assert counts(query) == {15: 1, 1: 12}  # 15 of 15 by now; one place more, as 12:00 has no row
 
 
-def test_clauses_are_weighed_by_the_average_of_their_ranks(spark: SparkSession, tmp_path: Path) -> None:
+def test_clauses_are_weighed_by_the_average_of_their_ranks(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
     price, count = "ON OVERLOAD PREFER desc price", COUNTED.format("desc")
-    opposed = kept(spark, tmp_path / "opposed", price, "ON OVERLOAD PREFER asc price")
+    opposed = kept(make_engine, tmp_path / "opposed", price, "ON OVERLOAD PREFER asc price")
     assert opposed == Counter(MIXED[:12])  # no row is better than another: by time
-    both = kept(spark, tmp_path / "both", price, count)
+    both = kept(make_engine, tmp_path / "both", price, count)
     assert both == expected_of_both(1)
-    more = kept(spark, tmp_path / "more", price, count, count)
+    more = kept(make_engine, tmp_path / "more", price, count, count)
     assert more == expected_of_both(2)
 
 
@@ -121,27 +123,29 @@ def expected_of_both(weight: int) -> dict[int, int]:
 
 
 def test_a_weighted_choice_keeps_rows_in_the_ratio_of_their_promise(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     """Half of 4,000 rows promise nine times as much as the others; few are kept."""
     rows = [(i % 2, 9.0 if i % 2 else 1.0, f"12:01:10.{i:06d}") for i in range(4000)]
-    found = kept(spark, tmp_path, "ON OVERLOAD PREFER weighted price", rows=rows, budget=400)
+    found = kept(make_engine, tmp_path, "ON OVERLOAD PREFER weighted price", rows=rows, budget=400)
     assert sum(found.values()) == 400
     assert 0.85 < found[1] / 400 < 0.93  # 0.9 but for what is taken out; a deviation is 0.015
 
 
-def test_rows_that_promise_nothing_to_a_weighted_choice_go_first(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_promise_nothing_to_a_weighted_choice_go_first(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
     prices = [None, 0.0, -3.0, float("nan")] * 3 + [1.0, 2.0]
     rows = [(i, price, "12:01:10") for i, price in enumerate(prices)]
     clause = "ON OVERLOAD PREFER weighted price"
-    assert kept(spark, tmp_path, clause, rows=rows, budget=2) == {12: 1, 13: 1}
+    assert kept(make_engine, tmp_path, clause, rows=rows, budget=2) == {12: 1, 13: 1}
 
 
 @pytest.mark.parametrize(
     "option", ["STRUCTURE time", "BUCKETS 4 BETWEEN 0 AND 20", "HISTOGRAM"], ids=["time", "between", "exact"]
 )
-def test_every_kind_of_summary_tells(spark: SparkSession, tmp_path: Path, option: str) -> None:
-    engine, feed = bids_engine(spark, tmp_path, overload="shed", budget=14)
+def test_every_kind_of_summary_tells(make_engine: EngineFactory, tmp_path: Path, option: str) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, overload="shed", budget=14)
     engine.execute(f"{SUMMARY} AND {option}")
     query = engine.register(f"{PER_SITE} {COUNTED.format('desc')}")
     feed.push(bids(*((15, 1.0, f"12:00:{i:02d}") for i in range(13)), (None, None, "12:00")))
@@ -152,8 +156,10 @@ def test_every_kind_of_summary_tells(spark: SparkSession, tmp_path: Path, option
     assert counts(query) == {15: 1, 1: 12}
 
 
-def test_rows_aside_come_in_again_and_everything_comes_out(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = overloaded_engine(spark, tmp_path, overload="sideline")
+def test_rows_aside_come_in_again_and_everything_comes_out(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = overloaded_engine(make_engine, tmp_path, overload="sideline")
     query = engine.register(f"{PER_SITE} {COUNTED.format('desc')}")
     feed.push(bids(*BATCH))
     assert batch(engine) and aside(engine) == 12
@@ -167,8 +173,8 @@ def test_rows_aside_come_in_again_and_everything_comes_out(spark: SparkSession, 
     assert engine.summaries()["sites"].came == len(BATCH)
 
 
-def test_windows_that_lost_rows_say_so(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = overloaded_engine(spark, tmp_path)
+def test_windows_that_lost_rows_say_so(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = overloaded_engine(make_engine, tmp_path)
     query = engine.register(f"{PER_SITE} {COUNTED.format('desc')}")
     feed.push(bids(*BATCH))
     engine.drain()
@@ -192,8 +198,8 @@ def chosen(engine: transom.Engine) -> Any:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    engine, feed = overloaded_engine(spark, tmp_path_factory.mktemp("undisturbed"), overload="sideline")
+def undisturbed(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    engine, feed = overloaded_engine(make_engine, tmp_path_factory.mktemp("undisturbed"), overload="sideline")
     engine.register_all(CLAUSES)
     for number in (1, 2):
         feed.push(burst(number))
@@ -209,13 +215,13 @@ def burst(number: int) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_batch_that_is_run_again_chooses_the_same_rows(
-    spark: SparkSession,
+    make_engine: EngineFactory,
     tmp_path: Path,
     undisturbed: Any,
     monkeypatch: pytest.MonkeyPatch,
     step: str,
 ) -> None:
-    engine, feed = overloaded_engine(spark, tmp_path, overload="sideline")
+    engine, feed = overloaded_engine(make_engine, tmp_path, overload="sideline")
     engine.register_all(CLAUSES)
     feed.push(burst(1))
     batch(engine)
@@ -226,7 +232,7 @@ def test_a_batch_that_is_run_again_chooses_the_same_rows(
         batch(engine)
     assert fault.fired
     engine.stop()
-    again, _ = overloaded_engine(spark, tmp_path, overload="sideline")
+    again, _ = overloaded_engine(make_engine, tmp_path, overload="sideline")
     if again._loop.pending() is not None:
         batch(again)
     assert chosen(again) == undisturbed
@@ -236,9 +242,9 @@ def test_a_batch_that_is_run_again_chooses_the_same_rows(
 
 
 def test_queries_that_differ_in_the_clause_alone_share_their_slices(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, _ = overloaded_engine(spark, tmp_path)
+    engine, _ = overloaded_engine(make_engine, tmp_path)
     engine.register(PER_SITE, name="plain")
     engine.register(f"{PER_SITE} {COUNTED.format('desc')} * (price + 1.5)", name="led")
     plan = engine.explain()
@@ -249,9 +255,9 @@ def test_queries_that_differ_in_the_clause_alone_share_their_slices(
 
 
 def test_a_summary_that_a_clause_counts_by_is_not_dropped_under_it(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = overloaded_engine(spark, tmp_path)
+    engine, feed = overloaded_engine(make_engine, tmp_path)
     query = engine.register(f"{PER_SITE} {COUNTED.format('desc')}", name="led")
     with pytest.raises(transom.StateError, match="read by led"):
         engine.execute("DROP SUMMARY sites")
@@ -267,18 +273,16 @@ def test_a_summary_that_a_clause_counts_by_is_not_dropped_under_it(
     engine.execute("DROP SUMMARY others")
 
 
-def test_spark_evaluates_promises_as_numpy_does(spark: SparkSession, seed: int) -> None:
+@ON_BOTH
+def test_backends_evaluate_promises_as_numpy_does(make_engine: EngineFactory, seed: int) -> None:
     dice = Random(seed)
     numbers = {"a": [0.0, 1.0, -2.5, 7.0, None, float("nan"), 3.0], "b": [1.0, 0.0, 0.0, 2.0, 5.0, 1.0, None]}
-    frame = spark.createDataFrame(
-        pa.table({name: pa.array(own, pa.float64()) for name, own in numbers.items()})
-    )
+    table = pa.table({name: pa.array(own, pa.float64()) for name, own in numbers.items()})
     plain = {name: np.nan_to_num(np.array([v or 0.0 for v in own])) for name, own in numbers.items()}
     drawn = [drawn_promise(dice, 3) for _ in range(40)]
-    with ansi_off(spark):
-        texts = [promise_sql(one, lambda leaf: f"coalesce(nanvl(`{leaf.column}`, 0D), 0D)") for one in drawn]
-        columns = [F.expr(text).alias(f"p{i}") for i, text in enumerate(texts)]
-        found = frame.coalesce(1).select(*columns).toArrow()
+    texts = [promise_sql(one, lambda leaf: f"coalesce(nanvl(`{leaf.column}`, 0D), 0D)") for one in drawn]
+    scalars = {f"p{i}": text for i, text in enumerate(texts)}
+    found = make_engine.backend.frame(table).project(scalars).to_table()
     for i, one in enumerate(drawn):
         expected = np.broadcast_to(promised(one, lambda leaf: plain[leaf.column]), 7)
         assert np.array_equal(found[f"p{i}"].to_numpy(), expected), (seed, one)

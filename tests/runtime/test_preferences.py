@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pyspark.sql import SparkSession
 
-import transom
+from tests.engine_factory import EngineFactory, on_spark
+from tests.runtime.engine_helpers import written
 from tests.runtime.preference_helpers import BATCHES, JOIN, SUMMARY, joined, pairs, sale, sell, stores
 from transom.errors import SettingError
 
@@ -19,9 +19,9 @@ from transom.errors import SettingError
 @pytest.mark.parametrize("structure", ["T1", "T2", "T3", "T4", "auto"])
 @pytest.mark.parametrize("state", ["driver", "executors"])
 def test_without_a_budget_a_join_is_exact(
-    structure: str, state: str, spark: SparkSession, tmp_path: Path, seed: int
+    structure: str, state: str, make_engine: EngineFactory, tmp_path: Path, seed: int
 ) -> None:
-    engine, feeds = stores(spark, tmp_path, f"AND STRUCTURE {structure} AND BUCKETS 8", state=state)
+    engine, feeds = stores(make_engine, tmp_path, f"AND STRUCTURE {structure} AND BUCKETS 8", state=state)
     query = engine.register(JOIN.format("desc"), "all")
     sold = sell(engine, feeds, seed, BATCHES if state == "driver" else 3)
     assert pairs(query) == joined(sold[1], sold[2])
@@ -32,9 +32,9 @@ def test_without_a_budget_a_join_is_exact(
 
 @pytest.mark.parametrize("order", ["desc", "asc", "weighted"])
 def test_a_budget_finds_a_part_and_idle_steps_find_the_rest(
-    order: str, spark: SparkSession, tmp_path: Path, seed: int
+    order: str, make_engine: EngineFactory, tmp_path: Path, seed: int
 ) -> None:
-    engine, feeds = stores(spark, tmp_path)
+    engine, feeds = stores(make_engine, tmp_path)
     cut = engine.register(f"{JOIN.format(order)} BUDGET 150 PROBES", "cut")
     sold = sell(engine, feeds, seed, 4)
     exact, found = joined(sold[1], sold[2]), pairs(cut)
@@ -49,8 +49,10 @@ def test_a_budget_finds_a_part_and_idle_steps_find_the_rest(
     engine.stop()
 
 
-def test_desc_prefers_what_sells_best_and_asc_what_sells_least(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores(spark, tmp_path)
+def test_desc_prefers_what_sells_best_and_asc_what_sells_least(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feeds = stores(make_engine, tmp_path)
     most, least = (
         engine.register(f"{JOIN.format(order)} BUDGET {probes} PROBES", order)
         for order, probes in (("desc", 64), ("asc", 2))
@@ -64,8 +66,8 @@ def test_desc_prefers_what_sells_best_and_asc_what_sells_least(spark: SparkSessi
     engine.stop()
 
 
-def test_rows_out_of_order_and_values_without_an_equal(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores(spark, tmp_path)
+def test_rows_out_of_order_and_values_without_an_equal(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feeds = stores(make_engine, tmp_path)
     query = engine.register(JOIN.format("desc"), "all")
     first = [sale(1, 30), sale(None, 31), sale(2, 5)]
     feeds[1].push(first)
@@ -80,8 +82,8 @@ def test_rows_out_of_order_and_values_without_an_equal(spark: SparkSession, tmp_
     engine.stop()
 
 
-def test_floats_join_by_value(spark: SparkSession, tmp_path: Path) -> None:
-    engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
+def test_floats_join_by_value(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine = make_engine(str(tmp_path / "checkpoint"))
     feeds = [engine.feed(name, "x double, ts timestamp", time="ts") for name in ("a", "b")]
     for name in ("a", "b"):
         engine.execute(f"CREATE SUMMARY {name}s ON {name}(x) WITH GRANULARITY '1 minute' AND COLLAPSE(2, 2)")
@@ -97,8 +99,8 @@ def test_floats_join_by_value(spark: SparkSession, tmp_path: Path) -> None:
     engine.stop()
 
 
-def test_conditions_and_expressions_of_a_join(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    engine, feeds = stores(spark, tmp_path)
+def test_conditions_and_expressions_of_a_join(make_engine: EngineFactory, tmp_path: Path, seed: int) -> None:
+    engine, feeds = stores(make_engine, tmp_path)
     query = engine.register(
         "SELECT a.item * 10 AS tenfold, a.price + b.price AS both FROM store1 a JOIN store2 b "
         "ON a.item = b.item WHERE a.price > 20 AND upper(concat('x', b.item)) <> 'X3' AND a.price < b.price "
@@ -117,9 +119,9 @@ def test_conditions_and_expressions_of_a_join(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.parametrize("state", ["driver", "executors"])
 def test_selections_by_the_hundred_remember_where_they_stopped(
-    state: str, spark: SparkSession, tmp_path: Path, seed: int
+    state: str, make_engine: EngineFactory, tmp_path: Path, seed: int
 ) -> None:
-    engine, feeds = stores(spark, tmp_path, state=state)
+    engine, feeds = stores(make_engine, tmp_path, state=state)
     texts = {
         f"q{i}": "SELECT item, price, ts FROM store1 "
         f"WHERE item BETWEEN {i % 7} AND {i % 7 + 3} AND price > {i} "
@@ -145,8 +147,8 @@ def rows_of(query: Any) -> list[Any]:
     return [(row["item"], row["price"], row["ts"]) for row in query.results().to_pylist()]
 
 
-def test_aggregates_over_a_selection(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores(spark, tmp_path)
+def test_aggregates_over_a_selection(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feeds = stores(make_engine, tmp_path)
     query = engine.register(
         "SELECT count(*) AS n, sum(price) AS s, avg(price) AS a, min(item) AS low, max(price * 2) AS top, "
         "median(price) AS m FROM store1 WHERE item < 10 "
@@ -167,8 +169,8 @@ def test_aggregates_over_a_selection(spark: SparkSession, tmp_path: Path) -> Non
     engine.stop()
 
 
-def test_results_reach_subscribers_and_sinks(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores(spark, tmp_path)
+def test_results_reach_subscribers_and_sinks(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feeds = stores(make_engine, tmp_path)
     query = engine.register(JOIN.format("desc"), "all")
     told: list[Any] = []
     query.subscribe(lambda table: told.extend(table["item"].to_pylist()))
@@ -178,14 +180,16 @@ def test_results_reach_subscribers_and_sinks(spark: SparkSession, tmp_path: Path
     feeds[2].push([sale(7, 1)])
     engine.step()
     assert told == [7]
-    assert [row.item for row in spark.read.parquet(str(tmp_path / "own")).collect()] == [7]
-    [row] = spark.read.json(str(tmp_path / "every")).collect()
-    assert (row.query, row.complete) == ("all", True) and '"item": 7' in row["values"]
+    assert [row["item"] for row in written(tmp_path / "own")] == [7]
+    [row] = written(tmp_path / "every", "json")
+    assert (row["query"], row["complete"]) == ("all", True) and '"item": 7' in row["values"]
     engine.stop()
 
 
-def test_a_function_that_keeps_failing_suspends_its_query_only(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores(spark, tmp_path, max_failures=2)
+def test_a_function_that_keeps_failing_suspends_its_query_only(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feeds = stores(make_engine, tmp_path, max_failures=2)
     engine.udf("picky", lambda price: 1 / 0, "double")
     bad = engine.register(
         "SELECT picky(price) AS p FROM store1 WITH PREFERENCE desc SUMMARY.Estimate.Count(item)", "bad"
@@ -201,8 +205,10 @@ def test_a_function_that_keeps_failing_suspends_its_query_only(spark: SparkSessi
     engine.stop()
 
 
-def test_an_aggregate_is_told_again_only_when_it_has_changed(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores(spark, tmp_path)
+def test_an_aggregate_is_told_again_only_when_it_has_changed(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feeds = stores(make_engine, tmp_path)
     query = engine.register(
         "SELECT count(*) AS n FROM store1 WHERE price > 5 "
         "WITH PREFERENCE desc SUMMARY.Estimate.Count(item) WINDOW '1 minute' BUDGET 2 PROBES"
@@ -219,9 +225,9 @@ def test_an_aggregate_is_told_again_only_when_it_has_changed(spark: SparkSession
 
 @pytest.mark.parametrize("state", ["driver", "executors"])
 def test_a_budget_that_suffices_is_enough_for_batches_much_longer_than_the_window(
-    state: str, spark: SparkSession, tmp_path: Path
+    state: str, make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feeds = stores(spark, tmp_path, state=state)
+    engine, feeds = stores(make_engine, tmp_path, state=state)
     text = JOIN.format("desc").replace("1 minute", "1 second")
     exact, cut = (engine.register(f"{text} {budget}") for budget in ("", "BUDGET 3000 PROBES"))
     for feed in feeds.values():
@@ -237,8 +243,10 @@ def test_a_budget_that_suffices_is_enough_for_batches_much_longer_than_the_windo
     engine.stop()
 
 
-def test_decimals_and_nan_are_aggregated_as_by_window_queries(spark: SparkSession, tmp_path: Path) -> None:
-    engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
+def test_decimals_and_nan_are_aggregated_as_by_window_queries(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine = make_engine(str(tmp_path / "checkpoint"))
     feed = engine.feed(
         "s", "item int, d decimal(8, 2), big decimal(38, 2), x double, ts timestamp", time="ts"
     )
@@ -258,15 +266,16 @@ def test_decimals_and_nan_are_aggregated_as_by_window_queries(spark: SparkSessio
     engine.stop()
 
 
+@on_spark("a function that is registered with Spark itself")
 def test_a_function_in_a_condition_that_fails_suspends_its_query_only(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feeds = stores(spark, tmp_path)
+    engine, feeds = stores(make_engine, tmp_path)
 
     def bad(item: int) -> int:
         raise ValueError("no")
 
-    spark.udf.register("bad_condition", bad, "int")
+    make_engine.session.udf.register("bad_condition", bad, "int")
     wrong = engine.register(
         "SELECT item FROM store1 WHERE bad_condition(item) > 0 "
         "WITH PREFERENCE desc SUMMARY.Estimate.Count(item)"

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pyspark.sql import SparkSession
 
-import transom
+from tests.engine_factory import EngineFactory
 from tests.runtime.fault_helpers import Crash, Fault
 from tests.runtime.preference_helpers import JOIN, SALES, SUMMARY, joined, pairs, sale, sales, sell, stores
 from transom.errors import SettingError, SQLError, StateError
@@ -18,11 +17,13 @@ from transom.promising import structure_review as reviewing
 from transom.storage.file_store import Store
 
 
-def test_a_restart_at_every_batch_changes_nothing(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_a_restart_at_every_batch_changes_nothing(
+    make_engine: EngineFactory, tmp_path: Path, seed: int
+) -> None:
     text = f"{JOIN.format('desc')} BUDGET 150 PROBES"
     found = {}
     for kind in ("whole", "restarted"):
-        engine, feeds = stores(spark, tmp_path / kind)
+        engine, feeds = stores(make_engine, tmp_path / kind)
         engine.register(text, "cut")
         rng = np.random.default_rng(seed)
         for batch_id in range(6):
@@ -30,7 +31,7 @@ def test_a_restart_at_every_batch_changes_nothing(spark: SparkSession, tmp_path:
             engine.step()
             if kind == "restarted":
                 engine.stop()
-                engine, feeds = stores(spark, tmp_path / kind)
+                engine, feeds = stores(make_engine, tmp_path / kind)
         engine.step()
         found[kind] = pairs(engine.query("cut")), engine.query("cut").coverage()
         assert engine.summaries()["items1"].came == 120
@@ -50,12 +51,12 @@ def test_a_batch_that_fails_is_made_once(
     part: str,
     after: bool,
     state: str,
-    spark: SparkSession,
+    make_engine: EngineFactory,
     tmp_path: Path,
     seed: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    engine, feeds = stores(spark, tmp_path, "AND BUCKETS 4", state=state)
+    engine, feeds = stores(make_engine, tmp_path, "AND BUCKETS 4", state=state)
     engine.register(f"{JOIN.format('desc')} BUDGET 300 PROBES", "cut")
     rng = np.random.default_rng(seed)
     rows = [sales(rng, 0.0), sales(rng, 5.0)]
@@ -67,7 +68,7 @@ def test_a_batch_that_fails_is_made_once(
         with pytest.raises(Crash):
             engine.step()
     engine.stop()
-    again, feeds = stores(spark, tmp_path, "AND BUCKETS 4", state=state)
+    again, feeds = stores(make_engine, tmp_path, "AND BUCKETS 4", state=state)
     if part == "log/" and not after:
         feeds[2].push(rows[1])  # no batch was bound to it
     while again.step():
@@ -76,8 +77,8 @@ def test_a_batch_that_fails_is_made_once(
     again.stop()
 
 
-def test_a_query_sees_what_came_since_it_joined(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores(spark, tmp_path)
+def test_a_query_sees_what_came_since_it_joined(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feeds = stores(make_engine, tmp_path)
     feeds[1].push([sale(1, 0)])
     engine.step()
     query = engine.register(JOIN.format("desc"), "late comer")
@@ -96,8 +97,8 @@ def test_a_query_sees_what_came_since_it_joined(spark: SparkSession, tmp_path: P
     engine.stop()
 
 
-def test_tuples_are_let_go_behind_the_last_granularity(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores(spark, tmp_path)
+def test_tuples_are_let_go_behind_the_last_granularity(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feeds = stores(make_engine, tmp_path)
     query = engine.register(
         "SELECT a.item, a.ts AS here, b.ts AS there FROM store1 a, store2 b WHERE a.item = b.item "
         "WITH PREFERENCE desc SUMMARY.Estimate.Count(a.item)"
@@ -116,9 +117,9 @@ def test_tuples_are_let_go_behind_the_last_granularity(spark: SparkSession, tmp_
 
 
 def test_a_budget_of_time_becomes_probes_when_a_batch_begins(
-    spark: SparkSession, tmp_path: Path, seed: int
+    make_engine: EngineFactory, tmp_path: Path, seed: int
 ) -> None:
-    engine, feeds = stores(spark, tmp_path)
+    engine, feeds = stores(make_engine, tmp_path)
     query = engine.register(f"{JOIN.format('desc')} BUDGET '200 ms'", "timed")
     sold = sell(engine, feeds, seed, 2)
     assert pairs(query) == joined(sold[1], sold[2]), "small batches are within it"
@@ -127,8 +128,8 @@ def test_a_budget_of_time_becomes_probes_when_a_batch_begins(
     engine.stop()
 
 
-def test_statements_are_refused_when_they_make_no_sense(spark: SparkSession, tmp_path: Path) -> None:
-    engine, _ = stores(spark, tmp_path)
+def test_statements_are_refused_when_they_make_no_sense(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, _ = stores(make_engine, tmp_path)
     engine.execute("CREATE SUMMARY items1 ON store1(item) WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)")
     with pytest.raises(SQLError, match="there is a summary items1 already"):
         engine.execute("CREATE SUMMARY items1 ON store1(price) WITH GRANULARITY '1 s' AND COLLAPSE(4, 3)")
@@ -150,12 +151,14 @@ def test_statements_are_refused_when_they_make_no_sense(spark: SparkSession, tmp
     engine.stop()
 
 
-def test_a_summary_of_a_stream_that_is_gone_can_be_dropped(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores(spark, tmp_path)
+def test_a_summary_of_a_stream_that_is_gone_can_be_dropped(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feeds = stores(make_engine, tmp_path)
     feeds[1].push([sale(1, 0)])
     engine.step()
     engine.stop()
-    again = transom.Engine(spark, str(tmp_path / "checkpoint"))
+    again = make_engine(str(tmp_path / "checkpoint"))
     again.feed("store1", SALES, time="ts")
     with pytest.raises(StateError, match="the summary items2 of the checkpoint"):
         again.step()
@@ -166,9 +169,9 @@ def test_a_summary_of_a_stream_that_is_gone_can_be_dropped(spark: SparkSession, 
 
 
 def test_a_query_that_joins_later_may_read_columns_that_nobody_kept(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feeds = stores(spark, tmp_path)
+    engine, feeds = stores(make_engine, tmp_path)
     feeds[2].push([sale(1, 0)])
     engine.step()
     query = engine.register(
@@ -185,9 +188,9 @@ def test_a_query_that_joins_later_may_read_columns_that_nobody_kept(
 
 
 def test_a_restart_finds_the_summaries_that_a_query_was_bound_to(
-    spark: SparkSession, tmp_path: Path, seed: int
+    make_engine: EngineFactory, tmp_path: Path, seed: int
 ) -> None:
-    engine, feeds = stores(spark, tmp_path)
+    engine, feeds = stores(make_engine, tmp_path)
     engine.register(f"{JOIN.format('desc')} BUDGET 50 PROBES", "cut")
     rng = np.random.default_rng(seed)
     rows = {number: sales(rng, 0.0) for number in feeds}
@@ -198,7 +201,7 @@ def test_a_restart_finds_the_summaries_that_a_query_was_bound_to(
         engine.execute(f"CREATE SUMMARY a{number} ON store{number}(item) {SUMMARY}")
     engine.step()
     engine.stop()
-    again, feeds = stores(spark, tmp_path)
+    again, feeds = stores(make_engine, tmp_path)
     while again.step():
         pass
     assert pairs(again.query("cut")) == joined(rows[1], rows[2])
@@ -206,8 +209,8 @@ def test_a_restart_finds_the_summaries_that_a_query_was_bound_to(
     again.stop()
 
 
-def test_streams_out_of_step_and_gaps_of_months(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores(spark, tmp_path)
+def test_streams_out_of_step_and_gaps_of_months(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feeds = stores(make_engine, tmp_path)
     query = engine.register(JOIN.format("desc"), "all")
     month = 30 * 86_400.0
     batches = [
@@ -231,11 +234,11 @@ def test_streams_out_of_step_and_gaps_of_months(spark: SparkSession, tmp_path: P
 
 @pytest.mark.parametrize("state", ["auto", "executors"])
 def test_files_of_tuples_are_merged_and_tuples_go_there_when_they_are_many(
-    state: str, spark: SparkSession, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    state: str, make_engine: EngineFactory, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fartuples, "MOST_REFS", 2)
     monkeypatch.setattr(fartuples, "NEAR_TUPLES", 50)  # on the driver, with auto
-    engine, feeds = stores(spark, tmp_path, "AND BUCKETS 8", state=state)
+    engine, feeds = stores(make_engine, tmp_path, "AND BUCKETS 8", state=state)
     query = engine.register(JOIN.format("desc"), "all")
     sold = sell(engine, feeds, seed)
     assert pairs(query) == joined(sold[1], sold[2])
@@ -245,13 +248,13 @@ def test_files_of_tuples_are_merged_and_tuples_go_there_when_they_are_many(
 
 
 def test_structures_may_change_with_every_batch(
-    spark: SparkSession, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reviewing, "FIRST_REVIEW", 1)
-    monkeypatch.setattr(reviewing, "MOST_PAGES", 1)
+    monkeypatch.setattr(reviewing, "MOST_BATCHES", 1)
     turns = itertools.cycle(["none", "cells", "time", "adjusting", "none"])
     monkeypatch.setattr(reviewing, "_best", lambda *given: next(turns))
-    engine, feeds = stores(spark, tmp_path, "AND BUCKETS 8")
+    engine, feeds = stores(make_engine, tmp_path, "AND BUCKETS 8")
     every = engine.register(JOIN.format("desc"), "every")
     cut = engine.register(f"{JOIN.format('asc')} BUDGET 100 PROBES", "cut")
     chosen = set()

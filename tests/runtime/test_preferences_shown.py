@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import transom
+from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import at
 from transom.cli.main import OK, app
 from transom.errors import SettingError, SQLError, StateError
@@ -35,15 +35,15 @@ def sales(count: int = 6) -> list[tuple[int, float, str]]:
     return [(1 if n % 2 else n, n / 2, at(f"12:00:{n:02}")) for n in range(count)]
 
 
-def stores_engine(spark: SparkSession, checkpoint: Path) -> tuple[transom.Engine, dict[str, Any]]:
-    engine = transom.Engine(spark, str(checkpoint))
+def stores_engine(make_engine: EngineFactory, checkpoint: Path) -> tuple[transom.Engine, dict[str, Any]]:
+    engine = make_engine(str(checkpoint))
     return engine, {name: engine.feed(name, SALES, time="ts") for name in ("store1", "store2")}
 
 
 @pytest.fixture(scope="module")
-def engine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[transom.Engine]:
+def engine(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[transom.Engine]:
     """An engine whose preferred join has put something off."""
-    engine, feeds = stores_engine(spark, tmp_path_factory.mktemp("shown"))
+    engine, feeds = stores_engine(make_engine, tmp_path_factory.mktemp("shown"))
     for name in feeds:
         engine.execute(SUMMARY.format(name))
     engine.register_all({"pairs": PAIRS, "cheap": CHEAP, "count": COUNT})
@@ -142,8 +142,10 @@ def test_progress_counts_tuples_probes_and_what_was_passed_over(engine: transom.
     assert (plain["probes"], plain["queries"]["cheap"]["share"]) == (16, 1.0)
 
 
-def test_all_is_told_before_the_first_batch_and_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feeds = stores_engine(spark, tmp_path / "checkpoint")
+def test_all_is_told_before_the_first_batch_and_after_a_restart(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feeds = stores_engine(make_engine, tmp_path / "checkpoint")
     for name in feeds:
         engine.execute(SUMMARY.format(name))
     pairs = engine.register(PAIRS, "pairs")
@@ -157,7 +159,7 @@ def test_all_is_told_before_the_first_batch_and_after_a_restart(spark: SparkSess
     before, told = engine.progress().preferring, pairs.explain()
     engine.stop()
 
-    engine, _ = stores_engine(spark, tmp_path / "checkpoint")
+    engine, _ = stores_engine(make_engine, tmp_path / "checkpoint")
     assert engine.summaries()["store1_items"].text == SUMMARY.format("store1")
     assert engine.progress().preferring == before and engine.query("pairs").explain() == told
     while engine.step():
@@ -167,7 +169,7 @@ def test_all_is_told_before_the_first_batch_and_after_a_restart(spark: SparkSess
     engine.stop()
 
 
-def test_the_shell_joins_two_files_by_preference(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_shell_joins_two_files_by_preference(make_engine: EngineFactory, tmp_path: Path) -> None:
     for name in ("store1", "store2"):
         lines = [json.dumps({"item": item, "price": price, "ts": ts}) for item, price, ts in sales()]
         (tmp_path / f"{name}.json").write_text("\n".join(lines))
@@ -184,7 +186,9 @@ def test_the_shell_joins_two_files_by_preference(spark: SparkSession, tmp_path: 
     assert "q1: 10 probes made, 10 tuples produced" in done.stderr and "q2:" not in done.stderr
 
 
-def test_a_pipeline_with_summaries_is_explained_run_and_changed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pipeline_with_summaries_is_explained_run_and_changed(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
     rows = [json.dumps({"item": item, "price": price, "ts": ts}) for item, price, ts in sales()]
     (tmp_path / "sales.json").write_text("\n".join(rows))
     pipeline = tmp_path / "pipeline.yaml"
@@ -203,7 +207,7 @@ def test_a_pipeline_with_summaries_is_explained_run_and_changed(spark: SparkSess
     assert sorted(json.loads(line)["item"] for line in written) == [0, 1, 1, 1, 2, 4]
     pipeline.write_text(json.dumps(given | {"summaries": [SUMMARY.format("store1").replace("10", "20")]}))
     assert CliRunner().invoke(app, run).exit_code == OK
-    engine = transom.Engine(spark, str(tmp_path / "state"))
+    engine = make_engine(str(tmp_path / "state"))
     engine.feed("store1", SALES, time="ts")
     assert "20 seconds" in engine.summaries()["store1_items"].text
     engine.stop()

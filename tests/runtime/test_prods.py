@@ -6,20 +6,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import ON_BOTH, STREAMING, EngineFactory
 from tests.runtime.engine_helpers import BIDS, PER_SITE, at, bids, bids_engine
 from tests.runtime.prod_helpers import BY_SENSOR, early, final, told, traffic
+from transom.durations import parse_instant
 
 # --- the thesis's examples -------------------------------------------------------------------
 
 
 def test_the_window_sum_of_section_3_1_is_110_early_and_135_final(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path)
+    engine, feed = traffic(make_engine, tmp_path)
     total = engine.register("SELECT sum(volume) AS v FROM s [RANGE 50 SLIDE 50]")
     feed.push([(11, 1, 45, 40), (23, 2, 46, 20), (32, 3, 44, 30), (45, 4, 45, 20)])
     feed.prod(until=50)
@@ -30,9 +32,9 @@ def test_the_window_sum_of_section_3_1_is_110_early_and_135_final(
 
 
 def test_the_paned_window_max_of_section_3_3_is_55_early_and_58_final(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path)
+    engine, feed = traffic(make_engine, tmp_path)
     pane, window = engine.register_all(
         {
             "pane": "SELECT max(volume) AS v FROM s [RANGE 10 SLIDE 10]",
@@ -57,9 +59,9 @@ OPEN = [(5, 1, 0, 1), (5, 2, 0, 2), (15, 1, 0, 4), (25, 2, 0, 8), (35, 1, 0, 16)
 
 
 @pytest.fixture(scope="module")
-def still(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def still(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """An engine whose windows are closed up to 20, those of sensor 1 up to 30; prods change nothing of it."""
-    engine, feed = traffic(spark, tmp_path_factory.mktemp("still"))
+    engine, feed = traffic(make_engine, tmp_path_factory.mktemp("still"))
     engine.register_all(
         {
             "grouped": "SELECT sensor, sum(volume) AS v FROM s [RANGE 20 SLIDE 10] GROUP BY sensor",
@@ -161,8 +163,8 @@ def test_a_prod_that_says_nonsense_is_refused(still: transom.Engine, words: Any,
         still.prod("t")
 
 
-def test_prods_too_early_and_too_late_harm_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_prods_too_early_and_too_late_harm_nothing(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(BY_SENSOR)
     feed.prod(until=50)  # nothing has come
     feed.push([(10, 1, 0, 1)])
@@ -177,9 +179,9 @@ def test_prods_too_early_and_too_late_harm_nothing(spark: SparkSession, tmp_path
 
 
 def test_a_window_that_several_prods_of_a_batch_ask_for_is_told_once(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path)
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(BY_SENSOR)
     feed.push([(10, 1, 0, 1), (11, 2, 0, 2)])
     for words in (
@@ -196,7 +198,7 @@ def test_a_window_that_several_prods_of_a_batch_ask_for_is_told_once(
 # --- where prods come from -------------------------------------------------------------------
 
 
-def prods_as(kind: str, spark: SparkSession, place: Path) -> Any:
+def prods_as(kind: str, make_engine: EngineFactory, place: Path) -> Any:
     """Two prods: up to 12:01 for site 1, and for everything."""
     rows = [("12:01", 1), (None, None)]
     place.mkdir()
@@ -205,20 +207,37 @@ def prods_as(kind: str, spark: SparkSession, place: Path) -> Any:
     schema = "at timestamp, site int"
     if kind == "a path":
         return {"source": str(place), "schema": schema}
-    if kind == "a batch DataFrame":
-        return {"source": spark.read.schema(schema).json(str(place))}
-    return {"source": spark.readStream.schema(schema).json(str(place))}
+    if kind == "rows":
+        times = [time and parse_instant(at(time)) for time, _ in rows]
+        instants = pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+        sites = pa.array([site for _, site in rows], pa.int32())
+        return {"source": make_engine.rows(pa.table({"at": instants, "site": sites}))}
+    return {"source": make_engine.session.readStream.schema(schema).json(str(place))}
 
 
-@pytest.mark.parametrize("kind", ["a path", "a batch DataFrame", "a streaming DataFrame"])
-def test_a_separate_stream_of_prods_from(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    engine, feed = bids_engine(spark, tmp_path, slack="1 hour")
+@ON_BOTH
+@pytest.mark.parametrize("kind", ["a path", "rows"])
+def test_a_separate_stream_of_prods_from(make_engine: EngineFactory, tmp_path: Path, kind: str) -> None:
+    check_prods_from(kind, make_engine, tmp_path)
+
+
+@STREAMING
+def test_a_separate_stream_of_prods_from_a_streaming_dataframe(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    check_prods_from("a streaming DataFrame", make_engine, tmp_path)
+
+
+def check_prods_from(kind: str, make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, slack="1 hour")
     query = engine.register(PER_SITE)
     feed.push(bids((1, 1.0, "12:00"), (2, 1.0, "12:00"), (1, 1.0, "12:02")))
     engine.step()
-    again = transom.Engine(spark, str(tmp_path / "checkpoint"))
+    again = make_engine(str(tmp_path / "checkpoint"))
     feed = again.feed("bids", BIDS, time="ts", slack="1 hour")
-    again.prods("alarms", of="bids", until="at", where=["site"], **prods_as(kind, spark, tmp_path / "prods"))
+    again.prods(
+        "alarms", of="bids", until="at", where=["site"], **prods_as(kind, make_engine, tmp_path / "prods")
+    )
     query = again.register(PER_SITE)
     again.drain()
     assert sorted(early(query, "site", "n")) == [
@@ -232,9 +251,9 @@ def test_a_separate_stream_of_prods_from(spark: SparkSession, tmp_path: Path, ki
     assert len(final(query)) == 6
 
 
-def test_a_stream_of_prods_is_no_stream_to_query(spark: SparkSession, tmp_path: Path) -> None:
-    engine, _ = bids_engine(spark, tmp_path)
-    words = prods_as("a path", spark, tmp_path / "prods")
+def test_a_stream_of_prods_is_no_stream_to_query(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, _ = bids_engine(make_engine, tmp_path)
+    words = prods_as("a path", make_engine, tmp_path / "prods")
     with pytest.raises(transom.SettingError, match="no stream named asks"):
         engine.prods("alarms", of="asks", **words)
     with pytest.raises(transom.SettingError, match="when"):
@@ -250,8 +269,8 @@ def test_a_stream_of_prods_is_no_stream_to_query(spark: SparkSession, tmp_path: 
     assert engine.prod("alarms") == {}
 
 
-def test_rows_that_are_prods(spark: SparkSession, tmp_path: Path) -> None:
-    engine = transom.Engine(spark, str(tmp_path))
+def test_rows_that_are_prods(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine = make_engine(str(tmp_path))
     marks = {"punctuation": "kind = 'end'", "prod": "kind = 'ask'"}
     feed = engine.feed("s", "ts bigint, sensor int, volume int, kind string", time="ts", slack=None, **marks)
     query = engine.register(BY_SENSOR)
@@ -264,8 +283,8 @@ def test_rows_that_are_prods(spark: SparkSession, tmp_path: Path) -> None:
     assert engine.progress().streams["s"].rows == 3, "prods are no data"
 
 
-def test_a_feed_is_cut_at_its_prods(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_a_feed_is_cut_at_its_prods(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(BY_SENSOR)
     for volume in (1, 2, 4):
         feed.push([(10 * volume, 1, 0, volume)])

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
-from tests.runtime.engine_helpers import BIDS, PER_MINUTE, SettableClock, at, bids, bids_engine
+from tests.engine_factory import EngineFactory
+from tests.runtime.engine_helpers import BIDS, PER_MINUTE, SettableClock, at, bids, bids_engine, written
 from tests.runtime.prod_helpers import BY_SENSOR, early, final, told, traffic
 from transom.runtime import outputs
-from transom.runtime.executor_state import Far
+from transom.runtime.executor_state import ExecutorState
 
 PATIENCE = 60  # seconds; tests wait for events, not for time to pass
 
@@ -24,8 +24,8 @@ PATIENCE = 60  # seconds; tests wait for events, not for time to pass
 # --- at once ---------------------------------------------------------------------------------
 
 
-def test_prods_before_the_first_batch_and_after_the_last(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_prods_before_the_first_batch_and_after_the_last(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(BY_SENSOR, name="q")
     assert query.prod().num_rows == 0 and query.prod().schema == query.results().schema
     assert engine.prod() == {} == engine.prod("s")
@@ -36,7 +36,7 @@ def test_prods_before_the_first_batch_and_after_the_last(spark: SparkSession, tm
     assert early(query.prod(), "v") == [(0, 50, 1)]
     engine.stop()
     assert early(query.prod(until=50), "v") == [(0, 50, 1)]
-    again, _ = traffic(spark, tmp_path)
+    again, _ = traffic(make_engine, tmp_path)
     assert early(again.prod()["q"], "v") == [(0, 50, 1)], "before it has made a batch"
     assert early(again.query("q").prod(), "v") == [(0, 50, 1)]
     again.query("q").drop()
@@ -44,8 +44,10 @@ def test_prods_before_the_first_batch_and_after_the_last(spark: SparkSession, tm
     assert again.prod() == {}
 
 
-def test_a_prod_is_answered_while_a_batch_is_being_processed(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_a_prod_is_answered_while_a_batch_is_being_processed(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     query, other = engine.register(BY_SENSOR), engine.register(BY_SENSOR + " HAVING sum(volume) > 1")
     feed.push([(10, 1, 0, 1), (60, 1, 0, 2)])
     engine.step()
@@ -74,30 +76,30 @@ def test_a_prod_is_answered_while_a_batch_is_being_processed(spark: SparkSession
 
 
 def test_a_prod_whose_batch_is_overtaken_is_told_of_the_next(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, feed = traffic(spark, tmp_path, state="executors")
+    engine, feed = traffic(make_engine, tmp_path, state="executors")
     query = engine.register(BY_SENSOR)
     feed.push([(10, 1, 0, 1), (60, 1, 0, 2)])
     engine.step()
     feed.punctuate(until=100)
     feed.push([(110, 1, 0, 4)])
-    real = Far.close
+    real = ExecutorState.close
 
-    def overtaken(far: Far, *args: Any) -> Any:
-        monkeypatch.setattr(Far, "close", real)
+    def overtaken(far: ExecutorState, *args: Any) -> Any:
+        monkeypatch.setattr(ExecutorState, "close", real)
         engine.step()  # another thread's batch: it lets go of the shards that were to be read
         return real(far, *args)
 
-    monkeypatch.setattr(Far, "close", overtaken)
+    monkeypatch.setattr(ExecutorState, "close", overtaken)
     assert early(query.prod(), "v", "batch") == [(100, 150, 4, 3)]
     assert told(query, "v") == [("early", 100, 150, 4), ("final", 0, 50, 1), ("final", 50, 100, 2)]
 
 
 def test_queries_are_prodded_by_name_whatever_other_streams_there_are(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path)
+    engine, feed = traffic(make_engine, tmp_path)
     other = engine.feed("bids", BIDS, time="ts", slack=None)
     engine.register_all({"q": BY_SENSOR, "n": PER_MINUTE, "r": BY_SENSOR + " HAVING sum(volume) > 9"})
     assert engine.prod(queries=["q"], until=50, where={"sensor": 1}) == {}
@@ -109,9 +111,9 @@ def test_queries_are_prodded_by_name_whatever_other_streams_there_are(
     assert sorted(engine.prod()) == ["n", "q"] == sorted(engine.prod(queries=["n", "q"]))
 
 
-def test_the_timer_of_an_engine_in_the_background(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_timer_of_an_engine_in_the_background(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock()
-    engine, feed = traffic(spark, tmp_path, clock=clock, poll="20 ms")
+    engine, feed = traffic(make_engine, tmp_path, clock=clock, poll="20 ms")
     query = engine.register(BY_SENSOR + " EMIT EARLY EVERY '1 minute'")
     heard: queue.Queue[pa.Table] = queue.Queue()
     query.subscribe(heard.put)
@@ -130,8 +132,8 @@ def test_the_timer_of_an_engine_in_the_background(spark: SparkSession, tmp_path:
     assert heard.empty()
 
 
-def test_windows_along_other_clocks(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_windows_along_other_clocks(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     counted = engine.register("SELECT count(*) AS n FROM s [RANGE 2 SLIDE 2 WATTR volume]")
     rows = engine.register("SELECT count(*) AS n FROM s [ROWS 4 SLIDE 2]")
     feed.push([(1, 1, 0, 1), (2, 1, 0, 3), (3, 1, 0, 5)])
@@ -147,8 +149,8 @@ def test_windows_along_other_clocks(spark: SparkSession, tmp_path: Path) -> None
     assert early(counted, "n", "batch").count((0, 2, 1, 2)) == 1 and len(early(rows)) == 2
 
 
-def test_a_subscriber_may_prod(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_a_subscriber_may_prod(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(BY_SENSOR)
     heard: list[pa.Table] = []
 
@@ -172,10 +174,10 @@ def test_a_subscriber_may_prod(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_early_results_say_when_they_were_made_and_how_long_after_the_first_row(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     clock = SettableClock(at("13:00"))
-    engine, feed = bids_engine(spark, tmp_path, clock=clock, slack=None)
+    engine, feed = bids_engine(make_engine, tmp_path, clock=clock, slack=None)
     query = engine.register(PER_MINUTE)
     feed.push(bids((1, 1.0, "12:00:10")))
     engine.step()
@@ -198,16 +200,16 @@ def test_early_results_say_when_they_were_made_and_how_long_after_the_first_row(
 
 
 def test_what_was_told_is_kept_across_a_restart_and_forgotten_with_the_results(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path, retention=2)
+    engine, feed = traffic(make_engine, tmp_path, retention=2)
     query = engine.register(BY_SENSOR, name="q")
     feed.push([(10, 1, 0, 1)])
     engine.step()
     for _ in range(2):
         query.prod()
     engine.stop()
-    again, feed = traffic(spark, tmp_path, retention=2)
+    again, feed = traffic(make_engine, tmp_path, retention=2)
     query = again.register(BY_SENSOR, name="q")
     query.prod()
     assert early(query, "v", "batch") == [(0, 50, 1, 1)] * 3
@@ -223,9 +225,9 @@ def test_what_was_told_is_kept_across_a_restart_and_forgotten_with_the_results(
 
 
 def test_results_that_a_batch_lets_go_of_while_they_are_read(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, feed = traffic(spark, tmp_path, retention=1)
+    engine, feed = traffic(make_engine, tmp_path, retention=1)
     query = engine.register(BY_SENSOR)
     feed.push([(10, 1, 0, 1)])
     engine.step()
@@ -244,9 +246,9 @@ def test_results_that_a_batch_lets_go_of_while_they_are_read(
 
 
 def test_a_query_of_the_same_name_does_not_inherit_what_another_was_told(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path)
+    engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(BY_SENSOR, name="q")
     feed.push([(10, 1, 0, 1)])
     engine.step()
@@ -261,8 +263,8 @@ def test_a_query_of_the_same_name_does_not_inherit_what_another_was_told(
     assert told(other.prod(), "v", "complete") == [("early", 0, 50, 2, False)]
 
 
-def test_sinks_get_the_early_results_of_batches(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path)
+def test_sinks_get_the_early_results_of_batches(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
     texts = {
         "q": BY_SENSOR,
         "emits": "SELECT sum(volume) AS v FROM s [RANGE 50 SLIDE 50] EMIT EARLY ON DEMAND",
@@ -277,16 +279,15 @@ def test_sinks_get_the_early_results_of_batches(spark: SparkSession, tmp_path: P
     feed.punctuate(until=50)
     engine.step()
     query.prod()
-    csv = spark.read.csv(str(tmp_path / "csv"), header=True).select("kind", "v", "rows").collect()
-    assert sorted(map(tuple, csv)) == [("early", "1", "1"), ("final", "3", "2")]
-    parquet = spark.read.parquet(str(tmp_path / "parquet"))
-    assert {*emits.results().column_names} <= {*parquet.columns}
-    assert sorted(map(tuple, parquet.select("kind", "v").collect())) == [("early", 1), ("final", 3)]
-    lines = [
-        json.loads(line)
-        for file in (tmp_path / "all").glob("batch=*/*.json")
-        for line in file.read_text().splitlines()
+    of_csv = written(tmp_path / "csv", "csv")
+    assert sorted((row["kind"], row["v"], row["rows"]) for row in of_csv) == [
+        ("early", "1", "1"),
+        ("final", "3", "2"),
     ]
+    of_parquet = written(tmp_path / "parquet")
+    assert {*emits.results().column_names} <= {*of_parquet[0]}
+    assert sorted((row["kind"], row["v"]) for row in of_parquet) == [("early", 1), ("final", 3)]
+    lines = written(tmp_path / "all", "json")
     assert sorted((one["query"], one["kind"], json.loads(one["values"])["v"]) for one in lines) == [
         ("emits", "early", 1),
         ("emits", "final", 3),
@@ -296,8 +297,8 @@ def test_sinks_get_the_early_results_of_batches(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.parametrize("moment", ["2013-01-01 12:00:05", "2013-01-01T12:00:05Z"])
-def test_a_pattern_may_write_times_as_text(spark: SparkSession, tmp_path: Path, moment: str) -> None:
-    engine, feed = bids_engine(spark, tmp_path)
+def test_a_pattern_may_write_times_as_text(make_engine: EngineFactory, tmp_path: Path, moment: str) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
     query = engine.register("SELECT ts, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY ts")
     feed.push(bids((1, 1.0, "12:00:05"), (1, 1.0, "12:00:06")))
     engine.step()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.runtime.engine_helpers import SettableClock
+from tests.engine_factory import EngineFactory
+from tests.runtime.engine_helpers import SettableClock, written
 from tests.runtime.prod_helpers import BY_SENSOR, early, final, told, traffic
 
 # --- queries of every kind -------------------------------------------------------------------
@@ -51,9 +51,9 @@ KEYS = {"grouped": ["sensor"], "having": ["sensor"], "computed": ["sensor"], "jo
     ids=["shared", "naive", "unshared", "paned", "with the executors"],
 )
 def test_queries_of_every_kind_can_be_prodded(
-    spark: SparkSession, tmp_path: Path, options: Any, names: list[str]
+    make_engine: EngineFactory, tmp_path: Path, options: Any, names: list[str]
 ) -> None:
-    engine, feed = traffic(spark, tmp_path, **options)
+    engine, feed = traffic(make_engine, tmp_path, **options)
     engine.table("roads", [{"sensor": 1, "road": "east"}, {"sensor": 2, "road": None}])
     queries = engine.register_all({name: KINDS[name] for name in names})
     feed.push([(10, 1, 0, 1), (21, 2, 0, 2)])
@@ -70,9 +70,9 @@ def test_queries_of_every_kind_can_be_prodded(
 
 
 def test_finals_and_early_results_of_one_batch_both_come_from_the_executors(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path, state="executors")
+    engine, feed = traffic(make_engine, tmp_path, state="executors")
     query = engine.register(BY_SENSOR)
     query.sink("json", path=str(tmp_path / "out"))
     heard: list[pa.Table] = []
@@ -84,8 +84,8 @@ def test_finals_and_early_results_of_one_batch_both_come_from_the_executors(
     feed.punctuate(until=50)
     engine.step()
     assert told(query, "sensor", "v") == [("early", 50, 100, 2, 2), ("final", 0, 50, 1, 1)]
-    sent = spark.read.json(str(tmp_path / "out")).select("kind", "v", "batch").collect()
-    assert sorted(map(tuple, sent)) == sorted(
+    sent = written(tmp_path / "out", "json")
+    assert sorted((row["kind"], row["v"], row["batch"]) for row in sent) == sorted(
         (row["kind"], row["v"], row["batch"]) for row in query.results().to_pylist()
     )
     assert sum(table.num_rows for table in heard) == query.results().num_rows
@@ -95,9 +95,9 @@ def test_finals_and_early_results_of_one_batch_both_come_from_the_executors(
 
 
 def test_a_query_whose_function_raises_when_prodded_is_not_told_and_the_others_are(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    engine, feed = traffic(spark, tmp_path, max_failures=1)
+    engine, feed = traffic(make_engine, tmp_path, max_failures=1)
     engine.udf("picky", lambda x: 1 // (x - 1), "int")
     picky = engine.register("SELECT picky(sum(volume)) AS v FROM s [RANGE 50 SLIDE 50]", name="picky")
     plain = engine.register(BY_SENSOR, name="plain")
@@ -111,8 +111,8 @@ def test_a_query_whose_function_raises_when_prodded_is_not_told_and_the_others_a
     assert final(picky, "v") == [(0, 50, 1)] and final(plain, "v") == [(0, 50, 2)]
 
 
-def test_a_suspended_query_is_told_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path, max_failures=1)
+def test_a_suspended_query_is_told_nothing(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path, max_failures=1)
     engine.udf("hopeless", lambda x: x.no_such_thing, "int")
     lost = engine.register("SELECT sum(hopeless(volume)) AS v FROM s [RANGE 50 SLIDE 50]", name="lost")
     plain = engine.register(BY_SENSOR, name="plain")
@@ -127,7 +127,9 @@ def test_a_suspended_query_is_told_nothing(spark: SparkSession, tmp_path: Path) 
 # --- finals ----------------------------------------------------------------------------------
 
 
-def test_final_results_are_the_same_whoever_prods(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_final_results_are_the_same_whoever_prods(
+    make_engine: EngineFactory, tmp_path: Path, seed: int
+) -> None:
     texts = {
         "grouped": "SELECT sensor, sum(volume) AS v, avg(speed) AS a FROM s [RANGE 30 SLIDE 10] "
         "GROUP BY sensor",
@@ -154,7 +156,7 @@ def test_final_results_are_the_same_whoever_prods(spark: SparkSession, tmp_path:
     ]
     for prods in (False, True):
         clock = SettableClock()
-        engine, feed = traffic(spark, tmp_path / str(prods), clock=clock, slack=20)
+        engine, feed = traffic(make_engine, tmp_path / str(prods), clock=clock, slack=20)
         ends = emits if prods else ("",) * 3
         queries = engine.register_all(
             {n: text + end for (n, text), end in zip(texts.items(), ends, strict=True)}

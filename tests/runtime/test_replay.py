@@ -6,20 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import (
     PER_MINUTE,
     SettableClock,
     answers,
     bids_files,
-    bids_frame,
     bids_table,
 )
 from transom.errors import SettingError, StateError
-
-pytestmark = pytest.mark.spark
 
 ROWS = (
     (1, 10.0, "12:00:00"),
@@ -32,16 +29,16 @@ FINALS = [("12:00", "12:01", 2), ("12:01", "12:02", 1), ("12:02", "12:03", 1), (
 
 
 def replayed(
-    spark: SparkSession, where: Path, clock: SettableClock, source: Any = None, **options: Any
+    make_engine: EngineFactory, where: Path, clock: SettableClock, source: Any = None, **options: Any
 ) -> tuple[transom.Engine, Any, Any]:
-    engine = transom.Engine(spark, str(where), clock=clock)
+    engine = make_engine(str(where), clock=clock)
     recording = engine.replay("bids", bids_table(*ROWS) if source is None else source, time="ts", **options)
     return engine, recording, engine.register(PER_MINUTE, "n")
 
 
-def test_rows_come_when_they_are_due(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_come_when_they_are_due(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock("2026-01-01 00:00")  # not the recording's year
-    engine, recording, query = replayed(spark, tmp_path, clock)
+    engine, recording, query = replayed(make_engine, tmp_path, clock)
     delivered = []
     for seconds in (0, 29, 31, 100, 135, 199, 200):
         clock.now = SettableClock("2026-01-01 00:00").now + seconds * 1_000_000
@@ -54,9 +51,9 @@ def test_rows_come_when_they_are_due(spark: SparkSession, tmp_path: Path) -> Non
     assert answers(query, "n") == FINALS
 
 
-def test_at_speed_60_a_minute_takes_a_second(spark: SparkSession, tmp_path: Path) -> None:
+def test_at_speed_60_a_minute_takes_a_second(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock()
-    engine, recording, _ = replayed(spark, tmp_path, clock, speed=60)
+    engine, recording, _ = replayed(make_engine, tmp_path, clock, speed=60)
     for seconds, delivered in ((0, 1), (1, 2), (2, 3), (3.4, 5)):
         clock.now = SettableClock().now + int(seconds * 1_000_000)
         engine.step()
@@ -65,24 +62,26 @@ def test_at_speed_60_a_minute_takes_a_second(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["a path", "a path of text times", "a DataFrame", "an Arrow table"])
-def test_a_drain_delivers_the_rest_at_once(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_a_drain_delivers_the_rest_at_once(make_engine: EngineFactory, tmp_path: Path, kind: str) -> None:
     text = tmp_path / "bids.csv"
     text.write_text("site,price,ts\n" + "".join(f"{s},{p},2013-01-01 {t}\n" for s, p, t in ROWS))
     source = {
         "a path": str(bids_files(tmp_path / "files", ROWS[:2], ROWS[2:])),
         "a path of text times": str(text),
-        "a DataFrame": bids_frame(spark, *ROWS),
+        "a DataFrame": make_engine.rows(bids_table(*ROWS)),
         "an Arrow table": bids_table(*ROWS),
     }[kind]
     schema = {"schema": "site int, price double, ts string"} if "text" in kind else {}
-    engine, recording, query = replayed(spark, tmp_path / "checkpoint", SettableClock(), source, **schema)
+    engine, recording, query = replayed(
+        make_engine, tmp_path / "checkpoint", SettableClock(), source, **schema
+    )
     engine.drain()
     assert answers(query, "n") == FINALS and recording.finished
 
 
-def test_rows_held_for_a_burst_come_together(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_held_for_a_burst_come_together(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock()
-    engine, recording, _ = replayed(spark, tmp_path, clock, burst=("2 minutes", "1 minute"))
+    engine, recording, _ = replayed(make_engine, tmp_path, clock, burst=("2 minutes", "1 minute"))
     for minutes, delivered in ((0, 1), (0.9, 2), (1.9, 2), (2, 3), (3.9, 4), (4, 5)):
         clock.now = SettableClock().now + int(minutes * 60_000_000)
         engine.step()
@@ -90,13 +89,13 @@ def test_rows_held_for_a_burst_come_together(spark: SparkSession, tmp_path: Path
     engine.stop()
 
 
-def test_delayed_rows_arrive_out_of_order_and_may_be_late(spark: SparkSession, tmp_path: Path) -> None:
+def test_delayed_rows_arrive_out_of_order_and_may_be_late(make_engine: EngineFactory, tmp_path: Path) -> None:
     rows = [(1, float(i), f"12:{i // 60:02d}:{i % 60:02d}") for i in range(600)]
     late = {}
     for slack in ("0 seconds", "1 minute"):
         clock = SettableClock()
         engine, _, query = replayed(
-            spark, tmp_path / slack, clock, bids_table(*rows), delay="1 minute", seed=7, slack=slack
+            make_engine, tmp_path / slack, clock, bids_table(*rows), delay="1 minute", seed=7, slack=slack
         )
         for _ in range(11):
             engine.step()
@@ -109,16 +108,16 @@ def test_delayed_rows_arrive_out_of_order_and_may_be_late(spark: SparkSession, t
 
 
 def test_a_restart_continues_and_the_time_it_was_down_does_not_count(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     clock = SettableClock()
-    engine, _, _ = replayed(spark, tmp_path, clock, delay="10 seconds", seed=5)
+    engine, _, _ = replayed(make_engine, tmp_path, clock, delay="10 seconds", seed=5)
     clock.advance(minutes=1.5)
     engine.step()
     engine.step()
     engine.stop()
     clock.advance(minutes=600)
-    engine, recording, query = replayed(spark, tmp_path, clock, delay="10 seconds", seed=5)
+    engine, recording, query = replayed(make_engine, tmp_path, clock, delay="10 seconds", seed=5)
     engine.step()
     before = recording.delivered
     clock.advance(minutes=3)
@@ -129,10 +128,10 @@ def test_a_restart_continues_and_the_time_it_was_down_does_not_count(
 
 
 def test_a_batch_that_failed_has_the_same_rows_again(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SettableClock()
-    engine, _, _ = replayed(spark, tmp_path, clock)
+    engine, _, _ = replayed(make_engine, tmp_path, clock)
     engine.step()
     clock.advance(minutes=1.5)
     with monkeypatch.context() as broken:
@@ -143,7 +142,7 @@ def test_a_batch_that_failed_has_the_same_rows_again(
     assert intent is not None and intent.reference["replay"] == [1, 3]
     engine.stop()
     clock.advance(minutes=60)
-    engine, recording, query = replayed(spark, tmp_path, clock)
+    engine, recording, query = replayed(make_engine, tmp_path, clock)
     engine.step()
     assert recording.delivered == 3
     engine.drain()
@@ -151,11 +150,11 @@ def test_a_batch_that_failed_has_the_same_rows_again(
 
 
 def test_rows_before_the_start_are_left_out_and_one_without_a_time_comes_with_its_neighbour(
-    spark: SparkSession, tmp_path: Path
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     rows = (*ROWS[:3], (9, 9.0, None), *ROWS[3:])
     engine, recording, query = replayed(
-        spark, tmp_path, SettableClock(), bids_table(*rows), start="2013-01-01 12:01"
+        make_engine, tmp_path, SettableClock(), bids_table(*rows), start="2013-01-01 12:01"
     )
     engine.step()
     assert (recording.rows, recording.delivered) == (4, 2)
@@ -175,25 +174,25 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "says"), [c[1:] for c in REFUSED], ids=[c[0] for c in REFUSED])
-def test_refused(spark: SparkSession, tmp_path: Path, options: dict[str, Any], says: str) -> None:
+def test_refused(make_engine: EngineFactory, tmp_path: Path, options: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingError, match=says):
-        replayed(spark, tmp_path, SettableClock(), **options)
+        replayed(make_engine, tmp_path, SettableClock(), **options)
 
 
-def test_a_column_without_times_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    engine = transom.Engine(spark, str(tmp_path))
+def test_a_column_without_times_is_refused(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine = make_engine(str(tmp_path))
     with pytest.raises(SettingError, match="the column site is int32: a recording is delivered by its times"):
         engine.replay("bids", bids_table(*ROWS), time="site")
 
 
-def test_another_seed_on_the_same_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    replayed(spark, tmp_path, SettableClock(), delay="1 s", seed=1)
+def test_another_seed_on_the_same_checkpoint_is_refused(make_engine: EngineFactory, tmp_path: Path) -> None:
+    replayed(make_engine, tmp_path, SettableClock(), delay="1 s", seed=1)
     with pytest.raises(StateError, match="begun with another"):
-        replayed(spark, tmp_path, SettableClock(), delay="1 s", seed=2)
+        replayed(make_engine, tmp_path, SettableClock(), delay="1 s", seed=2)
 
 
-def test_a_recording_without_rows_is_finished_at_once(spark: SparkSession, tmp_path: Path) -> None:
-    engine, recording, query = replayed(spark, tmp_path, SettableClock(), bids_table())
+def test_a_recording_without_rows_is_finished_at_once(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, recording, query = replayed(make_engine, tmp_path, SettableClock(), bids_table())
     assert recording.finished
     engine.drain()
     assert query.results().num_rows == 0

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
+from tests.engine_factory import EngineFactory
 from tests.runtime.prod_helpers import early, final, traffic
 from transom.errors import SettingError
 
 AT_HALF = "SELECT sum(volume) AS v FROM s [RANGE 40 SLIDE 40] EMIT EARLY AT 50% OF SLIDE"
 
 
-def test_a_tuned_query_tells_its_windows_at_the_new_point(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path, slack=0)
+def test_a_tuned_query_tells_its_windows_at_the_new_point(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path, slack=0)
     query = engine.register(AT_HALF)
     feed.push([(10, 1, 0, 1), (20, 1, 0, 1)])
     engine.step()
@@ -30,8 +30,8 @@ def test_a_tuned_query_tells_its_windows_at_the_new_point(spark: SparkSession, t
     assert "at 75% of the slide, as it was tuned" in query.explain()
 
 
-def test_a_query_goes_back_to_its_own_words(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path, slack=0)
+def test_a_query_goes_back_to_its_own_words(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path, slack=0)
     query = engine.register(AT_HALF)
     query.tune(0.25)
     feed.push([(10, 1, 0, 1), (20, 1, 0, 1)])
@@ -44,13 +44,13 @@ def test_a_query_goes_back_to_its_own_words(spark: SparkSession, tmp_path: Path)
     assert query.tuned is None
 
 
-def test_a_tuned_query_stays_so_over_a_restart(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path, slack=0)
+def test_a_tuned_query_stays_so_over_a_restart(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path, slack=0)
     engine.register(AT_HALF, "q").tune(0.25)
     feed.push([(10, 1, 0, 1)])
     engine.step()
     engine.stop()
-    engine, feed = traffic(spark, tmp_path, slack=0)
+    engine, feed = traffic(make_engine, tmp_path, slack=0)
     query = engine.query("q")
     feed.push([(20, 1, 0, 1)])
     engine.step()
@@ -60,8 +60,8 @@ def test_a_tuned_query_stays_so_over_a_restart(spark: SparkSession, tmp_path: Pa
     assert final(query, "v") == [(0, 40, 4)], "finals are what they were"
 
 
-def test_a_query_of_the_same_name_is_not_tuned(spark: SparkSession, tmp_path: Path) -> None:
-    engine, feed = traffic(spark, tmp_path, slack=0)
+def test_a_query_of_the_same_name_is_not_tuned(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = traffic(make_engine, tmp_path, slack=0)
     query = engine.register(AT_HALF, "q")
     query.tune(0.25)
     feed.push([(10, 1, 0, 1)])
@@ -75,13 +75,17 @@ def test_a_query_of_the_same_name_is_not_tuned(spark: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.parametrize("value", [-0.1, 1, 1.5])
-def test_aggressiveness_is_a_part_of_the_slide(spark: SparkSession, tmp_path: Path, value: float) -> None:
-    engine, _ = traffic(spark, tmp_path)
+def test_aggressiveness_is_a_part_of_the_slide(
+    make_engine: EngineFactory, tmp_path: Path, value: float
+) -> None:
+    engine, _ = traffic(make_engine, tmp_path)
     with pytest.raises(SettingError, match="part of the slide"):
         engine.register(AT_HALF).tune(value)
 
 
-def test_only_queries_that_tell_windows_early_can_be_tuned(spark: SparkSession, tmp_path: Path) -> None:
-    engine, _ = traffic(spark, tmp_path)
+def test_only_queries_that_tell_windows_early_can_be_tuned(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, _ = traffic(make_engine, tmp_path)
     with pytest.raises(SettingError, match="does not say EMIT EARLY"):
         engine.register("SELECT sum(volume) AS v FROM s [RANGE 40 SLIDE 40]").tune(0.5)

@@ -89,7 +89,7 @@ def test_the_package_is_shipped_once_per_context_and_not_to_threads() -> None:
     ship(context("spark://127.0.0.1:7077", "c", sent))
     assert len(sent) == 2
     names = zipfile.ZipFile(sent[0]).namelist()
-    assert "transom/elements.py" in names and "transom/spark/session.py" in names
+    assert "transom/elements.py" in names and "transom/backends/spark/session.py" in names
 
 
 def test_a_local_session_is_the_running_one(spark: SparkSession) -> None:

@@ -15,10 +15,10 @@ from transom.backends.arrow_types import plain_table
 from transom.backends.base import Backend, Frame, ShippedPlan, StreamingInput, Task
 from transom.backends.local.files import LocalFiles
 from transom.backends.local.frame import LocalFrame, local_path
+from transom.backends.local.scalars import LocalScalars
 from transom.backends.local.schema import parse_schema, parse_type
 from transom.backends.local.sinks import LocalSink
 from transom.kernel.aggregate import BatchPlan
-from transom.sql.interpreter.scalars import InterpretedScalars
 
 
 class _PlanHere(ShippedPlan):
@@ -38,7 +38,7 @@ class LocalBackend(Backend):
     parallelism = 2  # partitions of state that would be with executors
 
     def __init__(self) -> None:
-        self.scalars: InterpretedScalars = InterpretedScalars()
+        self.scalars: LocalScalars = LocalScalars()
         self._functions: set[str] = set()
 
     @property

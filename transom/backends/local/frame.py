@@ -125,21 +125,11 @@ class LocalFrame(Frame):
         rows = self.table.num_rows
         groups = group(keys, rows)
         count = groups.count if by else 1  # a global aggregate has one row, also over no rows
-        codes = pa.array(groups.codes if by else np.zeros(rows, np.int64))
+        codes = groups.codes if by else np.zeros(rows, np.int64)
         columns = {name: key.take(pa.array(groups.firsts)) for name, key in zip(by, keys, strict=True)}
         for name, (function, text) in functions.items():
             values = pa.array(np.ones(rows, bool)) if text == "*" else self._values(text).combine_chunks()
-            grouped = (
-                pa.table({"group": codes, "value": values}).group_by("group").aggregate([("value", function)])
-            )
-            empty = pa.array(
-                [0] * count if function == "count" else [None] * count, grouped[f"value_{function}"].type
-            )
-            found = grouped.sort_by("group")
-            places = np.full(count, -1)
-            places[found["group"].to_numpy()] = np.arange(found.num_rows)
-            taken = found[f"value_{function}"].combine_chunks().take(pa.array(places, mask=places < 0))
-            columns[name] = taken if found.num_rows == count else pc.coalesce(taken, empty)
+            columns[name] = _aggregated(function, values, codes, count)
         return self._with(_table(columns, count))
 
     def distribute(self, key: str, partitions: int) -> LocalFrame:
@@ -182,6 +172,18 @@ class LocalFrame(Frame):
                 chosen = self.table.filter(pc.equal(values, value)).drop_columns([partition_by])
                 _write(chosen, directory / f"{partition_by}={value}")
         (directory / "_SUCCESS").touch()
+
+
+def _aggregated(function: str, values: pa.Array, groups: Ints, count: int) -> pa.Array:
+    """`count`, `min` or `max` of the values of each group: nulls do not count, and NaN is the largest number."""
+    rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+    if function == "count":
+        return pa.array(np.bincount(groups[rows], minlength=count).astype(np.int64))
+    order = sort_codes(values)[rows]
+    ordered = rows[np.lexsort([order if function == "max" else -order, groups[rows]])]
+    last = np.full(count, -1, np.int64)
+    last[groups[ordered]] = ordered  # of rows that are assigned to one group, the last one stays
+    return values.take(pa.array(last, mask=last < 0))
 
 
 def _write(table: pa.Table, directory: Path) -> None:

@@ -16,7 +16,7 @@ from transom.backends.local.frame import local_path
 from transom.durations import format_instant
 from transom.errors import SettingError, near_miss
 
-FORMATS = ("parquet", "json", "csv")
+FORMATS = ("parquet", "json", "csv", "console")
 
 
 class LocalSink(Sink):
@@ -24,26 +24,36 @@ class LocalSink(Sink):
 
     def __init__(self, format: str, options: Mapping[str, Any]):
         self.format = format.lower()
-        if self.format not in (*FORMATS, "console"):
-            known = (*FORMATS, "console")
+        if self.format not in FORMATS:
             raise SettingError(
-                f"the local backend has no writer for {format}: {', '.join(known)}{near_miss(self.format, known)}"
+                f"the local backend writes {', '.join(FORMATS)}: it has no writer for {self.format}"
+                f"{near_miss(self.format, FORMATS)}"
             )
         path = options.get("path")
         if self.format != "console" and path is None:
             raise SettingError(f"a sink of {self.format} files needs a path")
         self.path = None if self.format == "console" else str(path)
+        given = {name.lower(): str(value) for name, value in options.items()}
+        self._has_header = given.get("header", "false").lower() == "true"
+        self._separator = given.get("sep", ",")
 
     def write(self, frame: Frame, batch_id: int) -> None:
         table = frame.to_table()
         if self.path is None:
-            print("\n".join(map(str, table.to_pylist())))
+            for row in table.to_pylist():
+                print(", ".join(f"{name} {_plain(value)}" for name, value in row.items()))
             return
         if "batch" in table.column_names:  # the directory's name tells it
             table = table.drop_columns(["batch"])
         directory = local_path(self.path) / f"batch={batch_id}"
         directory.mkdir(parents=True, exist_ok=True)
-        _WRITERS[self.format](table, directory / f"part.{self.format}")
+        file = directory / f"part.{self.format}"
+        if self.format == "parquet":
+            pq.write_table(table, file)
+        elif self.format == "json":
+            _write_json(table, file)
+        else:
+            _write_csv(table, file, self._has_header, self._separator)
 
 
 def _write_json(table: pa.Table, file: Path) -> None:
@@ -51,9 +61,11 @@ def _write_json(table: pa.Table, file: Path) -> None:
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def _write_csv(table: pa.Table, file: Path) -> None:
+def _write_csv(table: pa.Table, file: Path, has_header: bool, separator: str) -> None:
     with file.open("w", encoding="utf-8", newline="") as target:
-        rows = csv.writer(target)
+        rows = csv.writer(target, delimiter=separator)
+        if has_header:
+            rows.writerow(table.column_names)
         for row in table.to_pylist():
             rows.writerow([_plain(value) for value in row.values()])
 
@@ -67,6 +79,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(part) for part in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
-
-
-_WRITERS = {"parquet": pq.write_table, "json": _write_json, "csv": _write_csv}

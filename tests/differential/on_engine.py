@@ -7,20 +7,19 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
-import transom
 from tests.differential.cases import COLUMNS, BatchCase, Case
 from tests.differential.comparing import oracle_answer, same_as_oracle
 from tests.differential.engine import bound, key, presented
 from tests.differential.looking import same_answer
+from tests.engine_factory import EngineFactory
 from transom.elements import ClockKind
 
 SCHEMA = "ts timestamp, seq bigint, site int, kind string, price double, qty bigint, amount decimal(10, 2)"
 
 
 def check_on_feed(
-    case: Case, spark: SparkSession, checkpoint: Path, restart: bool = False, **options: Any
+    case: Case, make_engine: EngineFactory, checkpoint: Path, restart: bool = False, **options: Any
 ) -> None:
     """Push the batches one by one; with `restart`, into a new engine on the same checkpoint each time."""
     handles: dict[str, Any] = {}
@@ -28,7 +27,7 @@ def check_on_feed(
     answers = Answers(case)
     for batch in case.batches:
         if engine is None or restart:
-            engine = transom.Engine(spark, str(checkpoint), **options)
+            engine = make_engine(str(checkpoint), **options)
             feed = engine.feed("s", SCHEMA, time="ts", slack=micros(case.slack), horizon=micros(case.horizon))
         say(engine, case, batch, handles)
         if batch.rows:
@@ -44,11 +43,11 @@ def check_on_feed(
     answers.compare()
 
 
-def check_on_files(case: Case, spark: SparkSession, directory: Path, **options: Any) -> None:
-    """Let the batches come as files of a path: their rows are read and aggregated by Spark's tasks."""
+def check_on_files(case: Case, make_engine: EngineFactory, directory: Path, **options: Any) -> None:
+    """Let the batches come as files of a path: their rows are read and aggregated by the backend's tasks."""
     files = directory / "files"
     files.mkdir(parents=True)
-    engine = transom.Engine(spark, str(directory / "checkpoint"), **options)
+    engine = make_engine(str(directory / "checkpoint"), **options)
     engine.stream(
         "s",
         str(files),

@@ -7,12 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
-from transom.backends.expressions import at, micros, project
-from transom.backends.spark.types import to_frame, to_table
+from tests.engine_factory import ON_BOTH, EngineFactory, on_spark
+from transom.backends.base import Backend, Frame, JoinedTable
+from transom.backends.expressions import at_clock, micros
 from transom.errors import SettingError
 from transom.sql.query import Join
+
+pytestmark = ON_BOTH
 
 INSTANT = pa.timestamp("us", tz="UTC")
 SITES = Join("sites#1a2b3c4d", "sites", "`site` = `sites#1a2b3c4d.id`", ("id",), ("name", "region"))
@@ -27,9 +29,8 @@ AGAIN = Join("sites#99999999", "sites", "`price` = `sites#99999999.id`", ("id",)
 
 
 @pytest.fixture(scope="module")
-def batch(spark: SparkSession) -> DataFrame:
-    return to_frame(
-        spark,
+def batch(backend: Backend) -> Frame:
+    return backend.frame(
         pa.table(
             {
                 "site": pa.array([1, 2, 3, None], pa.int32()),
@@ -41,7 +42,7 @@ def batch(spark: SparkSession) -> DataFrame:
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession) -> dict[str, DataFrame]:
+def tables(backend: Backend) -> dict[str, Frame]:
     sites = pa.table(
         {
             "id": pa.array([1, 2, None], pa.int32()),
@@ -51,17 +52,22 @@ def tables(spark: SparkSession) -> dict[str, DataFrame]:
         }
     )
     regions = pa.table({"id": ["eu"], "tax": [0.2]})
-    return {"sites": to_frame(spark, sites), "regions": to_frame(spark, regions)}
+    return {"sites": backend.frame(sites), "regions": backend.frame(regions)}
 
 
-def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
-    table = to_table(frame.orderBy(frame.columns[0]))
+def rows(frame: Frame) -> list[tuple[Any, ...]]:
+    table = frame.to_table()
+    table = table.sort_by(table.column_names[0])
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def test_scalars_are_named_and_raw_columns_kept(batch: DataFrame) -> None:
-    found = project(batch, {"s0": "`price` * 2", "s1": "10 / `price`"}, keep=("price", "site"))
-    assert found.columns == ["price", "site", "s0", "s1"]
+def joined(tables: dict[str, Frame], *joins: Join) -> list[JoinedTable]:
+    return [JoinedTable(join, tables[join.table]) for join in joins]
+
+
+def test_scalars_are_named_and_raw_columns_kept(batch: Frame) -> None:
+    found = batch.project({"s0": "`price` * 2", "s1": "10 / `price`"}, keep=("price", "site"))
+    assert list(found.columns) == ["price", "site", "s0", "s1"]
     assert rows(found) == [
         (0.0, 2, 0.0, None),
         (1.0, None, 2.0, 10.0),
@@ -70,15 +76,11 @@ def test_scalars_are_named_and_raw_columns_kept(batch: DataFrame) -> None:
     ]
 
 
-def test_a_joined_table_drops_no_row_and_says_what_matched(
-    batch: DataFrame, tables: dict[str, DataFrame]
-) -> None:
-    found = project(
-        batch,
+def test_a_joined_table_drops_no_row_and_says_what_matched(batch: Frame, tables: dict[str, Frame]) -> None:
+    found = batch.project(
         {"name": "`sites#1a2b3c4d.name`", "matched": "`sites#1a2b3c4d`"},
-        (SITES,),
-        tables,
         keep=("ts",),
+        joins=joined(tables, SITES),
     )
     assert [row[1:] for row in rows(found)] == [
         ("one", True),
@@ -88,18 +90,16 @@ def test_a_joined_table_drops_no_row_and_says_what_matched(
     ]
 
 
-def test_a_table_may_join_through_another_and_twice(batch: DataFrame, tables: dict[str, DataFrame]) -> None:
-    found = project(
-        batch,
+def test_a_table_may_join_through_another_and_twice(batch: Frame, tables: dict[str, Frame]) -> None:
+    found = batch.project(
         {
             "tax": "`regions#5e6f7a8b.tax`",
             "taxed": "`regions#5e6f7a8b`",
             "other": "`sites#99999999.name`",
             "both": "`sites#99999999` AND `sites#1a2b3c4d`",
         },
-        (SITES, REGIONS, AGAIN),
-        tables,
         keep=("ts",),
+        joins=joined(tables, SITES, REGIONS, AGAIN),
     )
     assert [row[1:] for row in rows(found)] == [
         (0.2, True, None, True),
@@ -109,10 +109,8 @@ def test_a_table_may_join_through_another_and_twice(batch: DataFrame, tables: di
     ]
 
 
-def test_the_projection_keeps_no_columns_it_was_not_asked_for(
-    batch: DataFrame, tables: dict[str, DataFrame]
-) -> None:
-    assert project(batch, {"one": "1"}, (SITES,), tables).columns == ["one"]
+def test_the_projection_keeps_no_columns_it_was_not_asked_for(batch: Frame, tables: dict[str, Frame]) -> None:
+    assert list(batch.project({"one": "1"}, joins=joined(tables, SITES)).columns) == ["one"]
 
 
 NOW = 1_700_000_000_123_456
@@ -130,19 +128,19 @@ CLOCKS = [
 
 
 @pytest.mark.parametrize("text, value", CLOCKS, ids=[text for text, _ in CLOCKS])
-def test_what_time_it_is_is_the_batches(batch: DataFrame, text: str, value: Any) -> None:
-    assert rows(project(batch, {"x": text}, now=NOW))[0] == (value,)
+def test_what_time_it_is_is_the_batches(batch: Frame, text: str, value: Any) -> None:
+    assert rows(batch.project({"x": at_clock(text, NOW)}))[0] == (value,)
 
 
 def test_a_column_that_is_called_like_a_clock_is_left_alone() -> None:
     assert (
-        at('`current_date` + `now()` + renow() + "now()"', NOW)
+        at_clock('`current_date` + `now()` + renow() + "now()"', NOW)
         == '`current_date` + `now()` + renow() + "now()"'
     )
 
 
 def test_without_a_batch_clock_the_text_is_unchanged() -> None:
-    assert at("now()", None) == "now()"
+    assert at_clock("now()", None) == "now()"
 
 
 TIMES: list[tuple[str, pa.DataType, int]] = [
@@ -159,15 +157,21 @@ TIMES: list[tuple[str, pa.DataType, int]] = [
 ]
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
-def test_times_become_microseconds_whatever_the_zone(
-    spark: SparkSession, batch: DataFrame, zone: str
-) -> None:
-    spark.conf.set("spark.sql.session.timeZone", zone)
+def test_times_become_microseconds(batch: Frame) -> None:
+    check_micros(batch)
+
+
+@on_spark("only a Spark session has a zone")
+def test_times_become_the_same_microseconds_in_another_zone(make_engine: EngineFactory, batch: Frame) -> None:
+    make_engine.session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
-        found = to_table(project(batch.limit(1), {str(i): micros(*time[:2]) for i, time in enumerate(TIMES)}))
+        check_micros(batch)
     finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        make_engine.session.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def check_micros(batch: Frame) -> None:
+    found = batch.project({str(i): micros(*time[:2]) for i, time in enumerate(TIMES)}).first(1)
     assert set(found.schema.types) == {pa.int64()}
     assert list(found.to_pylist()[0].values()) == [time[2] for time in TIMES]
 
