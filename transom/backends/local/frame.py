@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -199,5 +198,5 @@ def _table(columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: int) -> pa.T
 
 
 def local_path(path: str) -> Path:
-    """A path or a file's URI as a path of this machine."""
-    return Path(unquote(path.removeprefix("file://"))) if path.startswith("file://") else Path(path)
+    """A path or a file's address, which is not escaped (as Hadoop has it), as a path of this machine."""
+    return Path(path.removeprefix("file://"))
