@@ -36,9 +36,9 @@ FOUND = pa.table(
 class Query:
     """A registered query that is answered the same each time, or not at all."""
 
-    def __init__(self, on_demand: bool = True, fails: Exception | None = None, preferred: bool = False):
+    def __init__(self, on_demand: bool = True, fails: Exception | None = None, has_preference: bool = False):
         self.on_demand, self.fails, self.asked = on_demand, fails, threading.Semaphore(0)
-        self.preferred = preferred
+        self.has_preference = has_preference
 
     def lookup(self) -> pa.Table:
         assert self.on_demand
@@ -49,7 +49,7 @@ class Query:
 
     def results(self) -> pa.Table:
         assert not self.on_demand
-        return FOUND if self.preferred else RESULTS
+        return FOUND if self.has_preference else RESULTS
 
 
 class Engine:
@@ -83,7 +83,7 @@ def test_an_on_demand_query_is_looked_up_and_others_tell_their_results(
 
 
 def test_what_a_query_with_a_preference_found_keeps_its_order_and_its_share() -> None:
-    query: Any = Query(on_demand=False, preferred=True)
+    query: Any = Query(on_demand=False, has_preference=True)
     assert answer(query, True, Format.JSON).equals(FOUND)
     shown = answer(query, False, Format.TABLE)
     assert shown.to_pydict() == {"item": [7, 3], "batch": [1, 1], "share": [0.5, 0.5]}

@@ -55,7 +55,7 @@ def test_a_refresh_note_has_the_time_the_batch_and_the_number_of_windows():
         ({}, ""),
         ({"suspended": "no table"}, "Suspended: no table"),
         ({"waits": True}, "Joins with the next batch."),
-        ({"kind": "preferred"}, "A query with a preference emits results by itself."),
+        ({"kind": "preference"}, "A query with a preference emits results by itself."),
     ],
 )
 def test_a_disabled_refresh_button_gives_the_reason(changes, refusal):

@@ -1,4 +1,4 @@
-"""Batches of preferred queries without Spark: the driver's part, and that of tasks if there are partitions."""
+"""Batches of queries with a preference without Spark: the driver's part, and that of tasks if there are partitions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from transom.promising.probe_planner import ProbePlanner
 from transom.promising.probes import Ints, make_probes
 from transom.promising.state_updates import retention_start, with_arrival, with_registered, without_evicted
 from transom.promising.tuples import KeptTuples
-from transom.sql.preferred_query import Preferred, Side
+from transom.sql.preference_query import PreferenceQuery, Side
 from transom.sql.promise import Arithmetic, Count
-from transom.state.promising import Preferring, TupleRun
+from transom.state.promising import PromisingState, TupleRun
 
 SECOND = 1_000_000
 
@@ -35,11 +35,11 @@ def shape_of(number: int, **options: Any) -> Summary:
     return Summary(f"items{number}", f"store{number}", "item", **{"granularity": 10 * SECOND} | options)
 
 
-def join_of(preference: Preference) -> Preferred:
+def join_of(preference: Preference) -> PreferenceQuery:
     """A join of both stores by item."""
     sides = tuple(Side(f"store{n}", f"items{n}", columns=("item", "row")) for n in (1, 2))
     counts = [Count(side.stream, "item") for side in sides]
-    return Preferred(sides, preference, Arithmetic("*", counts[0], counts[1]))
+    return PreferenceQuery(sides, preference, Arithmetic("*", counts[0], counts[1]))
 
 
 def rows_of(items: Sequence[Any], times: Sequence[int], first: int = 0) -> pa.Table:
@@ -71,12 +71,12 @@ class Partition:
 
 @dataclass
 class PureStores:
-    """Summaries, preferred queries and their batches; `partitions` deal the tuples out by bucket."""
+    """Summaries, queries with a preference and their batches; `partitions` deal the tuples out by bucket."""
 
     shapes: Mapping[str, Summary]
-    queries: Mapping[str, Preferred]
+    queries: Mapping[str, PreferenceQuery]
     partitions: int = 1
-    known: Preferring = field(default_factory=Preferring)
+    known: PromisingState = field(default_factory=PromisingState)
     batch_id: int = 0
     found: dict[str, list[Any]] = field(default_factory=dict)
 
@@ -135,9 +135,9 @@ class PureStores:
             name: without_evicted(own, retention_start(name, summaries, self.queries))
             for name, own in summaries.items()
         }
-        self.known = Preferring(kept, queries)
+        self.known = PromisingState(kept, queries)
 
-    def _partition(self, known: Preferring, part: int) -> Partition:
+    def _partition(self, known: PromisingState, part: int) -> Partition:
         """What a task of a partition has; of an arriving batch with other buckets all of it."""
         mixed = len({own.representation.zones().counts.shape[1] for own in known.summaries.values()}) > 1
         return Partition(

@@ -1,4 +1,4 @@
-"""Batches of preferred queries: nothing twice, nothing left out, whoever holds the tuples."""
+"""Batches of queries with a preference: nothing twice, nothing left out, whoever holds the tuples."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def run(engine: PureStores, batches: Any, budget: int | None, restarts: bool = F
         engine.push(store, rows_of(items, times, number), budget)
         number += len(rows)
         if restarts:
-            packed = snapshot.dumps(State(preferring=engine.known))
-            engine.known = snapshot.loads(packed)[0].preferring
+            packed = snapshot.dumps(State(promising=engine.known))
+            engine.known = snapshot.loads(packed)[0].promising
     return Counter(
         (one, other)
         for one, item, here in held[1]

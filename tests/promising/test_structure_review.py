@@ -18,7 +18,7 @@ from transom.promising.structure_review import (
     rebuilt,
     review_structures,
 )
-from transom.state.promising import Preferring
+from transom.state.promising import PromisingState
 
 ITEMS = 40
 
@@ -34,7 +34,7 @@ def engine_of(preference: Preference, batches: int = 6) -> PureStores:
     return engine
 
 
-def review(engine: PureStores, budget: int | None, batch_id: int = 100) -> Preferring:
+def review(engine: PureStores, budget: int | None, batch_id: int = 100) -> PromisingState:
     """What a review comes to with a batch of the first store."""
     shape = engine.known.summaries["items1"].representation.shape
     want = tuple_columns(shape, engine.queries)
@@ -47,7 +47,7 @@ def review(engine: PureStores, budget: int | None, batch_id: int = 100) -> Prefe
     )
 
 
-def structure(known: Preferring, name: str = "items2") -> str:
+def structure(known: PromisingState, name: str = "items2") -> str:
     return known.summaries[name].representation.shape.structure
 
 

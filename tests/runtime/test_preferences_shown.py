@@ -69,7 +69,12 @@ STUMBLES: list[tuple[str, Callable[[transom.Engine], Any], type[Exception], str]
     ),
     ("a summary that is looked up", lambda e: e.lookup(SUMMARY.format("store1")), SQLError, "CREATE is no"),
     ("a query that is executed", lambda e: e.execute(COUNT), SQLError, "queries are registered"),
-    ("a preferred query that is looked up", lambda e: e.lookup(CHEAP), SettingError, "register it, and read"),
+    (
+        "a query with a preference that is looked up",
+        lambda e: e.lookup(CHEAP),
+        SettingError,
+        "register it, and read",
+    ),
     ("its lookup", lambda e: e.query("cheap").lookup(), SettingError, r"pushed; read its results\(\)"),
     ("its prod", lambda e: e.query("cheap").prod(), SettingError, "there are no windows to prod"),
     ("a prod that names it", lambda e: e.prod(queries=["count", "cheap"]), SettingError, "cheap says WITH"),
@@ -81,7 +86,7 @@ STUMBLES: list[tuple[str, Callable[[transom.Engine], Any], type[Exception], str]
         "Cheap says WITH PREFERENCE: no query can read what it finds",
     ),
     (
-        "a preferred query over it",
+        "a query with a preference over it",
         lambda e: e.register("SELECT item FROM cheap WITH PREFERENCE desc SUMMARY.Estimate.Count(item)"),
         SQLError,
         "a query WITH PREFERENCE reads streams, and cheap is a query",
@@ -113,7 +118,7 @@ def test_stumbling(
 def test_a_prod_of_all_queries_leaves_preferred_ones_out(engine: transom.Engine) -> None:
     assert list(engine.prod()) == ["count"]
     assert list(engine.prod("store1")) == ["count"]
-    assert engine.query("pairs").preferred and not engine.query("count").preferred
+    assert engine.query("pairs").has_preference and not engine.query("count").has_preference
 
 
 def test_explain_shows_summaries_and_what_waits(engine: transom.Engine) -> None:
@@ -122,7 +127,7 @@ def test_explain_shows_summaries_and_what_waits(engine: transom.Engine) -> None:
     assert "promising tuples: 2 summaries, for 2 queries with a preference" in shown
     assert "10 probes made, 10 tuples produced, about" in engine.query("pairs").explain()
     told = json.loads(engine.explain("json"))
-    pairs, cheap = told["preferred"]
+    pairs, cheap = told["preference_queries"]
     assert (pairs["probes"], pairs["kind"], pairs["budget"]) == (10, "join", "10 probes")
     assert pairs["regions"] > 0 and cheap["regions"] == 0
     assert (cheap["sides"][0]["guide"], cheap["share"]) == ("`item` < 5", 1.0)
@@ -131,14 +136,14 @@ def test_explain_shows_summaries_and_what_waits(engine: transom.Engine) -> None:
 
 
 def test_progress_counts_tuples_probes_and_what_was_passed_over(engine: transom.Engine) -> None:
-    told = engine.progress().preferring
+    told = engine.progress().promising
     assert (told.tuples, told.late, told.probes, told.produced) == (12, 0, 16, 16)
     assert told.queries["pairs"].share < 1 and told.queries["pairs"].regions > 0
     assert told.skipped == pytest.approx(engine.query("pairs").coverage().skipped)
     assert told.share == pytest.approx(16 / (16 + told.skipped))
     assert told.summaries["store1_items"].queries == ("pairs", "cheap")
     assert "promising tuples: 2 queries over 12 tuples in 2 summaries" in str(engine.progress())
-    plain = json.loads(json.dumps(engine.progress().as_dict()["preferring"]))
+    plain = json.loads(json.dumps(engine.progress().as_dict()["promising"]))
     assert (plain["probes"], plain["queries"]["cheap"]["share"]) == (16, 1.0)
 
 
@@ -152,16 +157,16 @@ def test_all_is_told_before_the_first_batch_and_after_a_restart(
     assert (
         "(joins with the next batch)" in pairs.explain() and "(made with the next batch)" in engine.explain()
     )
-    assert engine.progress().preferring.summaries == {} and "promising" not in str(engine.progress())
+    assert engine.progress().promising.summaries == {} and "promising" not in str(engine.progress())
     for feed in feeds.values():
         feed.push(sales())
     engine.step()
-    before, told = engine.progress().preferring, pairs.explain()
+    before, told = engine.progress().promising, pairs.explain()
     engine.stop()
 
     engine, _ = stores_engine(make_engine, tmp_path / "checkpoint")
     assert engine.summaries()["store1_items"].text == SUMMARY.format("store1")
-    assert engine.progress().preferring == before and engine.query("pairs").explain() == told
+    assert engine.progress().promising == before and engine.query("pairs").explain() == told
     while engine.step():
         pass
     assert engine.query("pairs").coverage().share == 1.0

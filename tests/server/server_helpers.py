@@ -24,7 +24,7 @@ EARLY = (
 )
 ON_DEMAND = "SELECT site, max(price) AS top FROM bids [RANGE 10 minutes] GROUP BY site"
 SUMMARY = "CREATE SUMMARY bids_sites ON bids(site) WITH GRANULARITY '1 minute'"
-PREFERRED = (
+WITH_PREFERENCE = (
     "SELECT site, price, ts FROM bids WITH PREFERENCE asc SUMMARY.Estimate.Count(site) BUDGET 10 PROBES"
 )
 
@@ -79,7 +79,7 @@ def fill(back: Backend) -> None:
         ("per_site", PER_SITE),
         ("early", EARLY),
         ("on_demand", ON_DEMAND),
-        ("preferred", PREFERRED),
+        ("preferred", WITH_PREFERENCE),
         ("with space/slash", PER_SITE),
     ):
         back.engine.register(sql, name)

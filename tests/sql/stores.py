@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from tests.sql.trading import UTC, Rules
 from transom.elements import Summary
-from transom.sql import Catalog, Preferred, Relation, bind_preferred
+from transom.sql import Catalog, PreferenceQuery, Relation, bind_preference_query
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -49,6 +49,6 @@ SUMMARIES = {
 COUNT = "SUMMARY.Estimate.Count"
 
 
-def preferred(text: str) -> Preferred:
+def preference_query(text: str) -> PreferenceQuery:
     """The query WITH PREFERENCE that a text is, over the stores."""
-    return bind_preferred(text, CATALOG, Rules(), SUMMARIES)
+    return bind_preference_query(text, CATALOG, Rules(), SUMMARIES)

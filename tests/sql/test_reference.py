@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.sql.stores import CATALOG as STORES
-from tests.sql.stores import ITEMS, SUMMARIES, preferred
+from tests.sql.stores import ITEMS, SUMMARIES, preference_query
 from tests.sql.trading import CATALOG, Rules
 from transom.aggregates.table import window_function_names
 from transom.elements import Forget
@@ -24,7 +24,7 @@ from transom.sql import (
     bind_summary,
     relation_of,
 )
-from transom.sql.binding.preferred_aggregates import preferred_functions
+from transom.sql.binding.preference_aggregates import preference_functions
 from transom.sql.clauses import summary
 from transom.sql.clauses.using import MAX_BUCKETS, STRUCTURES
 from transom.sql.functions import ALLOWED
@@ -146,18 +146,18 @@ def test_the_statements_of_the_reference_can_be_run() -> None:
 
 @pytest.mark.parametrize("clause", re.findall(r"^\| `(.*?)`", section("WITH PREFERENCE"), re.MULTILINE))
 def test_every_form_of_a_preference_can_be_written(clause: str) -> None:
-    assert preferred(f"SELECT item FROM store1 WHERE price > 5 {clause}").sides[0].summary == "items"
+    assert preference_query(f"SELECT item FROM store1 WHERE price > 5 {clause}").sides[0].summary == "items"
 
 
 def test_the_queries_with_a_preference_can_be_registered() -> None:
     texts = re.findall(r"^- `(SELECT .*?)`", section("WITH PREFERENCE"), re.MULTILINE)
-    bound = [preferred(text) for text in texts]
+    bound = [preference_query(text) for text in texts]
     assert [(len(one.sides), bool(one.figures)) for one in bound] == [(1, False), (1, True), (2, False)]
 
 
 def test_the_aggregates_of_a_preference_are_those_of_the_reference() -> None:
     (listed,) = re.findall(r"or aggregates: (.*?) \(double", " ".join(section("WITH PREFERENCE").split()))
-    names = dict.fromkeys(function.sql_name for function in preferred_functions())
+    names = dict.fromkeys(function.sql_name for function in preference_functions())
     assert re.findall(r"`(\w+)`", listed) == list(names)
 
 

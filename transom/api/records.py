@@ -155,7 +155,7 @@ class QueryStatus:
 
     name: Annotated[str, Field(examples=["per_site"])]
     sql: Annotated[str, Field(examples=[SQL_EXAMPLE])]
-    kind: Annotated[str, _text("standing, on demand or preferred")]
+    kind: Annotated[str, _text("standing, on demand or preference")]
     streams: Annotated[tuple[str, ...], _text("the streams, or the queries, that it reads")]
     window: Annotated[str | None, _text("the window as text")]
     columns: tuple[ColumnInfo, ...]

@@ -75,7 +75,7 @@ def summary(console: Console, engine: Engine, seconds: float) -> None:
             console.print(
                 f"{name}: {_why_rejected(engine, name)}", style="red", highlight=False, markup=False
             )
-    for name, led in progress.preferring.queries.items():
+    for name, led in progress.promising.queries.items():
         if led.regions or led.skipped:
             done = coverage_text(led.probes, led.produced, led.skipped, led.share)
             console.print(f"{name}: {done}", style="yellow", highlight=False, markup=False)

@@ -14,7 +14,7 @@ from transom.cli.result_text import (
     SYSTEM_COLUMNS,
     Format,
     of_lookup,
-    of_preferred,
+    of_preference_query,
     without_system_columns,
     write,
 )
@@ -49,7 +49,7 @@ class Printer:
         if kind is not None:
             kinds = pa.chunked_array([pa.repeat(kind, results.num_rows)])
             if not self.full:
-                shown = of_lookup(results, self.form) if kind == "lookup" else of_preferred(results)
+                shown = of_lookup(results, self.form) if kind == "lookup" else of_preference_query(results)
             shown = shown.add_column(0, "kind", kinds)
         elif not self.full:
             kinds = results.column(results.num_columns - SYSTEM_COLUMNS)

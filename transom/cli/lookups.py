@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, TextIO
 import pyarrow as pa
 from rich.console import Console
 
-from transom.cli.result_text import Format, arranged, of_lookup, of_preferred, without_system_columns, write
+from transom.cli.result_text import (
+    Format,
+    arranged,
+    of_lookup,
+    of_preference_query,
+    without_system_columns,
+    write,
+)
 from transom.durations import parse_duration
 from transom.errors import SettingError, TransomError
 
@@ -22,8 +29,10 @@ if TYPE_CHECKING:
 
 def answer(query: QueryHandle, full: bool, form: Format) -> pa.Table:
     """What a query has to tell at the end: all its results, or if it is on demand the answer now."""
-    if query.preferred:
-        return query.results() if full else of_preferred(query.results())  # in the order they were found
+    if query.has_preference:
+        return (
+            query.results() if full else of_preference_query(query.results())
+        )  # in the order they were found
     if query.on_demand:
         return arranged(query.lookup() if full else of_lookup(query.lookup(), form))
     return arranged(query.results() if full else without_system_columns(query.results()))

@@ -174,7 +174,7 @@ def tail(server: Server, names: Sequence[str], from_start: bool, form: Format | 
             if results is None:
                 print(f"{query.name} was dropped", file=sys.stderr)
             else:
-                printer.add(query.name, results, kind="found" if query.preferred else None)
+                printer.add(query.name, results, kind="found" if query.has_preference else None)
                 printer.check()
     except KeyboardInterrupt:
         pass  # the way to end it

@@ -74,7 +74,7 @@ def replay(
         handles = engine.register_all(queries)
         for own, handle in handles.items():
             if not handle.on_demand:
-                kind = "found" if handle.preferred else None
+                kind = "found" if handle.has_preference else None
                 handle.subscribe(partial(printer.add, own, kind=kind))
         with _bar(console) as progress:
             task = progress.add_task(name, total=recording.rows)

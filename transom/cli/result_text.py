@@ -14,7 +14,7 @@ from transom.api.value_text import json_text, plain_text
 
 SYSTEM_COLUMNS = 6  # kind, complete, rows, batch, made and latency close every result
 LOOKUP_COLUMNS = 3  # complete, batch and made close every lookup
-PREFERRED_COLUMNS = 5  # batch, made, complete, share and skipped close those of queries with a preference
+PREFERENCE_COLUMNS = 5  # batch, made, complete, share and skipped close those of queries with a preference
 
 
 class Format(StrEnum):
@@ -40,10 +40,10 @@ def of_lookup(found: pa.Table, form: Format, when: bool = False) -> pa.Table:
     return found.select([*range(complete), *[complete] * told, *[made] * when])
 
 
-def of_preferred(found: pa.Table) -> pa.Table:
+def of_preference_query(found: pa.Table) -> pa.Table:
     """Results of a query with a preference with what must be known of them: the batch that they are of, and
     the share of the batch's estimated output that they are a part of."""
-    batch_id, _, _, share, _ = range(found.num_columns - PREFERRED_COLUMNS, found.num_columns)
+    batch_id, _, _, share, _ = range(found.num_columns - PREFERENCE_COLUMNS, found.num_columns)
     return found.select([*range(batch_id), batch_id, share])
 
 

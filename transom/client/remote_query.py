@@ -132,9 +132,9 @@ class RemoteQuery:
         return self.info.kind == "on demand"
 
     @property
-    def preferred(self) -> bool:
+    def has_preference(self) -> bool:
         """Whether the query has WITH PREFERENCE."""
-        return self.info.kind == "preferred"
+        return self.info.kind == "preference"
 
     @property
     def suspended(self) -> str | None:

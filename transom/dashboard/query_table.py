@@ -19,7 +19,7 @@ KINDS = (
     ("", "All"),
     ("standing", "Standing"),
     ("on demand", "On demand"),
-    ("preferred", "Preferred"),
+    ("preference", "With preference"),
     ("suspended", "Suspended"),
 )
 COLUMNS = (

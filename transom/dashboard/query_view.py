@@ -58,7 +58,7 @@ class QueryView(DashboardView):
         super().__init__(service)
         self.status, self.name, self.title = status, status.name, status.name
         self.tab = tab if tab in dict(TABS) else "results"
-        self.is_lookup, self.is_preferred = status.kind == "on demand", status.kind == "preferred"
+        self.is_lookup, self.has_preference = status.kind == "on demand", status.kind == "preference"
         self.chart = LiveChart(status.columns, height="tall" if status.emits_early else "")
         self.monitor = AccuracyMonitor(service, status.name) if status.emits_early else None
         self.lookup = LookupPanel(service, status) if self.is_lookup else None
@@ -111,7 +111,7 @@ class QueryView(DashboardView):
         if self.lookup is not None:
             self.lookup.build()
             return
-        if self.is_preferred:
+        if self.has_preference:
             self.coverage = Panel(f'<div class="card">{skeleton(1)}</div>', data_testid="coverage")
         elif self.monitor is not None:
             with box("two watch"):
@@ -195,15 +195,15 @@ class QueryView(DashboardView):
                 self._looked_up = True
             else:
                 table = service.recent(name, MOST_RESULTS)
-                chart = None if self.is_preferred else self.chart.prepare(table)
+                chart = None if self.has_preference else self.chart.prepare(table)
                 accuracy = service.accuracy(name) if self.monitor else None
-                coverage = service.coverage(name) if self.is_preferred else None
+                coverage = service.coverage(name) if self.has_preference else None
             self._shown_version = version
         if time.monotonic() - self._plan_read_at > PLAN_SECONDS:
             self._plan_read_at = time.monotonic()
             if self.tab == "explain":
                 plan = service.explain(name, verbose=True)
-            if not self.is_preferred:
+            if not self.has_preference:
                 self._shares_with = sharing_queries(service.explain(name, format="json"), name)
         return QueryData(status, table, chart, accuracy, coverage, plan, self._shares_with, lookup)
 
@@ -248,7 +248,7 @@ def refresh_refusal(status: QueryStatus) -> str:
         return f"Suspended: {status.suspended}"
     if status.waits:
         return "Joins with the next batch."
-    if status.kind == "preferred":
+    if status.kind == "preference":
         return "A query with a preference emits results by itself."
     return ""
 
@@ -274,7 +274,7 @@ def _facts_html(status: QueryStatus, shares_with: list[str] | None) -> str:
         facts.append(
             ("Results", f"{format_number(status.results)}, last {age}" if status.last else "none yet")
         )
-    if status.kind != "preferred":
+    if status.kind != "preference":
         facts.append(("Shares with", _sharing_text(shares_with)))
     rows = "".join(f'<dt>{name}</dt><dd title="{esc(text)}">{esc(text)}</dd>' for name, text in facts)
     return f'<dl class="facts" data-testid="facts">{rows}</dl>'

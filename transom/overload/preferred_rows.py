@@ -95,7 +95,7 @@ def _estimates(batch: DataBatch, accepted: Frame, column: str, key: str, name: s
 
 def _representation(batch: DataBatch, column: str) -> Representation | None:
     """What is known of a column's values before the batch; of several summaries the first by name tells."""
-    summaries = batch.state.preferring.summaries
+    summaries = batch.state.promising.summaries
     shown = (summaries[name].representation for name in sorted(summaries))
     stream = batch.rules.clock.stream
     own = (one for one in shown if (one.shape.stream, one.shape.column) == (stream, column))

@@ -16,9 +16,9 @@ from transom.promising.probes import Probe
 from transom.promising.representation import Representation
 from transom.results.presentation import Moment
 from transom.sql.catalog import Scalars
-from transom.sql.preferred_query import Figure, Preferred
+from transom.sql.preference_query import Figure, PreferenceQuery
 from transom.sql.query import free_name
-from transom.state.promising import Coverage, PreferredState, Preferring
+from transom.state.promising import Coverage, PreferenceState, PromisingState
 
 _REFERENCE = re.compile(r"`([01]\.[^`]+)`")
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -32,8 +32,8 @@ SYSTEM = (
 BEHIND = ("rows", pa.int64())  # the tuples behind an aggregate
 
 
-def preferred_schema(query: Preferred) -> pa.Schema:
-    """The columns of a preferred query's results; a system column steps aside for an item of its name.
+def preference_schema(query: PreferenceQuery) -> pa.Schema:
+    """The columns of a query with a preference's results; a system column steps aside for an item of its name.
 
     A row is `complete` if nothing was left out of the batch that it came with; `share` is the share of the
     batch's estimated output that was produced, and `skipped` how many tuples were probably passed over.
@@ -55,10 +55,10 @@ class QueryAnswer:
 
 
 def answer_query(
-    query: Preferred,
+    query: PreferenceQuery,
     probes: Sequence[Probe],
     table: pa.Table | None,
-    known: Preferring,
+    known: PromisingState,
     moment: Moment,
     scalars: Scalars,
 ) -> QueryAnswer:
@@ -73,14 +73,14 @@ def answer_query(
         own = known.queries[probes[0].name]
         selected = _selected(query, table, own, known.summaries[query.sides[0].summary].representation)
         if not rows and probes[0].resumes:  # what was told before has not changed
-            return QueryAnswer(preferred_schema(query).empty_table(), 0, selected)
+            return QueryAnswer(preference_schema(query).empty_table(), 0, selected)
         return QueryAnswer(_aggregated(query, selected, moment, coverage), rows, selected)
     if table is None or not rows:
-        return QueryAnswer(preferred_schema(query).empty_table(), 0)
+        return QueryAnswer(preference_schema(query).empty_table(), 0)
     return QueryAnswer(_presented(query, _outputs(query, table, scalars), rows, moment, coverage), rows)
 
 
-def _outputs(query: Preferred, table: pa.Table, scalars: Scalars) -> list[pa.ChunkedArray]:
+def _outputs(query: PreferenceQuery, table: pa.Table, scalars: Scalars) -> list[pa.ChunkedArray]:
     """The SELECT list; only what is more than a column needs computing."""
     texts = {
         f"x{i}": output.sql for i, output in enumerate(query.outputs) if not _REFERENCE.fullmatch(output.sql)
@@ -95,7 +95,7 @@ def _outputs(query: Preferred, table: pa.Table, scalars: Scalars) -> list[pa.Chu
 
 
 def _presented(
-    query: Preferred,
+    query: PreferenceQuery,
     columns: Sequence[pa.ChunkedArray | pa.Array],
     rows: int,
     moment: Moment,
@@ -105,14 +105,14 @@ def _presented(
     constant = [
         pa.repeat(pa.scalar(value, kind), rows) for value, (_, kind) in zip(system, SYSTEM, strict=True)
     ]
-    return pa.Table.from_arrays([*columns, *constant], schema=preferred_schema(query))
+    return pa.Table.from_arrays([*columns, *constant], schema=preference_schema(query))
 
 
 # --- aggregates -------------------------------------------------------------------------------
 
 
 def _selected(
-    query: Preferred, table: pa.Table | None, own: PreferredState, summary: Representation
+    query: PreferenceQuery, table: pa.Table | None, own: PreferenceState, summary: Representation
 ) -> pa.Table | None:
     """What was selected, now and before, and is in the window still."""
     selected = own.selected
@@ -130,7 +130,9 @@ def _selected(
     return selected.filter(pc.greater_equal(selected["time"], floor)).combine_chunks()
 
 
-def _aggregated(query: Preferred, selected: pa.Table | None, moment: Moment, coverage: Coverage) -> pa.Table:
+def _aggregated(
+    query: PreferenceQuery, selected: pa.Table | None, moment: Moment, coverage: Coverage
+) -> pa.Table:
     """The aggregates over what was selected."""
     items = [pa.array([_figure(figure, i, selected)], figure.type) for i, figure in enumerate(query.figures)]
     behind = pa.array([0 if selected is None else selected.num_rows], BEHIND[1])

@@ -14,7 +14,7 @@ from transom.promising.joins import BatchValues, batch_values
 from transom.promising.step_summaries import StepSummaries, merge_steps, summarize_steps
 from transom.promising.tuples import KeptTuples
 from transom.promising.zones import bucket_of
-from transom.sql.preferred_query import Preferred, Side
+from transom.sql.preference_query import PreferenceQuery, Side
 from transom.sql.promise import Column, leaves
 from transom.sql.query import Scalar, scalars_of
 from transom.state.promising import TupleRun
@@ -44,7 +44,7 @@ class TupleColumns:
         return [*(f".{column}" for column in self.columns), *(f"={text}" for text in self.computed)]
 
 
-def tuple_columns(shape: Summary, queries: Mapping[str, Preferred]) -> TupleColumns:
+def tuple_columns(shape: Summary, queries: Mapping[str, PreferenceQuery]) -> TupleColumns:
     """What the queries that read a summary need of its tuples."""
     columns, computed = {shape.column: None}, dict[str, None]()
     numbers, guides = dict[str, None](), dict[str, None]()
@@ -60,7 +60,7 @@ def tuple_columns(shape: Summary, queries: Mapping[str, Preferred]) -> TupleColu
     return TupleColumns(tuple(columns), tuple(computed), tuple(numbers), tuple(guides))
 
 
-def scalars_read_by(query: Preferred, side: Side) -> list[Scalar]:
+def scalars_read_by(query: PreferenceQuery, side: Side) -> list[Scalar]:
     arguments = [figure.argument for figure in query.figures if figure.argument is not None]
     return [*scalars_of(side.where), *arguments]
 

@@ -38,9 +38,9 @@ from transom.promising.structure_review import ReviewInput, review_structures
 from transom.promising.tuples import KeptTuples
 from transom.results.emit import BatchOutput
 from transom.results.presentation import Moment, ResultBatch, Results
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.state.batch_intent import BatchIntent
-from transom.state.promising import PreferredState, Preferring, SummaryState, TupleRun
+from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
 from transom.storage.executor_files import ExecutorFiles
 
 ROUNDS, FAR_ROUNDS = 40, 3  # in which what is left of a budget is spent, with so many times more probes
@@ -77,7 +77,7 @@ class Pace:
         return cls([(probes, seconds) for probes, seconds in probed], inserting)
 
 
-Preferences = Mapping[str, Preferred]  # queries with a preference, by name
+Preferences = Mapping[str, PreferenceQuery]  # queries with a preference, by name
 
 
 class _Made:
@@ -113,7 +113,7 @@ class _Made:
 class _Answers:
     """The states of queries after a batch, and its results."""
 
-    queries: dict[str, PreferredState]
+    queries: dict[str, PreferenceState]
     batches: list[ResultBatch] = field(default_factory=list)
     failed: dict[str, Exception] = field(default_factory=dict)  # queries whose own functions failed
 
@@ -142,7 +142,7 @@ class Promising:
         arrivals: dict[str, BatchArrival] = {}
         stream = run.batch.rules.clock.stream
         started = time.perf_counter()
-        for name, known in run.batch.state.preferring.summaries.items():
+        for name, known in run.batch.state.promising.summaries.items():
             shape = known.representation.shape
             if shape.stream != stream:
                 continue
@@ -159,9 +159,9 @@ class Promising:
         self._inserting = time.perf_counter() - started if arrivals else 0.0
         return arrivals
 
-    def attempt(self, run: IngestRun, name: str, query: Preferred) -> None:
+    def attempt(self, run: IngestRun, name: str, query: PreferenceQuery) -> None:
         """Compute what a query alone needs of a batch's rows, to see whether that fails."""
-        for own in run.batch.state.preferring.summaries.values():
+        for own in run.batch.state.promising.summaries.values():
             shape = own.representation.shape
             if shape.stream == run.batch.rules.clock.stream:
                 tuple_frame(run, None, shape, tuple_columns(shape, {name: query})).to_table()
@@ -181,14 +181,14 @@ class Promising:
         at: int,
     ) -> tuple[BatchOutput, dict[str, Exception]]:
         """What a batch came to, with its tuples inserted, its probes made, and what these found."""
-        before, living = output.state.preferring, queries
+        before, living = output.state.promising, queries
         summaries = {
             name: with_arrival(own, arrivals[name]) if name in arrivals else own
             for name, own in before.summaries.items()
         }
         started = time.perf_counter()
         budgets = {name: _budget(intent, name, query) for name, query in living.items()}
-        planner = ProbePlanner(Preferring(summaries, before.queries), arrivals, intent.batch_id)
+        planner = ProbePlanner(PromisingState(summaries, before.queries), arrivals, intent.batch_id)
         plans = {
             name: planner.plan(name, query, budgets[name])
             for name, query in living.items()
@@ -202,11 +202,11 @@ class Promising:
             name: without_evicted(own, retention_start(name, summaries, living))
             for name, own in summaries.items()
         }
-        known = Preferring(kept, found.queries)
+        known = PromisingState(kept, found.queries)
         known = review_structures(
             known, summaries_by_name, ReviewInput(intent.batch_id, arrivals, living, budgets)
         )
-        after = replace(output.state, preferring=self.tuples.rolled_up(known, intent.batch_id))
+        after = replace(output.state, promising=self.tuples.rolled_up(known, intent.batch_id))
         results = Results([*output.results.batches, *found.batches], output.results.stored)
         return replace(output, state=after, results=results), found.failed
 
@@ -228,7 +228,7 @@ class Promising:
             self._probe(turn, planner.known)
         return made
 
-    def _probe(self, turn: Mapping[str, _Made], known: Preferring) -> None:
+    def _probe(self, turn: Mapping[str, _Made], known: PromisingState) -> None:
         """Make probes on the driver, or by tasks where tuples are in files."""
         read, far = Near(known), []
         for own in turn.values():
@@ -240,7 +240,7 @@ class Promising:
                     own.add(side, make_probes(probe, read, own.left))
         self._probe_far(far, known)
 
-    def _probe_far(self, far: Sequence[tuple[_Made, int]], known: Preferring) -> None:
+    def _probe_far(self, far: Sequence[tuple[_Made, int]], known: PromisingState) -> None:
         """What is left of a budget is divided where the probes are."""
         probes = [own.probes[side] for own, side in far]
         totals = {id(own): sum(int(one.taken.sum()) for one in own.probes) for own, _ in far}
@@ -272,7 +272,7 @@ class Promising:
 class Near:
     """Reads the tuples of summaries that are on the driver; what several queries ask for is read once."""
 
-    def __init__(self, known: Preferring):
+    def __init__(self, known: PromisingState):
         self.known = known
         self._read: dict[tuple[str, str, bytes], KeptTuples] = {}
 
@@ -290,7 +290,7 @@ class Near:
         return self._read[key]
 
 
-def _budget(intent: BatchIntent, name: str, query: Preferred) -> int | None:
+def _budget(intent: BatchIntent, name: str, query: PreferenceQuery) -> int | None:
     """What a query may probe in a batch; one that joins with it has no pace yet."""
     timed = FIRST_PROBES if query.preference.time is not None else None
     return intent.probes.get(name, query.preference.probes or timed)

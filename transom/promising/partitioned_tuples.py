@@ -30,7 +30,7 @@ from transom.promising.batch_tuples import (
 from transom.promising.probes import Ints, Probe, ProbeResult, make_probes
 from transom.promising.tuples import KeptTuples
 from transom.promising.zones import buckets_of
-from transom.state.promising import Preferring, SummaryState
+from transom.state.promising import PromisingState, SummaryState
 from transom.storage.executor_files import (
     PACKED,
     ExecutorFiles,
@@ -75,7 +75,7 @@ class PartitionedTuples:
     # --- probing ---
 
     def found(
-        self, probes: Sequence[Probe], rates: Sequence[float | None], known: Preferring
+        self, probes: Sequence[Probe], rates: Sequence[float | None], known: PromisingState
     ) -> list[ProbeResult]:
         """What probes find; those of a partition may cost `rate` times their number, if one is given."""
         partitions = self.files.partitions
@@ -103,7 +103,7 @@ class PartitionedTuples:
 
     # --- rolling up ---
 
-    def rolled_up(self, known: Preferring, batch_id: int) -> Preferring:
+    def rolled_up(self, known: PromisingState, batch_id: int) -> PromisingState:
         """With many small files of a summary made into few, without what it has let go."""
         summaries = dict(known.summaries)
         for name, own in summaries.items():

@@ -13,8 +13,8 @@ from transom.promising.joins import BatchValues, join_regions
 from transom.promising.probes import Ints, Mask, Probe, truth_of
 from transom.promising.regions import Regions, spend_budget
 from transom.promising.selections import BatchCells, batch_cells, cell_counts
-from transom.sql.preferred_query import Preferred, Side
-from transom.state.promising import Coverage, PreferredState, Preferring
+from transom.sql.preference_query import PreferenceQuery, Side
+from transom.state.promising import Coverage, PreferenceState, PromisingState
 
 MOST_PENDING = 100_000  # regions of a query that wait; the others are given up, unlikely ones first
 
@@ -22,11 +22,11 @@ MOST_PENDING = 100_000  # regions of a query that wait; the others are given up,
 class ProbePlanner:
     """Decides what queries probe, given the summaries with what arrived in them."""
 
-    def __init__(self, known: Preferring, arrivals: Mapping[str, BatchArrival], batch_id: int):
+    def __init__(self, known: PromisingState, arrivals: Mapping[str, BatchArrival], batch_id: int):
         self.known, self.arrivals, self.batch_id = known, arrivals, batch_id
         self._cells: dict[tuple[str, int | None], BatchCells] = {}  # what selections have in common
 
-    def plan(self, name: str, query: Preferred, budget: int | None) -> list[Probe]:
+    def plan(self, name: str, query: PreferenceQuery, budget: int | None) -> list[Probe]:
         """What a query probes of what arrived with the batch, and of what it has put off."""
         fresh = [
             self._regions(query, number) if side.summary in self.arrivals else Regions.none()
@@ -42,7 +42,7 @@ class ProbePlanner:
     def _spent(
         self,
         name: str,
-        query: Preferred,
+        query: PreferenceQuery,
         fresh: Sequence[Regions],
         waiting: Sequence[Regions],
         budget: int | None,
@@ -60,7 +60,7 @@ class ProbePlanner:
             probes.append(Probe(name, query, side, both, taken, len(new), not self.arrivals, since, keys))
         return probes
 
-    def deferred(self, name: str, query: Preferred) -> list[Regions]:
+    def deferred(self, name: str, query: PreferenceQuery) -> list[Regions]:
         """What a query has put off, as far as its tuples are all kept and may be in the window still."""
         found = []
         for side, regions in enumerate(self.known.queries[name].pending):
@@ -73,8 +73,8 @@ class ProbePlanner:
         return found
 
     def state_after(
-        self, name: str, query: Preferred, probes: Sequence[Probe], charge: int, rows: int
-    ) -> PreferredState:
+        self, name: str, query: PreferenceQuery, probes: Sequence[Probe], charge: int, rows: int
+    ) -> PreferenceState:
         """A query's state after its last probes; all of them together cost so much, and gave so many rows."""
         own = self.known.queries[name]
         left = [probe.regions.after(probe.taken) for probe in probes]
@@ -85,7 +85,7 @@ class ProbePlanner:
         done = Coverage(own.done.probes + charge, own.done.produced + rows)
         return replace(own, pending=tuple(kept), done=done, lost=own.lost + lost, missed=own.missed + missed)
 
-    def _regions(self, query: Preferred, number: int) -> Regions:
+    def _regions(self, query: PreferenceQuery, number: int) -> Regions:
         """The regions of what arrived on a side of a query, with their promises."""
         side = query.sides[number]
         arrival, own = self.arrivals[side.summary], self.known.summaries[side.summary].representation

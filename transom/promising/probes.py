@@ -17,7 +17,7 @@ from transom.promising.joins import probe_join
 from transom.promising.regions import Regions, spending_order
 from transom.promising.selections import probe_selection
 from transom.promising.tuples import KeptTuples
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Scalar
 
 Ints = NDArray[np.int64]
@@ -32,7 +32,7 @@ class Probe:
     """
 
     name: str
-    query: Preferred
+    query: PreferenceQuery
     side: int
     regions: Regions
     taken: Ints

@@ -1,4 +1,4 @@
-"""Updates of the state of summaries and preferred queries: registration, arrivals, and eviction."""
+"""Updates of the state of summaries and queries with a preference: registration, arrivals, and eviction."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from transom.promising.batch_tuples import BatchArrival, concat_tuples
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation
 from transom.promising.selections import cell_counts
-from transom.sql.preferred_query import Preferred
-from transom.state.promising import PreferredState, Preferring, SummaryState, TupleRun
+from transom.sql.preference_query import PreferenceQuery
+from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
 
 MAX_SIMILAR_RUNS = 8  # runs of about one size, before they are merged
 
@@ -22,10 +22,10 @@ def with_structure(shape: Summary, structure: str = "adjusting") -> Summary:
 
 
 def with_registered(
-    known: Preferring,
+    known: PromisingState,
     summaries: Mapping[str, tuple[Summary, int]],
-    queries: Mapping[str, tuple[Preferred, int]],
-) -> Preferring:
+    queries: Mapping[str, tuple[PreferenceQuery, int]],
+) -> PromisingState:
     """With states for those that joined, without those that left; each is given with its first batch."""
     kept = {
         name: own
@@ -35,13 +35,13 @@ def with_registered(
     for name, (shape, since) in summaries.items():
         if name not in kept:
             kept[name] = SummaryState(Representation.new(with_structure(shape)), since)
-    preferring = {
+    preference_queries = {
         name: own for name, own in known.queries.items() if name in queries and own.since == queries[name][1]
     }
     for name, (query, since) in queries.items():
-        if name not in preferring:
-            preferring[name] = PreferredState(tuple(Regions.none() for _ in query.sides), since)
-    return Preferring(kept, preferring)
+        if name not in preference_queries:
+            preference_queries[name] = PreferenceState(tuple(Regions.none() for _ in query.sides), since)
+    return PromisingState(kept, preference_queries)
 
 
 def with_arrival(summary: SummaryState, arrival: BatchArrival) -> SummaryState:
@@ -61,7 +61,7 @@ def with_arrival(summary: SummaryState, arrival: BatchArrival) -> SummaryState:
 
 
 def retention_start(
-    name: str, summaries: Mapping[str, SummaryState], queries: Mapping[str, Preferred]
+    name: str, summaries: Mapping[str, SummaryState], queries: Mapping[str, PreferenceQuery]
 ) -> int | None:
     """The time from which on a summary keeps its tuples: as far back as it reaches, from where it is or the
     streams are that it is joined with; all of them while one of these has brought nothing."""

@@ -20,8 +20,8 @@ from transom.promising.step_summaries import summarize_steps
 from transom.promising.structure_choice import Costs, best_structure, corrected, trial
 from transom.promising.tuples import KeptTuples
 from transom.promising.zones import bucket_of
-from transom.sql.preferred_query import Preferred
-from transom.state.promising import PreferredState, Preferring, SummaryState, TupleRun
+from transom.sql.preference_query import PreferenceQuery
+from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
 
 FIRST_REVIEW = 4  # batches after a summary came; then after twice as many, and so on
 MOST_BATCHES = 256  # between two reviews
@@ -35,11 +35,13 @@ class ReviewInput:
 
     batch_id: int
     arrivals: Mapping[str, BatchArrival]
-    queries: Mapping[str, Preferred]
+    queries: Mapping[str, PreferenceQuery]
     budgets: Mapping[str, int | None]
 
 
-def review_structures(known: Preferring, shapes: Mapping[str, Summary], review: ReviewInput) -> Preferring:
+def review_structures(
+    known: PromisingState, shapes: Mapping[str, Summary], review: ReviewInput
+) -> PromisingState:
     """With the structures that pay best, for summaries whose time to be looked at has come.
 
     Only what is on the driver is ever built anew. Regions that waited in a structure that is given up are
@@ -70,7 +72,7 @@ def rebuilt(summary: SummaryState, shape: Summary) -> SummaryState:
     return replace(summary, representation=known, near=(TupleRun(KeptTuples.of(table)),))
 
 
-def _best(name: str, known: Preferring, review: ReviewInput) -> str | None:
+def _best(name: str, known: PromisingState, review: ReviewInput) -> str | None:
     """The structure that the queries with the least time for it are best served by; None if none can tell."""
     found = None
     least = np.inf
@@ -90,7 +92,12 @@ def _best(name: str, known: Preferring, review: ReviewInput) -> str | None:
 
 
 def _tried(
-    known: Preferring, name: str, query: Preferred, own: PreferredState, arriving: BatchArrival, tau: float
+    known: PromisingState,
+    name: str,
+    query: PreferenceQuery,
+    own: PreferenceState,
+    arriving: BatchArrival,
+    tau: float,
 ) -> str:
     """The best structure for a join's probes, tried on a sample of the tuples that they find there."""
     summary = known.summaries[name]
@@ -113,7 +120,9 @@ def _tried(
     return best_structure(tau, per_output, present, costs, regions)
 
 
-def _without_waiting(known: Preferring, name: str, queries: Mapping[str, Preferred]) -> Preferring:
+def _without_waiting(
+    known: PromisingState, name: str, queries: Mapping[str, PreferenceQuery]
+) -> PromisingState:
     """Without the regions that wait in a summary."""
     states = dict(known.queries)
     for query, preferred in queries.items():

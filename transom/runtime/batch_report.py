@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from transom.kernel.aggregate import Outcome
 from transom.results.presentation import Results
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 from transom.state.state import Work
 
@@ -24,7 +24,7 @@ class BatchReport:
     stream: str | None
     outcome: Outcome
     results: Results
-    queries: Mapping[str, Query | Preferred]  # those with results
+    queries: Mapping[str, Query | PreferenceQuery]  # those with results
     seconds: float
     work: Mapping[str, Work] = field(default_factory=dict)  # of each stream
     spent: Mapping[str, float] = field(default_factory=dict)  # where the seconds went

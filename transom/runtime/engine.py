@@ -38,7 +38,7 @@ from transom.runtime.journal import Journal
 from transom.runtime.lookups import Lookups
 from transom.runtime.loop import BatchLoop
 from transom.runtime.options import clock_kind, declared_column, overload_rule, sharing_strategy, stream_rules
-from transom.runtime.preferred_handle import PreferredHandle, refuse_statement
+from transom.runtime.preference_handle import PreferenceHandle, refuse_statement
 from transom.runtime.prods import ProdAnswers, clock_of, punctuation_of
 from transom.runtime.progress import Progress, log_batch, progress_of
 from transom.runtime.quality import guarded_quality
@@ -46,12 +46,12 @@ from transom.runtime.query_access import QueryAccess
 from transom.runtime.replay import Replay, ReplayOptions, replay_source
 from transom.runtime.runner import Runner
 from transom.runtime.summary_status import SummaryInfo, summaries_of
-from transom.sql.binding.bind_preferred import bind_all_preferred
+from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
 from transom.sql.clauses.summary import bind_drop, bind_summary, read_statement
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
-from transom.sql.syntax.dialect import is_preferred
+from transom.sql.syntax.dialect import has_preference, split_by_preference
 from transom.storage.file_store import Store
 from transom.windows.stream_rules import StreamRules
 
@@ -368,8 +368,8 @@ class Engine:
         loop = self._loop
         for name, text in queries.items():
             refuse_statement(text, f"{name}: ")
-        bound, preferred = self._bind(queries)
-        if partial and preferred:
+        bound, preference_queries = self._bind(queries)
+        if partial and preference_queries:
             raise SettingError("partial is for windows, and a query WITH PREFERENCE has none")
         for name, query in bound.items():
             stream = loop.declared.streams.get(query.stream)
@@ -378,41 +378,40 @@ class Engine:
         with loop.directory.lock:
             new = {name: text for name, text in queries.items() if not self._is_known(name, text)}
             loop.directory.bound |= {text: bound[name] for name, text in new.items() if name in bound}
-            loop.directory.preferred |= {
-                text: preferred[name] for name, text in new.items() if name in preferred
+            loop.directory.bound_preference_queries |= {
+                text: preference_queries[name] for name, text in new.items() if name in preference_queries
             }
             loop.directory.push(Register(name, text, partial) for name, text in new.items())
         self._wake()
         return {
-            name: PreferredHandle(self._access, name, text, preferred[name])
-            if name in preferred
+            name: PreferenceHandle(self._access, name, text, preference_queries[name])
+            if name in preference_queries
             else QueryHandle(self._access, name, text, bound[name])
             for name, text in queries.items()
         }
 
-    def check(self, sql: str) -> Query | Preferred:
+    def check(self, sql: str) -> Query | PreferenceQuery:
         """The query that a text would be, if it were registered now; raises what is wrong with it."""
         if not isinstance(sql, str):
             raise SettingError(f"a query is a text, not {sql!r}")
         refuse_statement(sql)
-        bound, preferred = self._bind({"": sql})
-        return bound[""] if bound else preferred[""]
+        bound, preference_queries = self._bind({"": sql})
+        return bound[""] if bound else preference_queries[""]
 
-    def _bind(self, queries: Mapping[str, str]) -> tuple[dict[str, Query], dict[str, Preferred]]:
+    def _bind(self, queries: Mapping[str, str]) -> tuple[dict[str, Query], dict[str, PreferenceQuery]]:
         """Queries by name, bound; those with a preference apart. The first that is wrong is an error."""
         loop = self._loop
         loop.declared.functions |= {function.casefold() for function in self._backend.functions()}
-        preferring = {name: text for name, text in queries.items() if is_preferred(text)}
-        plain = {name: text for name, text in queries.items() if name not in preferring}
-        pushing = loop.directory.preferring() | preferring.keys()
+        plain, with_preference = split_by_preference(queries)
+        pushing = loop.directory.preference_query_names() | with_preference.keys()
         known = frozenset({*dict(loop.directory.texts), *queries})
-        catalog = replace(loop.directory.catalog(), queries=known, preferring=pushing)
-        preferred = _without_errors(
-            bind_all_preferred(preferring, catalog, loop.backend.scalars, catalog.summaries)
+        catalog = replace(loop.directory.catalog(), queries=known, preference_queries=pushing)
+        preference_queries = _without_errors(
+            bind_preference_queries(with_preference, catalog, loop.backend.scalars, catalog.summaries)
         )
         return _without_errors(
             bind_all(plain, catalog, loop.backend.scalars, loop.directory.known_queries())
-        ), preferred
+        ), preference_queries
 
     def execute(self, statement: str) -> None:
         """Run CREATE SUMMARY or DROP SUMMARY; it takes effect with the next batch.
@@ -518,7 +517,7 @@ class Engine:
         return {name: self._handle(name, text) for name, text in dict(self._loop.directory.texts).items()}
 
     def _handle(self, name: str, text: str) -> QueryHandle:
-        kind = PreferredHandle if is_preferred(text) else QueryHandle
+        kind = PreferenceHandle if has_preference(text) else QueryHandle
         return kind(self._access, name, text)
 
     def prod(
@@ -542,7 +541,7 @@ class Engine:
 
     def _prodded_query(self, name: str) -> str:
         query = self.query(name)
-        if query.preferred:
+        if query.has_preference:
             query.prod()  # raises the reason why it can't be prodded
         return query.name
 

@@ -34,7 +34,7 @@ from transom.runtime.executor_tasks import (
     write_task,
 )
 from transom.runtime.outputs import FIXED, own_rows
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 from transom.state.state import State
 from transom.storage.executor_files import PACKED, ExecutorFiles, directory_of, places_of, smaller, unpacked
@@ -213,7 +213,7 @@ class ExecutorState:
 
 
 def fixed_frame(
-    backend: Backend, results: Mapping[str, Stored], queries: Mapping[str, Query | Preferred]
+    backend: Backend, results: Mapping[str, Stored], queries: Mapping[str, Query | PreferenceQuery]
 ) -> Frame:
     """Results that tasks wrote, of any queries, in the schema that fits all; they don't pass the driver."""
     written = {name: stored for name, stored in results.items() if isinstance(stored, StoredResults)}

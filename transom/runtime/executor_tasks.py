@@ -24,7 +24,7 @@ from transom.results.presentation import LoweredWindows, Moment, ResultBatch, re
 from transom.results.shard_windows import close_shards
 from transom.results.shard_work import ShardWork
 from transom.runtime.outputs import QUERY, fixed_rows, own_rows, with_names
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 from transom.storage.executor_files import FileShards, numbers_in, packed_value
 from transom.storage.file_store import Store
@@ -169,7 +169,10 @@ def read_task(store: Store, files: Sequence[str], identity: str, schema: pa.Sche
 
 
 def fixed_task(
-    store: Store, files: Sequence[str], names: Mapping[str, str], queries: Mapping[str, Query | Preferred]
+    store: Store,
+    files: Sequence[str],
+    names: Mapping[str, str],
+    queries: Mapping[str, Query | PreferenceQuery],
 ) -> Task:
     """A task that reads back the results of all queries from files, in the schema that fits all."""
 

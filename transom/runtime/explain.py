@@ -10,12 +10,12 @@ from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.explain import Explained, Explanation, gather, mermaid, query_text, text
 from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import Entry
-from transom.sql.binding.bind_preferred import bind_all_preferred
+from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
 from transom.sql.catalog import Catalog
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
-from transom.sql.syntax.dialect import is_preferred
+from transom.sql.syntax.dialect import split_by_preference
 
 FORMATS = ("text", "json", "mermaid")
 NEW = "(this query)"  # the name of a query that is not registered
@@ -65,9 +65,9 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
     joined = {e.name: e for e in registry if texts.get(e.name) == e.text and e.is_bound}
     living = [entry for entry in joined.values() if entry.suspended is None]
     new = {name: text for name, text in texts.items() if name not in joined}
-    prefer = {name: text for name, text in new.items() if is_preferred(text)}
-    waiting = _waiting(loop, {name: text for name, text in new.items() if name not in prefer})
-    preferring = _waiting_preferred(loop, prefer, catalog)
+    plain, with_preference = split_by_preference(new)
+    waiting = _waiting(loop, plain)
+    preference_queries = _waiting_preference_queries(loop, with_preference, catalog)
     intent = loop.directory.intent
     control = [*(intent.control if intent else ()), *loop.directory.waiting.control]
     partial = {said.name for said in control if isinstance(said, Register) and said.partial}
@@ -77,7 +77,7 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
             state,
             {**{e.name: e.compiled for e in living if e.compiled is not None}, **waiting},
             loop.planner,
-            again={*waiting, *preferring},
+            again={*waiting, *preference_queries},
             partial=partial,
             suspended={
                 name: (_stream(entry), entry.suspended)
@@ -85,26 +85,33 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
                 if entry.suspended is not None
             },
             summaries=catalog.summaries,
-            preferring={**{e.name: e.preferred for e in living if e.preferred is not None}, **preferring},
+            preference_queries={
+                **{e.name: e.preference_query for e in living if e.preference_query is not None},
+                **preference_queries,
+            },
         )
     )
 
 
 def _stream(entry: Entry) -> str:
     """The stream that a query reads, or the first of two."""
-    if entry.preferred is not None:
-        return entry.preferred.sides[0].stream
+    if entry.preference_query is not None:
+        return entry.preference_query.sides[0].stream
     assert entry.compiled is not None
     return entry.compiled.query.stream
 
 
-def _waiting_preferred(loop: BatchLoop, texts: dict[str, str], catalog: Catalog) -> dict[str, Preferred]:
+def _waiting_preference_queries(
+    loop: BatchLoop, texts: dict[str, str], catalog: Catalog
+) -> dict[str, PreferenceQuery]:
     """The queries with a preference that join with the next batch."""
-    known = {name: loop.directory.preferred.get(text) for name, text in texts.items()}
+    known = {name: loop.directory.bound_preference_queries.get(text) for name, text in texts.items()}
     unbound = {name: text for name, text in texts.items() if known[name] is None}
-    bound = bind_all_preferred(unbound, catalog, loop.backend.scalars, catalog.summaries) if unbound else {}
+    bound = (
+        bind_preference_queries(unbound, catalog, loop.backend.scalars, catalog.summaries) if unbound else {}
+    )
     found = {name: known[name] or bound[name] for name in texts}
-    return {name: query for name, query in found.items() if isinstance(query, Preferred)}
+    return {name: query for name, query in found.items() if isinstance(query, PreferenceQuery)}
 
 
 def _waiting(loop: BatchLoop, texts: dict[str, str]) -> dict[str, CompiledQuery]:

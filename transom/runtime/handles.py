@@ -21,7 +21,7 @@ from transom.runtime.explain import explain_query
 from transom.runtime.lookups import length_of
 from transom.runtime.prods import prod_of, punctuation_of
 from transom.runtime.query_access import QueryAccess
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 from transom.state.promising import Coverage
 
@@ -115,7 +115,7 @@ class QueryHandle:
         return self._access.lookups.registered(self.name, length, at, where)
 
     @property
-    def preferred(self) -> bool:
+    def has_preference(self) -> bool:
         """Whether the query says WITH PREFERENCE."""
         return False
 
@@ -163,7 +163,7 @@ class QueryHandle:
         return None if own is None or own.point is None else round(1 - own.point, 9)
 
     @property
-    def bound(self) -> Query | Preferred:
+    def bound(self) -> Query | PreferenceQuery:
         """The bound query: every name resolved and every type known."""
         return self._window_query()
 

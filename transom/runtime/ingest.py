@@ -170,7 +170,7 @@ class Ingest:
             self.outputs.write_rows("late", stream, intent.batch_id, late, batch.on_driver)
             self.outputs.write_rows("rejected", stream, intent.batch_id, ingested.rejected)
             return ingested.outcome, self.promising.arrive(
-                run, ingested.time_limit, intent, registry.preferring()
+                run, ingested.time_limit, intent, registry.preference_queries()
             )
 
     # --- failing functions ---
@@ -191,15 +191,15 @@ class Ingest:
             with IngestRun(alone.with_on_demand([query]), self.tables, self.backend) as run:
                 run.process()
 
-        def run_preferred_alone(name: str) -> None:
+        def run_preference_query_alone(name: str) -> None:
             with IngestRun(batch, self.tables, self.backend) as run:
-                self.promising.attempt(run, name, registry.preferring()[name])
+                self.promising.attempt(run, name, registry.preference_queries()[name])
 
         attempts = {q.name: partial(run_alone, q) for q in batch.queries if q.query.functions}
         attempts |= {q.name: partial(run_on_demand_alone, q) for q in batch.on_demand if q.query.functions}
         attempts |= {
-            name: partial(run_preferred_alone, name)
-            for name, query in registry.preferring().items()
+            name: partial(run_preference_query_alone, name)
+            for name, query in registry.preference_queries().items()
             if query.functions
         }
         return suspend_failing(registry, attempts, self.backend.error_text)

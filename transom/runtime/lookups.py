@@ -33,7 +33,7 @@ from transom.runtime.registry import Entry, Registry
 from transom.sql.binding.cascades import bind_all
 from transom.sql.catalog import Catalog
 from transom.sql.query import OnDemandQuery, Query
-from transom.sql.syntax.dialect import is_preferred
+from transom.sql.syntax.dialect import has_preference
 from transom.state.state import State
 
 MOST_TEXTS = 256  # compiled queries that were looked up without being registered
@@ -72,7 +72,7 @@ class Lookups:
         """The answer of a query that is not registered, from stores that registered queries keep."""
         if not isinstance(sql, str):
             raise SettingError(f"a lookup is of a query's text, not of {sql!r}")
-        if is_preferred(sql):
+        if has_preference(sql):
             raise SettingError(
                 "a query WITH PREFERENCE can't be looked up: register it, and read its results()"
             )

@@ -221,8 +221,8 @@ class BatchLoop:
         """Run a batch that goes on with what queries' budgets have put off, if there is something and nothing
         else waits."""
         with self.lock:
-            living = self.directory.registry.preferring()
-            waits = any(own.waits for name, own in self.state.preferring.queries.items() if name in living)
+            living = self.directory.registry.preference_queries()
+            waits = any(own.waits for name, own in self.state.promising.queries.items() if name in living)
             if self.directory.intent is not None or self.directory.waiting or not waits:
                 return False
             self._run(self._begin(None, {}, (), resumes=True), None)
@@ -251,7 +251,7 @@ class BatchLoop:
                 dict(self.declared.versions),
                 bound.budget,
                 bound.aside,
-                self.promising.probes(self.directory.registry.preferring()),
+                self.promising.probes(self.directory.registry.preference_queries()),
                 resumes,
             )
             if self.log.intent(intent.batch_id) is not None:
@@ -303,14 +303,14 @@ class BatchLoop:
         output = replace(output, state=self.partitioned_stores.rolled_up(output.state, kept))
         if arrivals or intent.resumes:
             output, failed_queries = self.promising.process(
-                intent, registry.preferring(), registry.summaries(), output, arrivals, now.made
+                intent, registry.preference_queries(), registry.summaries(), output, arrivals, now.made
             )
             suspend_failed(registry, failed_queries, self.backend.error_text)
         self.ingest.count_failures(registry, failed)
         self.outputs.write_results(
             results_of(intent.batch_id), output.results, lambda name: registry[name].identity
         )
-        queries = {name: registry[name].preferred or registry.query(name) for name in output.results}
+        queries = {name: registry[name].preference_query or registry.query(name) for name in output.results}
         watch.lap("emit")
         work = {name: own.work - self.state.stream(name).work for name, own in output.state.streams.items()}
         report = BatchReport(

@@ -14,7 +14,7 @@ from transom.plan.passes.admission import is_kept
 from transom.plan.planner import Planner
 from transom.promising.state_updates import with_registered
 from transom.runtime.registry import Registry
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 from transom.state.batch_intent import BatchIntent
 from transom.state.state import ProdderState, State
@@ -25,7 +25,7 @@ class Newcomers:
     """What joins with a batch, by text."""
 
     queries: Mapping[str, Query]
-    preferred: Mapping[str, Preferred]
+    preference_queries: Mapping[str, PreferenceQuery]
     summaries: Mapping[str, Summary]
 
 
@@ -50,8 +50,8 @@ def joined_and_left(
                 registry.summarize(element, new.summaries[text], intent.batch_id)
             case Forget(_):
                 registry.forget(element)
-            case Register(_, text) if text in new.preferred:
-                registry.prefer(element, new.preferred[text], intent.batch_id)
+            case Register(_, text) if text in new.preference_queries:
+                registry.add_preference_query(element, new.preference_queries[text], intent.batch_id)
             case Register(name, text):
                 joining[name] = registry.add(element, new.queries[text], intent.batch_id)
             case Drop(name):
@@ -74,7 +74,7 @@ def joined_and_left(
     with_rows = [] if intent.stream is None else registry.reading(intent.stream)
     state = planner.begin(state, membership, with_rows)
     state = _tuned(state, {name: point for name, point in tuned.items() if name in registry})
-    return replace(state, preferring=with_registered(state.preferring, *registry.newest()))
+    return replace(state, promising=with_registered(state.promising, *registry.newest()))
 
 
 def _tuned(state: State, points: Mapping[str, float | None]) -> State:

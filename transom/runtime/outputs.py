@@ -20,7 +20,7 @@ from transom.backends.base import Frame
 from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.results.presentation import SYSTEM, ResultBatch, Results
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query, free_name
 from transom.storage.file_store import Store
 
@@ -179,13 +179,13 @@ def _read_parquet(packed: bytes) -> pa.Table:
     return pq.read_table(pa.BufferReader(packed), coerce_int96_timestamp_unit="us")
 
 
-def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | Preferred]) -> pa.Table:
+def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | PreferenceQuery]) -> pa.Table:
     """Results of any queries in the one schema that fits all: keys and values as JSON objects."""
     rows: list[dict[str, Any]] = []
     for name, table in results.items():
         query = queries[name]
-        if isinstance(query, Preferred):
-            rows += _preferred_rows(name, query, table)
+        if isinstance(query, PreferenceQuery):
+            rows += _preference_rows(name, query, table)
             continue
         keys = [item.name for item in query.items if item.is_key]
         start, end, *columns = table.column_names
@@ -222,7 +222,7 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | Pr
     )
 
 
-def _preferred_rows(name: str, query: Preferred, table: pa.Table) -> list[dict[str, Any]]:
+def _preference_rows(name: str, query: PreferenceQuery, table: pa.Table) -> list[dict[str, Any]]:
     """Results of a query with a preference: they have no window, and are complete if nothing was skipped."""
     values = [*(item.name for item in query.outputs), *(item.name for item in query.figures)]
     system = {column: free_name(column, values) for column in ("batch", "made", "complete")}

@@ -22,7 +22,7 @@ from transom.results.advance import open_windows
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import Registry
-from transom.runtime.summary_status import PreferredProgress, SummaryInfo, queries_of, summary_infos
+from transom.runtime.summary_status import PreferenceProgress, SummaryInfo, queries_of, summary_infos
 from transom.state.promising import Coverage
 from transom.state.state import State, StoreState, Work
 
@@ -193,11 +193,11 @@ class OnDemand:
 
 
 @dataclass(frozen=True)
-class PreferringProgress:
+class PromisingProgress:
     """The summaries, and the queries with a preference that they guide."""
 
     summaries: Mapping[str, SummaryInfo] = field(default_factory=dict)
-    queries: Mapping[str, PreferredProgress] = field(default_factory=dict)
+    queries: Mapping[str, PreferenceProgress] = field(default_factory=dict)
 
     @property
     def tuples(self) -> int:
@@ -266,7 +266,7 @@ class Progress:
     spent: Mapping[str, float] = field(default_factory=dict)
     early: Mapping[str, Accuracy] = field(default_factory=dict)  # of queries that say EMIT EARLY
     on_demand: OnDemand = field(default_factory=OnDemand)
-    preferring: PreferringProgress = field(default_factory=PreferringProgress)
+    promising: PromisingProgress = field(default_factory=PromisingProgress)
 
     @property
     def sharing(self) -> Sharing:
@@ -290,8 +290,8 @@ class Progress:
         lines += [f"  early results of {name}: {accuracy}" for name, accuracy in self.early.items()]
         if self.on_demand.queries:
             lines.append(f"  {self.on_demand}")
-        if self.preferring.summaries:
-            lines.append(f"  {self.preferring}")
+        if self.promising.summaries:
+            lines.append(f"  {self.promising}")
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -303,7 +303,7 @@ class Progress:
             "streams": {name: stream.as_dict() for name, stream in self.streams.items()},
             "early": {name: asdict(accuracy) for name, accuracy in self.early.items()},
             "on_demand": self.on_demand.as_dict(),
-            "preferring": self.preferring.as_dict(),
+            "promising": self.promising.as_dict(),
         }
         return plain | {"sharing": self.sharing.as_dict()}
 
@@ -340,7 +340,7 @@ def progress_of(loop: BatchLoop) -> Progress:
         report.seconds if report is not None else 0.0,
         loop.state_bytes
         + sum(store.kept.nbytes for store in state.stores.values())
-        + sum(run.tuples.table.nbytes for run in state.preferring.runs),
+        + sum(run.tuples.table.nbytes for run in state.promising.runs),
         sum(ref.rows for ref in state.refs),
         sum(ref.bytes for ref in state.refs),
         len(registry.entries),
@@ -349,7 +349,7 @@ def progress_of(loop: BatchLoop) -> Progress:
         report.spent if report is not None else {},
         {name: learned.accuracy() for name, learned in state.estimators.items()},
         _on_demand(loop, state, registry),
-        PreferringProgress(summary_infos(state.preferring, registry), queries_of(state.preferring, registry)),
+        PromisingProgress(summary_infos(state.promising, registry), queries_of(state.promising, registry)),
     )
 
 

@@ -16,15 +16,15 @@ from transom.results.cascade import derived_rules
 from transom.runtime.declared import Declared
 from transom.runtime.membership import Newcomers
 from transom.runtime.registry import Registry
-from transom.sql.binding.bind_preferred import bind_preferred
+from transom.sql.binding.bind_preference_query import bind_preference_query
 from transom.sql.binding.cascades import bind_all, relation_of, sources_of
 from transom.sql.binding.promises import summaries_of
 from transom.sql.catalog import Catalog
 from transom.sql.clauses.summary import bind_summary
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.promise import Count, leaves
 from transom.sql.query import Query
-from transom.sql.syntax.dialect import is_preferred
+from transom.sql.syntax.dialect import has_preference
 from transom.state.batch_intent import BatchIntent
 
 
@@ -53,7 +53,7 @@ class QueryDirectory:
         # Queries by name, as they will be when the waiting control has taken effect.
         self.texts: dict[str, str] = {}
         self.bound: dict[str, Query] = {}  # by text: queries that wait to join
-        self.preferred: dict[str, Preferred] = {}  # those WITH PREFERENCE, likewise
+        self.bound_preference_queries: dict[str, PreferenceQuery] = {}  # those WITH PREFERENCE, likewise
         for element in (
             *(Register(entry.name, entry.text) for entry in registry),
             *(intent.control if intent else ()),
@@ -95,10 +95,18 @@ class QueryDirectory:
         """The queries that read a summary, with the waiting control applied."""
         with suppress(StateError):  # of a stream that is gone
             self.bind()
-        joined = {e.name: e.preferred for e in self.registry if e.preferred is not None}
-        waiting = {name: self.preferred[text] for name, text in self.texts.items() if text in self.preferred}
-        preferring = {name: own for name, own in (joined | waiting).items() if name in self.texts}
-        found = [name for name, own in preferring.items() if summary in (side.summary for side in own.sides)]
+        joined = {e.name: e.preference_query for e in self.registry if e.preference_query is not None}
+        waiting = {
+            name: self.bound_preference_queries[text]
+            for name, text in self.texts.items()
+            if text in self.bound_preference_queries
+        }
+        preference_queries = {name: own for name, own in (joined | waiting).items() if name in self.texts}
+        found = [
+            name
+            for name, own in preference_queries.items()
+            if summary in (side.summary for side in own.sides)
+        ]
         return [*found, *self._counting(summary)]
 
     def _counting(self, summary: str) -> list[str]:
@@ -107,15 +115,15 @@ class QueryDirectory:
         own = known.get(summary)
         if own is None or len(summaries_of(known, own.stream, own.column)) > 1:
             return []
-        preferring = {name: query.overload for name, query in self.known_queries().items()}
+        overloads = {name: query.overload for name, query in self.known_queries().items()}
         count = Count(own.stream, own.column)
-        return [name for name, own in preferring.items() if own is not None and count in leaves(own.promise)]
+        return [name for name, own in overloads.items() if own is not None and count in leaves(own.promise)]
 
-    def preferring(self) -> frozenset[str]:
+    def preference_query_names(self) -> frozenset[str]:
         """The queries with a preference, with the waiting control applied."""
         with self.lock:
-            joined = (e.name for e in self.registry if e.preferred is not None)
-            waiting = (name for name, text in self.texts.items() if text in self.preferred)
+            joined = (e.name for e in self.registry if e.preference_query is not None)
+            waiting = (name for name, text in self.texts.items() if text in self.bound_preference_queries)
             return frozenset(name for name in (*joined, *waiting) if name in self.texts)
 
     def bind(self) -> None:
@@ -183,14 +191,14 @@ class QueryDirectory:
         catalog = self.catalog()
         summaries = {e.text: bind_summary(e.text, catalog) for e in control if isinstance(e, Summarize)}
         joining = [element for element in control if isinstance(element, Register)]
-        preferred = {}
-        for text in [element.text for element in joining if is_preferred(element.text)]:
-            known = self.preferred.pop(text, None)
-            preferred[text] = known or bind_preferred(
+        preference_queries = {}
+        for text in [element.text for element in joining if has_preference(element.text)]:
+            known = self.bound_preference_queries.pop(text, None)
+            preference_queries[text] = known or bind_preference_query(
                 text, catalog, self.declared.backend.scalars, catalog.summaries
             )
-        plain = [element for element in joining if element.text not in preferred]
-        return Newcomers(self._bound_queries(plain, registry), preferred, summaries)
+        plain = [element for element in joining if element.text not in preference_queries]
+        return Newcomers(self._bound_queries(plain, registry), preference_queries, summaries)
 
     def _bound_queries(self, joining: Iterable[Register], registry: Registry) -> dict[str, Query]:
         texts = {element.name: element.text for element in joining}

@@ -9,13 +9,13 @@ from typing import Any
 from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
 from transom.errors import SQLError, StateError
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.sql.binding.bind_preferred import bind_all_preferred
+from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
 from transom.sql.catalog import Catalog, Scalars
 from transom.sql.clauses.summary import bind_summary
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
-from transom.sql.syntax.dialect import is_preferred
+from transom.sql.syntax.dialect import split_by_preference
 from transom.state.commit_record import QueryRecord, SummaryRecord
 
 
@@ -30,12 +30,12 @@ class Entry:
     suspended: str | None = None
     failing: int = 0  # batches in a row in which its own function failed
     compiled: CompiledQuery | None = None
-    preferred: Preferred | None = None  # instead of `compiled`, for a query WITH PREFERENCE
+    preference_query: PreferenceQuery | None = None  # instead of `compiled`, for a query WITH PREFERENCE
     summaries: tuple[str, ...] = ()  # the summaries that it was bound to
 
     @property
     def is_bound(self) -> bool:
-        return self.compiled is not None or self.preferred is not None
+        return self.compiled is not None or self.preference_query is not None
 
     @property
     def identity(self) -> str:
@@ -132,28 +132,29 @@ class Registry:
                     raise _unreadable(f"the summary {name}", error) from error
         catalog = replace(catalog, summaries=self.summaries())
         unbound = {e.name: e.text for e in self if not e.is_bound and e.name not in leaving}
-        preferring = {name: text for name, text in unbound.items() if is_preferred(text)}
-        plain = {name: text for name, text in unbound.items() if name not in preferring}
+        plain, with_preference = split_by_preference(unbound)
         alike: dict[tuple[str, ...], dict[str, str]] = {}
-        for name, text in preferring.items():
+        for name, text in with_preference.items():
             alike.setdefault(tuple(self.entries[name].summaries), {})[name] = text
         for names, texts in alike.items():  # each bound to the summaries it had: there may be others by now
             own = {name: summary for name, summary in self.summaries().items() if name in names}
-            for name, preferred in bind_all_preferred(texts, catalog, scalars, own).items():
-                if isinstance(preferred, SQLError):
-                    raise _unreadable(f"the query {name}", preferred) from preferred
-                self.entries[name] = replace(self.entries[name], preferred=preferred)
+            for name, preference_query in bind_preference_queries(texts, catalog, scalars, own).items():
+                if isinstance(preference_query, SQLError):
+                    raise _unreadable(f"the query {name}", preference_query) from preference_query
+                self.entries[name] = replace(self.entries[name], preference_query=preference_query)
         for name, query in bind_all(plain, catalog, scalars, self.queries()).items() if plain else ():
             if isinstance(query, SQLError):
                 raise _unreadable(f"the query {name}", query) from query
             self.entries[name] = replace(self.entries[name], compiled=compile_query(name, query, self.naive))
         self.is_bound = all(entry.is_bound for entry in self)
 
-    def prefer(self, control: Register, preferred: Preferred, batch_id: int) -> None:
+    def add_preference_query(
+        self, control: Register, preference_query: PreferenceQuery, batch_id: int
+    ) -> None:
         """Add a query with a preference."""
-        names = tuple(side.summary for side in preferred.sides)
+        names = tuple(side.summary for side in preference_query.sides)
         self.entries[control.name] = Entry(
-            control.name, control.text, since=batch_id, preferred=preferred, summaries=names
+            control.name, control.text, since=batch_id, preference_query=preference_query, summaries=names
         )
 
     def summarize(self, control: Summarize, summary: Summary, batch_id: int) -> None:
@@ -167,14 +168,18 @@ class Registry:
         """The bound summaries by name."""
         return {entry.name: entry.summary for entry in self.created.values() if entry.summary is not None}
 
-    def newest(self) -> tuple[dict[str, tuple[Summary, int]], dict[str, tuple[Preferred, int]]]:
+    def newest(self) -> tuple[dict[str, tuple[Summary, int]], dict[str, tuple[PreferenceQuery, int]]]:
         """Summaries and queries with a preference, each with the batch that it joined with."""
         summaries = {e.name: (e.summary, e.since) for e in self.created.values() if e.summary is not None}
-        return summaries, {name: (query, self[name].since) for name, query in self.preferring().items()}
+        return summaries, {
+            name: (query, self[name].since) for name, query in self.preference_queries().items()
+        }
 
-    def preferring(self) -> dict[str, Preferred]:
+    def preference_queries(self) -> dict[str, PreferenceQuery]:
         """The queries with a preference that take part in batches, by name."""
-        return {e.name: e.preferred for e in self if e.preferred is not None and e.suspended is None}
+        return {
+            e.name: e.preference_query for e in self if e.preference_query is not None and e.suspended is None
+        }
 
     def add(self, control: Register, query: Query, batch_id: int) -> CompiledQuery:
         compiled = compile_query(control.name, query, self.naive)
@@ -206,7 +211,7 @@ class Registry:
     def functions(self) -> dict[str, Collection[str]]:
         """The user-defined functions of all queries that take part in batches, by their names."""
         own: dict[str, Collection[str]] = {query.name: query.query.functions for query in self.everyone()}
-        return own | {name: query.functions for name, query in self.preferring().items()}
+        return own | {name: query.functions for name, query in self.preference_queries().items()}
 
     def living(self) -> list[CompiledQuery]:
         """The standing queries that take part in batches."""

@@ -77,4 +77,4 @@ class RunFiles:
 def _runs(state: State) -> Iterator[Run | TupleRun]:
     for store in state.stores.values():
         yield from store.kept.runs
-    yield from state.preferring.runs
+    yield from state.promising.runs

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import Registry
 from transom.sql.promise import counts
-from transom.state.promising import Preferring
+from transom.state.promising import PromisingState
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class SummaryInfo:
 
 
 @dataclass(frozen=True)
-class PreferredProgress:
+class PreferenceProgress:
     """How a query has used its budget so far, and how many regions are deferred."""
 
     probes: int
@@ -43,14 +43,14 @@ class PreferredProgress:
 
 def summaries_of(loop: BatchLoop) -> dict[str, SummaryInfo]:
     """The status of the summaries of a batch loop."""
-    return summary_infos(loop.state.preferring, loop.directory.registry)
+    return summary_infos(loop.state.promising, loop.directory.registry)
 
 
-def summary_infos(state: Preferring, registry: Registry) -> dict[str, SummaryInfo]:
+def summary_infos(state: PromisingState, registry: Registry) -> dict[str, SummaryInfo]:
     """The status of summaries."""
     if not registry.created:
         return {}
-    led, found = registry.preferring(), {}
+    led, found = registry.preference_queries(), {}
     overloads = {name: query.overload for name, query in registry.queries().items()}
     for name, created in registry.created.items():
         own = state.summaries.get(name)
@@ -82,12 +82,12 @@ def summary_infos(state: Preferring, registry: Registry) -> dict[str, SummaryInf
     return found
 
 
-def queries_of(state: Preferring, registry: Registry) -> Mapping[str, PreferredProgress]:
+def queries_of(state: PromisingState, registry: Registry) -> Mapping[str, PreferenceProgress]:
     """The progress of the active queries with a preference."""
     found = {}
-    for name in registry.preferring():
+    for name in registry.preference_queries():
         if (own := state.queries.get(name)) is not None:
             done = own.coverage
             waiting = sum(map(len, own.pending))
-            found[name] = PreferredProgress(done.probes, done.produced, done.skipped, done.share, waiting)
+            found[name] = PreferenceProgress(done.probes, done.produced, done.skipped, done.share, waiting)
     return found

@@ -11,7 +11,7 @@ from transom.api.errors import LimitError, NotFound
 from transom.errors import TransomError
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.engine import Engine
-from transom.sql.syntax.dialect import is_preferred
+from transom.sql.syntax.dialect import has_preference
 
 PREFIX = "preview."
 IDLE_SECONDS = 120.0  # after which a preview that no client uses is dropped
@@ -46,7 +46,7 @@ class Previews:
                 raise LimitError(f"there are {self.limit} previews already: try again in a minute")
             self._last_used[name] = time.monotonic()
         try:
-            self.engine.register(sql, name, partial=not is_preferred(sql))
+            self.engine.register(sql, name, partial=not has_preference(sql))
         except BaseException:
             with self._lock:
                 self._last_used.pop(name, None)

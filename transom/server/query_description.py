@@ -15,12 +15,12 @@ from transom.elements import ClockKind, Emit
 from transom.ondemand.lookup import lookup_schema
 from transom.plan.explain.early import emit_text
 from transom.plan.explain.spelling import window_text
-from transom.promising.answers import preferred_schema
+from transom.promising.answers import preference_schema
 from transom.results.presentation import ESTIMATES, result_schema
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 
-STANDING, ON_DEMAND, PREFERRED = "standing", "on demand", "preferred"
+STANDING, ON_DEMAND, WITH_PREFERENCE = "standing", "on demand", "preference"
 
 _SQL_NAMES = {
     pa.bool_(): "boolean",
@@ -56,10 +56,10 @@ class QueryDescription:
         return None if self.emit is None else emit_text(self.emit, None)
 
 
-def describe(query: Query | Preferred) -> QueryDescription:
+def describe(query: Query | PreferenceQuery) -> QueryDescription:
     """Describe a bound query."""
-    if isinstance(query, Preferred):
-        return _describe_preferred(query)
+    if isinstance(query, PreferenceQuery):
+        return _describe_preference_query(query)
     kind = query.clock.kind
     if query.is_on_demand:
         length = query.window.range
@@ -86,11 +86,11 @@ def _additive_items(query: Query) -> frozenset[str]:
     return frozenset(item.name for item in query.items if item.sql in additive)
 
 
-def _describe_preferred(query: Preferred) -> QueryDescription:
-    window, schema = query.preference.window, preferred_schema(query)
+def _describe_preference_query(query: PreferenceQuery) -> QueryDescription:
+    window, schema = query.preference.window, preference_schema(query)
     names = [*(item.name for item in query.outputs), *(item.name for item in query.figures)]
     return QueryDescription(
-        PREFERRED,
+        WITH_PREFERENCE,
         tuple(side.stream for side in query.sides),
         None if window is None else f"within {format_duration(window)}",
         _columns(schema, 0, [(name, False) for name in names]),

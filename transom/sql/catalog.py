@@ -44,5 +44,5 @@ class Catalog:
     utc: bool = True  # whether a time written without a zone is in UTC; else only Spark knows what it means
     qualities: frozenset[str] = frozenset()  # functions that compare an early value with the final one
     queries: frozenset[str] = frozenset()  # names that may have been meant when one is unknown
-    preferring: frozenset[str] = frozenset()  # queries WITH PREFERENCE, whose results can't be read
+    preference_queries: frozenset[str] = frozenset()  # queries WITH PREFERENCE, whose results can't be read
     summaries: Mapping[str, Summary] = field(default_factory=dict)  # of streams, by their names

@@ -98,7 +98,7 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class PreferredState:
+class PreferenceState:
     """A query with a preference: the regions that wait until there is time, and what came of those before.
 
     It came with batch `since`. Regions are `pending` by the side that their arriving tuples are of. Of those
@@ -127,11 +127,11 @@ class PreferredState:
 
 
 @dataclass(frozen=True)
-class Preferring:
-    """All summaries and preferred queries by name."""
+class PromisingState:
+    """All summaries and queries with a preference by name."""
 
     summaries: Mapping[str, SummaryState] = field(default_factory=dict)
-    queries: Mapping[str, PreferredState] = field(default_factory=dict)
+    queries: Mapping[str, PreferenceState] = field(default_factory=dict)
 
     @property
     def refs(self) -> tuple[ShardRef, ...]:

@@ -21,7 +21,7 @@ from transom.state import state_json
 from transom.state.checkpoint_format import FORMAT_VERSION, check_format
 from transom.state.commit_record import CommitRecord
 from transom.state.json_forms import decode_intervals, decode_summary, encode_intervals, encode_summary
-from transom.state.promising import PreferredState, Preferring, SummaryState, TupleRun
+from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
 from transom.state.state import State, StoreState
 
 Place = dict[str, Any]  # where a run is stored, as JSON
@@ -74,7 +74,7 @@ def dumps(state: State, record: CommitRecord | None = None, shelf: RunShelf | No
     parts: dict[Part, bytes] = {(STATE, "", 0): json.dumps(stored).encode(), **embedded.parts}
     parts |= {(SHEET, name, 0): _pack_table(sheet) for name, sheet in state.sheets.items()}
     parts |= {(ESTIMATOR, name, 0): estimator.packed for name, estimator in state.estimators.items()}
-    parts |= dict(_preferring_parts(state.preferring))
+    parts |= dict(_promising_parts(state.promising))
     kinds, names, numbers = zip(*parts, strict=True)
     columns = {
         "kind": pa.array(kinds, pa.string()),
@@ -110,10 +110,11 @@ def encode_state(state: State, shelf: RunShelf) -> dict[str, Any]:
         "prodders": {name: state_json.encode_prodder(prodder) for name, prodder in state.prodders.items()},
         "stores": {name: _encode_store(store, shelf) for name, store in state.stores.items()},
         "summaries": {
-            name: _encode_summary_state(summary, shelf)
-            for name, summary in state.preferring.summaries.items()
+            name: _encode_summary_state(summary, shelf) for name, summary in state.promising.summaries.items()
         },
-        "preferred": {name: _encode_preferred(query) for name, query in state.preferring.queries.items()},
+        "preferred": {
+            name: _encode_preference_query(query) for name, query in state.promising.queries.items()
+        },
     }
 
 
@@ -131,12 +132,15 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
         prodders={name: state_json.decode_prodder(prodder) for name, prodder in stored["prodders"].items()},
         estimators={name: Estimator.loads(packed) for name, packed in _of_kind(ESTIMATOR, parts)},
         stores={name: _decode_store(store, shelf) for name, store in stored["stores"].items()},
-        preferring=Preferring(
+        promising=PromisingState(
             {
                 name: _decode_summary_state(summary, parts[SUMMARY, name, 0], shelf)
                 for name, summary in stored["summaries"].items()
             },
-            {name: _decode_preferred(name, query, parts) for name, query in stored["preferred"].items()},
+            {
+                name: _decode_preference_query(name, query, parts)
+                for name, query in stored["preferred"].items()
+            },
         ),
     )
 
@@ -187,7 +191,7 @@ def _decode_summary_state(stored: dict[str, Any], packed: bytes, shelf: RunShelf
     )
 
 
-def _encode_preferred(query: PreferredState) -> dict[str, Any]:
+def _encode_preference_query(query: PreferenceState) -> dict[str, Any]:
     return {
         "sides": len(query.pending),
         "since_batch": query.since,
@@ -197,10 +201,10 @@ def _encode_preferred(query: PreferredState) -> dict[str, Any]:
     }
 
 
-def _decode_preferred(name: str, stored: dict[str, Any], parts: Parts) -> PreferredState:
+def _decode_preference_query(name: str, stored: dict[str, Any], parts: Parts) -> PreferenceState:
     tables = (_unpack_table(parts[PENDING, name, side]) for side in range(stored["sides"]))
     packed = parts.get((SELECTED, name, 0))
-    return PreferredState(
+    return PreferenceState(
         tuple(map(Regions.of_table, tables)),
         stored["since_batch"],
         state_json.decode_coverage(stored["done"]),
@@ -210,10 +214,10 @@ def _decode_preferred(name: str, stored: dict[str, Any], parts: Parts) -> Prefer
     )
 
 
-def _preferring_parts(preferring: Preferring) -> Iterator[tuple[Part, bytes]]:
-    for name, summary in preferring.summaries.items():
+def _promising_parts(promising: PromisingState) -> Iterator[tuple[Part, bytes]]:
+    for name, summary in promising.summaries.items():
         yield (SUMMARY, name, 0), summary.representation.packed()
-    for name, query in preferring.queries.items():
+    for name, query in promising.queries.items():
         for side, regions in enumerate(query.pending):
             yield (PENDING, name, side), _pack_table(regions.table())
         if query.selected is not None:

@@ -12,7 +12,7 @@ from transom.elements import Clock, ClockKind
 from transom.estimates import Estimator
 from transom.ondemand.structures.tiers import RunTiers
 from transom.overload.chunks import SidelinedChunk, held_times
-from transom.state.promising import Preferring
+from transom.state.promising import PromisingState
 from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
 from transom.windows.closed import Closed
@@ -190,13 +190,13 @@ class State:
     prodders: Mapping[str, ProdderState] = field(default_factory=dict)  # of queries that EMIT EARLY
     estimators: Mapping[str, Estimator] = field(default_factory=dict)  # of the same
     stores: Mapping[str, StoreState] = field(default_factory=dict)  # of on-demand queries, by their names
-    preferring: Preferring = field(default_factory=Preferring)
+    promising: PromisingState = field(default_factory=PromisingState)
 
     @property
     def refs(self) -> tuple[ShardRef, ...]:
         """All that is kept in files: shards, the runs of far stores, and tuples of summaries."""
         stored = (ref for store in self.stores.values() for ref in store.refs)
-        return (*self.shards, *stored, *self.preferring.refs)
+        return (*self.shards, *stored, *self.promising.refs)
 
     @property
     def on_executors(self) -> frozenset[int]:

@@ -17,10 +17,10 @@ from transom.plan.explain import Explained, Explanation, gather, mermaid, query_
 from transom.plan.explain.spelling import promise_text
 from transom.promising.regions import DTYPES, Regions
 from transom.promising.representation import Representation
-from transom.sql.preferred_query import Figure, Output, Preferred, Side
+from transom.sql.preference_query import Figure, Output, PreferenceQuery, Side
 from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
 from transom.sql.query import Comparison, Scalar
-from transom.state.promising import Coverage, PreferredState, Preferring, SummaryState
+from transom.state.promising import Coverage, PreferenceState, PromisingState, SummaryState
 from transom.state.state import State
 from transom.windows.stream_rules import StreamRules
 
@@ -30,14 +30,14 @@ ONE = Summary("one", "store1", "item", 10 * SECOND)
 TWO = Summary("two", "store2", "item", 10 * SECOND, structure="time", kind="histogram")
 HERE, THERE = Count("store1", "item"), Count("store2", "item")
 CHEAP = Comparison(Scalar("`item`", pa.int32(), "item"), "<", 5)
-JOIN = Preferred(
+JOIN = PreferenceQuery(
     (Side("store1", "one", CHEAP, CHEAP), Side("store2", "two")),
     Preference("desc", 0.8, 60 * SECOND, probes=2000),
     Arithmetic("*", HERE, THERE),
     (Output("item", "`0.item`", pa.int32()),),
     rest="`0.price` > `1.price`",
 )
-MEAN = Preferred(
+MEAN = PreferenceQuery(
     (Side("store1", "one"),),
     Preference("weighted", time=200_000),
     HERE,
@@ -51,26 +51,26 @@ def waiting_regions() -> Regions:
     return Regions(**columns | {"cell": np.array([100, 100]), "done": np.array([10, 0])})  # type: ignore[arg-type]
 
 
-def explained(state: Preferring | None = None, **changes: object) -> Explanation:
+def explained(state: PromisingState | None = None, **changes: object) -> Explanation:
     rules = {name: StreamRules(Clock(name, "ts", ClockKind.TIME), 0, None) for name in ("store1", "store2")}
     known = Explained(
         rules,
-        replace(State(), preferring=state or Preferring()),
+        replace(State(), promising=state or PromisingState()),
         {},
         summaries={"one": ONE, "two": TWO},
-        preferring={"pairs": JOIN, "mean": MEAN},
+        preference_queries={"pairs": JOIN, "mean": MEAN},
     )
     return gather(replace(known, **changes))  # type: ignore[arg-type]
 
 
-def running() -> Preferring:
+def running() -> PromisingState:
     """Summaries that are there, and one of the queries with something put off."""
     new = {
         name: SummaryState(Representation.new(replace(shape, structure=structure)), came=5, late=2)
         for name, shape, structure in (("one", ONE, "adjusting"), ("two", TWO, "time"))
     }
-    pairs = PreferredState((waiting_regions(), Regions.none()), done=Coverage(10, 8), lost=1.1)
-    return Preferring(new, {"pairs": pairs, "mean": PreferredState((Regions.none(),))})
+    pairs = PreferenceState((waiting_regions(), Regions.none()), done=Coverage(10, 8), lost=1.1)
+    return PromisingState(new, {"pairs": pairs, "mean": PreferenceState((Regions.none(),))})
 
 
 PROMISES: list[tuple[str, Promise]] = [
@@ -124,7 +124,7 @@ def test_aggregates_under_a_time_tell_so() -> None:
 
 
 def test_a_query_in_the_place_of_one_that_leaves_has_done_nothing_yet() -> None:
-    plan = explained(running(), again={"pairs"}).find_preferred("pairs")
+    plan = explained(running(), again={"pairs"}).find_preference_query("pairs")
     assert plan is not None and (plan.waits, plan.probes, plan.regions) == (True, 0, 0)
 
 
@@ -137,7 +137,10 @@ def test_json_has_all_of_it_and_every_key_is_in_the_reference() -> None:
         "40 seconds",
         "2 minutes 40 seconds",
     ]
-    assert (told["preferred"][0]["regions"], told["preferred"][0]["probes_left"]) == (2, 190)
+    assert (told["preference_queries"][0]["regions"], told["preference_queries"][0]["probes_left"]) == (
+        2,
+        190,
+    )
     reference = REFERENCE.read_text()
     assert {key for key in keys_of(told) if f"`{key}`" not in reference} == set()
 

@@ -19,7 +19,7 @@ from transom.overload.settings import Overload
 from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.context import Membership
 from transom.plan.explain.early import emit_text
-from transom.plan.explain.promising import preferred_plans, summary_plans
+from transom.plan.explain.promising import preference_plans, summary_plans
 from transom.plan.explain.records import (
     ChoicePlan,
     Explanation,
@@ -55,7 +55,7 @@ from transom.plan.predicate_text import predicate_text
 from transom.plan.serving import source
 from transom.plan.strategy import Strategy
 from transom.results.cascade import derived_rules, in_order
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import And, Comparison, Member, Not, Or, Predicate
 from transom.state.state import State, StreamState, Work
 from transom.windows.slices import count_edges, cuts, next_edges
@@ -72,7 +72,7 @@ class Explained:
 
     Queries that wait to join are among the queries. Those named in `again` replace queries of the state
     that are about to leave. `partial` are queries that also report windows seen in part, `suspended` says why
-    some take no part. `preferring` are the queries with a preference, `summaries` guide them.
+    some take no part. `preference_queries` are the queries with a preference, `summaries` guide them.
     """
 
     rules: Mapping[str, StreamRules]
@@ -83,7 +83,7 @@ class Explained:
     partial: Collection[str] = ()
     suspended: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # the stream, and why
     summaries: Mapping[str, Summary] = field(default_factory=dict)
-    preferring: Mapping[str, Preferred] = field(default_factory=dict)
+    preference_queries: Mapping[str, PreferenceQuery] = field(default_factory=dict)
 
     @property
     def strategy(self) -> Strategy:
@@ -163,8 +163,8 @@ def gather(known: Explained) -> Explanation:
         known.strategy.place.value,
         files,
         tuple(streams),
-        tuple(summary_plans(known.summaries, known.preferring, windows, state.preferring)),
-        tuple(preferred_plans(known.preferring, state.preferring, known.again)),
+        tuple(summary_plans(known.summaries, known.preference_queries, windows, state.promising)),
+        tuple(preference_plans(known.preference_queries, state.promising, known.again)),
     )
 
 
@@ -216,7 +216,7 @@ def _stream(
         store_set_plans(
             known.what_if.store_sets(name, looking), looking, known.state, known.joined, known.waits
         ),
-        sum(name in (side.stream for side in query.sides) for query in known.preferring.values()),
+        sum(name in (side.stream for side in query.sides) for query in known.preference_queries.values()),
         decisions,
     )
 

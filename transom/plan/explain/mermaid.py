@@ -62,13 +62,13 @@ def _summaries(plan: Explanation, verbose: bool) -> Iterator[str]:
         held = f"{counted(summary.tuples, 'tuple')} held {summary.place}"
         box = f"{nodes[summary.name]}[({label(summary_title(summary), held)})]"
         yield f"  {streams[summary.stream]} --> {box}"
-    most = len(plan.preferred) if verbose else QUERIES
-    for i, query in enumerate(plan.preferred[:most]):
+    most = len(plan.preference_queries) if verbose else QUERIES
+    for i, query in enumerate(plan.preference_queries[:most]):
         preference = f"{query.order} {query.promise}"
         yield f"  p{i}([{label(query.name, preference, f'{query.share:.0%} produced')}])"
         yield from (f"  {nodes[side.summary]} --> p{i}" for side in query.sides)
-    if len(plan.preferred) > most:
-        yield f"  pmore[{label(f'{len(plan.preferred) - most:,} more queries with a preference')}]"
+    if len(plan.preference_queries) > most:
+        yield f"  pmore[{label(f'{len(plan.preference_queries) - most:,} more queries with a preference')}]"
 
 
 def label(*lines: str) -> str:
@@ -86,8 +86,8 @@ def _stream(node: str, stream: StreamPlan, verbose: bool) -> Iterator[str]:
     said = [queries_text(stream.queries), work_text(stream.work).split("; ")[-1]]
     if stream.on_demand:
         said = [*(said if stream.queries else ()), f"{queries_text(stream.on_demand)} on demand"]
-    if stream.preferred:
-        led = f"{queries_text(stream.preferred)} with a preference"
+    if stream.with_preference:
+        led = f"{queries_text(stream.with_preference)} with a preference"
         said = [*(said if stream.queries or stream.on_demand else ()), led]
     yield f"  {node}([{label(stream.name, *said)}])"
     most = len(stream.families) if verbose else FAMILIES

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from transom.elements import ClockKind, Preference, Summary
 from transom.plan.explain.spelling import length, promise_text
 from transom.plan.predicate_text import predicate_text
-from transom.sql.preferred_query import Preferred, Side
+from transom.sql.preference_query import PreferenceQuery, Side
 from transom.sql.promise import counts
 from transom.sql.query import Query
-from transom.state.promising import PreferredState, Preferring, SummaryState
+from transom.state.promising import PreferenceState, PromisingState, SummaryState
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class SidePlan:
 
 
 @dataclass(frozen=True)
-class PreferredPlan:
+class PreferencePlan:
     """A query with a preference: where its budget goes, what waits, and what came of it so far."""
 
     name: str
@@ -82,15 +82,15 @@ class PreferredPlan:
 
 def summary_plans(
     summaries: Mapping[str, Summary],
-    preferring: Mapping[str, Preferred],
+    preference_queries: Mapping[str, PreferenceQuery],
     queries: Mapping[str, Query],
-    state: Preferring,
+    state: PromisingState,
 ) -> Iterator[SummaryPlan]:
     """Summaries as they are, or will be with the next batch."""
     for name, asked in summaries.items():
         own = state.summaries.get(name)
         shape = asked if own is None else own.representation.shape
-        led = (query for query, one in preferring.items() if name in (s.summary for s in one.sides))
+        led = (query for query, one in preference_queries.items() if name in (s.summary for s in one.sides))
         counting = (
             query
             for query, one in queries.items()
@@ -133,15 +133,15 @@ def _granularities(shape: Summary, own: SummaryState | None) -> Iterator[Granula
         )
 
 
-def preferred_plans(
-    preferring: Mapping[str, Preferred], state: Preferring, again: Collection[str]
-) -> Iterator[PreferredPlan]:
+def preference_plans(
+    preference_queries: Mapping[str, PreferenceQuery], state: PromisingState, again: Collection[str]
+) -> Iterator[PreferencePlan]:
     """Queries with a preference; those `again` take the place of others that are about to leave."""
-    for name, query in preferring.items():
+    for name, query in preference_queries.items():
         own = None if name in again else state.queries.get(name)
         pending = () if own is None else own.pending
-        done = (own or PreferredState(())).coverage
-        yield PreferredPlan(
+        done = (own or PreferenceState(())).coverage
+        yield PreferencePlan(
             name,
             "join" if len(query.sides) == 2 else "aggregates" if query.figures else "selection",
             query.preference.order,

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from transom.plan.explain.promising import PreferredPlan, SummaryPlan
+from transom.plan.explain.promising import PreferencePlan, SummaryPlan
 from transom.plan.explain.words import Limits, counted, first, indented, named, queries_text
 
 
 def summaries_text(
-    summaries: Sequence[SummaryPlan], preferred: Sequence[PreferredPlan], limits: Limits
+    summaries: Sequence[SummaryPlan], preference_queries: Sequence[PreferencePlan], limits: Limits
 ) -> Iterator[str]:
     """The summaries, and the queries that they lead."""
     if not summaries:
         return
     readers = {name for summary in summaries for name in summary.readers}
-    if preferred:
-        led = f"{queries_text(len(preferred))} with a preference"
+    if preference_queries:
+        led = f"{queries_text(len(preference_queries))} with a preference"
     else:
         led = f"{queries_text(len(readers))} on overload" if readers else "nobody yet"
     yield f"promising tuples: {counted(len(summaries), 'summary', 'summaries')}, for {led}"
     yield from indented(first(summaries, limits.stores, lambda own: _summary(own, limits), "summaries"))
-    others = named([query.name for query in preferred[limits.families :]], limits.names)
+    others = named([query.name for query in preference_queries[limits.families :]], limits.names)
     yield from indented(
-        first(preferred, limits.families, lambda own: preferred_text(own, limits), f"queries: {others}")
+        first(
+            preference_queries,
+            limits.families,
+            lambda own: preference_text(own, limits),
+            f"queries: {others}",
+        )
     )
 
 
@@ -62,7 +67,7 @@ def _holding(summary: SummaryPlan) -> str:
     )
 
 
-def preferred_text(query: PreferredPlan, limits: Limits) -> Iterator[str]:
+def preference_text(query: PreferencePlan, limits: Limits) -> Iterator[str]:
     """A query with a preference: what it asks for, where its budget goes, and what came of it."""
     waits = " (joins with the next batch)" if query.waits and limits.waiting else ""
     streams = " and ".join(f"{side.stream} (summary {side.summary})" for side in query.sides)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
-from transom.plan.explain.promising import PreferredPlan, SummaryPlan
+from transom.plan.explain.promising import PreferencePlan, SummaryPlan
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class StreamPlan:
     results_of: str | None = None  # the query whose results it is made of
     on_demand: int = 0  # queries that are looked up; `queries` are the others
     store_sets: tuple[StoreSetPlan, ...] = ()
-    preferred: int = 0  # queries with a preference that read it
+    with_preference: int = 0  # queries with a preference that read it
     decisions: tuple[PassPlan, ...] = ()  # of the planner's passes, in their order
 
     @property
@@ -302,7 +302,7 @@ class Explanation:
     shards: Shards
     streams: tuple[StreamPlan, ...] = field(default_factory=tuple)
     summaries: tuple[SummaryPlan, ...] = ()
-    preferred: tuple[PreferredPlan, ...] = ()
+    preference_queries: tuple[PreferencePlan, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
@@ -314,7 +314,7 @@ class Explanation:
     def only(self, query: str) -> Explanation:
         """The plan of one query: its family with its selection alone, in which others may be too; of one on
         demand the stores that it reads, of one with a preference the summaries that lead it."""
-        led = self.find_preferred(query)
+        led = self.find_preference_query(query)
         if led is not None:
             names = {side.summary for side in led.sides}
             summaries = tuple(summary for summary in self.summaries if summary.name in names)
@@ -322,8 +322,8 @@ class Explanation:
                 stream for stream in self.streams if stream.name in {side.stream for side in led.sides}
             )
             bare = tuple(replace(stream, families=(), store_sets=()) for stream in streams)
-            return replace(self, streams=bare, summaries=summaries, preferred=(led,))
-        return replace(self._window_query(query), summaries=(), preferred=())
+            return replace(self, streams=bare, summaries=summaries, preference_queries=(led,))
+        return replace(self._window_query(query), summaries=(), preference_queries=())
 
     def _window_query(self, query: str) -> Explanation:
         looked = self.find_lookup(query)
@@ -349,9 +349,9 @@ class Explanation:
                         return stream, family, selection, own
         return None
 
-    def find_preferred(self, query: str) -> PreferredPlan | None:
+    def find_preference_query(self, query: str) -> PreferencePlan | None:
         """A query with a preference."""
-        return next((own for own in self.preferred if own.name == query), None)
+        return next((own for own in self.preference_queries if own.name == query), None)
 
     def find_lookup(self, query: str) -> tuple[StreamPlan, StoreSetPlan, LookupPlan] | None:
         """Where an on-demand query is."""

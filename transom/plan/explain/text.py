@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from transom.plan.explain.promising_text import preferred_text, summaries_text
+from transom.plan.explain.promising_text import preference_text, summaries_text
 from transom.plan.explain.records import (
     Explanation,
     FamilyPlan,
@@ -41,7 +41,7 @@ def text(plan: Explanation, verbose: bool = False) -> str:
     for stream in plan.streams:
         lines += _stream(stream, limits)
         lines += indented(decisions_text(stream.decisions)) if verbose else ()
-    lines += summaries_text(plan.summaries, plan.preferred, limits)
+    lines += summaries_text(plan.summaries, plan.preference_queries, limits)
     if plan.shards.files:
         lines.append(
             f"far state: {plan.shards.rows:,} cells in {counted(plan.shards.files, 'file')} of shards, "
@@ -78,8 +78,8 @@ def _title(stream: StreamPlan, selections: int) -> str:
     if stream.on_demand:
         looked = f"{queries_text(stream.on_demand)} on demand"
         told = f"{told} and {looked}" if stream.queries else looked
-    if stream.preferred:
-        led = f"{queries_text(stream.preferred)} with a preference"
+    if stream.with_preference:
+        led = f"{queries_text(stream.with_preference)} with a preference"
         told = f"{told} and {led}" if stream.queries or stream.on_demand else led
     return f"{what} {stream.name}: {told}, time {stream.time}"
 
@@ -115,7 +115,7 @@ def _stream(stream: StreamPlan, limits: Limits) -> Iterator[str]:
     )
     for join in stream.joins:
         yield f"  join {join.table} on {limits.short(join.on)}"
-    if stream.queries or not (stream.on_demand or stream.preferred):
+    if stream.queries or not (stream.on_demand or stream.with_preference):
         yield f"  done: {work_text(stream.work)}"
     others = limits
     if limits.families is not None and selections > MANY:  # then the first family stands for all
@@ -254,11 +254,11 @@ def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
     looked = plan.find_lookup(name)
     if looked is not None:
         return readable("\n".join(lookup_text(*looked, limits)))
-    led = plan.find_preferred(name)
+    led = plan.find_preference_query(name)
     if led is not None:
         shown = plan.only(name)
         waits = " (joins with the next batch)" if led.waits else ""
-        own = [*preferred_text(led, replace(limits, waiting=False))]
+        own = [*preference_text(led, replace(limits, waiting=False))]
         below = list(summaries_text(shown.summaries, (), limits))[1:]
         return readable("\n".join([own[0] + waits, *own[1:], *below]))
     found = plan.find(name)

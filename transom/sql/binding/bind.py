@@ -177,8 +177,8 @@ class _Reader(Typed):
         return self._ends[text]
 
     def _known(self, text: str, overload: OverloadClause | None, clause: EndClause | None) -> _Ends:
-        preferred = None if overload is None else bound_overload(self.parsed, self.scope, overload)
-        ends = replace(self._none, overload=self.table.shared(preferred))
+        bound = None if overload is None else bound_overload(self.parsed, self.scope, overload)
+        ends = replace(self._none, overload=self.table.shared(bound))
         if isinstance(clause, EmitClause):
             return replace(ends, emit=self.table.shared(clause.known(text, self._qualities)))
         if isinstance(clause, UsingClause):

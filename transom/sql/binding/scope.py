@@ -109,7 +109,7 @@ class Scope:
         self._unknown_relation(node.name, node.this)
 
     def _unknown_relation(self, name: str, place: exp.Expr) -> NoReturn:
-        if name.casefold() in {query.casefold() for query in self.catalog.preferring}:
+        if name.casefold() in {query.casefold() for query in self.catalog.preference_queries}:
             self.parsed.fail(f"{name} says WITH PREFERENCE: no query can read what it finds", place)
         known, queries = [*self.catalog.streams, *self.catalog.tables], self.catalog.queries
         hint = self._needs_backticks(place, known) or near_miss(name, known) or _near_query(name, queries)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NoReturn
+from functools import lru_cache
+from typing import Mapping, NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -115,10 +116,17 @@ def parse_end(text: str) -> tuple[OverloadClause | None, EndClause | None]:
     return overload, read(text, tokens, at)
 
 
-def is_preferred(text: str) -> bool:
-    """Whether a query has a preference, told without parsing it.
+def split_by_preference(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Named texts of queries, parted into window queries and queries with a preference."""
+    with_preference = {name: text for name, text in texts.items() if has_preference(text)}
+    return {name: text for name, text in texts.items() if name not in with_preference}, with_preference
 
-    >>> is_preferred("SELECT a FROM s WITH PREFERENCE desc a"), is_preferred("SELECT a AS preference FROM s")
+
+@lru_cache(maxsize=4096)
+def has_preference(text: str) -> bool:
+    """Whether a query says WITH PREFERENCE, found without parsing it.
+
+    >>> has_preference("SELECT a FROM s WITH PREFERENCE desc a"), has_preference("SELECT a AS preference FROM s")
     (True, False)
     """
     if _PREFERENCE.search(text) is None:  # almost all of thousands

@@ -14,31 +14,31 @@ from transom.errors import SQLError
 from transom.sql.binding.expression_types import Steps, Typed, Typer, TypeTable, run_steps
 from transom.sql.binding.guides import Equality, Led, lead
 from transom.sql.binding.predicates import both, lower
-from transom.sql.binding.preferred_aggregates import bound_figure, is_aggregate
+from transom.sql.binding.preference_aggregates import bound_figure, is_aggregate
 from transom.sql.binding.promises import bound_promise, leaves_of, stream_column
 from transom.sql.binding.scope import Column, Scope
 from transom.sql.catalog import Catalog, Relation, Scalars
 from transom.sql.clauses.joins import conjuncts
 from transom.sql.clauses.preference import PreferenceClause
-from transom.sql.preferred_query import Figure, Output, Preferred, Side
+from transom.sql.preference_query import Figure, Output, PreferenceQuery, Side
 from transom.sql.query import Scalar
 from transom.sql.syntax.canonical import Printer, bare, quote
 from transom.sql.syntax.dialect import Parsed, parse
 
 
-def bind_preferred(
+def bind_preference_query(
     text: str, catalog: Catalog, scalars: Scalars, summaries: Mapping[str, Summary]
-) -> Preferred:
+) -> PreferenceQuery:
     """Bind a query WITH PREFERENCE to streams and their summaries, or raise what is wrong with it."""
-    bound = bind_all_preferred({"": text}, catalog, scalars, summaries)[""]
+    bound = bind_preference_queries({"": text}, catalog, scalars, summaries)[""]
     if isinstance(bound, SQLError):
         raise bound
     return bound
 
 
-def bind_all_preferred(
+def bind_preference_queries(
     texts: Mapping[str, str], catalog: Catalog, scalars: Scalars, summaries: Mapping[str, Summary]
-) -> dict[str, Preferred | SQLError]:
+) -> dict[str, PreferenceQuery | SQLError]:
     """Bind named queries WITH PREFERENCE, asking for all their types at once; each may have its own error."""
     table = TypeTable(scalars)
     running = {name: _steps(text, catalog, table, summaries) for name, text in texts.items()}
@@ -48,7 +48,7 @@ def bind_all_preferred(
 
 def _steps(
     text: str, catalog: Catalog, table: TypeTable, summaries: Mapping[str, Summary]
-) -> Steps[Preferred]:
+) -> Steps[PreferenceQuery]:
     parsed = parse(text)
     if not isinstance(parsed.end, PreferenceClause):
         raise SQLError("expected WITH PREFERENCE at the end of the query", text, len(text.rstrip()) - 1)
@@ -135,7 +135,7 @@ class _Reader:
         self.promise = bound_promise(clause.promise, self.led.known)
         self._check_window()
 
-    def steps(self) -> Steps[Preferred]:
+    def steps(self) -> Steps[PreferenceQuery]:
         """Build the query again after each round of questions, until nothing had to be asked."""
         views = [*self.own, self.pairs]
         while True:
@@ -206,10 +206,10 @@ class _Reader:
 
     # --- what is made of it --------------------------------------------------------------------
 
-    def _build(self) -> Preferred:
+    def _build(self) -> PreferenceQuery:
         outputs, figures = self._items()
         rest = self._rest()
-        return Preferred(
+        return PreferenceQuery(
             sides=tuple(self._side(at) for at in range(len(self.own))),
             preference=self.clause.preference,
             promise=self.promise,

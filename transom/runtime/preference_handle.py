@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from transom.errors import SettingError, SQLError, StateError
 from transom.estimates import Accuracy
-from transom.promising.answers import preferred_schema
+from transom.promising.answers import preference_schema
 from transom.runtime.handles import QueryHandle
 from transom.runtime.query_access import QueryAccess
 from transom.sql.clauses.summary import is_statement
-from transom.sql.preferred_query import Preferred
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.syntax.dialect import query_tokens
 from transom.state.promising import Coverage
 
@@ -28,12 +28,12 @@ def refuse_statement(text: object, of: str = "") -> None:
     raise SQLError(message, text, first.start, first.end + 1)
 
 
-class PreferredHandle(QueryHandle):
+class PreferenceHandle(QueryHandle):
     """A registered query WITH PREFERENCE."""
 
-    def __init__(self, access: QueryAccess, name: str, text: str, preferred: Preferred | None = None):
+    def __init__(self, access: QueryAccess, name: str, text: str, query: PreferenceQuery | None = None):
         super().__init__(access, name, text)
-        self._preferred = preferred
+        self._preference_query = query
 
     @property
     def on_demand(self) -> bool:
@@ -41,21 +41,21 @@ class PreferredHandle(QueryHandle):
         return False
 
     @property
-    def preferred(self) -> bool:
+    def has_preference(self) -> bool:
         return True
 
     def results(self) -> pa.Table:
         """All results so far: the select items, rows (behind an aggregate), batch, made, whether nothing was
         left out of the batch (complete), the share of its estimated output that it produced, and how many
         tuples it probably passed over (skipped)."""
-        preferred, since = self._bound_preferred()
-        return self._access.loop.archive.results(self.name, preferred_schema(preferred), since)
+        query, since = self._bound_preference_query()
+        return self._access.loop.archive.results(self.name, preference_schema(query), since)
 
     def coverage(self) -> Coverage:
         """What became of the budget so far: probes made, tuples produced, tuples probably passed over (for
         good, or waiting until there is time), and the share of the output that was produced."""
-        known = self._access.loop.state.preferring.queries.get(self.name)
-        _, since = self._bound_preferred()
+        known = self._access.loop.state.promising.queries.get(self.name)
+        _, since = self._bound_preference_query()
         return known.coverage if known is not None and known.since == since else Coverage()
 
     def prod(self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
@@ -78,25 +78,25 @@ class PreferredHandle(QueryHandle):
         self._refuse("there are no windows to tell early")
 
     @property
-    def bound(self) -> Preferred:
-        return self._bound_preferred()[0]
+    def bound(self) -> PreferenceQuery:
+        return self._bound_preference_query()[0]
 
     def _refuse(self, why: str) -> NoReturn:
         raise SettingError(f"{self.name} says WITH PREFERENCE: {why}")
 
     def _remember(self) -> None:
-        self._preferred, self._since = self._bound_preferred()
+        self._preference_query, self._since = self._bound_preference_query()
 
-    def _bound_preferred(self) -> tuple[Preferred, int]:
+    def _bound_preference_query(self) -> tuple[PreferenceQuery, int]:
         """The query and the batch it joined with, as far as they are known."""
         loop = self._access.loop
         joined = self.name in loop.directory.registry and loop.directory.registry[self.name].text == self.text
         if joined and not self._is_dropped:
             loop.directory.bind()
             entry = loop.directory.registry[self.name]
-            assert entry.preferred is not None
-            return entry.preferred, entry.since
-        known = self._preferred or loop.directory.preferred.get(self.text)
+            assert entry.preference_query is not None
+            return entry.preference_query, entry.since
+        known = self._preference_query or loop.directory.bound_preference_queries.get(self.text)
         if known is None:
             raise StateError(f"there is no query named {self.name}")
         return known, self._since

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sql.stores import CATALOG, COUNT, MINUTE, SECOND, SUMMARIES, preferred
+from tests.sql.stores import CATALOG, COUNT, MINUTE, SECOND, SUMMARIES, preference_query
 from tests.sql.trading import UTC, Rules
 from transom.elements import Preference, Summary
 from transom.errors import SQLError
-from transom.sql import Preferred, bind_all_preferred, bind_preferred
-from transom.sql.preferred_query import Figure, Output, Side
+from transom.sql import PreferenceQuery, bind_preference_queries, bind_preference_query
+from transom.sql.preference_query import Figure, Output, Side
 from transom.sql.promise import Arithmetic, Column, Count
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Scalar, Truth
 
@@ -31,7 +31,7 @@ def test_a_selection_has_one_side_with_a_guide() -> None:
     side = Side("store1", "items", where, And((low, high)), ("item", "price"))
     outputs = Output("item", "`0.item`", pa.int64()), Output("p", "`0.price`", pa.float64())
     wanted = Preference("desc", time=200_000)
-    assert preferred(text) == Preferred((side,), wanted, Count("store1", "item"), outputs)
+    assert preference_query(text) == PreferenceQuery((side,), wanted, Count("store1", "item"), outputs)
 
 
 def test_a_join_has_two_sides_and_the_equality_is_their_summaries() -> None:
@@ -43,14 +43,14 @@ def test_a_join_has_two_sides_and_the_equality_is_their_summaries() -> None:
         Output("there", "`1.ts`", UTC),
     )
     promise = Arithmetic("*", Count("store1", "item"), Count("Store2", "item"))
-    assert preferred(text) == Preferred(
+    assert preference_query(text) == PreferenceQuery(
         sides, Preference("desc", 0.8, MINUTE, probes=50_000), promise, outputs
     )
 
 
 def test_aggregates_are_figures_over_one_side() -> None:
     items = "avg(price) AS p, count(*) AS n, count(price), sum(till) AS s, min(ts), max(name) AS m, median(price) AS d"
-    bound = preferred(f"SELECT {items} FROM store1 WHERE item < 900 {WANT}")
+    bound = preference_query(f"SELECT {items} FROM store1 WHERE item < 900 {WANT}")
     till, name, ts = (
         Scalar("`till`", pa.int32(), "till"),
         Scalar("`name`", pa.string(), "name"),
@@ -73,11 +73,11 @@ def test_aggregates_are_figures_over_one_side() -> None:
 @pytest.mark.parametrize("call", ["median(price + 1)", "percentile_approx(price + 1, 0.5)", "approx_percentile(price + 1, 0.5, 100)"])  # fmt: skip
 def test_the_median_is_written_in_several_ways(call: str) -> None:
     figure = Figure(call, "median", Scalar("`price` + 1", pa.float64()), pa.float64())
-    assert preferred(f"SELECT {call} FROM store1 {WANT}").figures == (figure,)
+    assert preference_query(f"SELECT {call} FROM store1 {WANT}").figures == (figure,)
 
 
 def test_mean_is_avg_and_a_constant_is_counted_like_a_row() -> None:
-    figures = preferred(f"SELECT mean(price) AS m, count(1) AS n FROM store1 {WANT}").figures
+    figures = preference_query(f"SELECT mean(price) AS m, count(1) AS n FROM store1 {WANT}").figures
     assert [(figure.function, figure.argument) for figure in figures] == [("avg", PRICE), ("count", None)]
 
 
@@ -98,7 +98,7 @@ GUIDES = {
 
 @pytest.mark.parametrize("where", GUIDES)
 def test_the_guide_is_what_reads_the_summarized_column_only(where: str) -> None:
-    side = preferred(f"SELECT price FROM store1 WHERE {where} {WANT}").sides[0]
+    side = preference_query(f"SELECT price FROM store1 WHERE {where} {WANT}").sides[0]
     assert side.guide == GUIDES[where]
     assert side.where is not None
 
@@ -116,12 +116,12 @@ RESTS = {
 @pytest.mark.parametrize("condition", RESTS)
 def test_what_reads_both_sides_is_left_for_the_pairs(condition: str) -> None:
     text = f"SELECT a.item FROM store1 a, store2 b WHERE a.item = b.item AND {condition} {BOTH}"
-    assert preferred(text).rest == RESTS[condition]
+    assert preference_query(text).rest == RESTS[condition]
 
 
 def test_conditions_on_one_side_alone_are_that_sides() -> None:
     text = f"SELECT a.item FROM store1 a, store2 b WHERE a.item = b.item AND a.item > 3 AND b.name LIKE 'x%' AND 1 = 1 {BOTH}"
-    first, second = preferred(text).sides
+    first, second = preference_query(text).sides
     assert first.where == And((Comparison(ITEM, ">", 3), Truth(Scalar("1 = 1", pa.bool_()))))
     assert first.guide == Comparison(ITEM, ">", 3)
     assert second.where == Truth(Scalar("`name` LIKE 'x%'", pa.bool_()))
@@ -141,13 +141,15 @@ JOINS = [
 
 @pytest.mark.parametrize("source", JOINS)
 def test_every_way_to_write_a_join_is_the_same(source: str) -> None:
-    bound = preferred(f"SELECT a.item, a.price AS x, b.price AS y FROM {source} {BOTH}")
-    assert bound == preferred(f"SELECT a.item, a.price AS x, b.price AS y FROM {JOINS[0]} {BOTH}")
+    bound = preference_query(f"SELECT a.item, a.price AS x, b.price AS y FROM {source} {BOTH}")
+    assert bound == preference_query(f"SELECT a.item, a.price AS x, b.price AS y FROM {JOINS[0]} {BOTH}")
     assert [side.columns for side in bound.sides] == [("item", "price"), ("item", "price")]
 
 
 def test_using_merges_the_column() -> None:
-    bound = preferred(f"SELECT item, Code FROM store1 JOIN store2 USING (item) WITH PREFERENCE {COUNT}(item)")
+    bound = preference_query(
+        f"SELECT item, Code FROM store1 JOIN store2 USING (item) WITH PREFERENCE {COUNT}(item)"
+    )
     assert [output.sql for output in bound.outputs] == ["`0.item`", "`1.Code`"]
     assert bound.promise == Count("store1", "item")
     assert bound.sides[1].columns == ("Code",)
@@ -155,23 +157,23 @@ def test_using_merges_the_column() -> None:
 
 def test_of_two_equalities_the_promise_chooses_and_the_other_is_for_pairs() -> None:
     source = "FROM store1 a, store2 b WHERE a.item = b.item AND a.name = b.name"
-    bound = preferred(f"SELECT a.ts FROM {source[5:]} WITH PREFERENCE asc {COUNT}(b.name)")
+    bound = preference_query(f"SELECT a.ts FROM {source[5:]} WITH PREFERENCE asc {COUNT}(b.name)")
     assert [side.summary for side in bound.sides] == ["names", "names2"]
     assert bound.rest == "`0.item` = `1.item`"
 
 
 def test_an_equality_without_summaries_is_for_pairs() -> None:
     text = f"SELECT a.ts FROM store1 a, store2 b WHERE a.price = b.price AND a.item = b.item {BOTH}"
-    assert preferred(text).rest == "`0.price` = `1.price`"
+    assert preference_query(text).rest == "`0.price` = `1.price`"
 
 
 def test_a_joins_promise_may_be_of_its_values() -> None:
     text = "SELECT a.ts FROM store1 a, store2 b WHERE a.item = b.item WITH PREFERENCE weighted"
-    assert preferred(f"{text} b.item * 2").promise == Arithmetic("*", Column("Store2", "item"), preferred(f"{text} 2").promise)  # fmt: skip
+    assert preference_query(f"{text} b.item * 2").promise == Arithmetic("*", Column("Store2", "item"), preference_query(f"{text} 2").promise)  # fmt: skip
 
 
 def test_a_promise_that_counts_nothing_goes_by_the_streams_one_summary() -> None:
-    bound = preferred("SELECT item FROM store3 WITH PREFERENCE desc price * till")
+    bound = preference_query("SELECT item FROM store3 WITH PREFERENCE desc price * till")
     assert bound.sides == (Side("store3", "prices", columns=("item", "price", "till")),)
 
 
@@ -179,17 +181,17 @@ def test_of_several_summaries_of_a_column_the_first_that_keeps_the_window_leads(
     summaries = SUMMARIES | {"longer": Summary("longer", "store1", "item", 60 * SECOND, buckets=64)}
     text = f"SELECT item FROM store1 {WANT} WINDOW"
     for window, name in (("1 minute", "items"), ("10 minutes", "longer")):
-        assert bind_preferred(f"{text} {window}", CATALOG, Rules(), summaries).sides[0].summary == name
+        assert bind_preference_query(f"{text} {window}", CATALOG, Rules(), summaries).sides[0].summary == name
     joined = f"SELECT a.ts FROM store1 a, store2 b WHERE a.item = b.item {BOTH} WINDOW"
     alike = summaries | {"longer2": Summary("longer2", "Store2", "item", 60 * SECOND, buckets=64)}
     for window, names in (("1 minute", ["items", "items2"]), ("10 minutes", ["longer", "longer2"])):
-        bound = bind_preferred(f"{joined} {window}", CATALOG, Rules(), alike)
+        bound = bind_preference_query(f"{joined} {window}", CATALOG, Rules(), alike)
         assert [side.summary for side in bound.sides] == names
 
 
 def test_outputs_are_expressions_over_both_sides_and_functions_are_remembered() -> None:
     text = f"SELECT concat(a.name, b.name) AS x, a.price - b.price AS d, score(a.item), current_date AS t, a.spot.floor FROM store1 a, store2 b WHERE a.item = b.item AND score(b.price) > 2 {BOTH}"
-    bound = preferred(text)
+    bound = preference_query(text)
     assert [(output.name, output.sql) for output in bound.outputs] == [
         ("x", "concat(`0.name`, `1.name`)"),
         ("d", "`0.price` - `1.price`"),
@@ -206,9 +208,9 @@ def test_many_queries_ask_for_their_types_together() -> None:
     rules = Rules()
     texts = {f"q{i}": f"SELECT price + {i} AS p FROM store1 WHERE item * {i} > 5 {WANT}" for i in range(100)}
     texts["wrong"] = f"SELECT prise FROM store1 {WANT}"
-    bound = bind_all_preferred(texts, CATALOG, rules, SUMMARIES)
+    bound = bind_preference_queries(texts, CATALOG, rules, SUMMARIES)
     assert list(bound) == list(texts)
-    assert bound["q7"] == preferred(texts["q7"])
+    assert bound["q7"] == preference_query(texts["q7"])
     assert isinstance(bound["wrong"], SQLError)
     assert len(rules.calls) <= 4
 
@@ -216,7 +218,7 @@ def test_many_queries_ask_for_their_types_together() -> None:
 def test_a_query_that_is_nested_too_deeply_is_refused() -> None:
     deep = "(" * 20_000 + f"{COUNT}(item)" + ")" * 20_000
     with pytest.raises(SQLError, match="the query is nested too deeply"):
-        preferred(f"SELECT item FROM store1 WITH PREFERENCE desc {deep}")
+        preference_query(f"SELECT item FROM store1 WITH PREFERENCE desc {deep}")
 
 
 JOIN = "FROM store1 a, store2 b WHERE a.item = b.item"
@@ -285,7 +287,7 @@ MAKE = "WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
 )  # fmt: skip
 def test_what_can_not_be_is_pointed_at(text: str, said: str, place: str) -> None:
     with pytest.raises(SQLError) as refused:
-        preferred(text)
+        preference_query(text)
     error = refused.value
     assert said in error.message
     assert error.text[error.start : error.end] == place
@@ -301,6 +303,6 @@ def test_any_words_are_a_query_or_an_error(data: st.DataObject) -> None:
         at, other = (data.draw(st.integers(0, len(words) - 1)) for _ in range(2))
         words[at : at + data.draw(st.integers(0, 2))] = [words[other]]
     try:
-        assert preferred(" ".join(words)).sides
+        assert preference_query(" ".join(words)).sides
     except SQLError as error:
         assert str(error)

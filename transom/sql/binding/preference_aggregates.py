@@ -16,12 +16,12 @@ from transom.aggregates.table import (
 )
 from transom.errors import near_miss
 from transom.sql.binding.aggregate_calls import read_call, result_type
-from transom.sql.preferred_query import Figure
+from transom.sql.preference_query import Figure
 from transom.sql.query import Scalar
 from transom.sql.syntax.dialect import Parsed
 
 
-def preferred_functions() -> list[AggregateFunction]:
+def preference_functions() -> list[AggregateFunction]:
     """The aggregates that a query WITH PREFERENCE can call."""
     return [function for function in aggregate_functions() if function.with_preference]
 
@@ -61,7 +61,7 @@ def _read(parsed: Parsed, node: exp.Expr) -> tuple[str, exp.Expr | None]:
             parsed.fail("of percentiles only the median is supported WITH PREFERENCE: 0.5", node)
         return "median", draft.args[0]
     if not aggregate_function(draft.function).with_preference:
-        functions = preferred_functions()
+        functions = preference_functions()
         hint = near_miss(written, [function.sql_name for function in functions])
         message = f"the aggregates of a query WITH PREFERENCE are {listed(functions)}, not {written}{hint}"
         parsed.fail(message, node)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sql.stores import CATALOG, COUNT, MINUTE, preferred
+from tests.sql.stores import CATALOG, COUNT, MINUTE, preference_query
 from tests.sql.trading import Rules
 from transom.elements import Preference
 from transom.errors import SQLError
-from transom.sql import bind_one, is_preferred
+from transom.sql import bind_one, has_preference
 from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
 
 QUERY = "SELECT item, price FROM store1 WHERE price > 1"
@@ -49,8 +49,8 @@ CLAUSES: dict[str, Preference] = {
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_the_clause_says_where_the_budget_goes(clause: str) -> None:
     text = f"{QUERY} {clause}"
-    assert is_preferred(text)
-    bound = preferred(text)
+    assert has_preference(text)
+    bound = preference_query(text)
     assert bound.preference == CLAUSES[clause]
     assert bound.promise == ITEM
 
@@ -74,7 +74,7 @@ PROMISES: dict[str, Promise] = {
 
 @pytest.mark.parametrize("written", PROMISES)
 def test_a_promise_is_arithmetic_over_counts_columns_and_numbers(written: str) -> None:
-    assert preferred(f"{QUERY} WITH PREFERENCE {written} WINDOW 1 minute").promise == PROMISES[written]
+    assert preference_query(f"{QUERY} WITH PREFERENCE {written} WINDOW 1 minute").promise == PROMISES[written]
 
 
 WRITTEN = st.recursive(
@@ -88,7 +88,7 @@ WRITTEN = st.recursive(
 @given(WRITTEN.filter(lambda made: "Count" in made[1]))
 def test_any_promise_is_read_as_it_was_meant(made: tuple[Promise, str]) -> None:
     promise, written = made
-    assert preferred(f"{QUERY} WITH PREFERENCE asc {written}").promise == promise
+    assert preference_query(f"{QUERY} WITH PREFERENCE asc {written}").promise == promise
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,14 @@ def test_any_promise_is_read_as_it_was_meant(made: tuple[Promise, str]) -> None:
     ],
 )
 def test_a_preferred_query_is_told_without_parsing_it(text: str, is_one: bool) -> None:
-    assert is_preferred(text) is is_one
+    assert has_preference(text) is is_one
 
 
 def test_a_window_query_is_no_preferred_one() -> None:
     with pytest.raises(SQLError, match="a query WITH PREFERENCE is no window query"):
         bind_one("SELECT count(*) FROM store1 [RANGE 5 s] WITH PREFERENCE asc item", CATALOG, Rules())
     with pytest.raises(SQLError, match="expected WITH PREFERENCE at the end of the query"):
-        preferred("SELECT item FROM store1")
+        preference_query("SELECT item FROM store1")
 
 
 START = f"WITH PREFERENCE desc {COUNT}(item)"
@@ -189,7 +189,7 @@ START = f"WITH PREFERENCE desc {COUNT}(item)"
 )  # fmt: skip
 def test_a_wrong_clause_is_pointed_at(clause: str, said: str, place: str) -> None:
     with pytest.raises(SQLError) as refused:
-        preferred(f"{QUERY} {clause}")
+        preference_query(f"{QUERY} {clause}")
     error = refused.value
     assert said in error.message
     assert error.text[error.start : error.end] == place
