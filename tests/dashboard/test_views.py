@@ -88,7 +88,7 @@ def selection(*names: str) -> dict:
         "own": None,
         "windows": 1,
         "slicing": {"edges": 6, "per": "hour", "lengths": ["1 minute"], "next_edges": [0, 60, 90]},
-        "holds": {"place": "near", "slices": 2, "rows": 3},
+        "holds": {"place": "driver", "slices": 2, "rows": 3},
         "queries": [{"name": name, "window": window} for name in names],
     }
 

@@ -75,8 +75,8 @@ def test_later_windows_close_on_time_and_the_burst_closes_late_but_complete(
     assert "aside 14 since 2013-01-01" in str(engine.progress())
     assert ", held 2013-01-01" in str(engine.progress())
     plan = engine.explain()
-    assert "budget 8 rows; what is beyond is set aside, and taken in 1 for every 3 new rows" in plan
-    assert "aside: 14 rows since 2013-01-01" in plan
+    assert "budget 8 rows; rows beyond it are sidelined, and resumed 1 for every 3 new rows" in plan
+    assert "sidelined: 14 rows since 2013-01-01" in plan
 
     feed.push(bids(*SECOND))
     assert batch(engine)

@@ -284,7 +284,7 @@ def _chips(queries: Sequence[Plan], words: Sequence[str]) -> str:
 
 
 def _place_text(place: str) -> str:
-    return "on executors" if place in ("far", "executors") else "on the driver"
+    return "on executors" if place == "executors" else "on the driver"
 
 
 def _window(query: Plan) -> str:

@@ -79,8 +79,8 @@ def test_a_range_family_whose_selections_share_slices_with_several_queries() -> 
           done: 1,000 partial (unshared: 9,000) and 300 final (unshared: 100) aggregations; \
 unshared 7.0 times as many
           family 1: range of price, 2 selections, 4 queries
-            2 constants cut it into 4 fragments: one binary search a tuple tells all selections
-            all ask that kind = 'a'
+            2 constants cut it into 4 fragments: one binary search per tuple serves all selections
+            all require kind = 'a'
             group by site
             selection 1: where price > 10.0
               query low: range 4 minutes, slide 1 minute
@@ -91,7 +91,7 @@ next edges 2013-01-01 12:01:00, 2013-01-01 12:02:00, 2013-01-01 12:03:00
               keep per slice and group: rows
                 sum(price) for avg(price), sum(price) of all of them
                 count(price) for avg(price) of low, long
-              holds 2 slices, 5 rows, near: on the driver
+              holds 2 slices, 5 rows, on the driver
             selection 2: where price > 20.0
               query high: range 4 minutes, slide 1 minute
               slices: 60 per hour, of 1 minute; \
@@ -110,7 +110,10 @@ def test_queries_that_have_nothing_in_common_but_conjuncts_share_signatures() ->
     ]
     lines = text(plan(*queries)).splitlines()
     assert "  family 1: signature of 4 conjuncts, 2 selections, 2 queries" in lines
-    assert "    fragments are the signatures that occur: a tuple's tells all selections" in lines
+    assert (
+        "    the fragments are the signatures that occur: one signature per tuple serves all selections"
+        in lines
+    )
     assert "    selection 1: where kind LIKE 'a%' AND site = 3" in lines
     unshared = plan(*queries, planner=Planner(Strategy(fragments=Fragments.UNSHARED)))
     assert [family.kind for family in unshared.streams[0].families] == ["alone", "alone"]
@@ -227,8 +230,8 @@ def test_far_selections_hold_slices_in_shards() -> None:
         state, selections={1: replace(state.selections[1], on_executors=True)}, shards=(shard,), partitions=4
     )
     lines = [line.strip() for line in text(plan(query, state=state)).splitlines()]
-    assert "holds 2 slices, far: in shards on the executors" in lines
-    assert "far state: 1,000 cells in 2 files of shards, 4,600 bytes" in lines
+    assert "holds 2 slices, in shards on the executors" in lines
+    assert "state on the executors: 1,000 cells in 2 files of shards, 4,600 bytes" in lines
 
 
 # --- many queries ---
@@ -293,12 +296,12 @@ def test_one_query_shows_with_whom_it_shares_what() -> None:
             keeps count(price) for avg(price), and for mate
             holds nothing yet
           family 1: range of price, 2 selections, 4 queries
-            2 constants cut it into 4 fragments: one binary search a tuple tells all selections
-            all ask that kind = 'a'
+            2 constants cut it into 4 fragments: one binary search per tuple serves all selections
+            all require kind = 'a'
             group by site"""
     found = plan(*queries)
     assert query_text(found, "mine") == dedent(expected)
-    assert "shared with nobody" in query_text(found, "cousin")
+    assert "not shared" in query_text(found, "cousin")
     assert query_text(found, "nobody") == "query nobody takes no part in batches"
 
 

@@ -67,14 +67,14 @@ def test_queries_over_the_same_tuples_share_stores_whatever_their_windows() -> N
               query mean: the last 100 of t, exact: avg(v) by tree of blocks, prefix sums of store 3; \
 count(*) by prefix sums of store 4; having count(*) > 1
               query spread: the last 50 of t, exact: stddev_samp(v) by tree of blocks of store 3
-              store 1: the newest row, to tell whether a window has any
-                holds 1 entry, _ bytes in 1 run, near: on the driver; 10 tuples ever; complete
+              store 1: the newest row, which says whether a window has any
+                holds 1 entry, _ bytes in 1 run, on the driver; 10 tuples ever; complete
               store 2: max staircase of v, for max(v) of top
-                holds 3 entries, _ bytes in 1 run, near: on the driver; 10 tuples ever; complete
+                holds 3 entries, _ bytes in 1 run, on the driver; 10 tuples ever; complete
               store 3: values of v, for avg(v) of mean, stddev_samp(v) of spread
-                holds 10 entries, _ bytes in 1 run, near: on the driver; 10 tuples ever; complete
+                holds 10 entries, _ bytes in 1 run, on the driver; 10 tuples ever; complete
               store 4: values of rows, for count(*) of mean
-                holds 10 entries, _ bytes in 1 run, near: on the driver; 10 tuples ever; complete
+                holds 10 entries, _ bytes in 1 run, on the driver; 10 tuples ever; complete
         strategy shared_paired, fragments families, state auto"""
     assert re.sub(r"\d+ bytes", "_ bytes", text(explained(running(SHARED)))) == dedent(expected)
 
@@ -159,10 +159,10 @@ def test_a_query_tells_with_whom_it_shares_which_stores() -> None:
           structure exact
             stddev_samp(v) by tree of blocks of store 3
           store set 1, shared with top, mean; it keeps the last 100 of t
-            store 1: the newest row, to tell whether a window has any
-              holds 1 entry, _ bytes in 1 run, near: on the driver; 10 tuples ever; complete
+            store 1: the newest row, which says whether a window has any
+              holds 1 entry, _ bytes in 1 run, on the driver; 10 tuples ever; complete
             store 3: values of v, for avg(v) of mean, stddev_samp(v) of spread
-              holds 10 entries, _ bytes in 1 run, near: on the driver; 10 tuples ever; complete"""
+              holds 10 entries, _ bytes in 1 run, on the driver; 10 tuples ever; complete"""
     shown = query_text(explained(running(SHARED)), "spread")
     assert re.sub(r"\d+ bytes", "_ bytes", shown) == dedent(expected)
 
@@ -187,8 +187,14 @@ def test_far_stores_are_told_by_their_files() -> None:
     known = {key: replace(store, refs=(files,), tuples=40) for key, store in pure.state.stores.items()}
     pure.state = replace(pure.state, stores=known)
     shown = stores(explained(pure))["max staircase of `v`"]
-    assert (shown.place, shown.entries, shown.bytes, shown.runs, shown.groups) == ("far", 12, 180, 2, None)
-    held = "holds 12 entries, 180 bytes in 2 files, far: in files on the executors; 40 tuples ever; complete"
+    assert (shown.place, shown.entries, shown.bytes, shown.runs, shown.groups) == (
+        "executors",
+        12,
+        180,
+        2,
+        None,
+    )
+    held = "holds 12 entries, 180 bytes in 2 files, in files on the executors; 40 tuples ever; complete"
     assert held in query_text(explained(pure), "top")
 
 

@@ -210,7 +210,7 @@ def _stream(
         work_done(known.state.stream(name).work),
         tuple(families),
         None if rules.overload is None else _overload(rules.overload),
-        _aside(known.state.stream(name), rules.clock),
+        _sidelined(known.state.stream(name), rules.clock),
         None if name in known.rules else name,
         len(looking),
         store_set_plans(
@@ -237,11 +237,11 @@ def _kin(families: Sequence[Family]) -> list[Kin]:
 def _overload(overload: Overload) -> str:
     budget = length(overload.budget, ClockKind.TIME) if overload.in_time else f"{overload.budget:,} rows"
     if overload.shed:
-        return f"budget {budget}; what is beyond is shed"
-    return f"budget {budget}; what is beyond is set aside, and taken in 1 for every {overload.share} new rows"
+        return f"budget {budget}; rows beyond it are shed"
+    return f"budget {budget}; rows beyond it are sidelined, and resumed 1 for every {overload.share} new rows"
 
 
-def _aside(stream: StreamState, clock: Clock) -> str | None:
+def _sidelined(stream: StreamState, clock: Clock) -> str | None:
     if not stream.sidelined:
         return None
     is_time = clock.kind is ClockKind.TIME
@@ -262,13 +262,13 @@ def held(state: State) -> dict[int, Holding]:
     found = {}
     for home, own in state.selections.items():
         slices = {pair for ref in state.shards for pair in ref.held.get(home, ())} if own.on_executors else ()
-        found[home] = Holding("far", len(slices), None) if own.on_executors else Holding("near", 0, 0)
+        found[home] = Holding("executors", len(slices), None) if own.on_executors else Holding("driver", 0, 0)
     for sheet in state.sheets.values():
         homes = sheet["selection"].to_numpy()
         counted = zip(*(part.tolist() for part in np.unique(homes, return_counts=True)), strict=True)
         pairs = group([homes, sheet["slice"].to_numpy()], len(homes))
         slices_of = Counter(homes[pairs.firsts].tolist())
-        found |= {home: Holding("near", slices_of[home], rows) for home, rows in counted}
+        found |= {home: Holding("driver", slices_of[home], rows) for home, rows in counted}
     return found
 
 

@@ -59,7 +59,7 @@ def _summaries(plan: Explanation, verbose: bool) -> Iterator[str]:
     streams = {stream.name: f"s{i}" for i, stream in enumerate(plan.streams)}
     nodes = {summary.name: f"m{i}" for i, summary in enumerate(plan.summaries)}
     for summary in plan.summaries:
-        held = f"{counted(summary.tuples, 'tuple')} held {summary.place}"
+        held = f"{counted(summary.tuples, 'tuple')} held on the {summary.place}"
         box = f"{nodes[summary.name]}[({label(summary_title(summary), held)})]"
         yield f"  {streams[summary.stream]} --> {box}"
     most = len(plan.preference_queries) if verbose else QUERIES
@@ -104,7 +104,7 @@ def _stream(node: str, stream: StreamPlan, verbose: bool) -> Iterator[str]:
 
 def _family(above: str, node: str, family: FamilyPlan, verbose: bool) -> Iterator[str]:
     agreed = (
-        [f"all ask that {' AND '.join(family.agrees)}"] if family.kind == "range" and family.agrees else []
+        [f"all require {' AND '.join(family.agrees)}"] if family.kind == "range" and family.agrees else []
     )
     grouped = [f"group by {', '.join(family.group_by)}"] if family.group_by else []
     yield f"  {above} --> {node}{{{{{label(family_title(family), *agreed, *grouped)}}}}}"
@@ -117,7 +117,7 @@ def _family(above: str, node: str, family: FamilyPlan, verbose: bool) -> Iterato
 
 def _selection(above: str, node: str, selection: SelectionPlan, verbose: bool) -> Iterator[str]:
     asked = "every tuple" if selection.own is None else selection.own
-    held = f"{counted(selection.holds.slices, 'slice')} held {selection.holds.place}"
+    held = f"{counted(selection.holds.slices, 'slice')} held on the {selection.holds.place}"
     cut = f"{counted(selection.slicing.edges, 'slice')} per {selection.slicing.per}"
     yield f"  {above} --> {node}[{label(asked, cut, held)}]"
     names = [query.name for query in selection.queries]
@@ -135,7 +135,7 @@ def _store_set(above: str, node: str, store_set: StoreSetPlan, verbose: bool) ->
 
 
 def _store(above: str, node: str, store: StorePlan, verbose: bool) -> Iterator[str]:
-    held = f"{counted(store.entries, 'entry', 'entries')} held {store.place}"
+    held = f"{counted(store.entries, 'entry', 'entries')} held on the {store.place}"
     yield f"  {above} --> {node}[{label(store.keeps, held)}]"
     names = list(dict.fromkeys(name for read in store.readers for name in read.queries))
     yield f"  {node} --> {node}q([{label(named(names, None if verbose else NAMES))}])"

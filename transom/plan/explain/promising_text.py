@@ -18,7 +18,7 @@ def summaries_text(
     if preference_queries:
         led = f"{queries_text(len(preference_queries))} with a preference"
     else:
-        led = f"{queries_text(len(readers))} on overload" if readers else "nobody yet"
+        led = f"{queries_text(len(readers))} on overload" if readers else "no query yet"
     yield f"promising tuples: {counted(len(summaries), 'summary', 'summaries')}, for {led}"
     yield from indented(first(summaries, limits.stores, lambda own: _summary(own, limits), "summaries"))
     others = named([query.name for query in preference_queries[limits.families :]], limits.names)
@@ -59,7 +59,7 @@ def _summary(summary: SummaryPlan, limits: Limits) -> Iterator[str]:
 def _holding(summary: SummaryPlan) -> str:
     if not summary.came:
         return "holds nothing yet"
-    where = "far: in files on the executors" if summary.place == "far" else "near: on the driver"
+    where = "in files on the executors" if summary.place == "executors" else "on the driver"
     late = f", {summary.late:,} of them too late" if summary.late else ""
     return (
         f"holds {counted(summary.tuples, 'tuple')} in {counted(summary.zones, 'zone')}, {where}, "

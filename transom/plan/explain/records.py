@@ -15,7 +15,7 @@ from transom.plan.explain.promising import PreferencePlan, SummaryPlan
 
 @dataclass(frozen=True)
 class Read:
-    """An aggregate of a query that is read off a slot."""
+    """An aggregate of a query that reads a slot."""
 
     query: str
     aggregate: str
@@ -23,7 +23,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of each slice and group, and who reads it."""
+    """What is kept of each slice and group, and the queries that read it."""
 
     slot: str
     readers: tuple[Read, ...]
@@ -44,7 +44,7 @@ class QueryPlan:
     """A query of a selection: one that `waits` joins with the next batch.
 
     `reads` are further selections that it left and that still hold some of its windows' slices. Windows that
-    meet `unseen` held tuples before it joined: it does not answer for them; None: the next batch tells.
+    meet `unseen` held tuples before it joined: it does not answer for them; None: not determined yet.
     """
 
     name: str
@@ -73,9 +73,9 @@ class Slicing:
 
 @dataclass(frozen=True)
 class Holding:
-    """What a selection holds now: `near` on a sheet at the driver, or `far` in shards at the executors.
+    """What a selection holds now, on the `driver` or in shards on the `executors`.
 
-    The `rows` of shards are not a selection's own.
+    Shards hold rows of several selections, so that `rows` is None for them.
     """
 
     place: str
@@ -85,9 +85,9 @@ class Holding:
 
 @dataclass(frozen=True)
 class SelectionPlan:
-    """Tuples that some queries ask for alike. `own` is what it asks for beyond what its family agrees in.
+    """The tuples that some queries read. `own` is its predicate without the part that is common to its family.
 
-    One that is `apart` could share with others that ask for the same tuples, and does not. `keeps` is None
+    A selection that is `apart` could share with others over the same tuples, and does not. `keeps` is None
     where every tuple is kept.
     """
 
@@ -104,10 +104,10 @@ class SelectionPlan:
 
 @dataclass(frozen=True)
 class FamilyPlan:
-    """Selections whose predicates are told together.
+    """Selections whose predicates are evaluated together.
 
-    A `range` family by binary search of the `scalar`, whose values `constants` cut into `fragments`; a
-    `signature` family by the truth of all `conjuncts`, where fragments are those that occur; one `alone`.
+    A `range` family searches the `scalar`, whose values `constants` cut into `fragments`; a `signature` family
+    evaluates all `conjuncts`, and its fragments are those that occur; `alone` is one selection by itself.
     Its groups may be `rolled_up` from finer ones that it shares with its `kin`, other families.
     """
 
@@ -129,7 +129,7 @@ class FamilyPlan:
 
 @dataclass(frozen=True)
 class Looked:
-    """An aggregate of on-demand queries that is read off a store, and `by` which structure."""
+    """An aggregate of on-demand queries that reads a store, and `by` which structure."""
 
     aggregate: str
     by: str
@@ -140,10 +140,10 @@ class Looked:
 class StorePlan:
     """A store: what it keeps of an attribute for all lookups over the same tuples and groups.
 
-    `entries` and `bytes` are what it holds now, in so many `runs` (far: files), and `tuples` what it was ever
-    given. It has `groups` of entries at least: groups of the query, of a timegram's buckets; far they are not
+    `entries` and `bytes` are what it holds now, in so many `runs` (on the executors: files), and `tuples` how many
+    it ever got. `groups` is the least number of groups, or of a timegram's buckets; on the executors they are not
     counted. Windows from `complete_since` on are answered from all their rows; None: from any time on, or,
-    if it `waits`, the next batch tells. `kept_since` is the time before which entries may have been let go.
+    if it `waits`, not determined yet. `kept_since` is the time before which entries may have been evicted.
     """
 
     id: int
@@ -188,7 +188,7 @@ class LookupPlan:
 class StoreSetPlan:
     """The stores over the same tuples and groups, and the on-demand queries that share them.
 
-    `longest` is the longest window of these: older tuples are let go.
+    `longest` is the longest window of these: older tuples are evicted.
     """
 
     id: int
@@ -232,7 +232,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class Shards:
-    """The files of all far selections."""
+    """The files of all selections on the executors."""
 
     files: int
     rows: int
@@ -272,7 +272,7 @@ class StreamPlan:
     work: WorkDone
     families: tuple[FamilyPlan, ...]
     overload: str | None = None  # what becomes of rows beyond a batch's budget
-    aside: str | None = None  # how many are aside, since when, and what is held for them
+    sidelined: str | None = None  # how many rows are, since when, and which times wait for them
     results_of: str | None = None  # the query whose results it is made of
     on_demand: int = 0  # queries that are looked up; `queries` are the others
     store_sets: tuple[StoreSetPlan, ...] = ()

@@ -123,7 +123,7 @@ class _Describing:
             "groups" if spec.keeps_times else _KINDS.get(type(spec.structure), "values"),
             keeps_text(self.planned, spec),
             tuple(self._readers(number, spec)),
-            "far" if known.on_executors else "near",
+            "executors" if known.on_executors else "driver",
             known.kept.entries + sum(ref.rows for ref in known.refs),
             known.kept.nbytes + sum(ref.bytes for ref in known.refs),
             len(runs) + sum(len(ref.parts) for ref in known.refs),

@@ -59,7 +59,7 @@ def _answer(answer: Answered) -> str:
 
 def _store(store: StorePlan, queries: int, limits: Limits) -> Iterator[str]:
     if store.kind == "groups":
-        yield f"store {store.id}: {store.keeps}, to tell whether a window has any"
+        yield f"store {store.id}: {store.keeps}, which says whether a window has any"
     else:
         told = [f"{read.aggregate}{_whose(read.queries, queries, limits)}" for read in store.readers]
         yield f"store {store.id}: {limits.short(store.keeps)}, for {named(told, limits.names)}"
@@ -76,8 +76,8 @@ def _holding(store: StorePlan) -> str:
     if not store.tuples:
         return "holds nothing yet"
     held = f"holds {counted(store.entries, 'entry', 'entries')}{_groups(store)}, {store.bytes:,} bytes"
-    where = "far: in files on the executors" if store.place == "far" else "near: on the driver"
-    pieces = counted(store.runs, "file" if store.place == "far" else "run")
+    where = "in files on the executors" if store.place == "executors" else "on the driver"
+    pieces = counted(store.runs, "file" if store.place == "executors" else "run")
     return f"{held} in {pieces}, {where}; {counted(store.tuples, 'tuple')} ever; {_complete(store)}"
 
 
@@ -89,7 +89,7 @@ def _groups(store: StorePlan) -> str:
 
 def _complete(store: StorePlan) -> str:
     if store.complete_since is None:
-        return "the next batch tells what it has missed" if store.waits else "complete"
+        return "the next batch determines what it missed" if store.waits else "complete"
     is_late = store.kept_since is None or store.complete_since > store.kept_since
     return f"complete since {store.complete_since_text}" if is_late else "complete"
 
@@ -117,8 +117,8 @@ def _one(store_set: StoreSetPlan, query: LookupPlan, limits: Limits) -> Iterator
     yield f"structure {query.structure}"
     yield from indented(map(_answer, query.answers))
     others = [other.name for other in store_set.queries if other.name != query.name]
-    shared = named(others, limits.names) if others else "nobody"
-    yield f"store set {store_set.id}, shared with {shared}; it keeps {store_set.longest}"
+    shared = f"shared with {named(others, limits.names)}" if others else "not shared"
+    yield f"store set {store_set.id}, {shared}; it keeps {store_set.longest}"
     read = {number for answer in query.answers for number in answer.stores}
     for store in store_set.stores:
         if store.id in read or store.kind == "groups":

@@ -44,7 +44,7 @@ def text(plan: Explanation, verbose: bool = False) -> str:
     lines += summaries_text(plan.summaries, plan.preference_queries, limits)
     if plan.shards.files:
         lines.append(
-            f"far state: {plan.shards.rows:,} cells in {counted(plan.shards.files, 'file')} of shards, "
+            f"state on the executors: {plan.shards.rows:,} cells in {counted(plan.shards.files, 'file')} of shards, "
             f"{plan.shards.bytes:,} bytes"
         )
     lines.append(f"strategy {plan.strategy}, fragments {plan.fragments}, state {plan.state}")
@@ -102,8 +102,8 @@ def _stream(stream: StreamPlan, limits: Limits) -> Iterator[str]:
         )
     if stream.overload is not None:
         yield f"  {stream.overload}"
-    if stream.aside is not None:
-        yield f"  aside: {stream.aside}"
+    if stream.sidelined is not None:
+        yield f"  sidelined: {stream.sidelined}"
     for name, why in stream.suspended.items():
         yield f"  suspended: {name}: {why}"
     uses = sum(scalar.uses for scalar in stream.project)
@@ -154,12 +154,12 @@ def _family_head(family: FamilyPlan, limits: Limits) -> Iterator[str]:
     if family.kind == "range":
         yield (
             f"{counted(family.constants, 'constant')} cut it into "
-            f"{counted(family.fragments or 0, 'fragment')}: one binary search a tuple tells all selections"
+            f"{counted(family.fragments or 0, 'fragment')}: one binary search per tuple serves all selections"
         )
         if family.agrees:
-            yield f"all ask that {limits.short(' AND '.join(family.agrees))}"
+            yield f"all require {limits.short(' AND '.join(family.agrees))}"
     elif family.kind == "signature":
-        yield "fragments are the signatures that occur: a tuple's tells all selections"
+        yield "the fragments are the signatures that occur: one signature per tuple serves all selections"
     if family.group_by:
         yield f"group by {limits.short(', '.join(family.group_by))}"
     if family.rolled_up is not None:
@@ -173,7 +173,7 @@ def _family_head(family: FamilyPlan, limits: Limits) -> Iterator[str]:
 
 def _selection(selection: SelectionPlan, limits: Limits) -> Iterator[str]:
     asked = "every tuple" if selection.own is None else f"where {limits.short(selection.own)}"
-    apart = ", apart from others that ask for the same" if selection.apart else ""
+    apart = ", not shared with others over the same rows" if selection.apart else ""
     yield f"selection {selection.id}: {asked}{apart}"
     others = named([query.name for query in selection.queries[limits.queries :]], limits.names)
     yield from indented(
@@ -238,11 +238,11 @@ def _whose(kept: Kept, selection: SelectionPlan, limits: Limits) -> str | None:
 
 
 def _holding(holds: Holding) -> str:
-    if holds.place == "far":
-        return f"holds {counted(holds.slices, 'slice')}, far: in shards on the executors"
+    if holds.place == "executors":
+        return f"holds {counted(holds.slices, 'slice')}, in shards on the executors"
     if not holds.slices:
         return "holds nothing yet"
-    return f"holds {counted(holds.slices, 'slice')}, {counted(holds.rows or 0, 'row')}, near: on the driver"
+    return f"holds {counted(holds.slices, 'slice')}, {counted(holds.rows or 0, 'row')}, on the driver"
 
 
 # --- one query ---
@@ -302,7 +302,8 @@ def _one(family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, limits:
     if query.unseen is None or query.unseen:
         yield "does not answer for windows with rows from before it joined"
     others = [other.name for other in selection.queries if other.name != query.name]
-    yield f"selection {selection.id}, shared with {named(others, limits.names) if others else 'nobody'}"
+    shared = f"shared with {named(others, limits.names)}" if others else "not shared"
+    yield f"selection {selection.id}, {shared}"
     yield from indented([f"slices: {slicing_text(selection.slicing)}", *_read(selection, query, limits)])
     yield f"  {_holding(selection.holds)}"
     if query.reads:
