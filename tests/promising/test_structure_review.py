@@ -1,4 +1,4 @@
-"""The structure of a summary is the engine's to choose: by equation 1, now and then."""
+"""Reviews of summaries with STRUCTURE auto: equation 1 decides, now and then."""
 
 from __future__ import annotations
 
@@ -11,20 +11,14 @@ from tests.promising.pure_batches import SECOND, PureStores, join_of, rows_of, s
 from transom.elements import Preference
 from transom.promising.batch_tuples import batch_arrival, batch_tuples, tuple_columns
 from transom.promising.structure_choice import STRUCTURES
-from transom.promising.structure_review import (
-    FIRST_REVIEW,
-    MOST_BATCHES,
-    ReviewInput,
-    rebuilt,
-    review_structures,
-)
+from transom.promising.structure_review import ReviewInput, StructureReview, rebuilt
 from transom.state.promising import PromisingState
 
 ITEMS = 40
 
 
 def engine_of(preference: Preference, batches: int = 6) -> PureStores:
-    """Two stores whose structures are the engine's to choose, after some batches."""
+    """Two stores with STRUCTURE auto, after some batches."""
     shapes = {f"items{n}": shape_of(n, structure="auto", buckets=16) for n in (1, 2)}
     engine = PureStores(shapes, {"join": join_of(preference)})
     rng = np.random.default_rng(1)
@@ -35,23 +29,20 @@ def engine_of(preference: Preference, batches: int = 6) -> PureStores:
 
 
 def review(engine: PureStores, budget: int | None, batch_id: int = 100) -> PromisingState:
-    """What a review comes to with a batch of the first store."""
+    """The state after a review with a batch of the first store."""
     shape = engine.known.summaries["items1"].representation.shape
     want = tuple_columns(shape, engine.queries)
     rows = rows_of(list(range(ITEMS)) * 5, [6 * SECOND] * ITEMS * 5)
     arrival = batch_arrival(shape, batch_tuples(rows, shape, want, batch_id), want)
-    return review_structures(
-        engine.known,
-        engine.shapes,
-        ReviewInput(batch_id, {"items1": arrival}, engine.queries, {"join": budget}),
-    )
+    given = ReviewInput(batch_id, {"items1": arrival}, engine.queries, {"join": budget})
+    return StructureReview(first=4, longest=256).apply(engine.known, engine.shapes, given)
 
 
 def structure(known: PromisingState, name: str = "items2") -> str:
     return known.summaries[name].representation.shape.structure
 
 
-def test_with_time_enough_what_is_summarized_pays() -> None:
+def test_with_enough_time_summaries_pay() -> None:
     engine = engine_of(Preference("desc", window=60 * SECOND, time=200_000))
     assert structure(review(engine, 100_000)) in ("cells", "adjusting")
 
@@ -60,7 +51,7 @@ def test_without_time_for_summaries_there_are_none() -> None:
     engine = engine_of(Preference("desc", window=60 * SECOND, time=1_000))
     after = review(engine, ITEMS * 5 * 4)
     assert structure(after) == "none", "four probes a tuple don't pay for its sketch"
-    assert not len(after.queries["join"].pending[0]), "regions that waited there are gone"
+    assert not len(after.queries["join"].pending[0]), "regions that were deferred there are lost"
     assert after.queries["join"].lost > 0
 
 
@@ -71,7 +62,7 @@ def test_a_budget_of_probes_is_not_charged_with_insertion() -> None:
 
 def test_reviews_become_rarer() -> None:
     engine = engine_of(Preference("desc", window=60 * SECOND, time=200_000))
-    for batch_id, due in ((1, 1 + FIRST_REVIEW), (10, 20), (100, 200), (1000, 1000 + MOST_BATCHES)):
+    for batch_id, due in ((1, 1 + 4), (10, 20), (100, 200), (1000, 1000 + 256)):
         known = review(engine, 100_000, batch_id)
         assert known.summaries["items2"].review == due
         engine.known = known
@@ -79,14 +70,14 @@ def test_reviews_become_rarer() -> None:
         assert again.summaries["items2"].review == due, "not before its time"
 
 
-def test_what_the_user_has_chosen_stays() -> None:
+def test_a_structure_that_the_user_chose_stays() -> None:
     engine = engine_of(Preference("desc", window=60 * SECOND, time=1_000))
     engine.shapes = {name: replace(shape, structure="adjusting") for name, shape in engine.shapes.items()}
     assert review(engine, 1) == engine.known
 
 
 @pytest.mark.parametrize("kind", STRUCTURES)
-def test_built_anew_it_holds_the_same_tuples(kind: str) -> None:
+def test_a_rebuilt_summary_has_the_same_tuples(kind: str) -> None:
     own = engine_of(Preference("desc")).known.summaries["items1"]
     again = rebuilt(own, replace(own.representation.shape, structure=kind))
     assert again.kept == own.kept

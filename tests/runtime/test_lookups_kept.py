@@ -103,10 +103,9 @@ def test_many_rows_in_tasks_come_to_the_same_near_and_far(
 
 
 def test_groups_that_become_too_many_move_to_the_executors_and_their_files_are_merged(
-    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("transom.ondemand.partitioned_stores.MOST_REFS", 4)
-    engine, feed = traffic(make_engine, tmp_path, limits=Limits(driver_rows=100))
+    engine, feed = traffic(make_engine, tmp_path, limits=Limits(driver_rows=100, store_files=4))
     query = engine.register(
         "SELECT sensor, max(volume) AS m, count(*) AS n FROM s [RANGE 40] GROUP BY sensor"
     )

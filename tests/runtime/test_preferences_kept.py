@@ -12,8 +12,8 @@ from tests.engine_factory import EngineFactory
 from tests.runtime.fault_helpers import Crash, Fault
 from tests.runtime.preference_helpers import JOIN, SALES, SUMMARY, joined, pairs, sale, sales, sell, stores
 from transom.errors import SettingError, SQLError, StateError
-from transom.promising import partitioned_tuples as fartuples
-from transom.promising import structure_review as reviewing
+from transom.plan.limits import Limits
+from transom.promising.structure_review import StructureReview
 from transom.storage.file_store import Store
 
 
@@ -234,11 +234,10 @@ def test_streams_out_of_step_and_gaps_of_months(make_engine: EngineFactory, tmp_
 
 @pytest.mark.parametrize("state", ["auto", "executors"])
 def test_files_of_tuples_are_merged_and_tuples_go_there_when_they_are_many(
-    state: str, make_engine: EngineFactory, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    state: str, make_engine: EngineFactory, tmp_path: Path, seed: int
 ) -> None:
-    monkeypatch.setattr(fartuples, "MOST_REFS", 2)
-    monkeypatch.setattr(fartuples, "NEAR_TUPLES", 50)  # on the driver, with auto
-    engine, feeds = stores(make_engine, tmp_path, "AND BUCKETS 8", state=state)
+    limits = Limits(tuple_files=2, driver_tuples=50)
+    engine, feeds = stores(make_engine, tmp_path, "AND BUCKETS 8", state=state, limits=limits)
     query = engine.register(JOIN.format("desc"), "all")
     sold = sell(engine, feeds, seed)
     assert pairs(query) == joined(sold[1], sold[2])
@@ -248,13 +247,12 @@ def test_files_of_tuples_are_merged_and_tuples_go_there_when_they_are_many(
 
 
 def test_structures_may_change_with_every_batch(
-    make_engine: EngineFactory, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, seed: int
 ) -> None:
-    monkeypatch.setattr(reviewing, "FIRST_REVIEW", 1)
-    monkeypatch.setattr(reviewing, "MOST_BATCHES", 1)
     turns = itertools.cycle(["none", "cells", "time", "adjusting", "none"])
-    monkeypatch.setattr(reviewing, "_best", lambda *given: next(turns))
     engine, feeds = stores(make_engine, tmp_path, "AND BUCKETS 8")
+    review = StructureReview(first=1, longest=1, choose=lambda *given: next(turns))
+    engine._loop.promising.review = review
     every = engine.register(JOIN.format("desc"), "every")
     cut = engine.register(f"{JOIN.format('asc')} BUDGET 100 PROBES", "cut")
     chosen = set()

@@ -20,14 +20,13 @@ from transom.state.state import State, StoreState
 from transom.storage.executor_files import ExecutorFiles, FileShards, numbers_in, packed_value, places_of
 from transom.storage.shard_refs import ShardRef
 
-MOST_REFS = 16  # of a store, before they are merged
-
 
 @dataclass(frozen=True)
 class PartitionedStores:
     """Looks queries up in files, by tasks."""
 
     files: ExecutorFiles
+    max_files: int  # of a store, before they are merged
 
     def answered(self, lookup: Lookup, state: State) -> Answer:
         """What a query's stores hold of a window."""
@@ -45,7 +44,7 @@ class PartitionedStores:
         stores = dict(state.stores)
         for store_set in store_sets:
             for key, spec in store_set.stores.items():
-                if len(stores[key].refs) > MOST_REFS:
+                if len(stores[key].refs) > self.max_files:
                     stores[key] = self._merged(stores[key], spec.structure, state.batch_id)
         return replace(state, stores=stores) if stores != state.stores else state
 
@@ -53,7 +52,7 @@ class PartitionedStores:
         def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
             return merge_task(refs, structure, store.floor, target, self.files.shards, places)
 
-        return replace(store, refs=self.files.merged(store.refs, MOST_REFS, store.floor, batch_id, task))
+        return replace(store, refs=self.files.merged(store.refs, self.max_files, store.floor, batch_id, task))
 
 
 def lookup_task(

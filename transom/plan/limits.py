@@ -15,6 +15,9 @@ class Limits:
     batches_to_limit: int = 4  # a batch that brings this part of `driver_rows` moves them at once
     rows_per_store_group: int = 20  # a group of a store weighs as much as so many rows of slices
     shard_files: int = 32  # most shards over the same groups before small ones are compacted
+    store_files: int = 16  # most files of an on-demand store before they are merged
+    driver_tuples: int = 1_000_000  # most tuples of a summary on the driver before they move
+    tuple_files: int = 16  # most files of a summary's tuples before they are merged
 
     # Re-sharing. A plan changes when the other one costs less than this part of it: rates vary.
     clearly_better: float = 0.5

@@ -19,7 +19,7 @@ from transom.backends.expressions import quoted
 from transom.elements import Summary
 from transom.ingest.batch import IngestRun
 from transom.overload.resumption import rows_within
-from transom.plan.strategy import Place
+from transom.plan.strategy import Place, Strategy
 from transom.promising.answers import answer_query
 from transom.promising.batch_tuples import (
     NUMBER,
@@ -34,7 +34,7 @@ from transom.promising.partitioned_tuples import PartitionedTuples
 from transom.promising.probe_planner import ProbePlanner
 from transom.promising.probes import Ints, Probe, ProbeResult, make_probes
 from transom.promising.state_updates import retention_start, with_arrival, without_evicted
-from transom.promising.structure_review import ReviewInput, review_structures
+from transom.promising.structure_review import ReviewInput, StructureReview
 from transom.promising.tuples import KeptTuples
 from transom.results.emit import BatchOutput
 from transom.results.presentation import Moment, ResultBatch, Results
@@ -121,9 +121,10 @@ class _Answers:
 class Promising:
     """What a batch loop does for summaries and the queries that they guide."""
 
-    def __init__(self, backend: Backend, files: ExecutorFiles, place: Place):
-        self.backend, self.place = backend, place
-        self.tuples, self.pace = PartitionedTuples(files, place), Pace()
+    def __init__(self, backend: Backend, files: ExecutorFiles, strategy: Strategy):
+        self.backend, self.place = backend, strategy.place
+        self.tuples, self.pace = PartitionedTuples(files, strategy), Pace()
+        self.review = StructureReview()
         self._inserting = 0.0
 
     # --- when a batch begins ---
@@ -203,9 +204,8 @@ class Promising:
             for name, own in summaries.items()
         }
         known = PromisingState(kept, found.queries)
-        known = review_structures(
-            known, summaries_by_name, ReviewInput(intent.batch_id, arrivals, living, budgets)
-        )
+        given = ReviewInput(intent.batch_id, arrivals, living, budgets)
+        known = self.review.apply(known, summaries_by_name, given)
         after = replace(output.state, promising=self.tuples.rolled_up(known, intent.batch_id))
         results = Results([*output.results.batches, *found.batches], output.results.stored)
         return replace(output, state=after, results=results), found.failed

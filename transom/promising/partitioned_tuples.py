@@ -17,7 +17,7 @@ import pyarrow as pa
 from transom.backends.arrow_types import plain_table
 from transom.backends.base import Frame, RecordBatches, Task
 from transom.elements import Summary
-from transom.plan.strategy import Place
+from transom.plan.strategy import Place, Strategy
 from transom.promising.batch_tuples import (
     NUMBER,
     BatchArrival,
@@ -42,16 +42,14 @@ from transom.storage.executor_files import (
 )
 from transom.storage.shard_refs import ShardRef
 
-NEAR_TUPLES = 1_000_000  # of a summary, on the driver
-MOST_REFS = 16  # of a summary, before they are merged
 _FIRST, _SECOND = -4658895280553007687, -7723592293110705685  # the factors of SplitMix64, with a sign
 
 
 class PartitionedTuples:
     """Keeps tuples in files, and lets tasks work on them."""
 
-    def __init__(self, files: ExecutorFiles, place: Place):
-        self.files, self.place = files, place
+    def __init__(self, files: ExecutorFiles, strategy: Strategy):
+        self.files, self.place, self.limits = files, strategy.place, strategy.limits
 
     # --- insertion ---
 
@@ -107,9 +105,9 @@ class PartitionedTuples:
         """With many small files of a summary made into few, without what it has let go."""
         summaries = dict(known.summaries)
         for name, own in summaries.items():
-            if sum(run.rows for run in own.near) > NEAR_TUPLES and self.place is Place.AUTO:
+            if sum(run.rows for run in own.near) > self.limits.driver_tuples and self.place is Place.AUTO:
                 own = summaries[name] = self._put_away(own, batch_id)
-            if len(own.far) > MOST_REFS:
+            if len(own.far) > self.limits.tuple_files:
                 summaries[name] = self._merged(own, batch_id)
         return replace(known, summaries=summaries) if summaries != known.summaries else known
 
@@ -128,7 +126,9 @@ class PartitionedTuples:
         def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
             return merge_task(refs, floor, target, self.files.shards, places)
 
-        return replace(summary, far=self.files.merged(summary.far, MOST_REFS, floor, batch_id, task))
+        return replace(
+            summary, far=self.files.merged(summary.far, self.limits.tuple_files, floor, batch_id, task)
+        )
 
 
 def arrive_task(

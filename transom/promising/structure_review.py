@@ -1,13 +1,13 @@
-"""Which structure a summary has, where that is the engine's to choose: it is looked at again now and then.
+"""Reviews of the structure of summaries with STRUCTURE auto: now and then the engine chooses the best.
 
 The paper's caution (figure 10): where tuples come fast and windows are small, summaries cost more than they
-bring. A query whose budget is a time pays for insertion as well, so equation 1 says what pays; a budget of
-probes is for probes alone.
+bring. A query whose budget is a time also pays for insertion, so equation 1 decides. A budget of probes pays
+for probes alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,15 +23,12 @@ from transom.promising.zones import bucket_of
 from transom.sql.preference_query import PreferenceQuery
 from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
 
-FIRST_REVIEW = 4  # batches after a summary came; then after twice as many, and so on
-MOST_BATCHES = 256  # between two reviews
-SAMPLE = 2_000  # tuples that a trial is made on
 FREE = Costs(dict.fromkeys(Costs().inserting, 0.0), dict.fromkeys(Costs().planning, 0.0))
 
 
 @dataclass(frozen=True)
 class ReviewInput:
-    """What a review goes by: the batch, what came with it, the queries, and what each may probe in a batch."""
+    """The data of a review: the batch, its arrivals, the queries, and the probes that each has per batch."""
 
     batch_id: int
     arrivals: Mapping[str, BatchArrival]
@@ -39,25 +36,60 @@ class ReviewInput:
     budgets: Mapping[str, int | None]
 
 
-def review_structures(
-    known: PromisingState, shapes: Mapping[str, Summary], review: ReviewInput
-) -> PromisingState:
-    """With the structures that pay best, for summaries whose time to be looked at has come.
+def choose_structure(name: str, known: PromisingState, given: ReviewInput, sample: int) -> str | None:
+    """The best structure of a summary for the join with the least time per tuple; None without such a join.
 
-    Only what is on the driver is ever built anew. Regions that waited in a structure that is given up are
-    lost: what they are told by is gone.
+    A trial on a sample of the summary's tuples decides.
     """
-    for name, own in known.summaries.items():
-        if shapes[name].structure != "auto" or own.far or not own.near or review.batch_id < own.review:
+    best = None
+    least = np.inf
+    for query, preferred in given.queries.items():
+        sides = [side.summary for side in preferred.sides]
+        budget = given.budgets.get(query)
+        if name not in sides or budget is None or len(sides) != 2:
             continue
-        best = _best(name, known, review)
-        since = review.batch_id - own.since
-        after = replace(own, review=review.batch_id + min(max(since, FIRST_REVIEW), MOST_BATCHES))
-        if best is not None and best != own.representation.shape.structure:
-            known = _without_waiting(known, name, review.queries)
-            after = rebuilt(after, replace(shapes[name], structure=best))
-        known = replace(known, summaries={**known.summaries, name: after})
-    return known
+        arriving = given.arrivals.get(sides[1 - sides.index(name)])
+        if arriving is None:
+            continue
+        tau = budget / arriving.rows
+        if tau < least:
+            least = tau
+            best = _best_for_join(known, name, preferred, known.queries[query], arriving, tau, sample)
+    return best
+
+
+@dataclass(frozen=True)
+class StructureReview:
+    """When structures are reviewed, and how one is chosen.
+
+    A summary is reviewed `first` batches after it was created, then after twice as many, and so on, but at
+    least every `longest` batches. `sample` is the number of tuples of a trial.
+    """
+
+    first: int = 4
+    longest: int = 256
+    sample: int = 2_000
+    choose: Callable[[str, PromisingState, ReviewInput, int], str | None] = choose_structure
+
+    def apply(
+        self, known: PromisingState, shapes: Mapping[str, Summary], given: ReviewInput
+    ) -> PromisingState:
+        """The state with the best structures for the summaries that are due for a review.
+
+        Only summaries on the driver are rebuilt. Regions that were deferred in the old structure are lost,
+        since its zones are gone.
+        """
+        for name, own in known.summaries.items():
+            if shapes[name].structure != "auto" or own.far or not own.near or given.batch_id < own.review:
+                continue
+            best = self.choose(name, known, given, self.sample)
+            age = given.batch_id - own.since
+            after = replace(own, review=given.batch_id + min(max(age, self.first), self.longest))
+            if best is not None and best != own.representation.shape.structure:
+                known = _without_deferred(known, name, given.queries)
+                after = rebuilt(after, replace(shapes[name], structure=best))
+            known = replace(known, summaries={**known.summaries, name: after})
+        return known
 
 
 def rebuilt(summary: SummaryState, shape: Summary) -> SummaryState:
@@ -72,38 +104,20 @@ def rebuilt(summary: SummaryState, shape: Summary) -> SummaryState:
     return replace(summary, representation=known, near=(TupleRun(KeptTuples.of(table)),))
 
 
-def _best(name: str, known: PromisingState, review: ReviewInput) -> str | None:
-    """The structure that the queries with the least time for it are best served by; None if none can tell."""
-    found = None
-    least = np.inf
-    for query, preferred in review.queries.items():
-        sides = [side.summary for side in preferred.sides]
-        budget = review.budgets.get(query)
-        if name not in sides or budget is None or len(sides) != 2:
-            continue
-        arriving = review.arrivals.get(sides[1 - sides.index(name)])
-        if arriving is None:
-            continue
-        tau = budget / arriving.rows
-        if tau < least:
-            least = tau
-            found = _tried(known, name, preferred, known.queries[query], arriving, tau)
-    return found
-
-
-def _tried(
+def _best_for_join(
     known: PromisingState,
     name: str,
     query: PreferenceQuery,
     own: PreferenceState,
     arriving: BatchArrival,
     tau: float,
+    sample: int,
 ) -> str:
-    """The best structure for a join's probes, tried on a sample of the tuples that they find there."""
+    """The best structure for a join's probes, by a trial on a sample of the summary's tuples."""
     summary = known.summaries[name]
     kept, window = summary.representation, query.preference.window
     whole = concat_tuples([run.tuples for run in summary.near])
-    newest = np.argsort(whole.time, kind="stable")[-SAMPLE:]
+    newest = np.argsort(whole.time, kind="stable")[-sample:]
     if window is not None and kept.high is not None:
         newest = newest[whole.time[newest] >= kept.high - window]
     numbers = None
@@ -120,20 +134,20 @@ def _tried(
     return best_structure(tau, per_output, present, costs, regions)
 
 
-def _without_waiting(
+def _without_deferred(
     known: PromisingState, name: str, queries: Mapping[str, PreferenceQuery]
 ) -> PromisingState:
-    """Without the regions that wait in a summary."""
+    """Without the regions that are deferred in a summary."""
     states = dict(known.queries)
     for query, preferred in queries.items():
         sides = [side.summary for side in preferred.sides]
         if name in sides and query in states:
             own = states[query]
-            arriving = len(sides) - 1 - sides.index(name)  # those of a selection are its own
-            gone = own.pending[arriving]
+            arriving = len(sides) - 1 - sides.index(name)  # a selection has one side, whose tuples arrive
+            lost_regions = own.pending[arriving]
             pending = tuple(
                 Regions.none() if side == arriving else part for side, part in enumerate(own.pending)
             )
-            lost, missed = float(gone.expected_left.sum()), int(gone.left.sum())
+            lost, missed = float(lost_regions.expected_left.sum()), int(lost_regions.left.sum())
             states[query] = replace(own, pending=pending, lost=own.lost + lost, missed=own.missed + missed)
     return replace(known, queries=states)

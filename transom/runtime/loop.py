@@ -69,8 +69,8 @@ class BatchLoop:
         self.declared = Declared(backend, store)
         self.planner = Planner(strategy)
         self.executors = ExecutorState(backend, store, strategy)
-        self.partitioned_stores = PartitionedStores(self.executors.files)
-        self.promising = Promising(backend, self.executors.files, strategy.place)
+        self.partitioned_stores = PartitionedStores(self.executors.files, strategy.limits.store_files)
+        self.promising = Promising(backend, self.executors.files, strategy)
         self.sideline = Sideline(backend, store, self.declared.tables)
         self.ingest = Ingest(
             backend,
