@@ -87,14 +87,13 @@ class Regions:
 
     def table(self) -> pa.Table:
         """The regions as a table, for checkpoints."""
-        return pa.table({name: getattr(self, name) for name in DTYPES})
+        return pa.table({stored: getattr(self, name) for stored, name in STORED_COLUMNS.items()})
 
     @staticmethod
     def of_table(table: pa.Table) -> Regions:
         """The inverse of `table`."""
-        return Regions(
-            **{name: table.column(name).combine_chunks().to_numpy(zero_copy_only=False) for name in DTYPES}
-        )
+        columns = {name: table.column(stored).combine_chunks() for stored, name in STORED_COLUMNS.items()}
+        return Regions(**{name: column.to_numpy(zero_copy_only=False) for name, column in columns.items()})
 
     @staticmethod
     def concatenated(parts: Iterable[Regions]) -> Regions:
@@ -104,6 +103,22 @@ class Regions:
             return Regions.none()
         return Regions(**{name: np.concatenate([getattr(part, name) for part in some]) for name in DTYPES})
 
+
+# The columns in checkpoints, each with the attribute that holds it: a renamed attribute keeps its column.
+STORED_COLUMNS = {
+    "key": "key",
+    "bucket": "bucket",
+    "batch": "batch_id",
+    "since": "since",
+    "until": "until",
+    "low": "low",
+    "arriving": "arriving",
+    "cell": "cell",
+    "done": "done",
+    "promise": "promise",
+    "expected": "expected",
+    "likely": "likely",
+}
 
 DTYPES: dict[str, type] = {field.name: np.int64 for field in fields(Regions)} | {
     "key": np.uint64,

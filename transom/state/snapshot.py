@@ -28,7 +28,7 @@ Place = dict[str, Any]  # where a run is stored, as JSON
 Part = tuple[str, str, int]  # the kind of a part, the name of what it belongs to, and a number
 Parts = Mapping[Part, bytes]
 
-STATE, RUN, SHEET, ESTIMATOR = "state", "run", "sheet", "learned"
+STATE, RUN, SHEET, ESTIMATOR = "state", "run", "sheet", "estimator"
 SUMMARY, PENDING, SELECTED = "summary", "pending", "selected"
 
 
@@ -112,7 +112,7 @@ def encode_state(state: State, shelf: RunShelf) -> dict[str, Any]:
         "summaries": {
             name: _encode_summary_state(summary, shelf) for name, summary in state.promising.summaries.items()
         },
-        "preferred": {
+        "preferences": {
             name: _encode_preference_query(query) for name, query in state.promising.queries.items()
         },
     }
@@ -139,7 +139,7 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
             },
             {
                 name: _decode_preference_query(name, query, parts)
-                for name, query in stored["preferred"].items()
+                for name, query in stored["preferences"].items()
             },
         ),
     )
