@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from transom.elements import ClockKind, Prod
 from transom.errors import SettingError
-from transom.kernel.aggregate import BatchPlan, Outcome, merge, run
+from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows, merge
 from transom.kernel.shards import Shelf, fetched
 from transom.ondemand.store_specs import StoreSet, store_scalars
 from transom.ondemand.stores import store_inputs
@@ -76,7 +76,7 @@ def folded(
         closed,
         store_inputs=store_inputs(state, stream, store_sets),
     )
-    return merge([run(pa.table(columns), plan)], shared.layouts)
+    return merge([aggregate_rows(pa.table(columns), plan)], shared.layouts)
 
 
 @dataclass

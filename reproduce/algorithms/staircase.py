@@ -8,7 +8,7 @@ from heapq import merge
 from operator import ge, itemgetter, le
 from typing import Any
 
-from transom.columns.nan_order import TOP, unranked
+from transom.columns.nan_order import TOP, from_orderable
 
 
 class Staircase:
@@ -64,7 +64,7 @@ class Staircase:
     def lookup(self, since: int) -> Any:
         """The answer for the tuples from `since` on, in O(log n); None if there are none."""
         at = bisect_left(self.times, since)
-        return unranked(self.values[at]) if at < len(self.values) else None
+        return from_orderable(self.values[at]) if at < len(self.values) else None
 
     def expire(self, before: int) -> None:
         """Forget tuples before a time, as soon as they are the greater part; nobody may ask for them."""

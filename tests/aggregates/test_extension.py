@@ -19,7 +19,7 @@ from tests.aggregates import test_laws, test_lower
 from tests.aggregates.laws import accumulators
 from tests.results.pure_batches import Pure
 from transom.aggregates import table
-from transom.aggregates.accumulators import Codes, Extreme, States, reduced
+from transom.aggregates.accumulators import Codes, Extreme, States, reduce_groups
 from transom.aggregates.table import AggregateFunction, Parameters
 from transom.errors import SettingError, SQLError
 from transom.oracle.aggregates import TEXTBOOK
@@ -44,7 +44,7 @@ class Product:
         return self.combine([values.cast(pa.float64(), safe=False)], codes, groups)
 
     def combine(self, states: States, codes: Codes, groups: int) -> States:
-        return [reduced(states[0], codes, groups, "product")]
+        return [reduce_groups(states[0], codes, groups, "product")]
 
 
 def _double(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType | str:

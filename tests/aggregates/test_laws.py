@@ -21,7 +21,7 @@ from tests.aggregates.laws import (
     uses,
     zeros,
 )
-from transom.aggregates.accumulators import Accumulator, lifted
+from transom.aggregates.accumulators import Accumulator, lift_where
 from transom.aggregates.table import aggregate_function, aggregate_functions
 
 EVERY = [
@@ -117,7 +117,7 @@ def test_groups_do_not_see_each_other_and_may_be_empty(accumulator: Accumulator,
 def test_a_filter_shows_some_of_the_tuples(accumulator: Accumulator, kind: pa.DataType) -> None:
     for values in draws(kind):
         mask = np.arange(len(values)) % 3 != 1
-        found = lifted(accumulator, array(values, kind), mask, zeros(len(values)), 1)
+        found = lift_where(accumulator, array(values, kind), mask, zeros(len(values)), 1)
         shown = [value for value, chosen in zip(values, mask, strict=True) if chosen]
         assert alike(
             answers(accumulator, kind, found), answers(accumulator, kind, lift(accumulator, shown, kind))

@@ -20,7 +20,7 @@ from transom.aggregates.accumulators import (
     Extreme,
     Moments,
     Sum,
-    served_columns,
+    columns_in_moments,
 )
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.aggregates.table import aggregate_function
@@ -210,7 +210,7 @@ def test_an_average_read_off_moments_is_the_sum_by_the_count(
     values: list[float | None], expected: float | None
 ) -> None:
     state = lift(Moments(), values, F64)
-    served = [[state[i] for i in served_columns(one) or ()] for one in (Sum(F64), Count())]
+    served = [[state[i] for i in columns_in_moments(one) or ()] for one in (Sum(F64), Count())]
     assert [[column.type for column in own] for own in served] == [Sum(F64).types(), Count().types()]
     (found,) = aggregate_function("avg").lower(served, F64, ()).to_pylist()
     assert found == expected or (math.isnan(found) and math.isnan(expected))
@@ -224,10 +224,10 @@ def test_moments_hold_the_states_of_those_they_serve(kind: pa.DataType, parts: i
         moments = combine(Moments(), *(lift(Moments(), half, kind) for half in halves))
         for accumulator in (Sum(kind), Count()):
             own = combine(accumulator, *(lift(accumulator, half, kind) for half in halves))
-            served = [moments[i].to_pylist() for i in served_columns(accumulator) or ()]
+            served = [moments[i].to_pylist() for i in columns_in_moments(accumulator) or ()]
             assert alike(served, [column.to_pylist() for column in own])
 
 
 @pytest.mark.parametrize("accumulator", [Sum(I64), Sum(D10), CountRows(), Extreme(F64, "max"), Moments()])
 def test_moments_serve_nothing_that_they_do_not_hold_exactly(accumulator: Accumulator) -> None:
-    assert served_columns(accumulator) is None
+    assert columns_in_moments(accumulator) is None

@@ -12,7 +12,7 @@ import pytest
 
 from tests.aggregates.laws import SAMPLES, accumulators, alike, answers, array
 from transom.aggregates.accumulators import Accumulator, Extreme, Sum
-from transom.aggregates.numeric import lifted_form, numeric_form, over_runs, reduced_runs
+from transom.aggregates.numeric import combine_runs, contributions, numeric_form, reduce_runs
 
 EVERY = [
     pytest.param(
@@ -36,7 +36,7 @@ def test_runs_of_states_are_what_combining_them_one_by_one_gives(
         states = accumulator.lift(array(values(kind, rng), kind), np.arange(12) // 2, 8)  # 6 and 7 are empty
         pairs = sorted({tuple(sorted(rng.sample(range(9), 2))) for _ in range(6)} | {(0, 8), (6, 8)})
         starts, stops = np.array(pairs).T
-        found = over_runs(accumulator, states, (starts, stops))
+        found = combine_runs(accumulator, states, (starts, stops))
         assert [column.type for column in found] == accumulator.types()
         for i, (start, stop) in enumerate(pairs):
             parts = [state.slice(start, stop - start) for state in states]
@@ -54,7 +54,7 @@ def test_numbers_gathered_by_cell_are_lifted_states(accumulator: Accumulator, ki
     for _ in range(6):
         drawn = array(values(kind, rng), kind)
         codes = np.array([rng.randrange(4) for _ in range(12)])
-        numbers, valid = lifted_form(form, accumulator, drawn)
+        numbers, valid = contributions(form, accumulator, drawn)
         present = None
         if valid is not None:
             numbers, codes_of = numbers[valid], codes[valid]
@@ -82,7 +82,7 @@ def test_numbers_gathered_by_cell_are_lifted_states(accumulator: Accumulator, ki
 def test_extremes_of_doubles(function: str, numbers: list[float | None], answer: float | None) -> None:
     states = [pa.array(numbers, pa.float64(), from_pandas=False)]
     runs = np.array([0]), np.array([len(numbers)])
-    (found,) = over_runs(Extreme(pa.float64(), function), states, runs)
+    (found,) = combine_runs(Extreme(pa.float64(), function), states, runs)
     assert alike(found.to_pylist(), [answer])
 
 
@@ -90,7 +90,7 @@ def test_a_huge_neighbour_does_not_disturb_a_small_sum() -> None:
     """Sums of runs by subtracting sums from the start would lose the 7 beside 1e300."""
     states = [pa.array([1e300, 3.0, 4.0, -1e300, math.nan, 5.0])]
     starts, stops = np.array([0, 1, 1, 3, 4, 5]), np.array([1, 3, 2, 4, 5, 6])
-    (found,) = over_runs(Sum(pa.float64()), states, (starts, stops))
+    (found,) = combine_runs(Sum(pa.float64()), states, (starts, stops))
     assert alike(found.to_pylist(), [1e300, 7.0, 3.0, -1e300, math.nan, 5.0])
 
 
@@ -101,6 +101,6 @@ def test_runs_may_overlap_touch_and_lie_apart(ufunc: np.ufunc) -> None:
     pairs = sorted(tuple(sorted(rng.sample(range(21), 2))) for _ in range(30))
     starts, stops = np.array(pairs).T
     expected = [ufunc.reduce(numbers[start:stop]) for start, stop in pairs]
-    assert reduced_runs(ufunc, numbers, (starts, stops)).tolist() == pytest.approx(expected)
+    assert reduce_runs(ufunc, numbers, (starts, stops)).tolist() == pytest.approx(expected)
     nothing = np.empty(0, np.int64)
-    assert reduced_runs(ufunc, numbers, (nothing, nothing)).tolist() == []
+    assert reduce_runs(ufunc, numbers, (nothing, nothing)).tolist() == []

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from transom.columns import grouping
-from transom.columns.grouping import Groups, each_alone, group
+from transom.columns.grouping import Groups, each_row_alone, group
 
 NAN = math.nan
 COLUMNS = {
@@ -87,4 +87,4 @@ def test_no_rows_make_no_groups(columns: list[Any]) -> None:
 
 
 def test_each_alone_has_as_many_groups_as_rows() -> None:
-    check(each_alone(4), [0, 1, 2, 3])
+    check(each_row_alone(4), [0, 1, 2, 3])

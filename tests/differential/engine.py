@@ -12,7 +12,7 @@ from reproduce.in_process import advance
 from tests.differential.cases import COLUMNS, BatchCase, Case
 from transom import oracle
 from transom.elements import Clock, ClockKind
-from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, run, write_shards
+from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows, late_rows, merge, write_shards
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import store_inputs
@@ -174,7 +174,9 @@ class PureEngine:
         high = self.state.stream("s").clock(TIME).high
         cut = None if high is None or self.case.horizon is None else high + self.case.horizon
         probe = pa.table({"t0": table["ts"].cast(pa.int64())})
-        profile = run(probe, BatchPlan((), (), {}, {}, "t0", limit=cut, horizon=self.case.horizon)).profile
+        profile = aggregate_rows(
+            probe, BatchPlan((), (), {}, {}, "t0", limit=cut, horizon=self.case.horizon)
+        ).profile
         return horizon_limit(profile, high, self.case.horizon)
 
     def _outcome(self, batch: BatchCase, limit: int | None) -> Outcome:
@@ -200,12 +202,12 @@ class PureEngine:
             {clock: stream.clock(clock).closed for clock in clocks},
             limit,
             horizon=self.case.horizon,
-            far=self.state.on_executors,
+            on_executors=self.state.on_executors,
             most_groups=self.far_rows,
             store_inputs=store_inputs(self.state, stream, self.store_sets),
         )
         rows = pa.table(columns)
-        tasks = (run(rows.take(share), plan) for share in shares(rows.num_rows, batch.splits))
+        tasks = (aggregate_rows(rows.take(share), plan) for share in shares(rows.num_rows, batch.splits))
         outcome = merge((write_shards(done, self.shelf) for done in tasks), shared.layouts)
         chosen = late_rows(rows, plan)
         assert outcome.late == chosen.sum()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.bids import SEQ, bound, planned
-from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, run
+from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows, late_rows, merge
 from transom.kernel.sheets import combine
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.results.close import Boundary, Reader, close
@@ -67,7 +67,7 @@ def told(
 def test_rows_without_time_and_rows_beyond_the_limit_are_not_accepted() -> None:
     asked = query("count(*)")
     given = plan(asked, limit=50)
-    outcome = run(batch(ROWS), given)
+    outcome = aggregate_rows(batch(ROWS), given)
     assert (outcome.rows, outcome.timeless, outcome.ahead, outcome.counted) == (6, 1, 1, 4)
     assert told(asked, given, outcome) == [(10, 3), (20, 1)]
     assert outcome.clocks[SEQ].top == 12, "what is rejected moves no watermark"
@@ -77,7 +77,7 @@ def test_rows_without_time_and_rows_beyond_the_limit_are_not_accepted() -> None:
 def test_rows_up_to_the_floor_were_aggregated_before() -> None:
     asked = query("count(*)")
     given = plan(asked, limit=50, floor=4)
-    assert told(asked, given, run(batch(ROWS), given)) == [(10, 1), (20, 1)]
+    assert told(asked, given, aggregate_rows(batch(ROWS), given)) == [(10, 1), (20, 1)]
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ def test_rows_up_to_the_floor_were_aggregated_before() -> None:
 def test_aggregates_are_shown_what_they_ask_for(items: str, expected: list[tuple[Any, ...]]) -> None:
     asked = query(items)
     given = plan(asked, limit=50)
-    assert told(asked, given, run(batch(ROWS), given)) == expected
+    assert told(asked, given, aggregate_rows(batch(ROWS), given)) == expected
 
 
 def test_a_row_late_for_one_query_counts_for_another() -> None:
     narrow, wide = query("count(*)", name="narrow"), query("count(*)", name="wide", size=30)
     closed = Closed().close(10)
     given = plan(narrow, wide, closed={SEQ: closed}, limit=50)
-    outcome = run(batch(ROWS), given)
+    outcome = aggregate_rows(batch(ROWS), given)
     assert (outcome.counted, outcome.late, outcome.unwanted) == (4, 0, 0)
     assert told(narrow, given, outcome, closed) == [(20, 1)]
     assert told(wide, given, outcome, closed) == [(20, 4), (30, 4), (40, 1)]
@@ -112,7 +112,7 @@ def test_a_row_late_for_one_query_counts_for_another() -> None:
 def test_a_row_late_for_all_who_asked_is_late_and_one_nobody_asked_for_is_not() -> None:
     asked = query("count(*)", "WHERE site = 1")
     given = plan(asked, closed={SEQ: Closed().close(10)}, limit=50, row_id="id")
-    outcome = run(batch(ROWS), given)
+    outcome = aggregate_rows(batch(ROWS), given)
     assert (outcome.counted, outcome.late, outcome.unwanted) == (0, 2, 2)
     assert late_rows(batch(ROWS), given).tolist() == [True, False, True, False, False, False]
     assert outcome.flags is not None
@@ -121,7 +121,7 @@ def test_a_row_late_for_all_who_asked_is_late_and_one_nobody_asked_for_is_not() 
 
 def test_windows_forced_to_close_make_rows_late() -> None:
     asked = query("count(*)")
-    outcome = run(batch(ROWS), plan(asked, forced=1, limit=50))
+    outcome = aggregate_rows(batch(ROWS), plan(asked, forced=1, limit=50))
     assert (outcome.counted, outcome.late) == (1, 3)
 
 
@@ -131,8 +131,8 @@ def test_tasks_together_make_what_one_task_makes(splits: int, naive: bool) -> No
     text = "SELECT count(*), sum(price), stddev(price), max(kind), approx_count_distinct(site)"
     asked = compile_query("q", bound(f"{text} FROM bids [RANGE 10 SLIDE 10 WATTR seq] WHERE site > 0"), naive)
     given = plan(asked, closed={SEQ: Closed().close(10, 0)}, limit=50)
-    whole = run(batch(ROWS), given)
-    parts = merge((run(batch(ROWS[i::splits]), given) for i in range(splits)), given.layouts)
+    whole = aggregate_rows(batch(ROWS), given)
+    parts = merge((aggregate_rows(batch(ROWS[i::splits]), given) for i in range(splits)), given.layouts)
     assert told(asked, given, parts) == told(asked, given, whole)
     for count in ("rows", "timeless", "ahead", "counted", "late", "unwanted"):
         assert getattr(parts, count) == getattr(whole, count), count
@@ -144,14 +144,14 @@ def test_zero_and_nan_have_one_group_each_in_every_task() -> None:
     rows = [(1, 1, "a", value) for value in (0.0, -0.0, float("nan"), -float("nan"), None)]
     given = plan(asked)
     ((key, layout),) = given.layouts.items()
-    found = combine(layout, [run(batch([row]), given).partials[key] for row in rows])
+    found = combine(layout, [aggregate_rows(batch([row]), given).partials[key] for row in rows])
     assert sorted(map(str, found["k0"].to_pylist())) == ["0.0", "None", "nan"]
     assert sorted(found["rows"].to_pylist()) == [1, 2, 2]
 
 
 def test_an_empty_batch_brings_no_partials_and_no_slices_make_a_sheet_of_the_right_shape() -> None:
     given = plan(query("site, avg(price)", "GROUP BY site"))
-    outcome = run(batch([]), given)
+    outcome = aggregate_rows(batch([]), given)
     assert (outcome.rows, outcome.partials) == (0, {})
     assert merge([], given.layouts).partials == {}
     (layout,) = given.layouts.values()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.plan.bids import SCALARS, SEQ, compiled, planned
 from transom.kernel import dense, fold
-from transom.kernel.aggregate import BatchPlan, run
+from transom.kernel.aggregate import BatchPlan, aggregate_rows
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.strategy import Fragments, Strategy
@@ -82,7 +82,7 @@ def folded(
     names = {member.id: member.name for member in shared.selections}
     layouts = {member.id: (member.layout, [s.id for s in member.slots]) for member in shared.selections}
     found: Found = {}
-    for sheet in run(batch_id, plan).partials.values():
+    for sheet in aggregate_rows(batch_id, plan).partials.values():
         for row in sheet.to_pylist():
             layout, slots = layouts[row["selection"]]
             states = tuple(sorted(zip(slots, _states(layout, row), strict=True)))

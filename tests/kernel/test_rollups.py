@@ -17,7 +17,7 @@ from tests.kernel.test_fold import WAYS, with_opaque
 from tests.plan.bids import SEQ, compiled, planned
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.kernel import rollups
-from transom.kernel.aggregate import BatchPlan, Outcome, run
+from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows
 from transom.kernel.shards import held
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
@@ -75,7 +75,7 @@ def outcome(queries: list[CompiledQuery], rows: list[Row], rolls: bool, **more: 
         {n: pa.array(list(v), t, from_pandas=False) for (n, t), v in zip(SCHEMA.items(), arrays, strict=True)}
     )
     plan = BatchPlan(shared.families, shared.interests, columns | opaque, {SEQ: "seq"}, "seq", **more)
-    return run(with_opaque(batch_id, list(opaque)), plan)
+    return aggregate_rows(with_opaque(batch_id, list(opaque)), plan)
 
 
 def slices(done: Outcome, queries: list[CompiledQuery]) -> dict[tuple[Any, ...], Any]:
@@ -235,7 +235,7 @@ def test_what_shares_nothing_else_is_not_rolled_up(strategy: Strategy) -> None:
 def test_far_cells_are_rolled_up_too(always: None) -> None:
     rows = many(3, 4, 200)
     ids = frozenset(one.id for one in planned(*NESTED).selections)
-    plain, rolled = (outcome(NESTED, rows, rolls, far=ids) for rolls in (False, True))
+    plain, rolled = (outcome(NESTED, rows, rolls, on_executors=ids) for rolls in (False, True))
     assert rolled.lifted == len(rows) and not rolled.partials
 
     def shards(done: Outcome) -> list[tuple[Any, ...]]:

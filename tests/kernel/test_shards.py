@@ -14,7 +14,7 @@ from tests.differential.cases import COLUMNS, SECOND, BatchCase, Case, alike, ca
 from tests.differential.comparing import check
 from tests.differential.engine import MemoryShards
 from transom.aggregates.accumulators import CountRows, Sum
-from transom.columns.hashing import hashed
+from transom.columns.hashing import row_hashes
 from transom.elements import Clock, ClockKind, Punctuation
 from transom.kernel.shards import Head, Shard, Shelf, dealt, fetched, held, merged, rolled, spilled
 from transom.kernel.tuples import Ranges
@@ -187,21 +187,21 @@ NAN = float("nan")
 )
 def test_rows_that_group_together_have_one_hash(type: pa.DataType, same: list[Any], other: Any) -> None:
     values = pa.array([*same, other], type, from_pandas=False)
-    first, second, third = hashed([values], 3)
+    first, second, third = row_hashes([values], 3)
     assert first == second != third
 
 
 def test_hashes_are_the_same_in_every_process() -> None:
     columns = [pa.array(["Köln", None, "b"]), pa.array([1, 2, None])]
-    assert [f"{one:x}" for one in hashed(columns, 3)] == HASHES
+    assert [f"{one:x}" for one in row_hashes(columns, 3)] == HASHES
     sliced = [pa.concat_arrays([column.slice(2), column]).slice(1) for column in columns]
-    assert [f"{one:x}" for one in hashed(sliced, 3)] == HASHES
+    assert [f"{one:x}" for one in row_hashes(sliced, 3)] == HASHES
 
 
 HASHES = ["10d987adeb5f3f4b", "66914a5e0575bfaa", "e5838a491a8f74aa"]
 
 
 def test_groups_are_dealt_out_evenly() -> None:
-    places = hashed([pa.array(range(100_000))], 100_000) % np.uint64(16)
+    places = row_hashes([pa.array(range(100_000))], 100_000) % np.uint64(16)
     counts = np.bincount(places.astype(np.int64), minlength=16)
     assert counts.min() > 5_900 and counts.max() < 6_600

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.hashing import hashed
+from transom.columns.hashing import row_hashes
 from transom.elements import Preference, Summary
 from transom.promising.batch_tuples import (
     BatchArrival,
@@ -47,7 +47,7 @@ def rows_of(items: Sequence[Any], times: Sequence[int], first: int = 0) -> pa.Ta
     column = pa.array(items, pa.int64())
     return pa.table(
         {
-            "key": hashed([column], len(column)).view(np.int64),
+            "key": row_hashes([column], len(column)).view(np.int64),
             "time": pa.array(times, pa.int64()),
             "x0": column,
             "x1": pa.array(range(first, first + len(items)), pa.int64()),

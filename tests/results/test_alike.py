@@ -10,7 +10,7 @@ import pytest
 
 from reproduce.in_process import advance
 from tests.plan.bids import SCALARS, TIME, admitted, compiled
-from transom.kernel.aggregate import BatchPlan, run
+from transom.kernel.aggregate import BatchPlan, aggregate_rows
 from transom.plan.compiled import CompiledQuery
 from transom.plan.context import Membership
 from transom.plan.planner import Planner
@@ -33,7 +33,9 @@ def batch(
     table = projected.append_column("t0", rows["ts"].cast(pa.int64()))
     shared = planner.plan(state, queries)
     closed = {TIME: state.stream("bids").clock(TIME).closed}
-    outcome = run(table, BatchPlan(shared.families, shared.interests, names, {TIME: "t0"}, "t0", closed))
+    outcome = aggregate_rows(
+        table, BatchPlan(shared.families, shared.interests, names, {TIME: "t0"}, "t0", closed)
+    )
     return advance(state, [BatchInput(StreamRules(TIME, 0), queries, outcome, ended=ended)], SCALARS)
 
 
@@ -73,7 +75,7 @@ def test_a_row_at_the_end_of_time_harms_nobody(time: int) -> None:
     shared = Planner().plan(state, [query])
     table = pa.table({"seq": pa.array([3, time, 1_700_000_000_000_000], pa.int64())})
     plan = BatchPlan(shared.families, shared.interests, names, {clock: "seq"}, "seq")
-    outcome = run(table, plan)
+    outcome = aggregate_rows(table, plan)
     assert (outcome.counted, outcome.unwanted) == (2, 1)
     done = advance(state, [BatchInput(StreamRules(clock, 0), [query], outcome, ended=True)], SCALARS)
     assert done.results["q"]["window_end"].to_pylist()[0] == 5

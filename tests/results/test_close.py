@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.plan.bids import SEQ, compiled, planned
 from transom.elements import WindowSpec
-from transom.kernel.aggregate import BatchPlan, run
+from transom.kernel.aggregate import BatchPlan, aggregate_rows
 from transom.kernel.sheets import combine
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
@@ -56,7 +56,7 @@ def partials(query: CompiledQuery, rows: list[Row], parts: int) -> pa.Table:
                 "price": pa.array([price for _, _, price in own], pa.float64()),
             }
         )
-        tables += run(table, plan).partials.values()
+        tables += aggregate_rows(table, plan).partials.values()
     return combine(layout, tables)
 
 
@@ -213,7 +213,7 @@ def test_closing_all_readers_in_one_sweep_is_closing_them_one_by_one(
     columns = zip(*rows, strict=True) if rows else [[], [], []]
     types = {"seq": pa.int64(), "site": pa.int32(), "price": pa.float64()}
     table = pa.table({n: pa.array(list(v), t) for (n, t), v in zip(types.items(), columns, strict=True)})
-    sheet = combine(layout, run(table, plan).partials.values())
+    sheet = combine(layout, aggregate_rows(table, plan).partials.values())
     together = close(layout, sheet, readers)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Boundary, "is_simple", False)

@@ -11,7 +11,7 @@ import pytest
 from reproduce.in_process import advance
 from tests.plan.bids import SCALARS, SEQ, admitted, compiled, planned
 from transom.elements import Clock, ClockKind, Punctuation
-from transom.kernel.aggregate import BatchPlan, run
+from transom.kernel.aggregate import BatchPlan, aggregate_rows
 from transom.plan.compiled import CompiledQuery
 from transom.plan.context import Membership
 from transom.plan.planner import Planner
@@ -55,7 +55,7 @@ class Engine:
             {SEQ: stream.clock(SEQ).closed},
         )  # fmt: skip
         self.output: BatchOutput = advance(
-            self.state, [BatchInput(self.rules, [self.query], run(table, plan), **more)], SCALARS
+            self.state, [BatchInput(self.rules, [self.query], aggregate_rows(table, plan), **more)], SCALARS
         )
         self.state = self.output.state
         found = self.output.results.get("q")
@@ -163,7 +163,7 @@ def test_rows_are_closed_as_far_as_they_were_numbered() -> None:
             {"seq": pa.array([9, 9], pa.int64()), "row": pa.array([start, start + 1], pa.int64())}
         )
         plan = BatchPlan(families, (), {}, {SEQ: "seq", rows: "row"}, "seq")
-        output = advance(state, [BatchInput(rules, [numbered], run(table, plan))], SCALARS)
+        output = advance(state, [BatchInput(rules, [numbered], aggregate_rows(table, plan))], SCALARS)
         state = output.state
         reported.append(
             output.results["q"].select(["window_start", "n"]).to_pylist() if output.results else []

@@ -47,7 +47,7 @@ class Accumulator(Protocol):
         ...
 
 
-def reduced(values: pa.Array, codes: Codes, groups: int, function: str) -> pa.Array:
+def reduce_groups(values: pa.Array, codes: Codes, groups: int, function: str) -> pa.Array:
     """An Arrow grouped aggregation with its answers in the order of the codes, null where a group has none.
 
     One thread, so that floats are added in the order of the rows: a replayed batch gives the same bits.
@@ -77,7 +77,7 @@ class CountRows:
         return [pa.array(np.bincount(codes, minlength=groups).astype(np.int64))]
 
     def combine(self, states: States, codes: Codes, groups: int) -> States:
-        return [pc.fill_null(reduced(states[0], codes, groups, "sum"), 0)]
+        return [pc.fill_null(reduce_groups(states[0], codes, groups, "sum"), 0)]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Count:
         return [pa.array(np.bincount(codes[valid], minlength=groups).astype(np.int64))]
 
     def combine(self, states: States, codes: Codes, groups: int) -> States:
-        return [pc.fill_null(reduced(states[0], codes, groups, "sum"), 0)]
+        return [pc.fill_null(reduce_groups(states[0], codes, groups, "sum"), 0)]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Sum:
         return self.combine([values.cast(self.types()[0], safe=False)], codes, groups)
 
     def combine(self, states: States, codes: Codes, groups: int) -> States:
-        return [reduced(states[0], codes, groups, "sum").cast(self.types()[0])]
+        return [reduce_groups(states[0], codes, groups, "sum").cast(self.types()[0])]
 
 
 @dataclass(frozen=True)
@@ -156,10 +156,10 @@ class Extreme:
         values = states[0]
         if pa.types.is_null(values.type):
             return [pa.nulls(groups)]
-        found = reduced(values, codes, groups, self.function)
+        found = reduce_groups(values, codes, groups, self.function)
         if self.function == "max" and pa.types.is_floating(values.type):
             # Arrow's max passes over NaN; its min already prefers any number to NaN.
-            has_nan = reduced(pc.is_nan(values), codes, groups, "max")
+            has_nan = reduce_groups(pc.is_nan(values), codes, groups, "max")
             found = pc.if_else(pc.fill_null(has_nan, False), pa.scalar(float("nan"), values.type), found)
         return [found]
 
@@ -253,7 +253,7 @@ class AllValues:
         return [pa.ListArray.from_arrays(offsets, ordered)]
 
 
-def served_columns(accumulator: Accumulator) -> tuple[int, ...] | None:
+def columns_in_moments(accumulator: Accumulator) -> tuple[int, ...] | None:
     """The columns of moments that are the state of an accumulator of the same values; None: none are."""
     match accumulator:
         case Count():
@@ -263,7 +263,7 @@ def served_columns(accumulator: Accumulator) -> tuple[int, ...] | None:
     return None
 
 
-def lifted(
+def lift_where(
     accumulator: Accumulator, values: pa.Array, mask: NDArray[np.bool_] | None, codes: Codes, groups: int
 ) -> States:
     """`lift` over the tuples that an aggregate's FILTER lets through."""

@@ -24,7 +24,7 @@ from transom.aggregates.accumulators import (
     Extreme,
     States,
     Sum,
-    lifted,
+    lift_where,
 )
 
 Values = NDArray[Any]
@@ -107,7 +107,7 @@ def _extreme(input: pa.DataType, function: str) -> NumericForm | None:
     )
 
 
-def over_runs(accumulator: Accumulator, states: States, runs: Runs) -> States:
+def combine_runs(accumulator: Accumulator, states: States, runs: Runs) -> States:
     """The states of runs of rows, one for each run; no run is empty.
 
     Cheapest for runs in the order of their starts.
@@ -115,19 +115,19 @@ def over_runs(accumulator: Accumulator, states: States, runs: Runs) -> States:
     form = numeric_form(accumulator)
     if form is None:
         starts, stops = runs
-        rows, codes = expanded(starts, stops)
+        rows, codes = expand_runs(starts, stops)
         return accumulator.combine([state.take(pa.array(rows)) for state in states], codes, len(starts))
     numbers, valid = form.values(states[0])
     present = None
     if valid is not None:
-        present = reduced_runs(np.add, valid.astype(np.int64), runs) > 0
-    return [form.column(reduced_runs(form.ufunc, numbers, runs), present)]
+        present = reduce_runs(np.add, valid.astype(np.int64), runs) > 0
+    return [form.column(reduce_runs(form.ufunc, numbers, runs), present)]
 
 
-def reduced_runs(ufunc: np.ufunc, numbers: Values, runs: Runs) -> Values:
+def reduce_runs(ufunc: np.ufunc, numbers: Values, runs: Runs) -> Values:
     """A ufunc over runs of an array.
 
-    >>> reduced_runs(np.add, np.arange(5), (np.array([0, 1]), np.array([2, 5]))).tolist()
+    >>> reduce_runs(np.add, np.arange(5), (np.array([0, 1]), np.array([2, 5]))).tolist()
     [1, 10]
     """
     starts, stops = runs
@@ -139,10 +139,10 @@ def reduced_runs(ufunc: np.ufunc, numbers: Values, runs: Runs) -> Values:
     return ufunc.reduceat(np.append(numbers, numbers[-1:]), ends)[::2]
 
 
-def expanded(starts: Codes, stops: Codes) -> tuple[Codes, Codes]:
+def expand_runs(starts: Codes, stops: Codes) -> tuple[Codes, Codes]:
     """Every number of some runs, and which run it is of.
 
-    >>> [found.tolist() for found in expanded(np.array([3, 8]), np.array([5, 9]))]
+    >>> [found.tolist() for found in expand_runs(np.array([3, 8]), np.array([5, 9]))]
     [[3, 4, 8], [0, 0, 1]]
     """
     lengths = np.maximum(stops - starts, 0)
@@ -156,18 +156,18 @@ def is_numeric(accumulators: Sequence[Accumulator]) -> bool:
     return all(numeric_form(accumulator) is not None for accumulator in accumulators)
 
 
-def added_up(
+def lift_where_numeric(
     accumulator: Accumulator, values: pa.Array, shown: NDArray[np.bool_] | None, codes: Codes, groups: int
 ) -> States:
     """`lift` over the tuples that an aggregate's FILTER shows it, as arrays where it has a numeric form."""
     form = numeric_form(accumulator)
     if form is None:
-        return lifted(accumulator, values, shown, codes, groups)
+        return lift_where(accumulator, values, shown, codes, groups)
     if isinstance(accumulator, CountRows | Count):
         present = None if isinstance(accumulator, CountRows) or not values.null_count else _valid(values)
         numbers = None
     else:
-        numbers, present = lifted_form(form, accumulator, values)
+        numbers, present = contributions(form, accumulator, values)
     if shown is not None:
         present = shown if present is None else shown & present
     if present is not None:
@@ -185,7 +185,7 @@ def _valid(values: pa.Array) -> NDArray[np.bool_]:
     return found
 
 
-def lifted_form(
+def contributions(
     form: NumericForm, accumulator: Accumulator, values: pa.Array
 ) -> tuple[Values, NDArray[np.bool_] | None]:
     """The numbers that tuples contribute, and which tuples contribute one if not all do."""

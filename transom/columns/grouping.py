@@ -52,12 +52,12 @@ def group(columns: Sequence[pa.Array | NDArray[np.int64] | Encoded], rows: int) 
     return Groups(codes, firsts)
 
 
-def encoded(column: pa.Array) -> Encoded:
+def encode(column: pa.Array) -> Encoded:
     """A column's codes, for whoever groups different rows of it again and again."""
     return Encoded(*_encode(column))
 
 
-def each_alone(rows: int) -> Groups:
+def each_row_alone(rows: int) -> Groups:
     """Every row a group of its own."""
     return Groups(np.arange(rows), np.arange(rows))
 
@@ -70,10 +70,10 @@ def normalized(column: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(zeroed), pa.scalar(float("nan"), column.type), zeroed)
 
 
-def distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+def sorted_distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """Each number once, in order: by sorting, which is several times quicker than the hashes of `np.unique`.
 
-    >>> distinct(np.array([3, 1, 3])).tolist()
+    >>> sorted_distinct(np.array([3, 1, 3])).tolist()
     [1, 3]
     """
     ordered = np.sort(numbers)

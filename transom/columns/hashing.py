@@ -16,10 +16,10 @@ _NULL = np.uint64(0x9E3779B97F4A7C15)
 _PRIME = np.uint64(0x100000001B3)
 
 
-def hashed(columns: Sequence[pa.Array], rows: int) -> Hashes:
+def row_hashes(columns: Sequence[pa.Array], rows: int) -> Hashes:
     """One number a row; rows that group together have the same.
 
-    >>> a, b, c = hashed([pa.array([0.0, -0.0, None])], 3)
+    >>> a, b, c = row_hashes([pa.array([0.0, -0.0, None])], 3)
     >>> bool(a == b), bool(a == c)
     (True, False)
     """
@@ -28,11 +28,11 @@ def hashed(columns: Sequence[pa.Array], rows: int) -> Hashes:
         words = _words(column)
         if column.null_count:
             words = np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, words)
-        found = mixed(found * _PRIME + words)
+        found = mix_bits(found * _PRIME + words)
     return found
 
 
-def mixed(words: Hashes) -> Hashes:
+def mix_bits(words: Hashes) -> Hashes:
     """Every bit depends on every bit (the finish of SplitMix64)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

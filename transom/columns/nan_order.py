@@ -28,15 +28,15 @@ class _Top:
 TOP = _Top()
 
 
-def ranked(value: Any) -> Any:
+def orderable(value: Any) -> Any:
     """The value itself, or what stands for NaN.
 
-    >>> max([ranked(1.0), ranked(math.nan), ranked(math.inf)])
+    >>> max([orderable(1.0), orderable(math.nan), orderable(math.inf)])
     NaN
     """
     return TOP if value != value else value
 
 
-def unranked(value: Any) -> Any:
+def from_orderable(value: Any) -> Any:
     """The value that was ranked."""
     return math.nan if value is TOP else value

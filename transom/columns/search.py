@@ -13,14 +13,14 @@ BUCKETS = 1 << 16
 FAR = 1 << 61  # whole numbers beyond are not put into buckets: their differences might overflow
 
 
-def places(thresholds: NDArray[Any], numbers: NDArray[Any]) -> Numbers:
+def count_at_or_below(thresholds: NDArray[Any], numbers: NDArray[Any]) -> Numbers:
     """How many thresholds, which are in order, lie at or below each number.
 
     Numbers and thresholds are put into buckets by a function that never falls as numbers rise, rounding
     included. Thresholds in lower buckets than a number's are then below it, and those in higher ones above
     it: only numbers that share a bucket with a threshold need be searched for.
 
-    >>> places(np.array([2, 5]), np.array([1, 2, 3, 7])).tolist()
+    >>> count_at_or_below(np.array([2, 5]), np.array([1, 2, 3, 7])).tolist()
     [0, 1, 1, 2]
     """
     put = _buckets(thresholds, numbers) if len(numbers) > BUCKETS // 2 else None

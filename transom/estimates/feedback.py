@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.table import aggregate_function
-from transom.columns.hashing import hashed
+from transom.columns.hashing import row_hashes
 from transom.estimates.early_values import EarlyValues, Estimates, FinalValues, ItemKind
 from transom.estimates.estimator import Estimator
 from transom.estimates.monitor import Quality
@@ -160,7 +160,7 @@ def _finals(query: CompiledQuery, table: pa.Table, made: int) -> FinalValues:
 
 def _groups(query: CompiledQuery, table: pa.Table) -> np.ndarray:
     keys = [one_array(table[item.name]) for item in query.query.items if item.is_key]
-    return hashed(keys, table.num_rows).view(np.int64)
+    return row_hashes(keys, table.num_rows).view(np.int64)
 
 
 def _items(query: CompiledQuery, table: pa.Table) -> pa.Table:

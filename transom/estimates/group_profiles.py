@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.columns.hashing import mixed
+from transom.columns.hashing import mix_bits
 from transom.estimates.early_values import Flags, Floats, Ints
 from transom.estimates.fading_average import FAST, SLOW, moved_toward, newest_weight
 from transom.estimates.limits import DEFAULT_LIMITS, EstimateLimits
@@ -21,7 +21,7 @@ def sampled_groups(group: Ints, limit: int) -> Flags:
     """A mask of at most `limit` distinct groups, always the same ones."""
     if len(group) <= limit:
         return np.ones(len(group), np.bool_)
-    words = mixed(group.view(np.uint64))
+    words = mix_bits(group.view(np.uint64))
     distinct = np.unique(words)
     if len(distinct) <= limit:
         return np.ones(len(group), np.bool_)
@@ -36,7 +36,7 @@ def rows_to_keep(
         return np.ones(len(group), np.bool_)
     sample = sampled_groups(group, limits.groups)
     share = -(-min(len(np.unique(group)), limits.groups) // limits.observed_groups)
-    turn = mixed(group.view(np.uint64)) + (window + mark).view(np.uint64)
+    turn = mix_bits(group.view(np.uint64)) + (window + mark).view(np.uint64)
     return sample & (emitted | (turn % np.uint64(share) == 0))
 
 
@@ -118,7 +118,7 @@ class GroupProfiles:
         """Without the groups whose last final is oldest, if there are more than `limit`."""
         if len(self.key) <= limit:
             return self
-        order = np.lexsort((mixed(self.key.view(np.uint64)), -self.last))
+        order = np.lexsort((mix_bits(self.key.view(np.uint64)), -self.last))
         return self._take(np.sort(order[:limit]))
 
     def _with_groups(self, group: Ints) -> GroupProfiles:

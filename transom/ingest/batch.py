@@ -17,7 +17,7 @@ from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
 from transom.elements import Clock, ClockKind
 from transom.ingest.tables import StaticTables
 from transom.ingest.tasks import aggregate_task, late_task
-from transom.kernel.aggregate import BatchPlan, Outcome, late_rows, merge, run, write_shards
+from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows, late_rows, merge, write_shards
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet, store_sets
 from transom.ondemand.stores import store_inputs
@@ -266,7 +266,7 @@ class IngestRun:
             limit,
             horizon=self.batch.rules.horizon,
             row_id=ROW_ID if with_ids else None,
-            far=self.batch.state.on_executors,
+            on_executors=self.batch.state.on_executors,
             most_groups=self.batch.most_groups,
             store_inputs=store_inputs(self.batch.state, self.batch.before, gathered),
         )
@@ -283,7 +283,7 @@ class IngestRun:
         """Run the kernel over a branch's rows: on the driver if they are few, else by tasks."""
         projected = self._projected(branch, branch.frame)
         if self.batch.on_driver:
-            outcome = run(projected.to_table(few=True), plan)
+            outcome = aggregate_rows(projected.to_table(few=True), plan)
             return outcome if self.batch.shelf is None else write_shards(outcome, self.batch.shelf)
         packed = projected.map(aggregate_task(self.backend.ship(plan), self.batch.shelf), OUTCOME).to_table()
         outcomes = (pickle.loads(outcome) for outcome in packed["outcome"].to_pylist())

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from transom.backends.base import RecordBatches, ShippedPlan, Task
-from transom.kernel.aggregate import Outcome, late_rows, merge, run, write_shards
+from transom.kernel.aggregate import Outcome, aggregate_rows, late_rows, merge, write_shards
 from transom.kernel.shards import Shelf
 
 # Spark hands out batches of ten thousand rows: too few to keep the kernel's vectors long.
@@ -25,10 +25,13 @@ def aggregate_task(shipped: ShippedPlan, shelf: Shelf | None) -> Task:
         plan = shipped.plan()
         done: Outcome | None = None
         for table in gathered(batches):
-            outcome = run(table, plan)
+            outcome = aggregate_rows(table, plan)
             done = outcome if done is None else merge([done, outcome], plan.layouts)
             cells = sum(shard.table.num_rows for _, shard in done.shards)
-            if shelf is not None and cells + sum(one.run.entries for one in done.far_runs) > CELLS_AT_ONCE:
+            if (
+                shelf is not None
+                and cells + sum(one.run.entries for one in done.executor_runs) > CELLS_AT_ONCE
+            ):
                 done = write_shards(done, shelf)
         if done is not None:
             packed = pickle.dumps(done if shelf is None else write_shards(done, shelf))

@@ -1,6 +1,6 @@
-"""The first half of a batch: rows -> partial aggregates, for every query at once, on Arrow columns.
+"""Ingest: rows of a batch -> partial aggregates of all queries at once, on Arrow columns.
 
-It runs where the rows are, inside a Spark task or in a test, and knows neither of the two.
+It runs where the rows are: inside a Spark task, on the driver or in a test.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from transom.elements import Clock, WindowSpec
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.fold import fold
-from transom.kernel.rollups import kinships, rolled_up
+from transom.kernel.rollups import families_by_roll_up, roll_up
 from transom.kernel.rows import Rows
 from transom.kernel.shards import Shard, Shelf, gathered, rolled
 from transom.kernel.sheets import combine
 from transom.kernel.store_runs import StoreInput, StoreRun, in_time, put_run, take
-from transom.kernel.tuples import Cells, Tuples, matching
+from transom.kernel.tuples import FamilyTuples, RollUpCells, wanted_by
 from transom.plan.axis import Axis
 from transom.plan.families import Family
 from transom.plan.layout import Layout
@@ -35,7 +35,7 @@ from transom.windows.profile import Profile
 
 Mask = NDArray[np.bool_]
 
-# A signature family must put at least so many tuples into a fragment, judged when there are many.
+# A signature family is too fragmented if a fragment has fewer tuples than this, on average over many.
 TUPLES_PER_SIGNATURE = 2
 MANY = 1024
 
@@ -57,10 +57,10 @@ class Interest:
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """All that a task needs to know about a batch: small, and the same for every task.
+    """What a task needs to know about a batch: small, and the same for every task.
 
-    `columns` and `clocks` say under which name the projected batch carries a scalar or a clock; clocks
-    and the stream's own `time` are int64. Rows with `floor < time <= limit` are aggregated.
+    `columns` and `clocks` are the names of scalars and clocks in the projected batch; clocks and the
+    `time` of the stream are int64. Rows with `floor < time <= limit` are aggregated.
     """
 
     families: tuple[Family, ...]
@@ -72,25 +72,25 @@ class BatchPlan:
     limit: int | None = None
     floor: int | None = None
     horizon: int | None = None
-    row_id: str | None = None  # a column that tells rows apart, when a batch is read in several branches
-    far: frozenset[int] = frozenset()  # selections whose cells are not folded but put away as shards
-    most_groups: int | None = None  # families with more groups than this are put away in any case
+    row_id: str | None = None  # a column that identifies rows, when a batch is read in several branches
+    on_executors: frozenset[int] = frozenset()  # selections whose cells are written as shards, not folded
+    most_groups: int | None = None  # families with more groups than this are written as shards in any case
     store_inputs: tuple[StoreInput, ...] = ()  # the stores of on-demand queries
 
-    def is_far(self, family: Family, groups: int) -> bool:
-        """Whether a family's cells are put away."""
-        if int(family.ids[0]) in self.far:
+    def writes_shards(self, family: Family, groups: int) -> bool:
+        """Whether the cells of a family are written as shards, for executors to read."""
+        if int(family.ids[0]) in self.on_executors:
             return True
         return family.merged and self.most_groups is not None and groups > self.most_groups
 
     @property
     def layouts(self) -> dict[str, Layout]:
-        """The layouts of the sheets that it fills, by their keys."""
+        """The layouts of the sheets that the batch fills, by id."""
         return {layout.id: layout for family in self.families for layout in family.layouts}
 
     @cached_property
     def axes(self) -> dict[str, Axis]:
-        """By scalar, the axis on which all families are told that have one there."""
+        """For each scalar, one axis with the thresholds of all families over it."""
         found: dict[str, list[Axis]] = {}
         for family in self.families:
             if family.axis is not None:
@@ -116,29 +116,29 @@ class BatchPlan:
 
 @dataclass
 class Outcome:
-    """What a task, or all tasks of a batch together, made of its rows."""
+    """The partial aggregates and counts of one task, or of all tasks of a batch."""
 
-    partials: dict[str, pa.Table] = field(default_factory=dict)  # by the key of their layout
-    shards: list[tuple[Family, Shard]] = field(default_factory=list)  # until they are put away
-    refs: list[ShardRef] = field(default_factory=list)  # of those put away
+    partials: dict[str, pa.Table] = field(default_factory=dict)  # by the id of their layout
+    shards: list[tuple[Family, Shard]] = field(default_factory=list)  # not written yet
+    refs: list[ShardRef] = field(default_factory=list)  # of shards that are written
     rows: int = 0
-    timeless: int = 0  # no time: rejected
-    ahead: int = 0  # beyond the limit: rejected
+    timeless: int = 0  # rejected: they have no time
+    ahead: int = 0  # rejected: they are beyond the limit
     counted: int = 0
     late: int = 0
     unwanted: int = 0
     lifted: int = 0  # tuples added to a cell, in all families
-    unshared: int = 0  # what that would have been for each query alone
-    unpaid: frozenset[int] = frozenset()  # selections of signature families with too many fragments
-    profile: Profile = field(default_factory=Profile)  # of the stream's time, all rows that have one
+    unshared: int = 0  # the same if each query had slices of its own
+    too_fragmented: frozenset[int] = frozenset()  # selections of signature families with too many fragments
+    profile: Profile = field(default_factory=Profile)  # of the stream's time, over all rows that have one
     clocks: dict[Clock, Profile] = field(default_factory=dict)  # of accepted rows
-    flags: pa.Table | None = None  # row_id, asked, counted: only when the plan names a row_id
+    flags: pa.Table | None = None  # row_id, counted: of wanted rows, only when the plan has a row_id
     runs: list[StoreRun] = field(default_factory=list)  # for stores of on-demand queries
-    far_runs: list[StoreRun] = field(default_factory=list)  # until they are put away
-    run_refs: list[tuple[str, ShardRef, int]] = field(default_factory=list)  # put away: store, file, tuples
+    executor_runs: list[StoreRun] = field(default_factory=list)  # for stores on executors, not written yet
+    run_refs: list[tuple[str, ShardRef, int]] = field(default_factory=list)  # written: store, file, tuples
 
 
-def run(table: pa.Table, plan: BatchPlan) -> Outcome:
+def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
     """Aggregate some rows of a batch."""
     rows = Rows(table, plan.columns, plan.axes)
     outcome = Outcome(rows=table.num_rows)
@@ -153,30 +153,30 @@ def run(table: pa.Table, plan: BatchPlan) -> Outcome:
     for clock, name in plan.clocks.items():
         numbers, valid = rows.numbers(name)
         outcome.clocks[clock] = Profile.of(numbers[valid & accepted])
-    asked = _aggregate(rows, plan, accepted, outcome)
+    wanted = _aggregate(rows, plan, accepted, outcome)
     for store_input in plan.store_inputs:
         runs, matched = take(rows, store_input, plan.clocks[store_input.store_set.clock], accepted)
         groups = runs[0].run.groups if runs else 0
-        is_far = store_input.far or (plan.most_groups is not None and groups > plan.most_groups)
-        (outcome.far_runs if is_far else outcome.runs).extend(runs)
-        asked |= matched
-    counted = asked & ~_late(rows, plan, accepted)
-    outcome.counted, outcome.unwanted = int(counted.sum()), int((accepted & ~asked).sum())
-    outcome.late = int(asked.sum()) - outcome.counted
+        is_large = plan.most_groups is not None and groups > plan.most_groups
+        (outcome.executor_runs if store_input.on_executors or is_large else outcome.runs).extend(runs)
+        wanted |= matched
+    counted = wanted & ~_late(rows, plan, accepted)
+    outcome.counted, outcome.unwanted = int(counted.sum()), int((accepted & ~wanted).sum())
+    outcome.late = int(wanted.sum()) - outcome.counted
     if plan.row_id is not None:
-        chosen = np.flatnonzero(asked)
+        chosen = np.flatnonzero(wanted)
         ids = rows.table[plan.row_id].combine_chunks().take(pa.array(chosen))
         outcome.flags = pa.table({"row": ids, "counted": counted[chosen]})
     return outcome
 
 
 def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) -> Mask:
-    """Fold the rows into every family's slices; which of them somebody asked for."""
-    asked = np.zeros(len(accepted), bool)
-    begun: dict[int, _Begun] = {}  # by rows or cells that several families begin with
+    """Fold the rows into the slices of every family, and return which rows some query wants."""
+    wanted = np.zeros(len(accepted), bool)
+    inputs: dict[int, _SharedInput] = {}  # by the id of their rows
     found: dict[Layout, list[pa.Table]] = {}
     for family, at, tuples in _tuples(rows, plan, accepted):
-        if plan.is_far(family, tuples.group_count):
+        if plan.writes_shards(family, tuples.group_count):
             outcome.shards.append((family, gathered(family, tuples)))
         else:
             for layout, table in fold(family, tuples):
@@ -184,28 +184,28 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
         owners = tuples.fragments.ranges.owners
         matched = tuples.fragments.among(np.ones(len(owners), bool), len(tuples))
         if family.signed and tuples.fragments.count * TUPLES_PER_SIGNATURE > len(tuples) >= MANY:
-            outcome.unpaid |= frozenset(family.ids.tolist())
+            outcome.too_fragmented |= frozenset(family.ids.tolist())
         outcome.unshared += int(tuples.in_ranges() @ family.queries[owners])
-        known = begun.setdefault(id(at), _Begun(at, tuples.cells, len(tuples)))
-        known.matched |= matched
+        shared = inputs.setdefault(id(at), _SharedInput(at, tuples.cells, len(tuples)))
+        shared.matched |= matched
         if tuples.cells is None:
             outcome.lifted += int(matched.sum())
-        known.asked |= matched if family.gaps is None else _inside(family, tuples)
-    for known in begun.values():
-        if known.cells is not None:
-            outcome.lifted += int(known.cells.rows[known.matched].sum())
-        asked[known.rows_asked] = True
+        shared.wanted |= matched if family.gaps is None else _in_windows(family, tuples)
+    for shared in inputs.values():
+        if shared.cells is not None:
+            outcome.lifted += int(shared.cells.rows[shared.matched].sum())
+        wanted[shared.wanted_rows] = True
     outcome.partials = {layout.id: combine(layout, tables) for layout, tables in found.items()}
-    return asked
+    return wanted
 
 
 def _tuples(
     rows: Rows, plan: BatchPlan, accepted: Mask
-) -> Iterator[tuple[Family, NDArray[np.int64], Tuples]]:
-    """What each family is made of, tuples or cells, with their rows; families without any are left out."""
-    for together in kinships(plan.families):
+) -> Iterator[tuple[Family, NDArray[np.int64], FamilyTuples]]:
+    """The tuples or cells of each family, with their rows; families without any are left out."""
+    for together in families_by_roll_up(plan.families):
         clock = plan.clocks[together[0].clock]
-        for families, cells in rolled_up(rows, together, clock, accepted):
+        for families, cells in roll_up(rows, together, clock, accepted):
             for family in families:
                 if cells is not None:
                     yield family, cells.at, rows.of_cells(family, cells)
@@ -215,42 +215,42 @@ def _tuples(
                     yield family, at, tuples
 
 
-class _Begun:
-    """Tuples or cells that families begin with: which of them some family adds, and which are asked for."""
+class _SharedInput:
+    """Tuples or cells that several families read: which of them a family adds, and which a query wants."""
 
-    def __init__(self, at: NDArray[np.int64], cells: Cells | None, size: int):
+    def __init__(self, at: NDArray[np.int64], cells: RollUpCells | None, size: int):
         self.at, self.cells = at, cells
-        self.matched, self.asked = np.zeros(size, bool), np.zeros(size, bool)
+        self.matched, self.wanted = np.zeros(size, bool), np.zeros(size, bool)
 
     @property
-    def rows_asked(self) -> NDArray[np.int64]:
+    def wanted_rows(self) -> NDArray[np.int64]:
         if self.cells is None:
-            return self.at[self.asked]
-        return self.cells.added[self.asked[self.cells.codes]]
+            return self.at[self.wanted]
+        return self.cells.added[self.wanted[self.cells.codes]]
 
 
-def _inside(family: Family, tuples: Tuples) -> Mask:
-    """Which tuples lie in a window of a member that asks for them, where windows don't cover all of time."""
+def _in_windows(family: Family, tuples: FamilyTuples) -> Mask:
+    """Which tuples lie in a window of a member that wants them, for windows with gaps between them."""
     found = np.zeros(len(tuples), bool)
     for i, specs in enumerate(family.gaps or ()):
         inside = np.zeros(len(tuples), bool)
         for spec in specs:
             inside |= windows.in_some_window(spec, tuples.times)
-        found |= inside & matching(tuples, i)
+        found |= inside & wanted_by(tuples, i)
     return found
 
 
 def late_rows(table: pa.Table, plan: BatchPlan) -> Mask:
-    """Which rows were asked for by some query and are late for every one that asked."""
+    """Which rows some query wants, and are late for every query that wants them."""
     rows = Rows(table, plan.columns)
     times, has_time = rows.numbers(plan.time)
     return _late(rows, plan, has_time if plan.limit is None else has_time & (times <= plan.limit))
 
 
 def _late(rows: Rows, plan: BatchPlan, accepted: Mask) -> Mask:
-    """Which of the accepted rows are late for all who ask for them, of whom there are some.
+    """Which accepted rows some query wants, and are late for every query that wants them.
 
-    Only rows at times of which something is closed can be: the queries are asked about those alone.
+    Only rows in closed time can be late, so that only these are compared with the queries.
     """
     old = np.zeros(len(accepted), bool)
     for clock, name in plan.clocks.items():
@@ -261,19 +261,20 @@ def _late(rows: Rows, plan: BatchPlan, accepted: Mask) -> Mask:
     late = np.zeros(len(accepted), bool)
     at = np.flatnonzero(old)
     if len(at):
-        late[at] = _judged(rows.taken(at), plan)
+        late[at] = _late_for_all(rows.take(at), plan)
     return late
 
 
-def _judged(rows: Rows, plan: BatchPlan) -> Mask:
+def _late_for_all(rows: Rows, plan: BatchPlan) -> Mask:
+    """Which rows are late for every query that wants them, of which there is at least one."""
     size = rows.table.num_rows
-    asked, counted = np.zeros(size, bool), np.zeros(size, bool)
+    wanted, counted = np.zeros(size, bool), np.zeros(size, bool)
     for store_input in plan.store_inputs:
         matched, timely = in_time(
             rows, store_input, plan.clocks[store_input.store_set.clock], np.ones(size, bool)
         )
-        asked, counted = asked | matched, counted | timely
-    passed: dict[tuple[Clock, WindowSpec], Mask] = {}
+        wanted, counted = wanted | matched, counted | timely
+    closed_masks: dict[tuple[Clock, WindowSpec], Mask] = {}
     for interest in plan.interests:
         times, valid = rows.numbers(plan.clocks[interest.clock])
         matched = valid & rows.all_true(interest.conjuncts)
@@ -281,26 +282,26 @@ def _judged(rows: Rows, plan: BatchPlan) -> Mask:
             continue
         view = plan.closed.get(interest.clock, Closed()).view(interest.key_columns, interest.pinned)
         for window, forced in interest.windows:
-            wanted = matched
+            inside = matched
             if windows.has_gaps(window):
-                wanted = matched & windows.in_some_window(window, times)
-            asked |= wanted
-            if not (wanted & ~counted).any():
+                inside = matched & windows.in_some_window(window, times)
+            wanted |= inside
+            if not (inside & ~counted).any():
                 continue
             if view.uniform and forced is None:
-                known = interest.clock, window
-                if known not in passed:
-                    passed[known] = _passed(window, view, IntervalSet(), times, ())
-                counted |= wanted & ~passed[known]
+                key = interest.clock, window
+                if key not in closed_masks:
+                    closed_masks[key] = _in_closed_windows(window, view, IntervalSet(), times, ())
+                counted |= inside & ~closed_masks[key]
                 continue
-            at = np.flatnonzero(wanted)
+            at = np.flatnonzero(inside)
             keys = [] if view.uniform else [rows.column(key).take(pa.array(at)) for key in interest.keys]
             closed = IntervalSet() if forced is None else IntervalSet.of((LOWEST, forced))
-            counted[at[~_passed(window, view, closed, times[at], keys)]] = True
-    return asked & ~counted
+            counted[at[~_in_closed_windows(window, view, closed, times[at], keys)]] = True
+    return wanted & ~counted
 
 
-def _passed(
+def _in_closed_windows(
     window: WindowSpec, view: View, forced: IntervalSet, times: NDArray[np.int64], keys: Sequence[pa.Array]
 ) -> Mask:
     """Which times have all their windows closed."""
@@ -312,7 +313,7 @@ def _passed(
 
 
 def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome:
-    """One outcome of all tasks of a batch."""
+    """Merge the outcomes of all tasks of a batch."""
     parts = list(outcomes)
     total = Outcome(profile=Profile.merged(part.profile for part in parts))
     for count in ("rows", "timeless", "ahead", "counted", "late", "unwanted", "lifted", "unshared"):
@@ -324,9 +325,9 @@ def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome
         total.partials[key] = tables[0] if len(tables) == 1 else combine(layouts[key], tables)
     total.shards = [shard for part in parts for shard in part.shards]
     total.refs = [ref for part in parts for ref in part.refs]
-    for runs in ("runs", "far_runs", "run_refs"):
+    for runs in ("runs", "executor_runs", "run_refs"):
         setattr(total, runs, [one for part in parts for one in getattr(part, runs)])
-    total.unpaid = frozenset[int]().union(*(part.unpaid for part in parts))
+    total.too_fragmented = frozenset[int]().union(*(part.too_fragmented for part in parts))
     flags = [part.flags for part in parts if part.flags is not None]
     total.flags = pa.concat_tables(flags) if flags else None
     return total
@@ -334,17 +335,17 @@ def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome
 
 def write_shards(outcome: Outcome, shelf: Shelf) -> Outcome:
     """Write the shards of an outcome to files, one shard for each family, and keep references to them."""
-    found: dict[int, list[tuple[Family, Shard]]] = {}
+    by_family: dict[int, list[tuple[Family, Shard]]] = {}
     for family, shard in outcome.shards:
-        found.setdefault(id(family), []).append((family, shard))
-    for own in found.values():
-        family, whole = own[0][0], own[0][1] if len(own) == 1 else None
+        by_family.setdefault(id(family), []).append((family, shard))
+    for parts in by_family.values():
+        family, whole = parts[0][0], parts[0][1] if len(parts) == 1 else None
         if whole is None:
             homes = family.ids.tolist()
-            whole = rolled((shard for _, shard in own), family.slots, homes, None)
+            whole = rolled((shard for _, shard in parts), family.slots, homes, None)
         if whole is not None and whole.table.num_rows:
             outcome.refs.append(shelf.put(whole))
-    for brought in outcome.far_runs:
+    for brought in outcome.executor_runs:
         outcome.run_refs.append((brought.store, put_run(shelf, brought.run), brought.tuples))
-    outcome.shards, outcome.far_runs = [], []
+    outcome.shards, outcome.executor_runs = [], []
     return outcome

@@ -1,4 +1,4 @@
-"""Rows in parts whose groups see the same closed time."""
+"""Split rows by what is closed for their groups."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Cells as dense arrays: (fragment, slice, group), where accumulators are plain numbers.
 
-What a member asks for is ranges of fragments and runs of slices. Sums from either end answer one-sided
-ranges, a tree of sums all others, and the runs of slices of all members are added up in one sweep. Where
-every member has windows and constants of its own, most cells of the whole array would be empty: then
-members next to each other on the axis form blocks, each with an array of what its members tell apart.
+A member wants ranges of fragments and runs of slices. Running sums from either end answer one-sided ranges, a
+tree of sums answers all others, and one pass adds up the runs of slices of all members. Where members have
+many different windows and constants, most cells of one array would be empty. Then neighbours on the axis form
+blocks, and each block has an array with just the fragments and slices that its members distinguish.
 """
 
 from __future__ import annotations
@@ -15,9 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import CountRows
-from transom.aggregates.numeric import NumericForm, Values, expanded, is_numeric, lifted_form, numeric_form
-from transom.columns.grouping import distinct
-from transom.kernel.tuples import Mask, Numbers, Ranges, Tuples, heads
+from transom.aggregates.numeric import (
+    NumericForm,
+    Values,
+    contributions,
+    expand_runs,
+    is_numeric,
+    numeric_form,
+)
+from transom.columns.grouping import sorted_distinct
+from transom.kernel.tuples import FamilyTuples, Mask, Numbers, Ranges, leading_columns
 from transom.plan.compiled import Slot
 from transom.plan.families import Family
 from transom.plan.layout import Layout
@@ -25,16 +32,16 @@ from transom.windows.slices import Slices
 
 MOST_CELLS = 1 << 22
 CELLS_PER_TUPLE = 4
-SHORT = 8  # ranges of so many fragments are added up one by one
-LONG = 128  # rows of so many numbers are long
+SHORT = 8  # ranges of at most so many fragments are added up one by one
+LONG = 128  # rows of at least so many numbers are added one by one
 RAW, SUFFIX, PREFIX, TREE = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """What members add up: rows of the arrays in `_sources`, each by its kind and index.
+    """The rows of the arrays in `_sources` that members add up, each by its kind and index.
 
-    `firsts` is where each member's pieces begin; members without any are left out.
+    `firsts` is where the pieces of each member begin; members without any are left out.
     """
 
     kinds: Numbers
@@ -45,11 +52,11 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Block:
-    """Some members with coarser fragments and slices than the family's: only what they tell apart.
+    """Some members, with the fragments and slices that they distinguish: coarser ones than the family's.
 
-    `fragment_of` and `slice_of` translate the family's; None: they are the same. The slices of the members
-    are numbers `own` among all members', `begins` is the first of the block's slices in each, and `which` the
-    member (a place in `parts.members`) that each is of.
+    `fragment_of` and `slice_of` translate fragments and slices of the family; None: they are the same. `own`
+    are the slices of the members, as numbers among those of all members. `begins` is the first of the block's
+    slices in each, and `which` its member, as a place in `parts.members`.
     """
 
     fragments: int
@@ -65,15 +72,15 @@ class Block:
 
 @dataclass(frozen=True)
 class Lifted:
-    """What a slot's tuples contribute: numbers, and which tuples do if not all."""
+    """The numbers that tuples contribute to a slot, and which tuples contribute one if not all do."""
 
     form: NumericForm
     numbers: Values | None  # None: one for each tuple
     present: Mask | None
 
 
-def dense(family: Family, tuples: Tuples, cut: Slices) -> Iterator[tuple[Layout, pa.Table]] | None:
-    """The members' slices of some tuples, or None where arrays do not pay."""
+def dense(family: Family, tuples: FamilyTuples, cut: Slices) -> Iterator[tuple[Layout, pa.Table]] | None:
+    """The slices of all members, by layout; None where arrays would be too large or do not apply."""
     if not is_numeric([slot.accumulator for slot in family.slots]):
         return None
     size = _block_size(family, tuples, cut)
@@ -82,8 +89,8 @@ def dense(family: Family, tuples: Tuples, cut: Slices) -> Iterator[tuple[Layout,
     return _dense(family, tuples, cut, size)
 
 
-def _block_size(family: Family, tuples: Tuples, cut: Slices) -> int | None:
-    """How many members to put into a block; None: no number will do."""
+def _block_size(family: Family, tuples: FamilyTuples, cut: Slices) -> int | None:
+    """The number of members in a block; None: arrays would be too large with any number."""
     members, groups, enough = (
         len(family),
         tuples.group_count,
@@ -102,7 +109,7 @@ def _block_size(family: Family, tuples: Tuples, cut: Slices) -> int | None:
     return size if coarse <= min(64 * enough, MOST_CELLS) else None
 
 
-def _dense(family: Family, tuples: Tuples, cut: Slices, size: int) -> Iterator[tuple[Layout, pa.Table]]:
+def _dense(family: Family, tuples: FamilyTuples, cut: Slices, size: int) -> Iterator[tuple[Layout, pa.Table]]:
     fine, groups = cut.of(tuples.times, tuples.in_order), tuples.group_count
     lifted = [_lifted(tuples, place, slot) for place, slot in enumerate(family.slots)]
     for block in _blocks(tuples, cut, len(family), size):
@@ -117,17 +124,17 @@ def _dense(family: Family, tuples: Tuples, cut: Slices, size: int) -> Iterator[t
         arrays: list[tuple[np.ufunc, np.ndarray]] = [(np.add, tuples.counted(codes, int(np.prod(shape))))]
         places = [_gathered(arrays, one, codes, int(np.prod(shape))) for one in lifted]
         summed = [_folded(ufunc, array.reshape(shape), block) for ufunc, array in arrays]
-        yield from _presented(family, tuples, cut, block, summed, lifted, places)
+        yield from _sheet_rows(family, tuples, cut, block, summed, lifted, places)
 
 
 # --- blocks ---
 
 
-def _blocks(tuples: Tuples, cut: Slices, members: int, size: int) -> Iterator[Block]:
+def _blocks(tuples: FamilyTuples, cut: Slices, members: int, size: int) -> Iterator[Block]:
     fragments = tuples.fragments
     if size >= members:
         parts = pieces(fragments.ranges, fragments.ordered)
-        own, which = expanded(cut.bounds[parts.members], cut.bounds[parts.members + 1])
+        own, which = expand_runs(cut.bounds[parts.members], cut.bounds[parts.members + 1])
         yield Block(fragments.count, fragments.ordered, cut.fine, parts, own, cut.firsts[own], which)
         return
     first = np.full(members, fragments.count)
@@ -142,7 +149,7 @@ def _blocks(tuples: Tuples, cut: Slices, members: int, size: int) -> Iterator[Bl
 
 
 def _block(ranges: Ranges, count: int, ordered: int, cut: Slices) -> Block:
-    borders = distinct(np.concatenate([[0, ordered], ranges.starts, ranges.stops]))
+    borders = sorted_distinct(np.concatenate([[0, ordered], ranges.starts, ranges.stops]))
     borders = borders[borders < count]
     fragment_of = np.searchsorted(borders, np.arange(count), side="right") - 1
     coarse = Ranges(
@@ -150,15 +157,15 @@ def _block(ranges: Ranges, count: int, ordered: int, cut: Slices) -> Block:
     )
     in_order = int(np.searchsorted(borders, ordered))
     parts = pieces(coarse, in_order)
-    own, which = expanded(cut.bounds[parts.members], cut.bounds[parts.members + 1])
-    edges = distinct(cut.firsts[own])  # begins with 0
+    own, which = expand_runs(cut.bounds[parts.members], cut.bounds[parts.members + 1])
+    edges = sorted_distinct(cut.firsts[own])  # begins with 0
     slice_of = np.searchsorted(edges, np.arange(cut.fine), side="right") - 1
     begins = np.searchsorted(edges, cut.firsts[own])
     return Block(len(borders), in_order, len(edges), parts, own, begins, which, fragment_of, slice_of)
 
 
 def pieces(ranges: Ranges, ordered: int) -> Pieces:
-    """The fewest rows that make up each range, where the fragments below `ordered` are in order."""
+    """The fewest rows that add up to each range, where the fragments below `ordered` are in order."""
     kinds, indexes, owners = [], [], []
     left = ranges.starts < ranges.stops
     for chosen, kind, at in (
@@ -208,7 +215,7 @@ def _nodes(start: int, stop: int) -> list[tuple[int, int]]:
 # --- arrays ---
 
 
-def _lifted(tuples: Tuples, place: int, slot: Slot) -> Lifted:
+def _lifted(tuples: FamilyTuples, place: int, slot: Slot) -> Lifted:
     form, shown = numeric_form(slot.accumulator), tuples.shown[place]
     assert form is not None
     if isinstance(slot.accumulator, CountRows) and (tuples.cells is None or slot.where is None):
@@ -216,7 +223,7 @@ def _lifted(tuples: Tuples, place: int, slot: Slot) -> Lifted:
     if tuples.cells is not None:
         numbers, valid = form.values(tuples.cells.states[slot.id][0])
     else:
-        numbers, valid = lifted_form(form, slot.accumulator, tuples.values[place])
+        numbers, valid = contributions(form, slot.accumulator, tuples.values[place])
     present = valid if shown is None else shown if valid is None else shown & valid
     return Lifted(form, numbers if present is None else numbers[present], present)
 
@@ -224,9 +231,9 @@ def _lifted(tuples: Tuples, place: int, slot: Slot) -> Lifted:
 def _gathered(
     arrays: list[tuple[np.ufunc, np.ndarray]], lifted: Lifted, codes: Numbers, cells: int
 ) -> tuple[int, int | None]:
-    """Put a slot's cells into arrays; where its values are, and what tells whether there are any."""
+    """Append the cells of a slot to arrays; the places of its values, and of the counts that say where it has any."""
     if lifted.numbers is None and lifted.present is None:
-        return 0, None  # all tuples, which are counted anyway
+        return 0, None  # the count of all tuples, which is there already
     if lifted.present is not None:
         codes = codes[lifted.present]
     place = len(arrays)
@@ -267,8 +274,8 @@ def _folded(ufunc: np.ufunc, cube: np.ndarray, block: Block) -> np.ndarray:
 def _sources(
     ufunc: np.ufunc, cube: np.ndarray, kinds: Numbers, ordered: int
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The arrays that pieces are rows of: the cube itself, its sums from either end, the levels of a tree."""
-    used = set(distinct(kinds).tolist())
+    """The arrays that pieces are rows of: the cube, its running sums from either end, the levels of a tree."""
+    used = set(sorted_distinct(kinds).tolist())
     if RAW in used:
         yield RAW, cube
     if SUFFIX in used:
@@ -284,8 +291,10 @@ def _sources(
 
 
 def _running(ufunc: np.ufunc, cube: np.ndarray) -> np.ndarray:
-    """`accumulate` along the first axis: it goes from row to row of memory for every number, which is slower
-    than to add long rows one by one."""
+    """`ufunc.accumulate` along the first axis.
+
+    For each number it steps through all rows of memory, so that long rows are added one by one instead.
+    """
     if not len(cube) or cube[0].size < LONG:
         found: np.ndarray = ufunc.accumulate(cube, axis=0)
         return found
@@ -296,9 +305,9 @@ def _running(ufunc: np.ufunc, cube: np.ndarray) -> np.ndarray:
     return found
 
 
-def _presented(
+def _sheet_rows(
     family: Family,
-    tuples: Tuples,
+    tuples: FamilyTuples,
     cut: Slices,
     block: Block,
     summed: Sequence[np.ndarray],
@@ -313,7 +322,7 @@ def _presented(
         if len(family.by_layout) > 1:
             mine = np.isin(owners, chosen)
             picked, of, group_of = at[mine], owners[mine], groups[mine]
-        columns = heads(family, tuples, cut, of, block.own[picked], group_of)
+        columns = leading_columns(family, tuples, cut, of, block.own[picked], group_of)
         columns.append(pa.array(summed[0][picked, group_of]))
         for slot in slots:
             place, counted = places[slot]

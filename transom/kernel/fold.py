@@ -1,8 +1,8 @@
-"""A family over the tuples of a batch: fragments and slices at once, folded into each selection's slices.
+"""Fold the tuples of a batch into the slices of a family's members.
 
 Tuples are aggregated once for all members, into cells: (fragment, slice, group). Where accumulators are
-plain numbers and cells not too many, these are a dense array; everything else is expanded into pairs of
-a cell and a member that asks for it.
+plain numbers and cells are not too many, cells are a dense array. Otherwise they are expanded into pairs of
+a cell and a member that wants it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import States
-from transom.aggregates.numeric import expanded
-from transom.columns.grouping import each_alone, group
+from transom.aggregates.numeric import expand_runs
+from transom.columns.grouping import each_row_alone, group
 from transom.kernel.dense import dense
-from transom.kernel.tuples import Numbers, Tuples, heads, matching
+from transom.kernel.tuples import FamilyTuples, Numbers, leading_columns, wanted_by
 from transom.plan.families import Family
 from transom.plan.layout import Layout
 from transom.windows.slices import Slices, slices
@@ -24,8 +24,8 @@ from transom.windows.slices import Slices, slices
 MOST_PAIRS = 1 << 22  # that are expanded at once
 
 
-def fold(family: Family, tuples: Tuples) -> Iterator[tuple[Layout, pa.Table]]:
-    """The members' slices of some tuples, by layout."""
+def fold(family: Family, tuples: FamilyTuples) -> Iterator[tuple[Layout, pa.Table]]:
+    """The slices of all members, by layout."""
     if not len(tuples):
         return
     if not family.merged:
@@ -42,8 +42,8 @@ def fold(family: Family, tuples: Tuples) -> Iterator[tuple[Layout, pa.Table]]:
 # --- sparse ---
 
 
-def _sparse(family: Family, tuples: Tuples, cut: Slices) -> Iterator[tuple[Layout, pa.Table]]:
-    """Cells that occur, expanded into pairs of a cell and a member that asks for it."""
+def _sparse(family: Family, tuples: FamilyTuples, cut: Slices) -> Iterator[tuple[Layout, pa.Table]]:
+    """Expand the cells that occur into pairs of a cell and a member that wants it."""
     fragments = tuples.fragments
     columns = [] if fragments.codes is None else [fragments.codes]
     columns.append(cut.of(tuples.times, tuples.in_order))
@@ -57,11 +57,11 @@ def _sparse(family: Family, tuples: Tuples, cut: Slices) -> Iterator[tuple[Layou
     groups = np.zeros(cells.count, np.int64) if tuples.groups is None else tuples.groups.codes[cells.firsts]
     starts = np.searchsorted(fragment, fragments.ranges.starts)
     stops = np.searchsorted(fragment, fragments.ranges.stops)
-    # A member's slices in all fine ones: numbers that rise from member to member and within each.
+    # The first fine slice of every slice of every member, as numbers that rise over all members.
     owners_of = np.repeat(np.arange(len(family)), np.diff(cut.bounds))
     ladder = owners_of * cut.fine + cut.firsts
     for start, stop in _batches(stops - starts, fragments.ranges.owners):
-        at, which = expanded(starts[start:stop], stops[start:stop])
+        at, which = expand_runs(starts[start:stop], stops[start:stop])
         owners = fragments.ranges.owners[start:stop][which]
         own = np.searchsorted(ladder, owners * cut.fine + fine[at], side="right") - 1
         for layout, chosen, slots in family.by_layout:
@@ -84,7 +84,7 @@ def _sparse(family: Family, tuples: Tuples, cut: Slices) -> Iterator[tuple[Layou
 
 
 def _batches(lengths: Numbers, owners: Numbers) -> Iterator[tuple[int, int]]:
-    """Ranges in runs of whole members, of not too many pairs each."""
+    """Split ranges between members, so that a part has few enough pairs."""
     if not len(lengths):
         return
     sizes = np.cumsum(lengths)
@@ -100,7 +100,7 @@ def _batches(lengths: Numbers, owners: Numbers) -> Iterator[tuple[int, int]]:
 
 def _combined(
     family: Family,
-    tuples: Tuples,
+    tuples: FamilyTuples,
     cut: Slices,
     layout: Layout,
     owners: Numbers,
@@ -114,7 +114,7 @@ def _combined(
         return layout.schema.empty_table()
     found = group([own, groups], len(cells))
     firsts = found.firsts
-    columns = heads(family, tuples, cut, owners[firsts], own[firsts], groups[firsts])
+    columns = leading_columns(family, tuples, cut, owners[firsts], own[firsts], groups[firsts])
     columns.append(pa.array(np.bincount(found.codes, rows[cells], found.count).astype(np.int64)))
     at = pa.array(cells)
     for accumulator, state in zip(layout.accumulators, states, strict=True):
@@ -122,18 +122,18 @@ def _combined(
     return pa.Table.from_arrays(columns, schema=layout.schema)
 
 
-# --- tuples so scattered in time, or kept one by one, that edges are not worth listing ---
+# --- tuples that are far apart in time, or kept one by one: the edges between them are not listed ---
 
 
-def _scattered(family: Family, tuples: Tuples) -> Iterator[tuple[Layout, pa.Table]]:
+def _scattered(family: Family, tuples: FamilyTuples) -> Iterator[tuple[Layout, pa.Table]]:
     for member in range(len(family)):
-        chosen = np.flatnonzero(matching(tuples, member))
+        chosen = np.flatnonzero(wanted_by(tuples, member))
         starts, stops = family.cut.around(tuples.times[chosen], member)
         yield _alone(family, member, tuples, chosen, starts, stops, merged=True)
 
 
-def _every_row(family: Family, tuples: Tuples) -> Iterator[tuple[Layout, pa.Table]]:
-    chosen = np.flatnonzero(matching(tuples, 0))
+def _every_row(family: Family, tuples: FamilyTuples) -> Iterator[tuple[Layout, pa.Table]]:
+    chosen = np.flatnonzero(wanted_by(tuples, 0))
     times = tuples.times[chosen]
     yield _alone(family, 0, tuples, chosen, times, times + 1, merged=False)
 
@@ -141,18 +141,18 @@ def _every_row(family: Family, tuples: Tuples) -> Iterator[tuple[Layout, pa.Tabl
 def _alone(
     family: Family,
     member: int,
-    tuples: Tuples,
+    tuples: FamilyTuples,
     chosen: Numbers,
     starts: Numbers,
     stops: Numbers,
     merged: bool,
 ) -> tuple[Layout, pa.Table]:
-    """One member's slices, from the slice of each of its tuples."""
+    """The slices of one member, from the slice of each of its tuples."""
     layout, slots = next((layout, slots) for layout, own, slots in family.by_layout if member in own)
     if not len(chosen):
         return layout, layout.schema.empty_table()
     groups = np.zeros(len(chosen), np.int64) if tuples.groups is None else tuples.groups.codes[chosen]
-    cells = group([starts, groups], len(chosen)) if merged else each_alone(len(chosen))
+    cells = group([starts, groups], len(chosen)) if merged else each_row_alone(len(chosen))
     keys = pa.array(groups[cells.firsts])
     columns = [
         pa.array(np.full(cells.count, family.ids[member])),

@@ -1,8 +1,8 @@
-"""Roll-ups: tuples are added once, in the groups of several GROUP BY lists, and each list is made of those.
+"""Roll-ups: tuples are added up once for several GROUP BY lists, and each list is computed from the sums.
 
-Families that are kin ask for the same rows in other groups. Cells that tell the groups of all of them apart,
-their slices and their fragments, are then like tuples to each family, only fewer. Where they are hardly
-fewer, families are tried with less kin, and at last by themselves.
+Kin are families that select the same rows and group them differently. A cell has the tuples that all kin put
+into the same group, slice and fragment; each family then reads cells in place of tuples. Where there are
+nearly as many cells as tuples, fewer families share cells, and in the end none do.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from transom.aggregates.numeric import added_up
+from transom.aggregates.numeric import lift_where_numeric
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.columns.grouping import Encoded, Groups, group
-from transom.kernel.rows import Rows, alike
-from transom.kernel.tuples import Cells, Mask, Numbers
+from transom.kernel.rows import Rows, selection_key
+from transom.kernel.tuples import Mask, Numbers, RollUpCells
 from transom.plan.axis import Axis
 from transom.plan.compiled import Slot
 from transom.plan.families import Family
 from transom.windows.slices import Progressions, slices
 
-# Cells must be fewer than tuples by so much to be worth it; merging a sketch costs as much as adding dozens.
+# Cells are used if they have so many tuples on average; merging a sketch costs as much as dozens of updates.
 TUPLES_PER_CELL = 4
 TUPLES_PER_SKETCH = 64
-SAMPLE = 1 << 13  # tuples by which many are judged before they are all looked at
+SAMPLE = 1 << 13  # tuples from which the number of cells is estimated first
 
 
-def kinships(families: Sequence[Family]) -> list[list[Family]]:
-    """Families by the roll-up that the planner numbered them for; those without a number are by themselves."""
+def families_by_roll_up(families: Sequence[Family]) -> list[list[Family]]:
+    """Families in the roll-ups that the planner chose; a family that is in none is alone."""
     together: dict[object, list[Family]] = {}
     for family in families:
-        kin = ("alone", id(family)) if family.kin is None else family.kin
-        together.setdefault(kin, []).append(family)
+        roll_up_id = ("alone", id(family)) if family.kin is None else family.kin
+        together.setdefault(roll_up_id, []).append(family)
     return list(together.values())
 
 
-def rolled_up(
+def roll_up(
     rows: Rows, families: Sequence[Family], clock: str, accepted: Mask
-) -> Iterator[tuple[Sequence[Family], Cells | None]]:
-    """Kin in parts, each with the cells that it is made of; None: of the rows themselves."""
+) -> Iterator[tuple[Sequence[Family], RollUpCells | None]]:
+    """Kin in parts, each with the cells that its families read; None: they read the rows themselves."""
     lists = dict.fromkeys(tuple(key.sql for key in family.keys) for family in families)
     if len(lists) < 2:
         yield families, None
@@ -51,32 +51,32 @@ def rolled_up(
     finest = max(map(frozenset, lists), key=len)
     inside = [family for family in families if finest >= {key.sql for key in family.keys}]
     if len(inside) < len(families):
-        yield from rolled_up(rows, inside, clock, accepted)
-        yield from rolled_up(rows, [family for family in families if family not in inside], clock, accepted)
+        yield from roll_up(rows, inside, clock, accepted)
+        yield from roll_up(rows, [family for family in families if family not in inside], clock, accepted)
         return
     top = [family for family in families if finest == {key.sql for key in family.keys}]
     yield top, None
     if len(top) < len(families):
-        yield from rolled_up(rows, [family for family in families if family not in top], clock, accepted)
+        yield from roll_up(rows, [family for family in families if family not in top], clock, accepted)
 
 
-def _cells(rows: Rows, families: Sequence[Family], clock: str, accepted: Mask) -> Cells | None:
-    """The tuples of kin added up as far as none of them tells them apart; None if that does not pay."""
+def _cells(rows: Rows, families: Sequence[Family], clock: str, accepted: Mask) -> RollUpCells | None:
+    """The cells of kin; None if there would be too many of them."""
     at, times = rows.chosen(families[0], clock, accepted)
     slots = {slot.id: slot for family in families for slot in family.slots}
     least = _tuples_per_cell(slots.values())
     found = _grouped(rows, families, clock, at, times, least) if len(at) else None
     if found is None:
         return None
-    known = alike(families[0], clock)
+    cache_key = selection_key(families[0], clock)
     states = {
-        key: added_up(
-            slot.accumulator, rows.values(slot, at, known), rows.shown(slot, at), found.codes, found.count
+        key: lift_where_numeric(
+            slot.accumulator, rows.values(slot, at, cache_key), rows.shown(slot, at), found.codes, found.count
         )
         for key, slot in slots.items()
     }
     counts = np.bincount(found.codes, minlength=found.count)
-    return Cells(at[found.firsts], times[found.firsts], at, found.codes, counts, states)
+    return RollUpCells(at[found.firsts], times[found.firsts], at, found.codes, counts, states)
 
 
 def _tuples_per_cell(slots: Iterable[Slot]) -> int:
@@ -87,10 +87,10 @@ def _tuples_per_cell(slots: Iterable[Slot]) -> int:
 def _grouped(
     rows: Rows, families: Sequence[Family], clock: str, at: Numbers, times: Numbers, least: int
 ) -> Groups | None:
-    """Tuples by cell; None if there are not at least so many in one.
+    """Tuples by cell; None if cells have fewer than `least` tuples on average.
 
-    Of many tuples some are looked at first: as on birthdays, `n` tuples in `d` cells make one expect about
-    `n * n / 2 / (n - d)` cells in all.
+    The number of cells is estimated from a sample first: as with birthdays, `n` tuples that lie in `d` cells
+    suggest about `n * n / 2 / (n - d)` cells in all.
     """
     cut = _edges(families)
     low, high = int(times.min()), int(times.max())
@@ -105,7 +105,7 @@ def _grouped(
         columns = [Encoded(sliced.of(times, in_order), sliced.fine)]
         if axis is not None:
             columns.append(Encoded(rows.placed(axis, at), axis.size))
-        return group([*columns, *(rows.encoded(key, at) for key in keys)], len(at))
+        return group([*columns, *(rows.encode(key, at) for key in keys)], len(at))
 
     step = len(at) // SAMPLE
     if step > 1:
@@ -118,7 +118,7 @@ def _grouped(
 
 
 def _edges(families: Sequence[Family]) -> Progressions:
-    """The edges of all members of all families, as if they were one's."""
+    """The edges of all members of all families, with one owner."""
     bases, steps = (
         np.concatenate([getattr(family.cut, name) for family in families]) for name in ("bases", "steps")
     )

@@ -1,4 +1,4 @@
-"""Rows of a batch, with what is evaluated on them kept while they are at hand."""
+"""Rows of a batch, with a cache of what was evaluated over them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.grouping import Encoded, Groups, encoded, group, normalized
+from transom.columns.grouping import Encoded, Groups, encode, group, normalized
 from transom.kernel.predicates import evaluate
 from transom.kernel.sheets import one_array
-from transom.kernel.tuples import Cells, Fragmented, Mask, Numbers, Ranges, Tuples
+from transom.kernel.tuples import FamilyTuples, Fragments, Mask, Numbers, Ranges, RollUpCells
 from transom.plan.axis import Axis
 from transom.plan.compiled import Slot
 from transom.plan.families import Family
@@ -22,11 +22,11 @@ _ALL = Ranges(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.int64)
 
 
 class Rows:
-    """A table whose columns carry scalars; masks and codes are found once, however many queries use them."""
+    """A table whose columns are scalars; masks and codes are computed once for all queries that use them."""
 
     def __init__(self, table: pa.Table, columns: Mapping[str, str], axes: Mapping[str, Axis] | None = None):
         self.table, self.columns = table.combine_chunks(), columns
-        self.axes = axes or {}  # by scalar, one that has the thresholds of all families on it
+        self.axes = axes or {}  # for each scalar, one axis with the thresholds of all families
         self.every = np.arange(table.num_rows)  # the numbers of all rows
         self._codes: dict[str, Encoded] = {}
         self._masks: dict[str, Mask] = {}
@@ -37,8 +37,8 @@ class Rows:
         self._groups: dict[object, tuple[Groups, list[pa.Array]]] = {}
         self._taken: dict[object, pa.Array] = {}
 
-    def taken(self, at: Numbers) -> Rows:
-        """Some of the rows."""
+    def take(self, at: Numbers) -> Rows:
+        """The rows with some numbers."""
         return Rows(self.table.take(pa.array(at)), self.columns)
 
     def column(self, scalar: Scalar) -> pa.Array:
@@ -54,7 +54,7 @@ class Rows:
         return self._numbers[name]
 
     def truth(self, predicate: Predicate) -> Mask:
-        """Where a predicate is true, not false and not null."""
+        """Where a predicate is true: neither false nor null."""
         text = predicate_text(predicate)
         if text not in self._masks:
             truth = evaluate(predicate, self.column)
@@ -70,30 +70,32 @@ class Rows:
 
     def chosen(self, family: Family, clock: str, accepted: Mask) -> tuple[Numbers, Numbers]:
         """The rows that may belong to a family: their numbers and times."""
-        known = alike(family, clock)
-        if known not in self._chosen:
+        key = selection_key(family, clock)
+        if key not in self._chosen:
             numbers, valid = self.numbers(clock)
-            valid = valid & (numbers > LOWEST) & (numbers < HIGHEST)  # beyond, windows can't be computed
+            valid = valid & (numbers > LOWEST) & (numbers < HIGHEST)  # window ids can't be computed beyond
             at = np.flatnonzero(accepted & valid & self.all_true(family.rest))
             is_every = len(at) == len(numbers)
-            self._chosen[known] = (self.every, numbers) if is_every else (at, numbers[at])
-        return self._chosen[known]
+            self._chosen[key] = (self.every, numbers) if is_every else (at, numbers[at])
+        return self._chosen[key]
 
-    def tuples(self, family: Family, clock: str, accepted: Mask) -> tuple[Numbers, Tuples]:
+    def tuples(self, family: Family, clock: str, accepted: Mask) -> tuple[Numbers, FamilyTuples]:
         """The rows that may belong to a family, by number and as its tuples."""
         at, times = self.chosen(family, clock, accepted)
-        known = alike(family, clock)
-        groups, keys = self.grouped(family.keys, at, known)
+        cache_key = selection_key(family, clock)
+        groups, keys = self.grouped(family.keys, at, cache_key)
         shown = [self.shown(slot, at) for slot in family.slots]
-        values = [self.values(slot, at, known) for slot in family.slots]
+        values = [self.values(slot, at, cache_key) for slot in family.slots]
         fragments = self._fragmented(family, at)
-        return at, Tuples(times, self.in_order(clock), fragments, groups, keys, values, shown)
+        return at, FamilyTuples(times, self.in_order(clock), fragments, groups, keys, values, shown)
 
-    def of_cells(self, family: Family, cells: Cells) -> Tuples:
-        """Cells that may belong to a family, as its tuples: a row of each tells its group and fragment."""
+    def of_cells(self, family: Family, cells: RollUpCells) -> FamilyTuples:
+        """Cells that may belong to a family, as its tuples; one row of each cell has its group and fragment."""
         groups, keys = self.grouped(family.keys, cells.at, cells)
         fragments = self._fragmented(family, cells.at)
-        return Tuples(cells.times, False, fragments, groups, keys, (), [None] * len(family.slots), cells)
+        return FamilyTuples(
+            cells.times, False, fragments, groups, keys, (), [None] * len(family.slots), cells
+        )
 
     def in_order(self, clock: str) -> bool:
         """Whether the rows are in the order of a clock."""
@@ -103,47 +105,47 @@ class Rows:
         return self._ordered[clock]
 
     def shown(self, slot: Slot, at: Numbers) -> Mask | None:
-        """Which of some rows a slot is shown; None: all."""
+        """Which of some rows pass the FILTER of a slot; None: all."""
         return None if slot.where is None else self.truth(slot.where)[at]
 
-    def values(self, slot: Slot, at: Numbers, known: object) -> pa.Array:
-        """What a slot accumulates of some rows, which are the same whenever `known` is."""
+    def values(self, slot: Slot, at: Numbers, cache_key: object) -> pa.Array:
+        """What a slot accumulates of some rows; equal cache keys mean equal rows."""
         scalar = slot.argument
         if scalar is None:
             return pa.nulls(len(at))
         if at is self.every:
             return self.column(scalar)
-        if (known, scalar.sql) not in self._taken:
-            self._taken[known, scalar.sql] = self.column(scalar).take(pa.array(at))
-        return self._taken[known, scalar.sql]
+        if (cache_key, scalar.sql) not in self._taken:
+            self._taken[cache_key, scalar.sql] = self.column(scalar).take(pa.array(at))
+        return self._taken[cache_key, scalar.sql]
 
     def grouped(
-        self, keys: Sequence[Scalar], at: Numbers, known: object
+        self, keys: Sequence[Scalar], at: Numbers, cache_key: object
     ) -> tuple[Groups | None, list[pa.Array]]:
-        """The groups of some rows, which are the same whenever `known` is, and their columns."""
+        """The groups of some rows and the key columns of the groups; equal cache keys mean equal rows."""
         if not keys:
             return None, []
-        name = known, tuple(key.sql for key in keys)
+        name = cache_key, tuple(key.sql for key in keys)
         if name not in self._groups:
-            groups = group([self.encoded(key, at) for key in keys], len(at))
+            groups = group([self.encode(key, at) for key in keys], len(at))
             firsts = pa.array(at[groups.firsts])
             self._groups[name] = groups, [normalized(self.column(key).take(firsts)) for key in keys]
         return self._groups[name]
 
-    def encoded(self, scalar: Scalar, at: Numbers) -> Encoded:
-        """A key column's codes in some rows, found once for all queries that group by it."""
+    def encode(self, scalar: Scalar, at: Numbers) -> Encoded:
+        """The codes of a key column in some rows; the column is encoded once for all queries."""
         if scalar.sql not in self._codes:
-            self._codes[scalar.sql] = encoded(self.column(scalar))
+            self._codes[scalar.sql] = encode(self.column(scalar))
         codes = self._codes[scalar.sql]
         return codes if at is self.every else codes.take(at)
 
-    def _fragmented(self, family: Family, at: Numbers) -> Fragmented:
+    def _fragmented(self, family: Family, at: Numbers) -> Fragments:
         if family.signed:
             return self._signed(family, at)
         axis = family.axis
         if axis is None or family.ranges is None:
-            return Fragmented(None, 1, 1, _ALL)
-        return Fragmented(self.placed(axis, at), axis.size, axis.null, Ranges(*family.ranges))
+            return Fragments(None, 1, 1, _ALL)
+        return Fragments(self.placed(axis, at), axis.size, axis.null, Ranges(*family.ranges))
 
     def placed(self, axis: Axis, at: Numbers) -> Numbers:
         """The codes of some rows on an axis."""
@@ -155,7 +157,7 @@ class Rows:
             codes = codes[at]
         return codes if finer is axis else axis.translation(finer)[codes]
 
-    def _signed(self, family: Family, at: Numbers) -> Fragmented:
+    def _signed(self, family: Family, at: Numbers) -> Fragments:
         """Signatures: bit i of a tuple is whether the family's i-th conjunct is true for it."""
         masks = [self.truth(part)[at] for part in family.conjuncts]
         words = []
@@ -169,9 +171,9 @@ class Rows:
         matched = [np.flatnonzero(truths[list(needs)].all(axis=0)) for needs in family.needs]
         owners = np.repeat(np.arange(len(matched)), [len(own) for own in matched])
         starts = np.concatenate(matched).astype(np.int64)
-        return Fragmented(found.codes, found.count, found.count, Ranges(owners, starts, starts + 1))
+        return Fragments(found.codes, found.count, found.count, Ranges(owners, starts, starts + 1))
 
 
-def alike(family: Family, clock: str) -> tuple[object, ...]:
-    """What families have in common that may have the same rows."""
+def selection_key(family: Family, clock: str) -> tuple[object, ...]:
+    """A cache key that is equal for families that select the same rows."""
     return clock, *map(predicate_text, family.rest)

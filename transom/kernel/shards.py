@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Accumulator, CountRows
 from transom.columns.grouping import group
-from transom.columns.hashing import hashed, mixed
+from transom.columns.hashing import mix_bits, row_hashes
 from transom.columns.table_columns import FRAGMENT, ROWS, SELECTION, SLICE, STOP, group_column, groups_in
 from transom.kernel.sheets import one_array
-from transom.kernel.tuples import Ranges, Tuples
+from transom.kernel.tuples import FamilyTuples, Ranges
 from transom.plan.compiled import Slot
 from transom.plan.families import Family
 from transom.plan.layout import reshaped, state_columns
@@ -127,7 +127,7 @@ def fetched(store: ShardStore, refs: Iterable[ShardRef], partition: int) -> Iter
             yield Shard.unpacked(store.get(ref.file(partition)))
 
 
-def gathered(family: Family, tuples: Tuples) -> Shard:
+def gathered(family: Family, tuples: FamilyTuples) -> Shard:
     """The cells of a family's tuples, without those that no member asks for."""
     fragments = tuples.fragments
     fine, starts, stops = _fine(family.cut, tuples.times)
@@ -213,7 +213,7 @@ def dealt(shard: Shard, partitions: int) -> Iterator[tuple[int, pa.Table]]:
     """The cells by partition of their groups: a group's are in the same one wherever they were made."""
     table = shard.table.combine_chunks()
     keys = [one_array(table[name]) for name in shard.key_names]
-    places = (hashed(keys, table.num_rows) % np.uint64(partitions)).astype(np.int64)
+    places = (row_hashes(keys, table.num_rows) % np.uint64(partitions)).astype(np.int64)
     order = np.argsort(places, kind="stable")
     bounds = np.searchsorted(places[order], np.arange(partitions + 1))
     sorted_by_place = table.take(pa.array(order))
@@ -306,7 +306,7 @@ def _signed(known: Together, homes: tuple[int, ...]) -> tuple[Numbers, Ranges, M
     count = sum(head.count for head in known.heads)
     borders = np.zeros((2, count + 1), np.uint64)
     places = {home: i for i, home in enumerate(homes)}
-    weights = np.stack([mixed(np.array(homes, np.uint64) + np.uint64(seed)) for seed in (1, 1 << 40)])
+    weights = np.stack([mix_bits(np.array(homes, np.uint64) + np.uint64(seed)) for seed in (1, 1 << 40)])
     for head, offset in zip(known.heads, known.offsets, strict=True):
         own = np.array([places.get(home, -1) for home in head.homes])[head.ranges.owners]
         living = own >= 0

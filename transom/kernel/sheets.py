@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transom.aggregates.accumulators import CountRows, reduced
+from transom.aggregates.accumulators import CountRows, reduce_groups
 from transom.columns.grouping import group
 from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
 from transom.plan.layout import Layout
@@ -32,7 +32,7 @@ def combine(layout: Layout, tables: Iterable[pa.Table]) -> pa.Table:
         return table.take(pa.array(np.argsort(groups.codes, kind="stable"))).combine_chunks()
     if groups.count == table.num_rows:
         return table.take(pa.array(groups.firsts)).combine_chunks()
-    stops = reduced(one_array(table[STOP]), groups.codes, groups.count, "max")
+    stops = reduce_groups(one_array(table[STOP]), groups.codes, groups.count, "max")
     found = regroup(layout, table, groups.codes, groups.firsts, [SELECTION, SLICE])
     return found.add_column(2, STOP, stops)
 

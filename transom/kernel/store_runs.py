@@ -24,7 +24,7 @@ class StoreInput:
 
     store_set: StoreSet
     floor: int = LOWEST
-    far: bool = False  # its groups are too many for the driver
+    on_executors: bool = False  # its groups are too many for the driver
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Tuples of a batch on their way into a family's slices; or cells, into which tuples were added before."""
+"""The tuples of a batch that a family aggregates, or the roll-up cells that stand for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.aggregates.accumulators import States, lifted
+from transom.aggregates.accumulators import States, lift_where
 from transom.columns.grouping import Groups
 from transom.plan.compiled import Slot
 from transom.plan.families import Family
@@ -21,7 +21,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Ranges:
-    """Which fragments each member asks for: half-open runs of codes, in the order of the members."""
+    """The fragments that each member wants: half-open runs of codes, in the order of the members."""
 
     owners: Numbers
     starts: Numbers
@@ -32,8 +32,8 @@ class Ranges:
 
 
 @dataclass(frozen=True)
-class Fragmented:
-    """Tuples with their fragments: `codes` below `count`; those below `ordered` follow a scalar's values."""
+class Fragments:
+    """The fragment of each tuple: `codes` below `count`; those below `ordered` are in the order of a scalar."""
 
     codes: Numbers | None  # None: there is only one
     count: int
@@ -45,17 +45,17 @@ class Fragmented:
         borders = np.zeros(self.count + 1, np.int64)
         np.add.at(borders, self.ranges.starts[chosen], 1)
         np.add.at(borders, self.ranges.stops[chosen], -1)
-        asked = np.cumsum(borders)[:-1] > 0
-        return asked[self.codes] if self.codes is not None else np.full(tuples, asked[0])
+        wanted = np.cumsum(borders)[:-1] > 0
+        return wanted[self.codes] if self.codes is not None else np.full(tuples, wanted[0])
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
-    """Tuples that nobody tells apart, added up.
+class RollUpCells:
+    """Tuples that every family of a roll-up puts into the same group, slice and fragment, added up.
 
-    `at` and `times` are of one row of each cell, which stands for all of it. `added` are the rows that were
-    added up, and `codes` the cell of each; `rows` is how many there are in each cell, and `states` are what
-    slots accumulated there, by the slots' keys.
+    `at` and `times` are the number and the time of one row of each cell. `added` are the rows that were added
+    up, and `codes` the cell of each. `rows` is the number of rows in each cell, and `states` has the states of
+    slots there, by the ids of the slots.
     """
 
     at: Numbers
@@ -67,21 +67,21 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class Tuples:
+class FamilyTuples:
     """The tuples of a batch that may belong to a family.
 
-    `values[i]` is what the family's i-th slot accumulates, and `shown[i]` which tuples it is shown. Where
-    each is a cell of several, `cells` has the states in place of values.
+    `values[i]` is what the i-th slot of the family accumulates, and `shown[i]` which tuples pass the FILTER of
+    the slot. In a roll-up each tuple is a cell, and `cells` has states in place of values.
     """
 
     times: Numbers
     in_order: bool
-    fragments: Fragmented
+    fragments: Fragments
     groups: Groups | None  # None: there is only one
     keys: Sequence[pa.Array]  # one row a group
     values: Sequence[pa.Array]
     shown: Sequence[Mask | None]
-    cells: Cells | None = None
+    cells: RollUpCells | None = None
 
     def __len__(self) -> int:
         return len(self.times)
@@ -91,7 +91,7 @@ class Tuples:
         return 1 if self.groups is None else self.groups.count
 
     def counted(self, codes: Numbers, size: int, chosen: Numbers | None = None) -> Numbers:
-        """How many tuples there are with each of `size` codes; of the chosen ones only, if given."""
+        """The number of tuples with each of `size` codes, among the chosen ones if given."""
         if self.cells is None:
             return np.bincount(codes, minlength=size)
         rows = self.cells.rows if chosen is None else self.cells.rows[chosen]
@@ -100,7 +100,7 @@ class Tuples:
     def states(
         self, place: int, slot: Slot, codes: Numbers, size: int, chosen: Numbers | None = None
     ) -> States:
-        """What the slot at a place has accumulated for each of `size` codes; of the chosen ones, if given."""
+        """The states of the slot at a place for each of `size` codes, over the chosen tuples if given."""
         if self.cells is not None:
             states = self.cells.states[slot.id]
             if chosen is not None:
@@ -109,10 +109,10 @@ class Tuples:
         values, shown = self.values[place], self.shown[place]
         if chosen is not None:
             values, shown = values.take(pa.array(chosen)), None if shown is None else shown[chosen]
-        return lifted(slot.accumulator, values, shown, codes, size)
+        return lift_where(slot.accumulator, values, shown, codes, size)
 
     def in_ranges(self) -> Numbers:
-        """How many tuples each range of fragments holds."""
+        """The number of tuples in each range of fragments."""
         fragments = self.fragments
         if fragments.codes is None:
             total = len(self) if self.cells is None else int(self.cells.rows.sum())
@@ -121,16 +121,15 @@ class Tuples:
         return upto[fragments.ranges.stops] - upto[fragments.ranges.starts]
 
 
-def matching(tuples: Tuples, member: int) -> Mask:
-    """Which tuples a member asks for."""
+def wanted_by(tuples: FamilyTuples, member: int) -> Mask:
+    """Which tuples a member wants."""
     return tuples.fragments.among(tuples.fragments.ranges.owners == member, len(tuples))
 
 
-def heads(
-    family: Family, tuples: Tuples, cut: Slices, owners: Numbers, own: Numbers, groups: Numbers
+def leading_columns(
+    family: Family, tuples: FamilyTuples, cut: Slices, owners: Numbers, own: Numbers, groups: Numbers
 ) -> list[pa.Array]:
-    """The first columns of a sheet's rows, selection, slice, stop and keys: from numbers of members, of their
-    slices and of groups."""
+    """The first columns of a sheet (selection, slice, stop, keys) for some members, slices and groups."""
     keys = pa.array(groups)
     return [
         pa.array(family.ids[owners]),

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.search import places
+from transom.columns.search import count_at_or_below
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Scalar, Truth, scalars_of
 from transom.windows.intervals import IntervalSet
 
@@ -171,7 +171,7 @@ class Axis:
         """The code of each value of the scalar's column."""
         if self.kind is AxisKind.BYTES:
             return self._codes_of_texts(column)
-        codes = places(self.numbers, numbers_of(column, self.kind))
+        codes = count_at_or_below(self.numbers, numbers_of(column, self.kind))
         if column.null_count:
             codes[column.is_null().to_numpy(zero_copy_only=False)] = self.null
         return codes

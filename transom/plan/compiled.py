@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from transom.aggregates.accumulators import Accumulator, Moments, served_columns
+from transom.aggregates.accumulators import Accumulator, Moments, columns_in_moments
 from transom.aggregates.table import AggregateFunction, aggregate_function
 from transom.durations import parse_instant
 from transom.elements import Clock, Using
@@ -49,7 +49,7 @@ class Slot:
     @cached_property
     def server(self) -> Slot | None:
         """A slot that it could be read off: the moments of the same values."""
-        if self.argument is None or served_columns(self.accumulator) is None:
+        if self.argument is None or columns_in_moments(self.accumulator) is None:
             return None
         return Slot(Moments(), self.argument, self.where)
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from transom.aggregates.accumulators import Accumulator, served_columns
+from transom.aggregates.accumulators import Accumulator, columns_in_moments
 from transom.columns.table_columns import (
     ROWS,
     SELECTION,
@@ -87,7 +87,7 @@ def columns_of(slot: Slot, places: Mapping[str, int]) -> tuple[str, ...]:
     names = state_columns(read.accumulator, places[read.id])
     if read.id == slot.id:
         return tuple(names)
-    served = served_columns(slot.accumulator)
+    served = columns_in_moments(slot.accumulator)
     assert served is not None
     return tuple(names[i] for i in served)
 

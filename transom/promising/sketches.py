@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.columns import packing
-from transom.columns.hashing import mixed
+from transom.columns.hashing import mix_bits
 from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys, likeness, trust
 
 _HALF = np.uint64(32)
@@ -36,7 +36,7 @@ class CountSketches(CellSummaries):
 
     def summarize(self, cell: Ints, key: Keys, count: Ints | None = None) -> Self:
         cells, rows, width = self.counters.shape
-        base, words = cell * (2 * width), mixed(key)
+        base, words = cell * (2 * width), mix_bits(key)
         counters = np.empty_like(self.counters)
         for row in range(rows):
             # A counter's tuples of both signs are counted side by side: twice as fast as adding up signs.
@@ -50,7 +50,7 @@ class CountSketches(CellSummaries):
     def places(self, key: Keys) -> Ints:
         """Of every row and key: twice its counter's number in a cell, and one more if its sign is minus."""
         _, rows, width = self.counters.shape
-        words = mixed(np.asarray(key))
+        words = mix_bits(np.asarray(key))
         return np.stack([_slots(words, row, width) + 2 * row * width for row in range(rows)])
 
     def read(self, cell: Ints, places: Ints) -> Floats:
@@ -136,7 +136,7 @@ def _slots(words: Keys, row: int, width: int) -> Ints:
 
 @lru_cache(64)
 def _factor(row: int) -> np.uint64:
-    return np.uint64(mixed(np.array([0x5EED + row], np.uint64))[0] | np.uint64(1))
+    return np.uint64(mix_bits(np.array([0x5EED + row], np.uint64))[0] | np.uint64(1))
 
 
 def _totals(place: Ints, places: int, count: Ints | None) -> Ints:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transom.columns.hashing import mixed
+from transom.columns.hashing import mix_bits
 from transom.elements import Summary
 from transom.promising.summary_protocol import Floats, Ints, Keys
 
@@ -48,7 +48,7 @@ def bucket_of(shape: Summary, keys: Keys, values: Floats | None = None) -> Ints:
         return np.zeros(len(keys), np.int64)
     if shape.between is None:
         half = np.uint64(32)
-        return ((mixed(keys) >> half) * np.uint64(buckets) >> half).view(np.int64)
+        return ((mix_bits(keys) >> half) * np.uint64(buckets) >> half).view(np.int64)
     if values is None:
         raise ValueError(f"summary {shape.name} has buckets between two numbers, and needs the values")
     low, high = shape.between

@@ -141,7 +141,7 @@ class _Work(Reading):
         if batch.store_sets:
             self.stores = fill_stores(self.stores, batch, batch.store_sets, after, self.shelf, self.planner)
         readers, layouts = self.take_in(batch)
-        for home in batch.outcome.unpaid & self.selections.keys():
+        for home in batch.outcome.too_fragmented & self.selections.keys():
             until = self.before.batch_id + self.planner.strategy.limits.batches_apart
             self.selections[home] = replace(self.selections[home], alone_until=until)
         scattered: Scattered = defaultdict(list)

@@ -16,8 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import CountRows
-from transom.aggregates.numeric import expanded, over_runs
-from transom.columns.grouping import distinct, group
+from transom.aggregates.numeric import combine_runs, expand_runs
+from transom.columns.grouping import group, sorted_distinct
 from transom.elements import WindowSpec
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.sheets import lanes, one_array, regroup
@@ -202,7 +202,7 @@ class _Sheet:
         heads = self.bounds[:-1]
         lane_homes = self.selections[heads]
         kept = self._needed(homes, specs, after_wids)
-        pair_lanes, pair = expanded(
+        pair_lanes, pair = expand_runs(
             np.searchsorted(lane_homes, homes), np.searchsorted(lane_homes, homes, side="right")
         )
         paired = specs[pair]
@@ -213,7 +213,7 @@ class _Sheet:
         total = int(np.maximum(highs - lows + 1, 0).sum())
         if total > 16 * len(self.starts) + (1 << 16):
             return None
-        wids, of = expanded(lows, highs + 1)
+        wids, of = expand_runs(lows, highs + 1)
         of_windows, of_lanes = paired[of], pair_lanes[of]
         begin = self._found(of_lanes, windows.window_start(of_windows, wids))
         end = self._found(of_lanes, windows.window_end(of_windows, wids))
@@ -247,7 +247,7 @@ class _Sheet:
     @cached_property
     def _ladder(self) -> tuple[Numbers, Numbers]:
         """All times at which slices start, and each row's lane and time as one rising number."""
-        times = distinct(self.starts)
+        times = sorted_distinct(self.starts)
         lane_of = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
         return times, lane_of * (len(times) + 1) + np.searchsorted(times, self.starts)
 
@@ -261,10 +261,10 @@ class _Sheet:
         at = pa.array(begin)
         columns = [pa.array(readers), pa.array(wids)]
         columns += [one_array(table[name]).take(at) for name in layout.key_names]
-        columns += over_runs(CountRows(), [one_array(table["rows"])], (begin, end))
+        columns += combine_runs(CountRows(), [one_array(table["rows"])], (begin, end))
         for i, accumulator in enumerate(layout.accumulators):
             states = [one_array(table[name]) for name in layout.columns(i)]
-            columns += over_runs(accumulator, states, (begin, end))
+            columns += combine_runs(accumulator, states, (begin, end))
         return pa.Table.from_arrays(columns, schema=_closed_schema(layout))
 
     def one(self, number: int, reader: Reader) -> tuple[pa.Table | None, Mask, int]:
@@ -280,7 +280,9 @@ class _Sheet:
             still = ~closed_after.covers(firsts[chosen], lasts[chosen])
             kept[low + chosen] = still & (firsts[chosen] <= lasts[chosen])
             for start, stop in closed_after - closed_before:
-                wid, of = expanded(np.maximum(firsts[chosen], start), np.minimum(lasts[chosen], stop - 1) + 1)
+                wid, of = expand_runs(
+                    np.maximum(firsts[chosen], start), np.minimum(lasts[chosen], stop - 1) + 1
+                )
                 rows.append(low + chosen[of])
                 wids.append(wid)
         steps = sum(map(len, rows))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.grouping import distinct
+from transom.columns.grouping import sorted_distinct
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.serving import known_slots
@@ -60,7 +60,7 @@ class Reading:
         scattered: Scattered,
     ) -> Iterator[LoweredWindows]:
         """Windows read from a sheet; those of queries that have slices elsewhere too are put aside."""
-        closing = distinct(table["reader"].to_numpy()).tolist()
+        closing = sorted_distinct(table["reader"].to_numpy()).tolist()
         places = self._places(readers, closing)
         several = [i for i in places if len(self.queries[readers[i].query.name].homes) > 1]
         if several:

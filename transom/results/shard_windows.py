@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import CountRows
-from transom.aggregates.numeric import over_runs
+from transom.aggregates.numeric import combine_runs
 from transom.columns.grouping import group
 from transom.columns.table_columns import groups_in
 from transom.elements import WindowSpec
@@ -28,7 +28,7 @@ from transom.results.lowering import lower, lowered, places_of
 from transom.results.presentation import LoweredWindows
 from transom.results.shard_work import ShardWork
 from transom.windows import ids as windows
-from transom.windows.slices import filed_anew
+from transom.windows.slices import crossed_slices
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -93,7 +93,7 @@ class Closing:
             for reader, unseen in zip(work.readers, work.unseen, strict=True)
         ):
             if unseen:
-                _, self.starts = filed_anew(self.starts, cells.stops, window, unseen)
+                _, self.starts = crossed_slices(self.starts, cells.stops, window, unseen)
 
     def all(self) -> Iterator[Closed]:
         """Everything that closes for the readers."""
@@ -124,9 +124,9 @@ class Closing:
         runs, rows, heads = (firsts, np.r_[firsts[1:], len(at)]), pa.array(at), pa.array(at[firsts])
         columns = {"wid": pa.array(np.full(len(firsts), wid))}
         columns |= {name: cells.taken(name, heads) for name in self.layout.key_names}
-        columns["rows"] = over_runs(CountRows(), [cells.taken("rows", rows)], runs)[0]
+        columns["rows"] = combine_runs(CountRows(), [cells.taken("rows", rows)], runs)[0]
         for i, (key, slot) in enumerate(self.slots.items()):
-            states = over_runs(slot.accumulator, cells.states(key, slot, rows), runs)
+            states = combine_runs(slot.accumulator, cells.states(key, slot, rows), runs)
             columns |= dict(zip(self.layout.columns(i), states, strict=True))
         table, which = pa.table(columns), np.zeros(len(firsts), np.int64)
         for i in readers:

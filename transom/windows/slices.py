@@ -15,7 +15,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.columns.grouping import distinct
+from transom.columns.grouping import sorted_distinct
 from transom.elements import WindowSpec
 from transom.windows.intervals import IntervalSet
 
@@ -148,7 +148,7 @@ def slices(cut: Progressions, owners: int, low: int, high: int) -> Slices:
     if len(times) > 1:
         is_new = np.r_[True, (times[1:] != times[:-1]) | (whose[1:] != whose[:-1])]
         whose, times = whose[is_new], times[is_new]
-    edges = distinct(times)
+    edges = sorted_distinct(times)
     counts = np.bincount(whose, minlength=owners) + 1
     bounds = np.r_[0, np.cumsum(counts)]
     heads = bounds[:-1]
@@ -162,7 +162,7 @@ def slices(cut: Progressions, owners: int, low: int, high: int) -> Slices:
     return Slices(edges, bounds, firsts, starts, stops)
 
 
-def filed_anew(
+def crossed_slices(
     starts: Numbers, stops: Numbers, window: WindowSpec, missed: IntervalSet, paned: bool = False
 ) -> tuple[Mask, Numbers]:
     """Which slices lie across an edge of a newcomer's windows, and where slices begin for it and all others.

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from reproduce.in_process import advance
 from tests.plan.bids import SCALARS, SEQ, compiled
-from transom.kernel.aggregate import BatchPlan, run
+from transom.kernel.aggregate import BatchPlan, aggregate_rows
 from transom.plan.compiled import CompiledQuery
 from transom.plan.context import Membership
 from transom.plan.passes.admission import is_kept, release, release_suspended
@@ -59,7 +59,9 @@ class Members:
         )
         columns = {"`seq`": "seq", "`site`": "site", "`price`": "price"}
         closed = {SEQ: self.state.stream("bids").clock(SEQ).closed}
-        outcome = run(table, BatchPlan(plan.families, plan.interests, columns, {SEQ: "seq"}, "seq", closed))
+        outcome = aggregate_rows(
+            table, BatchPlan(plan.families, plan.interests, columns, {SEQ: "seq"}, "seq", closed)
+        )
         done = advance(self.state, [BatchInput(StreamRules(SEQ, None), queries, outcome, **more)], SCALARS)
         self.state = done.state
         return {

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import States
-from transom.aggregates.numeric import added_up
+from transom.aggregates.numeric import lift_where_numeric
 from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run
 from transom.ondemand.structures.values import ValueStructure
 from transom.ondemand.structures.window_entries import (
@@ -62,7 +62,9 @@ class BlockTree(ValueStructure):
         if not rests:
             return window.answers([pa.nulls(0, type) for type in self.accumulator.types()])
         [values], codes = _concatenated(rests)
-        nodes.append((added_up(self.accumulator, values, None, codes, window.count), np.arange(window.count)))
+        nodes.append(
+            (lift_where_numeric(self.accumulator, values, None, codes, window.count), np.arange(window.count))
+        )
         return window.answers(combine_states(self.accumulator, *_concatenated(nodes), window.count))
 
     def levels(self, run: Run) -> list[Level]:
@@ -79,7 +81,7 @@ class BlockTree(ValueStructure):
                 if levels:
                     states = combine_states(self.accumulator, states, codes, int(bounds[-1]))
                 else:
-                    states = added_up(self.accumulator, states[0], None, codes, int(bounds[-1]))
+                    states = lift_where_numeric(self.accumulator, states[0], None, codes, int(bounds[-1]))
                 levels.append(Level(bounds, states))
                 stops = bounds[1:]
             run.derived[self] = levels

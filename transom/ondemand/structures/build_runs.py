@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transom.aggregates.numeric import expanded
+from transom.aggregates.numeric import expand_runs
 from transom.columns.grouping import Groups, group
 from transom.ondemand.structures.runs import Numbers, Run, TupleBatch
 
@@ -142,16 +142,16 @@ def _rows(times: Numbers, starts: Numbers, stops: Numbers, firsts: Numbers) -> t
     ends = np.cumsum(lengths)
     bounds = np.r_[0, np.r_[ends[firsts[1:] - 1], ends[-1:]]] if len(firsts) else np.zeros(1, np.int64)
     whole = len(starts) > 0 and starts[0] == 0 and ends[-1] == len(times) and (starts[1:] == stops[:-1]).all()
-    rows = None if whole else expanded(starts, stops)[0]
+    rows = None if whole else expand_runs(starts, stops)[0]
     # The pieces of a group follow each other in time, unless batches overlap.
     follows = times[starts[1:]] >= times[stops[:-1] - 1]
     follows[firsts[1:] - 1] = True
     if follows.all():
         return rows, bounds
-    rows = expanded(starts, stops)[0]
+    rows = expand_runs(starts, stops)[0]
     wrong = np.zeros(len(bounds) - 1, bool)
     wrong[np.searchsorted(firsts, np.flatnonzero(~follows), side="right") - 1] = True
-    at, which = expanded(bounds[:-1][wrong], bounds[1:][wrong])
+    at, which = expand_runs(bounds[:-1][wrong], bounds[1:][wrong])
     mixed = rows[at]
     rows[at] = mixed[_sorted(which, times[mixed])]
     return rows, bounds

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import Extreme
 from transom.aggregates.numeric import numeric_form
-from transom.columns.nan_order import ranked
+from transom.columns.nan_order import orderable
 from transom.ondemand.structures.build_runs import align_groups
 from transom.ondemand.structures.ordered_sharing import Counters, OrderedSharing, WindowSizes
 from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run
@@ -104,7 +104,7 @@ class GroupedOrderedSharing:
                 self._scanned += int((part.bounds[1:] - part.starts(since)).sum())
                 parts.append(part)
         steps = self._by_group(self._climb.merged(parts, since)) if parts else ()
-        return {place: (times, list(map(ranked, values))) for place, (times, values) in steps}
+        return {place: (times, list(map(orderable, values))) for place, (times, values) in steps}
 
     def _reread(self, place: int, since: int) -> Steps:
         return self._steps.get(place, ([], []))

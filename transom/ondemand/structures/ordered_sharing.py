@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from sortedcontainers import SortedDict, SortedKeyList
 
-from transom.columns.nan_order import TOP, ranked, unranked
+from transom.columns.nan_order import TOP, from_orderable, orderable
 
 _NOTHING: Any = object()
 Rescan = Callable[
     [int], tuple[Sequence[int], Sequence[Any]]
-]  # reads the tuples from a time on: times and ranked values
+]  # reads the tuples from a time on: times and orderable values
 
 
 MIN_SWEEP = 64  # with fewer tuples it does not pay to evict old ones
@@ -125,7 +125,7 @@ class OrderedSharing:
     def insert_all(self, times: Sequence[int], values: Sequence[Any]) -> None:
         """Add tuples in ascending order of time: only those that no later one among them beats matter."""
         self.counters.inserts += len(times)
-        values = list(map(ranked, values))
+        values = list(map(orderable, values))
         if self._tuples is not None:
             self._tuples.insert_all(times, values)
         beats = self._beats
@@ -184,7 +184,7 @@ class OrderedSharing:
         if entry is None:
             return self._recalculated(size)
         self.counters.hits += 1
-        return unranked(entry.answer)
+        return from_orderable(entry.answer)
 
     def has_answer(self, size: int) -> bool:
         """Whether a lookup of a window needs no tuples."""
@@ -211,7 +211,7 @@ class OrderedSharing:
         del self.entries[: self.entries.bisect_key_right(size)]
         self.entries.update(rebuilt)
         self._least = self.entries[0].answer if self.entries else _NOTHING
-        return unranked(rebuilt[-1].answer) if rebuilt else None
+        return from_orderable(rebuilt[-1].answer) if rebuilt else None
 
     def _rebuilt_entries(self, size: int) -> list[WindowAnswer]:
         """The entries of a window and of the smaller registered ones, by size."""

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.aggregates.numeric import expanded
-from transom.columns.hashing import hashed
+from transom.aggregates.numeric import expand_runs
+from transom.columns.hashing import row_hashes
 
 Numbers = NDArray[np.int64]
 Ticks = NDArray[np.uint32] | NDArray[np.int64]
@@ -133,7 +133,7 @@ class Run:
 
     def take_groups(self, groups: Numbers) -> Run:
         """The run with only some of the groups."""
-        rows, which = expanded(self.bounds[groups], self.bounds[groups + 1])
+        rows, which = expand_runs(self.bounds[groups], self.bounds[groups + 1])
         at, chosen = pa.array(rows), pa.array(groups)
         bounds = np.searchsorted(which, np.arange(len(groups) + 1))
         columns = {name: column.take(at) for name, column in self.columns.items()}
@@ -142,7 +142,7 @@ class Run:
 
     def by_partition(self, partitions: int) -> Iterator[tuple[int, Run]]:
         """The run split by a hash of its groups: the same group is in the same partition in every run."""
-        places = (hashed(self.keys, self.groups) % np.uint64(partitions)).astype(np.int64)
+        places = (row_hashes(self.keys, self.groups) % np.uint64(partitions)).astype(np.int64)
         for place in np.flatnonzero(np.bincount(places, minlength=partitions)).tolist():
             yield place, self.take_groups(np.flatnonzero(places == place))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, CountRows
-from transom.aggregates.numeric import added_up
+from transom.aggregates.numeric import lift_where_numeric
 from transom.ondemand.structures.build_runs import align_groups, merge_entries, sorted_run, without_nulls
 from transom.ondemand.structures.runs import GroupAnswers, Run, Structure, TupleBatch
 from transom.ondemand.structures.window_entries import concatenate_arrays, entries_since, take_ranges
@@ -50,5 +50,5 @@ class RawTuples(ValueStructure):
             codes.append(part.codes[which])
         column = pa.concat_arrays(values) if values else pa.nulls(0)
         return window.answers(
-            added_up(self.accumulator, column, None, concatenate_arrays(codes), window.count)
+            lift_where_numeric(self.accumulator, column, None, concatenate_arrays(codes), window.count)
         )

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Accumulator, States
-from transom.aggregates.numeric import expanded, numeric_form
+from transom.aggregates.numeric import expand_runs, numeric_form
 from transom.ondemand.structures.build_runs import align_divided_groups, align_groups
 from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run
 
@@ -81,7 +81,7 @@ def take_ranges(columns: Sequence[pa.Array], starts: Numbers, stops: Numbers) ->
     if len(starts) == 1:  # the common case without GROUP BY
         start, count = int(starts[0]), int(stops[0] - starts[0])
         return [column.slice(start, count) for column in columns], np.zeros(count, np.int64)
-    rows, which = expanded(starts, stops)
+    rows, which = expand_runs(starts, stops)
     at = pa.array(rows)
     return [column.take(at) for column in columns], which
 

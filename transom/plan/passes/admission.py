@@ -29,7 +29,7 @@ from transom.plan.strategy import Strategy
 from transom.state.state import QueryState, SelectionState, State
 from transom.storage.shard_refs import ShardRef
 from transom.windows.intervals import LOWEST, IntervalSet
-from transom.windows.slices import filed_anew
+from transom.windows.slices import crossed_slices
 
 Numbers = NDArray[np.int64]
 
@@ -324,7 +324,7 @@ class _Change:
         if held is None:
             return IntervalSet()
         starts, stops = held
-        across, firsts = filed_anew(starts, stops, query.query.window, missed, paned)
+        across, firsts = crossed_slices(starts, stops, query.query.window, missed, paned)
         cut = IntervalSet.of(*zip(starts[across].tolist(), stops[across].tolist(), strict=True))
         if own.on_executors or not cut:
             return missed & cut
