@@ -29,10 +29,10 @@ def violations(dashboard: Dashboard) -> list[str]:
     """The violations that axe-core finds on the current page."""
     dashboard.page.evaluate(AXE)
     run = "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})"
-    found: dict[str, Any] = dashboard.page.evaluate(run, RULES)
+    report: dict[str, Any] = dashboard.page.evaluate(run, RULES)
     return [
         f"{dashboard.page.url} {rule['id']}: {rule['help']}: {node['html'][:200]} {node['failureSummary'][:300]}"
-        for rule in found["violations"]
+        for rule in report["violations"]
         for node in rule["nodes"]
     ]
 
@@ -44,22 +44,22 @@ def test_no_view_violates_an_accessibility_rule(open_dashboard: Callable[..., Da
     for number in range(3):
         dashboard.minute(number, "Oslo", "Rome")
     dashboard.push(("Oslo", 1.0, "12:00:00"), ("Oslo", 1.0, None))
-    found = []
+    problems = []
     for view in VIEWS:
         dashboard.open(view)
         expect(dashboard.page.locator("[aria-busy=true]:visible")).to_have_count(0)
         if view == "/new":  # the editor loads after the rest
             expect(dashboard.page.get_by_role("textbox", name="SQL")).to_be_visible()
-        found += violations(dashboard)
+        problems += violations(dashboard)
     dashboard.open("/new")
     dashboard.write("SELECT nothing FROM bids [RANGE 1 minute SLIDE 1 minute]")
     expect(dashboard.at("check-error")).to_be_visible()
-    found += violations(dashboard)
+    problems += violations(dashboard)
     dashboard.page.goto("/query/counts")
     dashboard.at("drop").click()
     expect(dashboard.at("drop-confirm")).to_be_visible()
-    found += violations(dashboard)
-    assert not found, "\n".join(found)
+    problems += violations(dashboard)
+    assert not problems, "\n".join(problems)
 
 
 def test_the_selected_theme_persists(dashboard: Dashboard) -> None:
