@@ -56,7 +56,7 @@ class _Side:
     @staticmethod
     def new(shape: Summary) -> _Side:
         nothing = np.zeros(0, np.int64)
-        none = KeptTuples.made(nothing.astype(np.uint64), nothing, nothing, 0, row=pa.array(nothing))
+        none = KeptTuples.of_arrays(nothing.astype(np.uint64), nothing, nothing, 0, row=pa.array(nothing))
         return _Side(Representation.new(shape), none, Regions.none())
 
     def inserted(self, stream: Stream, rows: Ints, batch_id: int) -> _Side:
@@ -65,7 +65,7 @@ class _Side:
         time, key = stream.time[rows], stream.key[rows]
         bucket = bucket_of(shape, key, key.astype(np.float64))
         kept = self.kept.inserted(summarize_steps(shape, time, key, bucket), int(time.max()))
-        more = KeptTuples.made(key, bucket, time, batch_id, row=pa.array(rows))
+        more = KeptTuples.of_arrays(key, bucket, time, batch_id, row=pa.array(rows))
         return replace(self, kept=kept, tuples=KeptTuples.merged([self.tuples, more]).since(kept.floor))
 
 

@@ -89,7 +89,7 @@ def batches(stores: Stores, by_range: bool) -> Iterator[Batch]:
         buckets = bucket_of(shape, keys, values)
         more = summarize_steps(shape, part.times, keys, buckets)
         representation = representation.inserted(more, int(part.times[-1]))
-        tuples = KeptTuples.made(keys, buckets, part.times, number)
+        tuples = KeptTuples.of_arrays(keys, buckets, part.times, number)
         kept = tuples.key.astype(np.int64)
         cells = batch_cells(
             batch_values(tuples, kept.astype(np.float64)),

@@ -96,7 +96,7 @@ class PureStores:
         tuples = batch_tuples(rows, shape, want, self.batch_id + 1)
         dealt = [tuples.where(tuples.bucket % self.partitions == part) for part in range(self.partitions)]
         arrival = merge_arrivals([batch_arrival(shape, part, want, floor) for part in dealt if len(part)])
-        self._run({name: replace(arrival, near=TupleRun(tuples))}, budget)
+        self._run({name: replace(arrival, run=TupleRun(tuples))}, budget)
 
     def idle(self, budget: int | None = None) -> None:
         """A batch without rows."""
@@ -144,7 +144,7 @@ class PureStores:
             {
                 name: [
                     run.tuples if mixed else run.tuples.where(run.tuples.bucket % self.partitions == part)
-                    for run in own.near
+                    for run in own.runs
                 ]
                 for name, own in known.summaries.items()
             }

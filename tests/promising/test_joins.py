@@ -31,7 +31,7 @@ def side(stream: str, batch_id: int, *tuples: tuple[int, int]) -> tuple[Represen
     kept = Representation.new(shape(stream)).inserted(
         summarize_steps(shape(stream), times, key, bucket), times.max()
     )
-    return kept, KeptTuples.made(key, bucket, times, batch_id)
+    return kept, KeptTuples.of_arrays(key, bucket, times, batch_id)
 
 
 def planned(
@@ -118,7 +118,7 @@ def test_portions_of_a_line_find_what_the_whole_does() -> None:
 
 
 def test_tuples_that_came_later_into_the_cell_are_another_batches_matter() -> None:
-    later = KeptTuples.made(
+    later = KeptTuples.of_arrays(
         np.array([7], np.uint64), bucket_of(shape("two"), np.array([7], np.uint64)), np.array([651]), 2
     )
     both = KeptTuples.merged([OTHER[1], later])

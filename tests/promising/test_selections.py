@@ -53,7 +53,7 @@ def batch(of: Summary, times: Ints, items: Ints, batches: Ints) -> Batch:
         bucket = bucket_of(of, key, item)
         more = summarize_steps(of, times[here], key, bucket)
         kept = kept.inserted(more, int(times[here].max()))
-        parts.append(KeptTuples.made(key, bucket, times[here], number))
+        parts.append(KeptTuples.of_arrays(key, bucket, times[here], number))
     tuples = KeptTuples.merged(parts).since(kept.floor)
     last = tuples.in_batch(number)
     values = batch_values(last, last.key.astype(np.float64))
@@ -141,7 +141,7 @@ def test_value_times_frequency_leads_a_sum_to_what_dominates_it() -> None:
 def test_a_promise_over_values_that_are_not_given_is_refused() -> None:
     made = batch(shape(), np.array([1]), np.array([5]), np.array([0])).cells
     unknown = BatchCells(
-        **{**vars(made), "values": batch_values(KeptTuples.made(*(np.array([5], np.uint64),) * 3, 0))}
+        **{**vars(made), "values": batch_values(KeptTuples.of_arrays(*(np.array([5], np.uint64),) * 3, 0))}
     )  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="the promise reads item"):
         unknown.regions(np.array([True]), Preference("desc"), Column("store", "item"))

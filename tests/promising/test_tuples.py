@@ -16,7 +16,9 @@ rows = st.lists(st.tuples(st.integers(0, 3), st.integers(-5, 20), st.integers(0,
 def made(some: list[Row]) -> KeptTuples:
     columns = np.array(some, np.int64).reshape(-1, 3).T
     numbers = pa.array(np.arange(len(some)))
-    return KeptTuples.made(columns[0].astype(np.uint64), columns[0], columns[1], columns[2], number=numbers)
+    return KeptTuples.of_arrays(
+        columns[0].astype(np.uint64), columns[0], columns[1], columns[2], number=numbers
+    )
 
 
 @given(rows)

@@ -242,7 +242,7 @@ def test_files_of_tuples_are_merged_and_tuples_go_there_when_they_are_many(
     sold = sell(engine, feeds, seed)
     assert pairs(query) == joined(sold[1], sold[2])
     kept = engine._loop.state.promising.summaries["items1"]
-    assert 0 < len(kept.far) <= 2 and kept.kept == 240
+    assert 0 < len(kept.files) <= 2 and kept.kept == 240
     engine.stop()
 
 

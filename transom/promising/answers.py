@@ -1,4 +1,4 @@
-"""From what probes found to the rows that a user sees: SELECT lists, aggregates, and what was passed over."""
+"""The results of preference queries: from the tuples that probes found to SELECT lists and aggregates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SYSTEM = (
     ("share", pa.float64()),
     ("skipped", pa.float64()),
 )
-BEHIND = ("rows", pa.int64())  # the tuples behind an aggregate
+BEHIND = ("rows", pa.int64())  # how many tuples an aggregate is over
 
 
 def preference_schema(query: PreferenceQuery) -> pa.Schema:
@@ -47,7 +47,7 @@ def preference_schema(query: PreferenceQuery) -> pa.Schema:
 
 @dataclass(frozen=True)
 class QueryAnswer:
-    """The results of a query's probes, how many rows or pairs these found, and what an aggregate keeps."""
+    """The results of a query's probes, the number of rows or pairs found, and the tuples that an aggregate keeps."""
 
     table: pa.Table
     found: int
@@ -62,7 +62,7 @@ def answer_query(
     moment: Moment,
     scalars: Scalars,
 ) -> QueryAnswer:
-    """The results of what a query's probes found; without a table they found nothing."""
+    """The results of a query's probes; `table` is None if they found nothing."""
     if query.rest is not None and table is not None and table.num_rows:
         keep = scalars.project(table, {"keep": query.rest})["keep"]
         table = table.filter(keep.cast(pa.bool_()).fill_null(False))
@@ -72,7 +72,7 @@ def answer_query(
     if query.figures:
         own = known.queries[probes[0].name]
         selected = _selected(query, table, own, known.summaries[query.sides[0].summary].representation)
-        if not rows and probes[0].resumes:  # what was told before has not changed
+        if not rows and probes[0].resumes:  # the last result still holds
             return QueryAnswer(preference_schema(query).empty_table(), 0, selected)
         return QueryAnswer(_aggregated(query, selected, moment, coverage), rows, selected)
     if table is None or not rows:
@@ -81,7 +81,7 @@ def answer_query(
 
 
 def _outputs(query: PreferenceQuery, table: pa.Table, scalars: Scalars) -> list[pa.ChunkedArray]:
-    """The SELECT list; only what is more than a column needs computing."""
+    """The SELECT list; plain columns are not computed."""
     texts = {
         f"x{i}": output.sql for i, output in enumerate(query.outputs) if not _REFERENCE.fullmatch(output.sql)
     }
@@ -114,7 +114,7 @@ def _presented(
 def _selected(
     query: PreferenceQuery, table: pa.Table | None, own: PreferenceState, summary: Representation
 ) -> pa.Table | None:
-    """What was selected, now and before, and is in the window still."""
+    """The tuples that an aggregate selected, now and before, that are still in its window."""
     selected = own.selected
     if table is not None:
         columns = {"time": table["0time"]}
@@ -133,14 +133,14 @@ def _selected(
 def _aggregated(
     query: PreferenceQuery, selected: pa.Table | None, moment: Moment, coverage: Coverage
 ) -> pa.Table:
-    """The aggregates over what was selected."""
+    """The aggregates over the selected tuples."""
     items = [pa.array([_figure(figure, i, selected)], figure.type) for i, figure in enumerate(query.figures)]
     behind = pa.array([0 if selected is None else selected.num_rows], BEHIND[1])
     return _presented(query, [*items, behind], 1, moment, coverage)
 
 
 def _figure(figure: Figure, number: int, selected: pa.Table | None) -> object:
-    """An aggregate's value as in a window query; NULL over nothing, but for counts."""
+    """The value of an aggregate, as in a window query; over no tuples NULL, or 0 for a count."""
     function = aggregate_function(figure.function)
     if selected is None:
         return function.empty

@@ -1,4 +1,4 @@
-"""What rows of a batch come to for a summary: tuples that are kept, and what the driver is told of them."""
+"""The tuples of a batch for a summary: which columns are kept, and what the driver needs to know of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NUMBER = "number"  # the column with the summarized value as a number, where buc
 
 @dataclass(frozen=True)
 class TupleColumns:
-    """What is kept of a summary's tuples: columns of the stream, and scalars that Spark computes.
+    """The columns that are kept of a summary's tuples: columns of the stream, and computed scalars.
 
     `numbers` are the columns whose means a promise reads, `guides` the scalars that are computed of the
     summarized column alone.
@@ -40,12 +40,12 @@ class TupleColumns:
 
     @property
     def names(self) -> list[str]:
-        """The names under which they are kept: `.item` for a column, `=a + 1` if computed."""
+        """The names under which they are kept: `.item` for a column, `=a + 1` for a computed scalar."""
         return [*(f".{column}" for column in self.columns), *(f"={text}" for text in self.computed)]
 
 
 def tuple_columns(shape: Summary, queries: Mapping[str, PreferenceQuery]) -> TupleColumns:
-    """What the queries that read a summary need of its tuples."""
+    """The columns that the queries over a summary need of its tuples."""
     columns, computed = {shape.column: None}, dict[str, None]()
     numbers, guides = dict[str, None](), dict[str, None]()
     for query in queries.values():
@@ -61,6 +61,7 @@ def tuple_columns(shape: Summary, queries: Mapping[str, PreferenceQuery]) -> Tup
 
 
 def scalars_read_by(query: PreferenceQuery, side: Side) -> list[Scalar]:
+    """The scalars that a query reads of one side: in its conditions, and as arguments of aggregates."""
     arguments = [figure.argument for figure in query.figures if figure.argument is not None]
     return [*scalars_of(side.where), *arguments]
 
@@ -72,11 +73,11 @@ def column_name(scalar: Scalar) -> str:
 
 @dataclass(frozen=True)
 class BatchArrival:
-    """What rows of a batch came to for one summary; those of the partitions of a batch add up.
+    """What a batch brings to one summary; the arrivals of a batch's partitions can be merged.
 
-    For each of the distinct `values`, which are numbers where they can be, there is the summarized column's
-    value, whatever guides compute of it, and the means of other columns. The tuples themselves are on the
-    driver (`near`) or in files (`far`).
+    There is one entry per distinct value: the `column` has the summarized value, `guides` the scalars
+    computed of it, and `means` the means of other columns. The tuples themselves are a `run` on the driver
+    or a `file`.
     """
 
     steps: StepSummaries
@@ -87,12 +88,12 @@ class BatchArrival:
     high: int
     guides: Mapping[str, pa.Array] = field(default_factory=dict)
     means: Mapping[str, Floats] = field(default_factory=dict)
-    near: TupleRun | None = None
-    far: ShardRef | None = None
+    run: TupleRun | None = None
+    file: ShardRef | None = None
 
 
 def batch_tuples(table: pa.Table, shape: Summary, want: TupleColumns, batch_id: int) -> KeptTuples:
-    """The tuples that rows of a batch are, given with key, time, and at the end what is wanted of them."""
+    """The tuples of a batch, from a table with key, time, and the kept columns at the end."""
     keys = table["key"].to_numpy().view(np.uint64)
     numbers = as_numbers(table[NUMBER]) if shape.between is not None else None
     columns = {
@@ -111,10 +112,10 @@ def batch_tuples(table: pa.Table, shape: Summary, want: TupleColumns, batch_id: 
 def batch_arrival(
     shape: Summary, tuples: KeptTuples, want: TupleColumns, floor: int | None = None
 ) -> BatchArrival:
-    """What tuples come to; only those before a `floor` are left out, however long a time they are of."""
+    """The arrival of some tuples; those before a `floor` are left out."""
     runs = tuples.by_key
     counts = np.bincount(runs.codes // len(tuples), minlength=len(runs.keys))
-    first = pa.array(runs.rows[np.cumsum(counts) - counts])  # a tuple of each value
+    first = pa.array(runs.rows[np.cumsum(counts) - counts])  # one tuple per value
     column = tuples.table[f".{shape.column}"].combine_chunks().take(first)
     guides = {text: tuples.table[f"={text}"].combine_chunks().take(first) for text in want.guides}
     which = np.repeat(np.arange(len(counts)), counts)
@@ -129,7 +130,7 @@ def batch_arrival(
 
 
 def merge_arrivals(parts: Sequence[BatchArrival]) -> BatchArrival:
-    """What the partitions of a batch came to; none has a value that another has."""
+    """The arrival of a batch from those of its partitions, which have no values in common."""
     values = BatchValues(
         **{
             one.name: np.concatenate([getattr(part.values, one.name) for part in parts])
@@ -149,14 +150,14 @@ def merge_arrivals(parts: Sequence[BatchArrival]) -> BatchArrival:
 
 
 def concat_tuples(parts: Sequence[KeptTuples]) -> KeptTuples:
-    """KeptTuples of batches that kept different columns: null where one was not kept."""
+    """The tuples of several parts, which may have kept different columns: missing ones are null."""
     if len(parts) == 1:
         return parts[0]
     return KeptTuples.of(pa.concat_tables([part.table for part in parts], promote_options="default"))
 
 
 def as_numbers(column: pa.Array | pa.ChunkedArray) -> Floats:
-    """BatchValues as numbers, for promises; what is no number promises nothing."""
+    """Values as numbers, for promises; whatever is not a number counts as 0."""
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return np.zeros(len(column))

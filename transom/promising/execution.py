@@ -233,7 +233,7 @@ class Promising:
         read, far = Near(known), []
         for own in turn.values():
             for side, probe in enumerate(own.probes):
-                if any(known.summaries[one.summary].far for one in probe.query.sides):
+                if any(known.summaries[one.summary].files for one in probe.query.sides):
                     own.is_far = True
                     far.append((own, side))
                 elif probe.taken.any():
@@ -285,7 +285,7 @@ class Near:
     def _chosen(self, summary: str, what: str, numbers: Ints) -> KeptTuples:
         key = summary, what, numbers.tobytes()
         if key not in self._read:
-            runs = (run.tuples for run in self.known.summaries[summary].near)
+            runs = (run.tuples for run in self.known.summaries[summary].runs)
             self._read[key] = concat_tuples([run.where(np.isin(getattr(run, what), numbers)) for run in runs])
         return self._read[key]
 
@@ -301,7 +301,7 @@ def _near(table: pa.Table, known: SummaryState, want: TupleColumns, batch_id: in
         return None
     shape = known.representation.shape
     tuples = batch_tuples(table, shape, want, batch_id)
-    return replace(batch_arrival(shape, tuples, want, known.floor), near=TupleRun(tuples))
+    return replace(batch_arrival(shape, tuples, want, known.floor), run=TupleRun(tuples))
 
 
 def tuple_frame(run: IngestRun, limit: int | None, shape: Summary, want: TupleColumns) -> Frame:

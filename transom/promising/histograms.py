@@ -1,4 +1,4 @@
-"""Exact summaries of cells: how often each value occurs, or only how many tuples there are."""
+"""Exact summaries of cells: the count of each value, or only the number of tuples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys
 
 @dataclass(frozen=True, eq=False)
 class Histograms(CellSummaries):
-    """The count of every key of every cell; `cell` and `key` are sorted and no count is 0.
+    """The count of every key in every cell; `cell` and `key` are sorted and no count is 0.
 
     >>> one = Histograms.empty(1).summarize(np.array([0, 0, 0]), np.array([7, 7, 9], np.uint64))
     >>> one.estimate(np.array([0]), np.array([7, 9, 11], np.uint64)).tolist()
@@ -33,7 +33,7 @@ class Histograms(CellSummaries):
 
     @classmethod
     def _of(cls, cells: int, cell: Ints, key: Keys, count: Ints) -> Self:
-        """Of entries in any order, of which several may be of one key."""
+        """Histograms of entries in any order, several of which may have the same key."""
         order = np.lexsort((key, cell))
         cell, key, count = cell[order], key[order], count[order]
         new = np.ones(len(cell), bool)
@@ -64,7 +64,7 @@ class Histograms(CellSummaries):
         starts = np.searchsorted(self.cell, np.arange(self.cells + 1))
         low, end = starts[cell], starts[cell + 1]
         high, last = end, max(len(self.key) - 1, 0)
-        while len(self.key) and (low < high).any():  # a binary search for each at once
+        while len(self.key) and (low < high).any():  # a binary search for all keys at once
             middle = (low + high) // 2
             below = (low < high) & (self.key[np.minimum(middle, last)] < key)
             low, high = np.where(below, middle + 1, low), np.where(below, high, np.maximum(middle, low))
@@ -81,7 +81,7 @@ class Histograms(CellSummaries):
         return likeness(own, theirs, self._product(recent), self.counts, recent.counts)
 
     def _product(self, other: Self) -> Floats:
-        """Of each cell, the sum of the products of the keys' counts."""
+        """For each cell, the sum of the products of the keys' counts."""
         products = self.count * other.estimate(self.cell, self.key)
         return np.bincount(self.cell, products, minlength=self.cells).astype(np.float64)
 
@@ -137,7 +137,7 @@ class Histograms(CellSummaries):
 
 @dataclass(frozen=True, eq=False)
 class Tallies(CellSummaries):
-    """Only how many tuples a cell has, which is all that is known of any value: no summaries (T1 of 5.1).
+    """Only the number of tuples in each cell, which estimates the count of every value: no summaries (T1 of 5.1).
 
     >>> one = Tallies.empty(1).summarize(np.array([0, 0]), np.array([7, 9], np.uint64))
     >>> one.estimate(np.array([0]), np.array([5], np.uint64)).tolist()

@@ -14,15 +14,15 @@ from transom.promising.tuples import Ints, KeptTuples, Keys, expand_runs
 from transom.promising.zones import bucket_of
 from transom.sql.promise import Column, Count, Promise, promised
 
-# A value whose estimated count is less than that is probably not there.
+# A value with a lower estimated count probably does not occur.
 LIKELY = 0.5
 
 
 @dataclass(frozen=True)
 class BatchValues:
-    """The distinct values of a batch: how many tuples have each, from when to when.
+    """The distinct values of a batch: how many tuples each has, and their first and last time.
 
-    `number` are the values themselves, where they are numbers and a promise reads them.
+    `number` are the values themselves, if they are numbers and a promise reads them.
     """
 
     key: Keys
@@ -39,7 +39,7 @@ class BatchValues:
 def batch_values(tuples: KeptTuples, number: Floats | None = None) -> BatchValues:
     """The distinct values of some tuples, by key; `number` has the value of each tuple.
 
-    >>> few = KeptTuples.made(np.array([5, 7, 5], np.uint64), np.zeros(3, int), np.array([10, 11, 12]), 0)
+    >>> few = KeptTuples.of_arrays(np.array([5, 7, 5], np.uint64), np.zeros(3, int), np.array([10, 11, 12]), 0)
     >>> batch_values(few).count.tolist(), batch_values(few).high.tolist()
     ([2, 1], [12, 11])
     """
@@ -67,15 +67,15 @@ def join_regions(
     preference: Preference,
     promise: Promise,
 ) -> Regions:
-    """The regions in which a batch's values may find partners, in what was kept before the batch.
+    """The regions in which a batch's values may find partners among earlier tuples of the other stream.
 
-    There is one for every value and cell that the window reaches and that has tuples; those of neighbouring
-    zones of a granularity in which a value is not likely are one. `own` has the batch's tuples in it.
+    There is one region for every value and every cell with tuples that the window reaches. Neighbouring
+    zones of a granularity in which a value is unlikely share a region. `own` contains the batch's tuples.
     """
     if other.high is None:
         return Regions.none()
     zones = other.zones()
-    # The streams' summaries may be of different shapes.
+    # The two summaries may have different shapes.
     bucket = bucket_of(other.shape, values.key, values.number)
     cells = zones.counts[:, bucket].T
     reached = cells > 0
@@ -83,7 +83,9 @@ def join_regions(
         reached &= zones.until > (values.low - preference.window)[:, None]
         reached &= zones.since <= (values.high + preference.window)[:, None]
     estimate: Floats = np.clip(other.estimate(values.key, bucket), 0, cells)
-    until = np.maximum(np.minimum(zones.until, other.high + 1), zones.since + 1)  # of the newest: so far
+    until = np.maximum(
+        np.minimum(zones.until, other.high + 1), zones.since + 1
+    )  # the newest zone ends with the newest tuple
     inside: Floats = estimate * _overlap(values, zones.since, until, preference.window)
     value, zone = np.nonzero(reached)
     counts = {
@@ -104,7 +106,7 @@ def join_regions(
         arriving=values.count[value],
         cell=cells[value, zone],
         done=np.zeros(len(value), np.int64),
-        # To fade is to come later, in either order.
+        # A faded region comes later in either order.
         promise=worth / faded if preference.order == "asc" else worth * faded,
         expected=values.count[value] * inside[value, zone],
         likely=estimate[value, zone] >= LIKELY,
@@ -113,12 +115,12 @@ def join_regions(
 
 
 def window_start(kept: Representation, window: int | None) -> int | None:
-    """Where the window that ends with a stream's newest tuple begins; None: with the oldest one."""
+    """Where the window that ends with a stream's newest tuple begins; None: with the oldest tuple."""
     return None if window is None or kept.high is None else kept.high - window
 
 
 def _overlap(values: BatchValues, since: Ints, until: Ints, window: int | None) -> Floats:
-    """Which share of a zone's time is within the window of a value's tuples."""
+    """The share of a zone's time that is within the window of a value's tuples."""
     if window is None:
         return np.ones((len(values), len(since)))
     middle = ((values.low + values.high) // 2)[:, None]
@@ -127,8 +129,11 @@ def _overlap(values: BatchValues, since: Ints, until: Ints, window: int | None) 
 
 
 def _own_counts(values: BatchValues, own: Representation, preference: Preference) -> Floats:
-    """Count of the arriving values' own stream: how many arrive, where the output is to be in the ratio of
-    promises; else how frequent they are in the window."""
+    """Counts of the arriving values in their own stream.
+
+    With order weighted, the number of arriving tuples, so that the output is in the ratio of promises;
+    otherwise the frequency in the window.
+    """
     if preference.order == "weighted":
         return values.count.astype(np.float64)
     total = own.total(values.key, values.bucket, window_start(own, preference.window))
@@ -138,9 +143,12 @@ def _own_counts(values: BatchValues, own: Representation, preference: Preference
 def _other_counts(
     key: Keys, bucket: Ints, other: Representation, inside: Floats, length: Ints, preference: Preference
 ) -> Floats:
-    """Count of the other stream: in the cell where the output is to be in the ratio of promises; per
-    length of the newest granularity for the highest promise, so that a zone isn't more promising for being
-    longer; in the whole window for the lowest, as a frequent value isn't rare for being rare in one zone."""
+    """Counts of the arriving values in the other stream.
+
+    With order weighted, the count in the cell, so that the output is in the ratio of promises. With desc,
+    the count per length of the newest granularity, so that a longer zone is not more promising. With asc,
+    the count in the whole window, since a frequent value is not rare because one zone has few of it.
+    """
     if preference.order == "weighted":
         return inside
     if preference.order == "asc":
@@ -150,7 +158,7 @@ def _other_counts(
 
 
 def _promised(promise: Promise, counts: dict[str, Floats], number: Floats | None, size: int) -> Floats:
-    """The promise of some regions; the columns in it are the summarized ones, which a join makes equal."""
+    """The promise of each region; its columns are the summarized ones, which the join makes equal."""
 
     def known(leaf: Count | Column) -> Floats:
         if isinstance(leaf, Count):
@@ -163,8 +171,10 @@ def _promised(promise: Promise, counts: dict[str, Floats], number: Floats | None
 
 
 def _joined(regions: Regions, granularity: Ints) -> Regions:
-    """Neighbouring unlikely regions of a value and granularity made one: the tuples of their cells are in
-    order of time, so that positions in the longer line are as well defined."""
+    """Neighbouring unlikely regions of a value and granularity, merged.
+
+    The tuples of their cells are in order of time, so positions in the longer line are well defined.
+    """
     if not len(regions):
         return regions
     apart = np.ones(len(regions), bool)
@@ -189,8 +199,7 @@ def _joined(regions: Regions, granularity: Ints) -> Regions:
 
 
 class JoinPairs(NamedTuple):
-    """Pairs that were found, as rows of both sides, how many probes were within the window, and how many of
-    each region were `made`."""
+    """The pairs found, as rows of both sides; the cost of the probes; and how many of each region were made."""
 
     own: Ints
     other: Ints
@@ -206,13 +215,12 @@ def probe_join(
     window: int | None,
     limit: int | None = None,
 ) -> JoinPairs:
-    """The pairs that the next `taken` probes of the regions find; with a `limit`, as many as cost no more,
-    region by region as they are given.
+    """The pairs that the next `taken` probes of the regions find, up to a cost of `limit`, in the given order.
 
-    A probe that has no chance to match costs as much as one that does, but no work is done for it: matches
-    are looked up, and those are kept that lie in the portion of the region's line. What is outside of an
-    arriving tuple's window costs nothing, since the tuples of a cell lie in order of time. Both sides may
-    hold more than the regions need, but not less.
+    A probe without a chance to match costs as much as any other, but it takes no work: matches are looked
+    up by key, and those in the probed part of the region's line are kept. Tuples outside of an arriving
+    tuple's window cost nothing, since the tuples of a cell are in order of time. Both sides may hold more
+    tuples than the regions need, but not fewer.
     """
     nothing = np.zeros(0, np.int64)
     found, made, left = [JoinPairs(nothing, nothing, 0, nothing)], np.zeros_like(taken), limit
@@ -227,10 +235,11 @@ def probe_join(
 
 @dataclass(frozen=True)
 class _Batch:
-    """One batch's regions, and where their tuples are.
+    """The regions of one batch, and where their tuples are.
 
-    Positions in a cell are among the tuples of earlier batches: `earlier` has their rows, and a region's are
-    from `start` to before `stop` of it. `arrived` has the batch's own rows by key, a region's from `first` on.
+    Positions in a cell count the tuples of earlier batches: `earlier` has their rows, and a region's rows
+    are `start` to `stop` of it. `arrived` has the batch's own rows by key, those of a region from `first`
+    on.
     """
 
     regions: Regions
@@ -257,12 +266,12 @@ class _Batch:
         return _Batch(regions, own, other, earlier, start, stop, arrived, first)
 
     def probed(self, taken: Ints, window: int | None, limit: int | None) -> JoinPairs:
-        """What the next `taken` probes of each region find, and what they cost."""
+        """The pairs that the next `taken` probes of each region find, and their cost."""
         regions, earlier = self.regions, self.earlier
         strip, low, high = _strips(regions.done, taken, regions.cell)
         since, cost = self._inside(strip, low, high, window)
         if limit is not None and cost.sum() > limit:
-            first = int(np.searchsorted(np.cumsum(cost), limit, side="right"))  # that is too much
+            first = int(np.searchsorted(np.cumsum(cost), limit, side="right"))  # the first beyond the limit
             high = high.copy()
             high[first] = since[first] + limit - int(cost[:first].sum())
             high[first + 1 :] = low[first + 1 :]
@@ -270,7 +279,7 @@ class _Batch:
         charge = int(cost.sum())
         made = np.bincount(strip.region, high - low, len(regions)).astype(np.int64)
         begin, end = self.other.by_key.between(regions.key, earlier[self.start], earlier[self.stop - 1] + 1)
-        # Most of the unlikely ones end here.
+        # Most unlikely regions end here.
         some = np.flatnonzero((end > begin)[strip.region] & (high > low))
         if not len(some):
             return JoinPairs(some, some, charge, made)
@@ -290,7 +299,7 @@ class _Batch:
         return JoinPairs(mine[match], theirs[match], charge, made)
 
     def _inside(self, strip: _Strip, low: Ints, high: Ints, window: int | None) -> tuple[Ints, Ints]:
-        """Where the tuples begin that are within the window of the arriving one, and how many they are."""
+        """The first tuple within the window of each arriving one, and the number of such tuples."""
         if window is None:
             return low, high - low
         region = strip.region
@@ -304,14 +313,14 @@ class _Batch:
 
 @dataclass(frozen=True)
 class _Strip:
-    """Parts of regions' lines that are of one arriving tuple each: whose, and which tuple."""
+    """Parts of regions' lines with one arriving tuple each: the region, and which of its tuples."""
 
     region: Ints
     index: Ints
 
 
 def _strips(done: Ints, taken: Ints, cell: Ints) -> tuple[_Strip, Ints, Ints]:
-    """Portions of lines cut up by arriving tuple, with the positions in the cell that each goes over."""
+    """The probed parts of lines, cut by arriving tuple, with the positions in the cell that each covers."""
     first = done // cell
     last = (done + taken - 1) // cell
     region, place = expand_runs(last - first + 1)

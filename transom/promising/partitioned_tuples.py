@@ -68,7 +68,7 @@ class PartitionedTuples:
         arrival = merge_arrivals([part for _, part in found])
         held = {0: ((arrival.low, arrival.high),)}
         parts = tuple(sorted(place for place, _ in found))
-        return replace(arrival, far=replace(target, parts=parts, held=held))
+        return replace(arrival, file=replace(target, parts=parts, held=held))
 
     # --- probing ---
 
@@ -105,20 +105,20 @@ class PartitionedTuples:
         """With many small files of a summary made into few, without what it has let go."""
         summaries = dict(known.summaries)
         for name, own in summaries.items():
-            if sum(run.rows for run in own.near) > self.limits.driver_tuples and self.place is Place.AUTO:
+            if sum(run.rows for run in own.runs) > self.limits.driver_tuples and self.place is Place.AUTO:
                 own = summaries[name] = self._put_away(own, batch_id)
-            if len(own.far) > self.limits.tuple_files:
+            if len(own.files) > self.limits.tuple_files:
                 summaries[name] = self._merged(own, batch_id)
         return replace(known, summaries=summaries) if summaries != known.summaries else known
 
     def _put_away(self, summary: SummaryState, batch_id: int) -> SummaryState:
         """A summary whose tuples were too many for the driver."""
-        tuples = concat_tuples([run.tuples for run in summary.near]).since(summary.representation.floor)
+        tuples = concat_tuples([run.tuples for run in summary.runs]).since(summary.representation.floor)
         target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), {})
         parts = [part for part, _ in _dealt(tuples, self.files.partitions, target, self.files.shards)]
         held = {0: ((int(tuples.time.min()), int(tuples.time.max())),)}
         ref = replace(target, parts=tuple(parts), held=held)
-        return replace(summary, near=(), far=(*summary.far, ref))
+        return replace(summary, runs=(), files=(*summary.files, ref))
 
     def _merged(self, summary: SummaryState, batch_id: int) -> SummaryState:
         floor = summary.representation.floor
@@ -127,7 +127,7 @@ class PartitionedTuples:
             return merge_task(refs, floor, target, self.files.shards, places)
 
         return replace(
-            summary, far=self.files.merged(summary.far, self.limits.tuple_files, floor, batch_id, task)
+            summary, files=self.files.merged(summary.files, self.limits.tuple_files, floor, batch_id, task)
         )
 
 
@@ -212,8 +212,8 @@ class _Held:
 
     @classmethod
     def of(cls, summary: SummaryState) -> _Held:
-        near = [run.tuples.table for run in summary.near]
-        return cls(near, summary.far, buckets_of(summary.representation.shape))
+        near = [run.tuples.table for run in summary.runs]
+        return cls(near, summary.files, buckets_of(summary.representation.shape))
 
 
 class _Files:

@@ -1,4 +1,4 @@
-"""Where the budget of a batch goes: the driver decides it from summaries alone, and knows what is left."""
+"""Where the budget of a batch is spent: the driver decides by summaries alone, and defers the rest."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from transom.promising.selections import BatchCells, batch_cells, cell_counts
 from transom.sql.preference_query import PreferenceQuery, Side
 from transom.state.promising import Coverage, PreferenceState, PromisingState
 
-MOST_PENDING = 100_000  # regions of a query that wait; the others are given up, unlikely ones first
+MAX_DEFERRED_REGIONS = 100_000  # of a query; beyond these regions are dropped, unlikely ones first
 
 
 class ProbePlanner:
-    """Decides what queries probe, given the summaries with what arrived in them."""
+    """Plans the probes of queries, given the summaries with the batch's tuples inserted."""
 
     def __init__(self, known: PromisingState, arrivals: Mapping[str, BatchArrival], batch_id: int):
         self.known, self.arrivals, self.batch_id = known, arrivals, batch_id
-        self._cells: dict[tuple[str, int | None], BatchCells] = {}  # what selections have in common
+        self._cells: dict[tuple[str, int | None], BatchCells] = {}  # shared by selections
 
     def plan(self, name: str, query: PreferenceQuery, budget: int | None) -> list[Probe]:
-        """What a query probes of what arrived with the batch, and of what it has put off."""
+        """The probes that a query makes among the batch's tuples and in deferred regions."""
         fresh = [
             self._regions(query, number) if side.summary in self.arrivals else Regions.none()
             for number, side in enumerate(query.sides)
@@ -35,7 +35,7 @@ class ProbePlanner:
         return self._spent(name, query, fresh, self.deferred(name, query), budget)
 
     def plan_rest(self, probes: Sequence[Probe], budget: int) -> list[Probe]:
-        """What a query probes next of what its probes have left, if that may be so many."""
+        """The probes that a query makes next, in what its last probes left, with another budget."""
         fresh, waiting = zip(*(probe.rest() for probe in probes), strict=True)
         return self._spent(probes[0].name, probes[0].query, fresh, waiting, budget)
 
@@ -61,7 +61,7 @@ class ProbePlanner:
         return probes
 
     def deferred(self, name: str, query: PreferenceQuery) -> list[Regions]:
-        """What a query has put off, as far as its tuples are all kept and may be in the window still."""
+        """The deferred regions of a query whose tuples are all kept and may still be in the window."""
         found = []
         for side, regions in enumerate(self.known.queries[name].pending):
             states = [self.known.summaries[one.summary].representation for one in query.sides]
@@ -75,7 +75,7 @@ class ProbePlanner:
     def state_after(
         self, name: str, query: PreferenceQuery, probes: Sequence[Probe], charge: int, rows: int
     ) -> PreferenceState:
-        """A query's state after its last probes; all of them together cost so much, and gave so many rows."""
+        """A query's state after its last probes, which in all cost `charge` and produced `rows`."""
         own = self.known.queries[name]
         left = [probe.regions.after(probe.taken) for probe in probes]
         kept = [_most(regions) for regions in left]
@@ -86,7 +86,7 @@ class ProbePlanner:
         return replace(own, pending=tuple(kept), done=done, lost=own.lost + lost, missed=own.missed + missed)
 
     def _regions(self, query: PreferenceQuery, number: int) -> Regions:
-        """The regions of what arrived on a side of a query, with their promises."""
+        """The regions of the tuples that arrived on one side of a query, with their promises."""
         side = query.sides[number]
         arrival, own = self.arrivals[side.summary], self.known.summaries[side.summary].representation
         matching = _matching(side, arrival)
@@ -94,7 +94,7 @@ class ProbePlanner:
             cells = self._batch_cells(side.summary, query.preference.window)
             return cells.regions(matching, query.preference, query.promise)
         other = self.known.summaries[query.sides[1 - number].summary].representation
-        matching &= truth_of(arrival.column.is_valid())  # NULL is equal to nothing
+        matching &= truth_of(arrival.column.is_valid())  # NULL equals nothing
         if other.high is None or not matching.any():
             return Regions.none()
         values = arrival.values
@@ -115,7 +115,7 @@ class ProbePlanner:
 
 
 def _matching(side: Side, arrival: BatchArrival) -> Mask:
-    """Which of the values that arrived may match a side's conditions, as far as the summary can tell."""
+    """Which arrived values may match a side's conditions, as far as the summary can tell."""
     if side.guide is None:
         return np.ones(len(arrival.column), bool)
     return truth_of(
@@ -142,7 +142,7 @@ def _left(parts: Sequence[Regions]) -> int:
 
 def _most(regions: Regions) -> Regions:
     """As many regions as may wait."""
-    if len(regions) <= MOST_PENDING:
+    if len(regions) <= MAX_DEFERRED_REGIONS:
         return regions
     order = np.lexsort((-regions.expected_left, ~regions.likely))
-    return regions.where(np.sort(order[:MOST_PENDING]))
+    return regions.where(np.sort(order[:MAX_DEFERRED_REGIONS]))

@@ -1,4 +1,4 @@
-"""The probes of a batch, made by whoever holds the tuples: the driver, or a task with a partition's files."""
+"""The probes of a batch, made on the driver or by an executor task that has a partition's files."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Probe:
-    """Probes to be made for a query: `taken` of each of some regions with arriving tuples of one side.
+    """Probes to make for a query: the next `taken` of each region, with arriving tuples of one side.
 
-    The first `fresh` regions are of the batch's own tuples, the others wait since earlier batches.
+    The first `fresh` regions are of the batch's own tuples; the others were deferred by earlier batches.
     """
 
     name: str
@@ -37,8 +37,8 @@ class Probe:
     regions: Regions
     taken: Ints
     fresh: int
-    resumes: bool  # whether the batch has brought nothing, and goes on with what was put off
-    since: int  # the query sees tuples that came with this batch or later
+    resumes: bool  # whether the batch brought nothing and only resumes deferred regions
+    since: int  # the query sees tuples of this batch and later ones
     keys: tuple[str, ...]  # the summarized columns of the sides
 
     def of(self, mask: Mask) -> Probe:
@@ -46,13 +46,13 @@ class Probe:
         return replace(self, regions=self.regions.where(mask), taken=self.taken[mask])
 
     def rest(self) -> tuple[Regions, Regions]:
-        """What is left of the batch's own regions, and of those that wait."""
+        """What is left of the batch's own regions, and of the deferred ones."""
         own = np.arange(len(self.taken)) < self.fresh
         fresh, waiting = self.of(own), self.of(~own)
         return fresh.regions.after(fresh.taken), waiting.regions.after(waiting.taken)
 
     def not_probed(self) -> tuple[float, int]:
-        """The output that is expected of the batch's probes that are not made, and how many these are."""
+        """The expected output of the batch's probes that are not made, and their number."""
         some = slice(None if self.resumes else self.fresh)
         left = self.regions.left[some] - self.taken[some]
         expected = self.regions.expected[some] * left / np.maximum(self.regions.probes[some], 1)
@@ -60,10 +60,10 @@ class Probe:
 
 
 class TupleReader(Protocol):
-    """Whoever holds the tuples of summaries."""
+    """Reads the kept tuples of summaries."""
 
     def batches(self, summary: str, batches: Ints) -> KeptTuples:
-        """The tuples that came in some batches."""
+        """The tuples of some batches."""
         ...
 
     def buckets(self, summary: str, buckets: Ints) -> KeptTuples:
@@ -73,7 +73,7 @@ class TupleReader(Protocol):
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What a query's probes have found, what they cost, and how many of each region were made."""
+    """The tuples or pairs found by a query's probes, their cost, and how many probes of each region were made."""
 
     table: pa.Table
     charge: int
@@ -81,10 +81,10 @@ class ProbeResult:
 
 
 def make_probes(probe: Probe, read: TupleReader, limit: int | None = None) -> ProbeResult:
-    """The rows or pairs that a query's probes find, as many as cost no more than a limit.
+    """Make a query's probes, up to a cost of `limit`.
 
-    What is outside of the window costs nothing. Columns are those of the sides, as `0.item` and `1.ts`, and
-    `0time` and `1time`.
+    Tuples outside of the window cost nothing. The columns are those of the sides, as `0.item` and `1.ts`,
+    and `0time` and `1time`.
     """
     some = np.flatnonzero(probe.taken > 0)
     some = some[spending_order(probe.regions.where(some), probe.query.preference.order)]
@@ -104,16 +104,16 @@ def make_probes(probe: Probe, read: TupleReader, limit: int | None = None) -> Pr
 
 
 def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
-    """Those for which the query's conditions hold, with the columns that it reads of each side."""
+    """The rows for which the query's conditions hold, with the columns that it reads of each side."""
     keep = np.ones(tables[0].num_rows, bool)
     for side, table in zip(probe.query.sides, tables, strict=True):
         keep &= table["batch"].to_numpy() >= probe.since
         if side.where is not None:
             keep &= truth_of(evaluate(side.where, _columns(table)))
-    if len(tables) == 2:  # different values hardly ever have one key
+    if len(tables) == 2:  # different values may have the same key, if hardly ever
         one, other = (table[f".{key}"] for table, key in zip(tables, probe.keys, strict=True))
         equal = truth_of(pc.equal(one, other))
-        if pa.types.is_floating(one.type):  # to Spark, NaN is equal to itself
+        if pa.types.is_floating(one.type):  # in Spark, NaN equals NaN
             equal |= truth_of(pc.is_nan(one)) & truth_of(pc.is_nan(other))
         keep &= equal
     mask = pa.array(keep)
@@ -122,7 +122,7 @@ def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
         names = ["time", *(f".{column}" for column in side.columns)]
         names += [column_name(scalar) for scalar in scalars_read_by(probe.query, side)]
         for name in names:
-            # A column that nobody asked for before the query came is in no tuple that it sees.
+            # The query sees no tuple that came before it, so a missing column has no values that it could see.
             kept = table[name] if name in table.column_names else pa.chunked_array([pa.nulls(len(keep))])
             columns[f"{number}{name}"] = kept.filter(mask)
     return pa.table(columns)
@@ -131,7 +131,7 @@ def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
 def _columns(table: pa.Table) -> Callable[[Scalar], pa.Array]:
     def column(scalar: Scalar) -> pa.Array:
         name = column_name(scalar)
-        if name not in table.column_names:  # of tuples that came before the query did
+        if name not in table.column_names:  # the tuples came before the query
             return pa.nulls(table.num_rows, scalar.type)
         return table[name].combine_chunks()
 
@@ -139,4 +139,5 @@ def _columns(table: pa.Table) -> Callable[[Scalar], pa.Array]:
 
 
 def truth_of(values: pa.Array | pa.ChunkedArray) -> Mask:
+    """A mask of the true values; null is false."""
     return values.fill_null(False).to_numpy(zero_copy_only=False).astype(bool)

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys
 
-LIKELY = 0.5  # a value that is estimated to occur less often is taken not to occur
+LIKELY = 0.5  # a value with a lower estimated count is assumed not to occur
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """The zones below added up: what two nodes of a finer level, or a zone (no children), come to."""
+    """The sum of two nodes of the next finer level, or a single zone (no children)."""
 
     number: int
     summaries: CellSummaries
@@ -24,15 +24,15 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Pyramid:
-    """The nodes of every level, finest first; the last has one or two (none if there are no zones)."""
+    """The nodes of every level, the finest first; the last level has one or two nodes, or none without zones."""
 
     levels: tuple[tuple[Node, ...], ...] = ()
 
     def over(self, zones: Mapping[int, CellSummaries]) -> Pyramid:
-        """This one, kept up: over numbered zones, with the nodes whose zones are the same as they were.
+        """The pyramid over numbered zones; nodes with unchanged zones are reused.
 
-        Node k of a level is made of 2k and 2k + 1 of the one below, so that zones come and go at the ends
-        without moving the others.
+        Node k consists of nodes 2k and 2k + 1 of the level below, so zones come and go at the ends without
+        moving the others.
         """
         old = self.levels[0] if self.levels else ()
         level = _leaves(zones, {node.number: node for node in old})
@@ -44,7 +44,7 @@ class Pyramid:
         return Pyramid(tuple(levels))
 
     def estimate(self, keys: Keys, buckets: Ints) -> dict[int, Floats]:
-        """By zone, how often each key is estimated to occur; 0 where a coarser level finds it unlikely."""
+        """By zone, the estimated count of each key; 0 where a coarser level finds it unlikely."""
         found = {node.number: np.zeros(len(keys)) for node in self.levels[0]} if self.levels else {}
         for root in self.levels[-1] if self.levels else ():
             _descend(root, np.arange(len(keys)), buckets, root.summaries.places(keys), found)
@@ -52,7 +52,7 @@ class Pyramid:
 
     @property
     def nbytes(self) -> int:
-        """Of what is not the zones' own."""
+        """The bytes of the nodes above the zones."""
         return sum(node.summaries.nbytes for level in self.levels for node in level if len(node.below) > 1)
 
 
@@ -85,7 +85,7 @@ def _same(one: Node, other: Node) -> bool:
 
 
 def _descend(node: Node, rows: Ints, cells: Ints, places: NDArray, found: dict[int, Floats]) -> None:
-    """Finds the estimates of some rows' keys, which are still likely, in the zones below a node."""
+    """Write the estimates of the keys that are still likely into the zones below a node."""
     if len(node.below) == 1:
         return _descend(node.below[0], rows, cells, places, found)
     if not len(rows) or not node.summaries.counts.any():

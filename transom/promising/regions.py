@@ -14,18 +14,18 @@ from transom.promising.tuples import Ints, Keys
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-# What a share may lack of a whole number by rounding.
+# Shares this close to a whole number are rounded to it.
 TINY = 1e-9
 
 
 @dataclass(frozen=True)
 class Regions:
-    """Some regions side by side, each a line of `arriving` times `cell` probes of which `done` are made.
+    """Some regions side by side, each a line of `arriving` times `cell` probes, of which `done` are made.
 
-    For a join: the `arriving` tuples of value `key` in `batch`, the earliest of them at `low`, by time; each
-    with the `cell` tuples of the other stream in `bucket` from `since` to before `until` that came in earlier
-    batches. For a selection: the batch's own tuples there, `arriving` is 1. A region is told by its times, so
-    it outlives the zone it was made from.
+    For a join: the `arriving` tuples of value `key` in `batch_id`, by time, the earliest at `low`; each
+    with the `cell` tuples of the other stream in `bucket` from `since` to before `until` that came in
+    earlier batches. For a selection: the batch's own tuples there, and `arriving` is 1. A region is
+    identified by times, so it outlives the zone it was made from.
     """
 
     key: Keys
@@ -50,32 +50,35 @@ class Regions:
 
     @property
     def probes(self) -> Ints:
-        """How long each region's line is."""
+        """The length of each region's line."""
         return self.arriving * self.cell
 
     @property
     def left(self) -> Ints:
-        """The probes that are still to be made."""
+        """The probes that are not made yet."""
         return self.probes - self.done
 
     @property
     def expected_left(self) -> Floats:
-        """The output that is expected of what is left."""
+        """The expected output of the probes that are not made yet."""
         return self.expected * self.left / np.maximum(self.probes, 1)
 
     def where(self, mask: Bools | Ints) -> Regions:
-        """The regions that a mask or numbers take."""
+        """The regions of a mask or of numbers."""
         return Regions(**{name: getattr(self, name)[mask] for name in DTYPES})
 
     def after(self, taken: Ints) -> Regions:
-        """What is pending when so many more probes of each were made."""
+        """The regions that are left after `taken` more probes of each."""
         return replace(self, done=self.done + taken).where(self.left > taken)
 
     def reachable(
         self, floor: int | None = None, own_floor: int | None = None, since: int | None = None
     ) -> Regions:
-        """Those whose tuples are all kept (none of the cell before `floor`, none of the arriving ones before
-        `own_floor`), and not all before `since`, where the query's window begins now."""
+        """The regions whose tuples are all kept and that the window still reaches.
+
+        No tuple of the cell may be before `floor`, no arriving one before `own_floor`, and the cell must
+        not end before `since`, where the query's window begins now.
+        """
         kept = np.ones(len(self), bool)
         if floor is not None:
             kept &= self.since >= floor
@@ -131,9 +134,9 @@ DTYPES: dict[str, type] = {field.name: np.int64 for field in fields(Regions)} | 
 def choose_probes(regions: Regions, order: str, budget: int | None) -> Ints:
     """How many probes of each region to make now: the next ones of its line.
 
-    All of the budget is spent, as long as something is left: `sum(chosen) == min(budget, sum(left))`. The
-    order is one of the regions alone, not of how they are listed. Regions of which nothing is expected
-    (not `likely`) come last in every order.
+    The whole budget is spent while probes are left: `sum(chosen) == min(budget, sum(left))`. The order
+    depends on the regions, not on how they are listed. Regions that are not `likely` come last in every
+    order.
     """
     left = regions.left
     if budget is None or budget >= left.sum():
@@ -145,12 +148,12 @@ def choose_probes(regions: Regions, order: str, budget: int | None) -> Ints:
 
 
 def spend_budget(fresh: Regions, waiting: Regions, order: str, budget: int | None) -> tuple[Ints, Ints]:
-    """What is chosen of a batch's own regions, and of those that wait since earlier batches.
+    """The probes to make in the batch's own regions, and in those deferred by earlier batches.
 
-    With asc they compete: few tuples are rare, and a batch without any should go back to those of others.
-    With desc and weighted those that wait get what the batch leaves over, as when a query is idle (section
-    4.1.2): desc would find hardly more, and weighted would round their small shares up on every batch again
-    until its output is no even sample.
+    With asc they compete: few tuples are rare, and a batch without rare ones should return to those of
+    earlier batches. With desc and weighted, deferred regions get what the batch leaves of the budget, as
+    when a query is idle (section 4.1.2): desc would find hardly more, and weighted would round up their
+    small shares with every batch, until the output is no even sample.
     """
     if order == "asc":
         taken = choose_probes(Regions.concatenated([fresh, waiting]), order, budget)
@@ -166,12 +169,12 @@ def spending_order(regions: Regions, order: str) -> Ints:
 
 
 def _order(regions: Regions, rank: Floats) -> Ints:
-    """The regions by rank, the unlikely last; what is alike in that by age, value and time."""
+    """The regions by rank, the unlikely ones last; ties by age, value and time."""
     return np.lexsort((regions.since, regions.key, regions.batch_id, rank, ~regions.likely))
 
 
 def _filled(left: Ints, order: Ints, budget: int) -> Ints:
-    """Each in turn gets all that is left of it, until the budget is spent."""
+    """Each region in turn gets all that is left of it, until the budget is spent."""
     needs = left[order]
     before = np.cumsum(needs) - needs
     taken = np.zeros_like(left)
@@ -182,9 +185,9 @@ def _filled(left: Ints, order: Ints, budget: int) -> Ints:
 def _weighted(regions: Regions, budget: int) -> Ints:
     """The budget divided so that the regions' output is in the ratio of their promises.
 
-    A region that is to give t * promise tuples takes t * promise * probes / expected probes, those that were
-    made before included, and at most its whole line: one t for all, such that the budget is spent. What
-    whole regions leave over goes to those of which nothing is expected.
+    A region that is to give t * promise tuples takes t * promise * probes / expected probes, counting those
+    made before, and at most its whole line: one t for all, such that the budget is spent. The rest goes to
+    regions with no expected output.
     """
     left = regions.left
     sure = regions.likely & (regions.promise > 0) & (regions.expected > 0) & (left > 0)
@@ -200,10 +203,10 @@ def _weighted(regions: Regions, budget: int) -> Ints:
 
 
 def _shares(regions: Regions, budget: int) -> Floats:
-    """The parts of a budget that water-filling gives: clip(t * rate - done, 0, left), summing up to it."""
+    """The shares of the budget by water-filling: clip(t * rate - done, 0, left), with the budget as their sum."""
     promise = np.nan_to_num(regions.promise)
     rate = promise / promise.max() * regions.probes / np.maximum(regions.expected, TINY)
-    rate = np.maximum(rate / rate.max(), TINY)  # who has next to no promise waits long, but not forever
+    rate = np.maximum(rate / rate.max(), TINY)  # a region with almost no promise waits long, but not forever
     start, stop = regions.done / rate, regions.probes / rate
     times = np.concatenate([start, stop])
     by_time = np.argsort(times, kind="stable")
@@ -216,10 +219,11 @@ def _shares(regions: Regions, budget: int) -> Floats:
 
 
 def _whole(shares: Floats, left: Ints, budget: int) -> Ints:
-    """Shares made whole numbers that sum up to the budget.
+    """Shares as whole numbers that sum up to the budget.
 
-    What remains of them is handed on from region to region, and who makes it a whole gets a probe. The
-    largest remainders would give nothing to small shares on every batch, and rare values would vanish.
+    The fraction of each share is passed on to the next region, and the region that completes a whole gets a
+    probe. Giving probes to the largest fractions would give none to small shares in every batch, and rare
+    values would vanish.
     """
     taken = np.minimum(np.floor(shares + TINY).astype(np.int64), left)
     remainder = np.where(taken < left, np.maximum(shares - taken, 0), 0)

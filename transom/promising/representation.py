@@ -17,13 +17,13 @@ from transom.promising.summary_kinds import concat_summaries, unpack_summaries
 from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys
 from transom.promising.zones import ZoneReach, buckets_of, step_of
 
-THETA = 0.75  # a zone whose summary describes what arrives with less confidence than this has ended
-QUARTERS = 4  # a zone of G1 is at most (MAXLENGTH), or if it doesn't adjust itself always, a 4th of it
+THETA = 0.75  # a zone ends when its summary describes the next tuples with less confidence than this
+QUARTERS = 4  # a zone of G1 is a quarter of it; an adjusting one is at most that long (MAXLENGTH)
 
 
 @dataclass(frozen=True, eq=False)
 class Zones:
-    """The zones of a representation, newest first, and the tuples of their cells."""
+    """The zones of a representation, newest first, and the counts of their cells."""
 
     granularity: Ints
     since: Ints
@@ -47,7 +47,7 @@ class Zone:
 
 @dataclass(frozen=True, eq=False)
 class Representation:
-    """What is known of a stream's kept tuples; immutable. `every` zone there is, oldest first.
+    """Summaries of a stream's kept tuples; immutable. `every` holds all zones, oldest first.
 
     >>> from transom.promising.step_summaries import summarize_steps
     >>> shape = Summary("s", "stream", "column", 16, structure="cells", buckets=2, kind="histogram")
@@ -72,7 +72,7 @@ class Representation:
 
     @property
     def floor(self) -> int | None:
-        """The first time that is kept; None before anything came."""
+        """The first time that is kept; None before the first tuple."""
         if self.high is None:
             return None
         return self._reach(self.high, self.since).floor * step_of(self.shape)
@@ -84,7 +84,7 @@ class Representation:
     def inserted(self, more: StepSummaries, high: int, since: int | None = None) -> Representation:
         """With more tuples, when `high` is the newest time; zones that are too old collapse (figure 5).
 
-        All that came from `since` on is kept, if that is longer than the granularities reach.
+        All tuples from `since` on are kept, even if that is longer than the granularities reach.
         """
         if len(more.steps):
             high = max(high, int(more.steps[-1]) * step_of(self.shape))
@@ -97,7 +97,7 @@ class Representation:
         return Representation(self.shape, every, pyramids, high, since)
 
     def advanced(self, since: int | None = None) -> Representation:
-        """With nothing more, and what came before `since` let go as far as the granularities allow it."""
+        """Without the tuples before `since`, as far as the granularities allow."""
         return self if self.high is None else self.inserted(StepSummaries.none(self.shape), self.high, since)
 
     def zones(self) -> Zones:
@@ -112,13 +112,13 @@ class Representation:
         )
 
     def estimate(self, keys: Keys, buckets: Ints) -> Floats:
-        """How often each key, of a bucket, occurs in each zone: 0 where the pyramid rules it out."""
+        """The estimated count of each key in each zone; 0 where the pyramid rules the key out."""
         found = [pyramid.estimate(keys, buckets) for pyramid in self.pyramids]
         columns = [found[zone.granularity - 1][zone.number] for zone in self.every[::-1]]
         return np.stack(columns, 1) if columns else np.zeros((len(keys), 0))
 
     def total(self, keys: Keys, buckets: Ints, since: int | None = None) -> Floats:
-        """How often each key occurs in all the zones, or in those that reach beyond a time."""
+        """The estimated count of each key in all zones, or in those that end after a time."""
         step = step_of(self.shape)
         zones = [zone for zone in self.every if since is None or zone.until * step > since]
         if not zones:
@@ -127,7 +127,7 @@ class Representation:
         return np.clip(whole.estimate(buckets, keys), 0, whole.counts[buckets])
 
     def flat(self) -> Representation:
-        """With one zone, for which `total` is the same: small enough to be sent about."""
+        """With a single zone, so that `total` is the same and it is small enough to send to tasks."""
         if not self.every:
             return self
         whole = _added([zone.summaries for zone in self.every])
@@ -140,7 +140,7 @@ class Representation:
         return sum(distinct.values()) + sum(pyramid.nbytes for pyramid in self.pyramids)
 
     def packed(self) -> bytes:
-        """As bytes; the pyramids are made anew of the zones."""
+        """As bytes; pyramids are rebuilt from the zones."""
         parts = {
             name: np.array([getattr(zone, name) for zone in self.every], np.int64)
             for name in ("granularity", "number", "since", "until")
@@ -178,7 +178,7 @@ def _added(parts: Sequence[CellSummaries]) -> CellSummaries:
 
 @lru_cache(64)
 def _blank(shape: Summary) -> CellSummaries:
-    """A zone without tuples; always the same object, which is how pyramids see that nothing changed."""
+    """A zone without tuples; always the same object, by which pyramids detect that nothing changed."""
     return empty_cells(shape)
 
 
@@ -187,13 +187,13 @@ def _known(shape: Summary, zone: CellSummaries) -> CellSummaries:
 
 
 class _Insertion:
-    """One insertion: new steps become zones of G1, older ones go where they belong, old zones collapse."""
+    """One insertion: new steps become zones of G1, late steps go to their zones, and old zones collapse."""
 
     def __init__(self, before: Representation, more: StepSummaries, reach: ZoneReach) -> None:
         self._more, self._reach, self._blank = more, reach, _blank(before.shape)
         self._adjusting = before.shape.structure == "adjusting"
-        self._near = [zone for zone in before.every if zone.granularity == 1]
-        self._number = self._near[-1].number + 1 if self._near else 0
+        self._g1 = [zone for zone in before.every if zone.granularity == 1]
+        self._number = self._g1[-1].number + 1 if self._g1 else 0
         self._new: dict[int, CellSummaries] = {}  # by step
         self._coarse: dict[tuple[int, int], list[CellSummaries]] = {}  # by granularity and start
         for zone in before.every:
@@ -201,41 +201,41 @@ class _Insertion:
                 self._push(zone.since, zone.summaries)
 
     def zones(self) -> tuple[Zone, ...]:
-        end = self._near[-1].until if self._near else self._reach.blocks
+        end = self._g1[-1].until if self._g1 else self._reach.block_start
         self._place(end)
-        if end < self._reach.blocks:  # all of G1 is too old
-            self._collapse(self._near)
-            self._near, end = [], self._reach.blocks
+        if end < self._reach.block_start:  # all zones of G1 are too old
+            self._collapse(self._g1)
+            self._g1, end = [], self._reach.block_start
         for step in range(end, self._reach.end):
             self._open(step, self._new.get(step, self._blank))
-        old = [zone for zone in self._near if zone.until <= self._reach.near]
+        old = [zone for zone in self._g1 if zone.until <= self._reach.g1_start]
         self._collapse(old)
-        self._near = self._near[len(old) :]
-        return (*self._coarser(), *self._near)
+        self._g1 = self._g1[len(old) :]
+        return (*self._coarser(), *self._g1)
 
     def _place(self, end: int) -> None:
-        """Every step that arrived finds its zone, or waits for one of G1 to be opened."""
-        starts = [zone.since for zone in self._near]
+        """Add each step that arrived to its zone, or hold it until its zone of G1 is opened."""
+        starts = [zone.since for zone in self._g1]
         cells = len(self._blank.counts)
         for i, step in enumerate(self._more.steps.tolist()):
             piece = self._more.summaries.copy_range(i * cells, (i + 1) * cells)
-            if step >= max(end, self._reach.blocks):
+            if step >= max(end, self._reach.block_start):
                 self._new[step] = piece
             elif starts and starts[0] <= step < end:
                 at = bisect_right(starts, step) - 1
-                self._near[at] = self._near[at].with_more(piece)
+                self._g1[at] = self._g1[at].with_more(piece)
             else:
                 self._push(step, piece)
 
     def _open(self, step: int, piece: CellSummaries) -> None:
-        """A step is a zone of its own, until it is over and turns out to be like those before it."""
-        last = self._near[-1] if self._near else None
+        """Open a zone for a step; it may be merged into the zone before it when it is over."""
+        last = self._g1[-1] if self._g1 else None
         if last and not self._adjusting and self._quarter(last.since) == self._quarter(step):
-            self._near[-1] = self._grown(last, step + 1, piece)
+            self._g1[-1] = self._grown(last, step + 1, piece)
             return
         if self._adjusting:
             self._settle()
-        self._near.append(Zone(1, self._number, step, step + 1, piece))
+        self._g1.append(Zone(1, self._number, step, step + 1, piece))
         self._number += 1
 
     def _quarter(self, step: int) -> tuple[int, int]:
@@ -243,10 +243,10 @@ class _Insertion:
         return step // steps, step % steps * QUARTERS // steps
 
     def _settle(self) -> None:
-        """The newest step joins the zone before it if that describes it (3.3)."""
-        if len(self._near) < 2:
+        """Merge the newest step into the zone before it if that zone describes it (3.3)."""
+        if len(self._g1) < 2:
             return
-        zone, fresh = self._near[-2:]
+        zone, fresh = self._g1[-2:]
         steps = self._reach.steps
         same_block = zone.since // steps == fresh.since // steps
         if (
@@ -254,11 +254,11 @@ class _Insertion:
             and zone.until - zone.since < max(steps // QUARTERS, 1)
             and self._describes(zone, fresh)
         ):
-            self._near[-2:] = [self._grown(zone, fresh.until, fresh.summaries)]
+            self._g1[-2:] = [self._grown(zone, fresh.until, fresh.summaries)]
             self._number -= 1
 
     def _describes(self, zone: Zone, fresh: Zone) -> bool:
-        """All buckets together: a bucket alone has too few tuples in a step to tell."""
+        """Whether a zone describes a step, over all buckets: a single bucket has too few tuples in a step."""
         if zone.summaries is self._blank or fresh.summaries is self._blank:
             return True
         group = np.zeros(self._blank.cells, np.int64)
@@ -282,9 +282,9 @@ class _Insertion:
             self._coarse.setdefault(home, []).append(piece)
 
     def _coarser(self) -> list[Zone]:
-        """The zones of G2 and up that hold tuples, oldest first, as far as G1 and each other leave time."""
+        """The zones of G2 and up that have tuples, oldest first, cut off where a finer granularity begins."""
         found: list[Zone] = []
-        upper = self._near[0].since
+        upper = self._g1[0].since
         for i, (length, back) in enumerate(zip(self._reach.lengths, self._reach.backs, strict=True), 2):
             zones = [
                 Zone(

@@ -19,11 +19,11 @@ from transom.sql.promise import Column, Count, Promise, promised
 
 @dataclass(frozen=True)
 class BatchCells:
-    """A batch's tuples by cell, and what the summaries say of its values there: the same for all queries.
+    """The cells of a batch's tuples, with the estimates of its values there: the same for all queries.
 
-    `estimate` has a row for each distinct value and a column for each zone the batch has tuples in; it is
-    of the batch's own tuples, taken to be like the others of their cell. `total` is of the whole window.
-    `means` are the values' means of columns that are not summarized and that promises read.
+    `estimate` has a row per distinct value and a column per zone in which the batch has tuples; it
+    estimates the batch's own tuples, assumed to be like the others of their cell. `total` is for the whole
+    window. `means` are the values' means of columns that promises read and that are not summarized.
     """
 
     batch_id: int
@@ -38,9 +38,9 @@ class BatchCells:
     def regions(self, matching: Bools, preference: Preference, promise: Promise) -> Regions:
         """The regions of a query whose guide the `matching` values satisfy.
 
-        What a cell promises is what its matching values do together: per tuple that is to be looked at where
-        the highest comes first, so that rich cells precede large ones; as it is for weighted; on average over
-        the tuples expected there where the lowest comes first.
+        A cell promises what its matching values promise together: with desc per tuple to probe, so that
+        rich cells precede large ones; with weighted as it is; with asc on average over the tuples expected
+        there.
         """
         zone, bucket = np.nonzero(self.counts)
         cell = self.counts[zone, bucket]
@@ -70,7 +70,7 @@ class BatchCells:
         )
 
     def _summed(self, amounts: Floats, matching: Bools) -> Floats:
-        """Amounts of values in zones added up over the matching values of each bucket: [zones, buckets]."""
+        """Amounts by value and zone, summed over the matching values of each bucket: [zones, buckets]."""
         zones, buckets = self.counts.shape
         some = np.flatnonzero(matching)
         flat = np.arange(zones) * buckets + self.values.bucket[some, None]
@@ -99,7 +99,7 @@ def batch_cells(
     window: int | None = None,
     means: Mapping[str, Floats] | None = None,
 ) -> BatchCells:
-    """The cells of a batch whose tuples are in `own`; `counts` says how many are in each zone and bucket."""
+    """The cells of a batch whose tuples are in `own`; `counts` are its tuples by zone and bucket."""
     zones = own.zones()
     here = np.flatnonzero(counts.any(axis=1))
     some = Zones(zones.granularity[here], zones.since[here], zones.until[here], zones.counts[here])
@@ -118,7 +118,7 @@ def batch_cells(
 
 
 def cell_counts(more: StepSummaries, own: Representation) -> Ints:
-    """How many tuples of a batch are in each zone and bucket of the representation it was inserted in."""
+    """The number of a batch's tuples in each zone and bucket of the representation that contains them."""
     zones = own.zones()
     by_time = np.argsort(zones.since)
     times = more.steps * step_of(own.shape)
@@ -131,12 +131,12 @@ def cell_counts(more: StepSummaries, own: Representation) -> Ints:
 
 
 def probe_selection(regions: Regions, taken: Ints, tuples: KeptTuples) -> tuple[Ints, Ints]:
-    """The rows that the next `taken` probes of the regions look at, and the region of each.
+    """The rows that the next `taken` probes of the regions read, and the region of each.
 
-    Whether they satisfy the query is for the caller to see: the summary knows nothing but its column.
+    The caller checks the query's conditions: the summary knows only its own column.
     """
     found = [
-        _looked_at_batch(regions, some, taken[some], tuples)
+        _batch_rows(regions, some, taken[some], tuples)
         for batch_id in np.unique(regions.batch_id[taken > 0]).tolist()
         for some in [np.flatnonzero((regions.batch_id == batch_id) & (taken > 0))]
     ]
@@ -145,7 +145,7 @@ def probe_selection(regions: Regions, taken: Ints, tuples: KeptTuples) -> tuple[
     return np.concatenate([rows for rows, _ in found]), np.concatenate([whose for _, whose in found])
 
 
-def _looked_at_batch(regions: Regions, some: Ints, taken: Ints, tuples: KeptTuples) -> tuple[Ints, Ints]:
+def _batch_rows(regions: Regions, some: Ints, taken: Ints, tuples: KeptTuples) -> tuple[Ints, Ints]:
     """The rows of one batch's regions."""
     batch_id = int(regions.batch_id[some[0]])
     here = np.flatnonzero(tuples.batch_id == batch_id)
@@ -159,10 +159,10 @@ def _looked_at_batch(regions: Regions, some: Ints, taken: Ints, tuples: KeptTupl
 
 
 def scale(regions: Regions, taken: Ints, region: Ints) -> Floats:
-    """How many tuples each looked-at one stands for, if those of its region are alike.
+    """How many tuples each probed tuple represents, if the tuples of its region are alike.
 
-    With weighted, all stand for about as many; SUM and COUNT over what was looked at are estimates of the
-    whole when multiplied with it.
+    With weighted, all represent about as many. SUM and COUNT over probed tuples, multiplied by this,
+    estimate the whole.
     """
     made = np.maximum(regions.done + taken, 1)
     return (regions.probes / made)[region]

@@ -19,7 +19,7 @@ _HALF = np.uint64(32)
 
 @dataclass(frozen=True, eq=False)
 class CountSketches(CellSummaries):
-    """In every row a key has a counter and a sign; its count is estimated as the median over the rows.
+    """In every row a key has a counter and a sign; its estimated count is the median over the rows.
 
     >>> one = CountSketches.empty(1, rows=5, width=16)
     >>> one = one.summarize(np.array([0, 0, 0]), np.array([7, 7, 9], np.uint64))
@@ -39,7 +39,7 @@ class CountSketches(CellSummaries):
         base, words = cell * (2 * width), mix_bits(key)
         counters = np.empty_like(self.counters)
         for row in range(rows):
-            # A counter's tuples of both signs are counted side by side: twice as fast as adding up signs.
+            # Counting both signs side by side is twice as fast as adding up signs.
             both = _totals(base + _slots(words, row, width), cells * width * 2, count).reshape(
                 cells, width, 2
             )
@@ -48,7 +48,7 @@ class CountSketches(CellSummaries):
         return type(self)(self.counts + _totals(cell, cells, count), counters)
 
     def places(self, key: Keys) -> Ints:
-        """Of every row and key: twice its counter's number in a cell, and one more if its sign is minus."""
+        """For each row and key: twice the number of its counter, plus one if its sign is minus."""
         _, rows, width = self.counters.shape
         words = mix_bits(np.asarray(key))
         return np.stack([_slots(words, row, width) + 2 * row * width for row in range(rows)])
@@ -71,7 +71,7 @@ class CountSketches(CellSummaries):
         return likeness(own, theirs, self._product(recent), self.counts, recent.counts, blur)
 
     def _product(self, other: Self) -> Floats:
-        """Of each cell, the estimated sum of the products of the values' counts: the mean over the rows."""
+        """For each cell, the estimated sum of the products of the values' counts: the mean over the rows."""
         rows = self.counters.shape[1]
         return np.einsum("crw,crw->c", self.counters, other.counters).astype(np.float64) / rows
 
@@ -116,7 +116,7 @@ class CountSketches(CellSummaries):
         )
 
     def __reduce__(self) -> tuple:
-        return _restored, (self.packed(),)  # few cells have tuples, and counters are small
+        return _restored, (self.packed(),)  # a compact form: few cells have tuples, and counters are small
 
     @classmethod
     def unpacked(cls, meta: dict, parts: dict) -> Self:
@@ -130,7 +130,7 @@ def _restored(data: bytes) -> CountSketches:
 
 
 def _slots(words: Keys, row: int, width: int) -> Ints:
-    """Which of a row's 2 x width slots each mixed key has: its counter's number, then a bit for its sign."""
+    """The slot of each mixed key among a row's 2 x width: the number of its counter, then a bit for its sign."""
     return (((words * _factor(row)) >> _HALF) * np.uint64(2 * width) >> _HALF).view(np.int64)
 
 
@@ -146,7 +146,7 @@ def _totals(place: Ints, places: int, count: Ints | None) -> Ints:
 
 
 def _median(rows: NDArray) -> Floats:
-    """Over the rows; five, the usual number, need no sorting."""
+    """The median over the rows; for five rows, the usual number, without sorting."""
     if len(rows) != 5:
         return np.median(rows, 0)
     a, b, c, d, e = rows
@@ -156,7 +156,7 @@ def _median(rows: NDArray) -> Floats:
 
 
 def _narrowed(numbers: Ints) -> NDArray:
-    """In as few bytes each as hold them all."""
+    """Numbers in the narrowest integer type that holds them all."""
     most = int(np.abs(numbers).max(initial=0))
     return numbers.astype(
         next(type for type in (np.int8, np.int16, np.int32, np.int64) if most <= np.iinfo(type).max)

@@ -17,7 +17,7 @@ MAX_SIMILAR_RUNS = 8  # runs of about one size, before they are merged
 
 
 def with_structure(shape: Summary, structure: str = "adjusting") -> Summary:
-    """A summary whose structure is settled: the given one, where it is the engine's to choose."""
+    """A summary with its structure determined: `structure` where the user left the choice to the engine."""
     return replace(shape, structure=structure) if shape.structure == "auto" else shape
 
 
@@ -26,7 +26,10 @@ def with_registered(
     summaries: Mapping[str, tuple[Summary, int]],
     queries: Mapping[str, tuple[PreferenceQuery, int]],
 ) -> PromisingState:
-    """With states for those that joined, without those that left; each is given with its first batch."""
+    """The state with those summaries and queries that are registered, each given with its first batch.
+
+    Those that joined get an empty state; those that left are dropped.
+    """
     kept = {
         name: own
         for name, own in known.summaries.items()
@@ -45,7 +48,7 @@ def with_registered(
 
 
 def with_arrival(summary: SummaryState, arrival: BatchArrival) -> SummaryState:
-    """A summary with a batch's tuples in it; nothing is let go before the batch is over."""
+    """A summary with a batch's tuples inserted; nothing is evicted before the batch is over."""
     before = summary.representation
     since = arrival.low if before.floor is None else min(arrival.low, before.floor)
     since = since if summary.floor is None else max(since, summary.floor)
@@ -53,8 +56,8 @@ def with_arrival(summary: SummaryState, arrival: BatchArrival) -> SummaryState:
     return replace(
         summary,
         representation=known,
-        near=summary.near if arrival.near is None else (*summary.near, arrival.near),
-        far=summary.far if arrival.far is None else (*summary.far, arrival.far),
+        runs=summary.runs if arrival.run is None else (*summary.runs, arrival.run),
+        files=summary.files if arrival.file is None else (*summary.files, arrival.file),
         came=summary.came + arrival.rows,
         late=summary.late + arrival.rows - int(cell_counts(arrival.steps, known).sum()),
     )
@@ -63,8 +66,11 @@ def with_arrival(summary: SummaryState, arrival: BatchArrival) -> SummaryState:
 def retention_start(
     name: str, summaries: Mapping[str, SummaryState], queries: Mapping[str, PreferenceQuery]
 ) -> int | None:
-    """The time from which on a summary keeps its tuples: as far back as it reaches, from where it is or the
-    streams are that it is joined with; all of them while one of these has brought nothing."""
+    """The time from which on a summary keeps its tuples.
+
+    It is the summary's reach before the newest tuple of the summary or of the streams that it is joined
+    with, whichever is oldest. While one of these streams has brought nothing, all tuples are kept.
+    """
     own = summaries[name].representation
     if own.high is None:
         return None
@@ -80,18 +86,18 @@ def retention_start(
 
 
 def without_evicted(summary: SummaryState, since: int | None) -> SummaryState:
-    """A summary without the tuples that it lets go, which came before a time, and with its runs made few."""
+    """A summary without the tuples before a time, as far as its granularities allow, and with merged runs."""
     known = summary.representation.advanced(since)
     floor = known.floor
-    near, far = list(summary.near), summary.far
+    runs, files = list(summary.runs), summary.files
     if floor is not None:
-        near = [run for run in near if run.rows and int(run.tuples.time.max()) >= floor]
-        far = tuple(ref for ref in far if ref.held[0][0][1] >= floor)
-    return replace(summary, representation=known, near=_merged(near, floor), far=far)
+        runs = [run for run in runs if run.rows and int(run.tuples.time.max()) >= floor]
+        files = tuple(ref for ref in files if ref.held[0][0][1] >= floor)
+    return replace(summary, representation=known, runs=_merged(runs, floor), files=files)
 
 
 def _merged(runs: Sequence[TupleRun], floor: int | None) -> tuple[TupleRun, ...]:
-    """KeyRuns with many of about one size made into one, so that a tuple is moved seldom and runs stay few."""
+    """Runs merged where many have about one size, so that tuples are seldom moved and runs stay few."""
     runs = sorted(runs, key=lambda run: -run.rows)
     while len(runs) > MAX_SIMILAR_RUNS and runs[-MAX_SIMILAR_RUNS].rows <= MAX_SIMILAR_RUNS * (
         runs[-1].rows + 1

@@ -1,4 +1,4 @@
-"""What tuples come to before they are inserted: the summaries of their steps, made in parts and added up."""
+"""Summaries of tuples by step, before their insertion; parts are made in tasks and merged."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from transom.promising.zones import ZoneReach, buckets_of, step_of
 
 @dataclass(frozen=True, eq=False)
 class StepSummaries:
-    """The summaries of some tuples by step and bucket, row by row; steps ascend.
+    """The summaries of some tuples by step and bucket, row by row, with ascending steps.
 
-    What is too old for the first granularity is summarized under the first step of a block of them.
+    Tuples that are too old for the first granularity are summarized under the first step of a block of
+    steps.
     """
 
     steps: Ints
@@ -26,7 +27,7 @@ class StepSummaries:
 
     @classmethod
     def none(cls, shape: Summary) -> StepSummaries:
-        """What no tuples come to."""
+        """The summaries of no tuples."""
         return cls(np.zeros(0, np.int64), empty_cells(shape, 0))
 
     @property
@@ -35,7 +36,7 @@ class StepSummaries:
 
     @property
     def counts(self) -> Ints:
-        """Of each step and bucket, the tuples."""
+        """The number of tuples by step and bucket."""
         return self.summaries.counts.reshape(len(self.steps), -1)
 
     @property
@@ -53,7 +54,7 @@ class StepSummaries:
 
 
 def summary_kind(shape: Summary) -> str:
-    """What cells are summarized by: nothing, where nothing is divided."""
+    """The kind of a summary's cells; `none` if its structure divides nothing."""
     return "none" if shape.structure == "none" else shape.kind
 
 
@@ -65,9 +66,9 @@ def empty_cells(shape: Summary, steps: int = 1) -> CellSummaries:
 def summarize_steps(
     shape: Summary, times: Ints, keys: Keys, buckets: Ints, since: int | None = None
 ) -> StepSummaries:
-    """What tuples come to; those that are below the floor once the newest of them is there are left out.
+    """The summaries of tuples, without those below the floor once the newest of them is inserted.
 
-    With `since`, all from that time on are kept.
+    With `since`, all tuples from that time on are kept.
 
     >>> shape = Summary("s", "stream", "column", granularity=16, structure="cells", buckets=2)
     >>> summarize_steps(shape, np.array([5, 7, 5]), np.zeros(3, np.uint64), np.array([0, 1, 0])).counts.tolist()
@@ -77,7 +78,7 @@ def summarize_steps(
         return StepSummaries.none(shape)
     steps = times // step_of(shape)
     reach = ZoneReach.of(shape, int(steps.max()) + 1, None if since is None else since // step_of(shape))
-    if int(steps.min()) < reach.blocks:
+    if int(steps.min()) < reach.block_start:
         kept = steps >= reach.floor
         steps, keys, buckets = reach.rounded(steps[kept]), keys[kept], buckets[kept]
     found, place = _distinct(steps)
@@ -86,16 +87,16 @@ def summarize_steps(
 
 
 def _distinct(steps: Ints) -> tuple[Ints, Ints]:
-    """The different steps, and the place of each among them."""
+    """The distinct steps, and the position of each step among them."""
     low = int(steps.min())
     if int(steps.max()) - low > 2 * len(steps) + 1000:
         return np.unique(steps, return_inverse=True)
-    there = np.bincount(steps - low) > 0  # no need to sort them
+    there = np.bincount(steps - low) > 0  # without a sort
     return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[steps - low]
 
 
 def merge_steps(parts: Sequence[StepSummaries]) -> StepSummaries:
-    """What the tuples of all the parts come to."""
+    """The summaries of the tuples of all parts."""
     filled = [part for part in parts if len(part.steps)]
     if len(filled) < 2:
         return (filled or list(parts))[0]
@@ -107,7 +108,7 @@ def merge_steps(parts: Sequence[StepSummaries]) -> StepSummaries:
 
 
 def _spread(part: StepSummaries, steps: Ints) -> CellSummaries:
-    """The summaries of a part, for steps of which it may have only some."""
+    """The summaries of a part, with empty cells for steps that it lacks."""
     if len(part.steps) == len(steps):
         return part.summaries
     group = np.searchsorted(steps, part.steps)[:, None] * part.buckets + np.arange(part.buckets)

@@ -1,7 +1,7 @@
 """Which structure pays: none, by time, cells, or adjusting zones (T1 to T4), by equation 1 of the paper.
 
-A tuple brings an output of N = (tau - t_ins) / t_hit tuples: what is left of its time `tau` after it was
-inserted, over what it takes to find one tuple of output. All times are in probes.
+A tuple brings an output of N = (tau - t_ins) / t_hit tuples: what is left of its time `tau` after its
+insertion, divided by the time to find one output tuple. All times are in probes.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from transom.promising.step_summaries import empty_cells, summarize_steps
 from transom.promising.summary_protocol import Floats, Ints, Keys
 from transom.promising.zones import bucket_of
 
-STRUCTURES = ("none", "time", "cells", "adjusting")  # T1 to T4; the cheaper to insert into, the earlier
-BETTER = 1.05  # it takes more than this to leave the present structure
+STRUCTURES = ("none", "time", "cells", "adjusting")  # T1 to T4, in ascending order of insertion cost
+BETTER = 1.05  # another structure must be better by this factor to replace the present one
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What it costs, in probes, to insert a tuple into each structure, and to estimate a value in a zone.
+    """The cost, in probes, of inserting a tuple into each structure, and of estimating a value in a zone.
 
-    As `python -m benchmarks.summaries` measures them, in batches of 10,000; a probe takes about 10 ns.
+    Measured by `python -m benchmarks.summaries`, in batches of 10,000; a probe takes about 10 ns.
     """
 
     inserting: Mapping[str, float] = field(
@@ -38,7 +38,7 @@ class Costs:
 
     @classmethod
     def measured(cls, probe: float, inserting: Mapping[str, float], planning: Mapping[str, float]) -> Costs:
-        """Of seconds, all three.
+        """Costs from seconds.
 
         >>> Costs.measured(5e-9, {"none": 1e-8}, {"none": 2e-8}).of_tuple("none", regions=1)
         6.0
@@ -49,7 +49,7 @@ class Costs:
         )
 
     def of_tuple(self, structure: str, regions: float) -> float:
-        """t_ins: a tuple's insertion, and its share of planning so many regions a tuple."""
+        """t_ins: the insertion of a tuple, and its share of planning `regions` regions per tuple."""
         return self.inserting[structure] + regions * self.planning[structure]
 
 
@@ -61,9 +61,9 @@ def expected_output(
     regions: float = 0.0,
     most: float = math.inf,
 ) -> float:
-    """N of equation 1: the output of an arriving tuple that has `tau` probes, none if it takes all of them.
+    """N of equation 1: the output of an arriving tuple that has `tau` probes; 0 if insertion takes all of them.
 
-    `per_output` is t_hit. `most` is what an arriving tuple has in all, which no budget exceeds.
+    `per_output` is t_hit. `most` is the whole output of an arriving tuple, which no budget exceeds.
 
     >>> expected_output("adjusting", tau=108.5, per_output=4)
     25.0
@@ -82,9 +82,9 @@ def best_structure(
     regions: float = 0.0,
     most: float = math.inf,
 ) -> str:
-    """The structure of the largest expected output: the present one unless another is over 5 % better.
+    """The structure with the largest expected output: the present one unless another is over 5 % better.
 
-    Of equals it is the cheapest; so if there is no time for anything but inserting, it is `none`.
+    Of equals it is the cheapest; so it is `none` if there is only time for insertion.
 
     >>> found = {"none": 16.0, "cells": 4.0}
     >>> best_structure(1000, found), best_structure(8, found)
@@ -102,10 +102,10 @@ def best_structure(
 
 
 def corrected(per_output: Mapping[str, float], present: str, seen: float) -> dict[str, float]:
-    """What trials found, in the measure of what the present structure really took to an output tuple.
+    """The results of trials, scaled to the probes per output tuple that the present structure really took.
 
-    A trial knows nothing of a query's other conditions, nor of windows that cut through zones; both cost all
-    structures about as much more.
+    A trial ignores a query's other conditions, and windows that cut zones; both cost all structures about
+    the same factor.
 
     >>> corrected({"none": 16.0, "cells": 4.0}, "cells", seen=6.0)
     {'none': 24.0, 'cells': 6.0}
@@ -121,12 +121,12 @@ def trial(
     values: tuple[Floats, Floats] | None = None,
     share: float = 0.1,
 ) -> dict[str, float]:
-    """Of each structure, the probes to an output tuple, tried on a sample: t_hit of equation 1.
+    """The probes per output tuple of each structure, tried on a sample: t_hit of equation 1.
 
-    `tuples` are times and keys of the other stream within the window, `arriving` are distinct keys and how
-    many tuples each has; `values` of both, where buckets lie between two numbers. Every structure looks where
-    the product of both estimated counts is largest, until a `share` of the cost of comparing all is used. Of
-    a hundred tuples a trial is off by a quarter; the mean of a few is not.
+    `tuples` are times and keys of the other stream within the window, `arriving` distinct keys with the
+    number of tuples of each; `values` are those of both, if buckets lie between two numbers. Every
+    structure probes where the product of both estimated counts is largest, until a `share` of the cost of
+    comparing all is used. With a hundred tuples a trial is off by a quarter; the mean of several is not.
 
     >>> keys = np.arange(1000, dtype=np.uint64) % np.uint64(50)
     >>> shape = Summary("items", "store", "item", 160)
@@ -150,7 +150,7 @@ def _tried(
     here: Floats | None,
     budget: float,
 ) -> float:
-    """Probes to an output tuple of a structure: its regions in order of promise, the last one in part."""
+    """The probes per output tuple of one structure: its regions in order of promise, the last one in part."""
     (times, others), (keys, counts) = tuples, arriving
     if not len(times) or not len(keys):
         return 1.0
@@ -158,7 +158,7 @@ def _tried(
     buckets = bucket_of(shape, others, there)
     kept = Representation.new(shape).inserted(summarize_steps(shape, times, others, buckets), high)
     zones = kept.zones()
-    # Regions that promise the same are taken together: which of them comes first is chance.
+    # Regions with the same promise count together, since their order is arbitrary.
     own = empty_cells(shape).summarize(bucket, keys, counts).estimate(bucket, keys)
     promise = np.maximum(own, counts)[:, None] * kept.estimate(keys, bucket)
     promises, place = np.unique(-promise, return_inverse=True)
@@ -175,7 +175,7 @@ def _by(place: Ints, numbers: Ints, places: int) -> Floats:
 
 
 def _counted(zones: Zones, times: Ints, others: Keys, keys: Keys) -> Ints:
-    """How often each of distinct keys really occurs in each zone."""
+    """The true count of each distinct key in each zone."""
     order = np.argsort(keys)
     place = np.minimum(np.searchsorted(keys[order], others), len(keys) - 1)
     same = (keys[order][place] == others) & (times >= zones.since[-1])

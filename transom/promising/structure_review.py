@@ -80,7 +80,7 @@ class StructureReview:
         since its zones are gone.
         """
         for name, own in known.summaries.items():
-            if shapes[name].structure != "auto" or own.far or not own.near or given.batch_id < own.review:
+            if shapes[name].structure != "auto" or own.files or not own.runs or given.batch_id < own.review:
                 continue
             best = self.choose(name, known, given, self.sample)
             age = given.batch_id - own.since
@@ -95,13 +95,13 @@ class StructureReview:
 def rebuilt(summary: SummaryState, shape: Summary) -> SummaryState:
     """A summary of the same tuples in another structure."""
     before, floor = summary.representation, summary.representation.floor
-    whole = concat_tuples([run.tuples for run in summary.near]).since(floor)
+    whole = concat_tuples([run.tuples for run in summary.runs]).since(floor)
     numbers = as_numbers(whole.table[NUMBER]) if shape.between is not None else None
     buckets = bucket_of(shape, whole.key, numbers)
     table = whole.table.set_column(1, "bucket", [buckets.astype(np.int32)])
     made = summarize_steps(shape, whole.time, whole.key, buckets, floor)
     known = Representation.new(shape).inserted(made, before.high or 0, before.since)
-    return replace(summary, representation=known, near=(TupleRun(KeptTuples.of(table)),))
+    return replace(summary, representation=known, runs=(TupleRun(KeptTuples.of(table)),))
 
 
 def _best_for_join(
@@ -116,7 +116,7 @@ def _best_for_join(
     """The best structure for a join's probes, by a trial on a sample of the summary's tuples."""
     summary = known.summaries[name]
     kept, window = summary.representation, query.preference.window
-    whole = concat_tuples([run.tuples for run in summary.near])
+    whole = concat_tuples([run.tuples for run in summary.runs])
     newest = np.argsort(whole.time, kind="stable")[-sample:]
     if window is not None and kept.high is not None:
         newest = newest[whole.time[newest] >= kept.high - window]

@@ -1,4 +1,4 @@
-"""Summaries by kind: what each cell of a stream's representation knows of its tuples (3.2)."""
+"""The kinds of summaries: count-sketches, histograms, or only counts of tuples (3.2)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def empty_summaries(kind: str, cells: int, rows: int = 5, width: int = 16) -> Ce
 
 
 def unpack_summaries(data: bytes) -> CellSummaries:
-    """What `packed` made bytes of.
+    """The summaries that `packed` made into bytes.
 
     >>> import numpy as np
     >>> some = empty_summaries("countsketch", 1).summarize(np.array([0]), np.array([7], np.uint64))

@@ -1,4 +1,4 @@
-"""The summary ADT: what is known of the tuples of many cells side by side, whatever the technique (3.2)."""
+"""The summary ADT: summaries of many cells side by side, whatever the technique (3.2)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Keys = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-SURE = 3.0  # standard deviations of noise that a difference is to exceed before it is believed
+SURE = 3.0  # standard deviations of noise that a difference must exceed to count
 
 
 class CellSummaries(ABC):
-    """Summaries of the tuples in cells 0, 1, ...; a tuple is known by the key of its value.
+    """Summaries of the tuples in cells 0, 1, ...; a tuple is represented by the key of its value.
 
-    Immutable. All cells are of one kind and shape, so that any two can be added and subtracted. `counts` are
-    the tuples of each cell, which every kind knows exactly.
+    Immutable. All cells have one kind and shape, so that any two can be added and subtracted. `counts` are
+    the exact numbers of tuples of each cell.
     """
 
     counts: Ints
@@ -32,25 +32,26 @@ class CellSummaries(ABC):
 
     @abstractmethod
     def summarize(self, cell: Ints, key: Keys, count: Ints | None = None) -> Self:
-        """With some more tuples; `count` is how many of each (None: one)."""
+        """With more tuples; `count` is the number of each (None: one)."""
 
     def estimate(self, cell: Ints, key: Keys) -> Floats:
-        """How many tuples of a cell have a key; the two arrays broadcast."""
+        """The estimated count of each key in a cell; the two arrays broadcast."""
         return self.read(cell, self.places(key))
 
     @abstractmethod
     def places(self, key: Keys) -> NDArray:
-        """Where to look for keys, in all summaries of this shape; keys are the last dimensions."""
+        """Where to read keys, in all summaries of this shape; keys are the last dimensions."""
 
     @abstractmethod
     def read(self, cell: Ints, places: NDArray) -> Floats:
-        """The estimates that are found at the places of keys."""
+        """The estimates at the places of keys."""
 
     @abstractmethod
     def confidence(self, recent: Self | None = None) -> Floats:
-        """How far to trust each cell's estimates, from 0 to 1; with `recent`: to describe those tuples.
+        """How far to trust each cell's estimates, from 0 to 1; with `recent`, as a description of those tuples.
 
-        Alone it is 1 less the relative standard error of a tuple's estimate. With `recent` it is `likeness`.
+        Alone it is 1 less the relative standard error of a tuple's estimate. With `recent` it is
+        `likeness`.
         """
 
     @abstractmethod
@@ -63,15 +64,15 @@ class CellSummaries(ABC):
 
     @abstractmethod
     def take(self, cells: Ints) -> Self:
-        """Some of the cells, in that order."""
+        """Some of the cells, in the given order."""
 
     @abstractmethod
     def copy_range(self, since: int, until: int) -> Self:
-        """The cells from `since` to before `until`, as a copy that doesn't hold on to the others."""
+        """A copy of the cells from `since` to before `until`."""
 
     @abstractmethod
     def sum_groups(self, group: Ints, groups: int) -> Self:
-        """The cells of each group added up."""
+        """The sums of the cells of each group."""
 
     @abstractmethod
     def concat(self, others: Sequence[Self]) -> Self:
@@ -83,15 +84,16 @@ class CellSummaries(ABC):
 
     @abstractmethod
     def packed(self) -> bytes:
-        """As bytes that `unpacked` reads."""
+        """As bytes that `unpack_summaries` reads."""
 
 
 def likeness(own: Floats, recent: Floats, both: Floats, n: Ints, m: Ints, blur: float = 0.0) -> Floats:
     """How alike the relative frequencies p of n tuples and q of m are: 1 the same, 0 nothing in common.
 
     `own` and `recent` are the sums of the squared counts of values and `both` that of their products, each
-    with a relative variance of `blur`. It is 1 - |p - q|² / (|p|² + |q|²), where |p - q|² is lessened by what
-    sampling adds to it, and by three standard deviations of that: few tuples tell of no change.
+    with a relative variance of `blur`. It is 1 - |p - q|² / (|p|² + |q|²), where |p - q|² is reduced by
+    what sampling adds to it, and by three standard deviations of that: few tuples are no evidence of
+    change.
 
     >>> n, m = np.array([1000]), np.array([500])
     >>> likeness(np.array([500_000.0]), np.array([125_000.0]), np.array([250_000.0]), n, m).tolist()
@@ -114,8 +116,8 @@ def likeness(own: Floats, recent: Floats, both: Floats, n: Ints, m: Ints, blur: 
 def trust(squares: Floats, counts: Ints, width: float, rows: int) -> Floats:
     """1 less the relative standard error of a tuple's estimate by the median of rows of `width` counters.
 
-    A tuple's value occurs F2/N times on average; the F2 of the other values, dealt out to the counters,
-    is the variance of a row's estimate.
+    A tuple's value occurs F2/N times on average; the F2 of the other values, spread over the counters, is
+    the variance of a row's estimate.
 
     >>> trust(np.array([100.0, 20.0, 10.0]), np.array([10, 10, 10]), 16, 5).round(2).tolist()
     [1.0, 0.72, 0.58]

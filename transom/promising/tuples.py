@@ -1,4 +1,4 @@
-"""The tuples of a stream that are kept, in the order in which cells list them (section 3.1)."""
+"""The kept tuples of a stream, in the order in which cells list them (section 3.1)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class KeptTuples:
-    """Kept tuples by bucket, time, batch and arrival: those of a cell and time lie side by side.
+    """Tuples by bucket, time, batch and arrival, so that those of a cell and time are adjacent.
 
-    The table has `key`, `bucket`, `time` and `batch`, then whatever columns of the stream are needed.
+    The table has `key`, `bucket`, `time` and `batch`, then the kept columns of the stream.
 
-    >>> made = KeptTuples.made(np.array([7, 5], np.uint64), np.array([1, 0]), np.array([10, 20]), batch_id=3)
+    >>> made = KeptTuples.of_arrays(np.array([7, 5], np.uint64), np.array([1, 0]), np.array([10, 20]), batch_id=3)
     >>> made.key.tolist(), made.batch_id.tolist()
     ([5, 7], [3, 3])
     """
@@ -36,7 +36,7 @@ class KeptTuples:
 
     @staticmethod
     def of(table: pa.Table) -> KeptTuples:
-        """Those of a table, put in order; rows that are alike in all of it stay as they arrived."""
+        """The tuples of a table, sorted; ties stay in order of arrival."""
         table = table.combine_chunks()
         columns = [table.column(name).to_numpy() for name in ("batch", "time", "bucket")]
         order = np.lexsort(columns)
@@ -45,8 +45,10 @@ class KeptTuples:
         return KeptTuples(table.take(pa.array(order)))
 
     @staticmethod
-    def made(key: Keys, bucket: Ints, time: Ints, batch_id: int | Ints, **columns: pa.Array) -> KeptTuples:
-        """KeptTuples of plain arrays, in order of arrival."""
+    def of_arrays(
+        key: Keys, bucket: Ints, time: Ints, batch_id: int | Ints, **columns: pa.Array
+    ) -> KeptTuples:
+        """Tuples from plain arrays, in order of arrival."""
         batches = np.broadcast_to(np.asarray(batch_id, np.int64), len(key))
         given = zip((key, bucket, time, batches), FIELDS, strict=True)
         plain = [pa.array(np.asarray(array), field.type) for array, field in given]
@@ -55,22 +57,22 @@ class KeptTuples:
 
     @staticmethod
     def merged(parts: Iterable[KeptTuples]) -> KeptTuples:
-        """All tuples of some; what earlier parts hold counts as having arrived earlier."""
+        """The tuples of several parts; earlier parts arrived earlier."""
         return KeptTuples.of(pa.concat_tables([part.table for part in parts]))
 
     def __len__(self) -> int:
         return self.table.num_rows
 
     def since(self, floor: int | None) -> KeptTuples:
-        """Without the tuples before a time, which are let go."""
+        """Without the tuples before a time, which are evicted."""
         return self if floor is None else self.where(self.time >= floor)
 
     def in_batch(self, batch_id: int) -> KeptTuples:
-        """The tuples that came in a batch."""
+        """The tuples of a batch."""
         return self.where(self.batch_id == batch_id)
 
     def where(self, mask: NDArray[np.bool_]) -> KeptTuples:
-        """The tuples that a mask takes."""
+        """The tuples in a mask."""
         return self if mask.all() else KeptTuples(self.table.filter(pa.array(mask)).combine_chunks())
 
     @cached_property
@@ -91,18 +93,18 @@ class KeptTuples:
 
     @cached_property
     def by_key(self) -> KeyRuns:
-        """Where the tuples of each key are; found once, for all queries of a batch."""
+        """The rows of each key, computed once for all queries of a batch."""
         return KeyRuns.of(self.key)
 
     @cached_property
     def places(self) -> CellPlaces:
-        """Where the tuples of each bucket and time are."""
+        """The rows of each bucket and time."""
         return CellPlaces.of(self.bucket, self.time)
 
 
 @dataclass(frozen=True)
 class KeyRuns:
-    """Rows by key: `keys` are the distinct ones, `codes` the pairs (number of the key, row) in order."""
+    """Rows by key: `keys` are the distinct keys, `codes` the ascending pairs (number of the key, row)."""
 
     keys: Keys
     rows: Ints
@@ -118,7 +120,7 @@ class KeyRuns:
         return KeyRuns(ordered[first], rows, number * len(key) + rows)
 
     def between(self, key: Keys, since: Ints, until: Ints) -> tuple[Ints, Ints]:
-        """For each key, which entries of `rows` are its rows from `since` to before `until`."""
+        """For each key, the range of `rows` with its rows from `since` to before `until`."""
         if not len(self.keys):
             nothing = np.zeros(len(key), np.int64)
             return nothing, nothing
@@ -133,7 +135,7 @@ class KeyRuns:
 class CellPlaces:
     """Rows by bucket and time, in one number: bucket * span + time - first.
 
-    It fits in 64 bits as long as buckets times kept microseconds do: ten years of 10,000 buckets.
+    It fits 64 bits as long as buckets times kept microseconds do: ten years of 10,000 buckets.
     """
 
     codes: Ints
@@ -152,7 +154,7 @@ class CellPlaces:
 
 
 def expand_runs(counts: Ints) -> tuple[Ints, Ints]:
-    """For runs of so many items: of each item the run it is of, and its place there.
+    """For runs of the given lengths: the run of each item, and its position in the run.
 
     >>> [a.tolist() for a in expand_runs(np.array([2, 0, 1]))]
     [[0, 0, 2], [0, 1, 0]]

@@ -10,12 +10,12 @@ from transom.columns.hashing import mix_bits
 from transom.elements import Summary
 from transom.promising.summary_protocol import Floats, Ints, Keys
 
-STEPS = 16  # wanted of a granularity
+STEPS = 16  # of a granularity, if its length allows
 MOST_STEPS = 64
 
 
 def step_of(shape: Summary) -> int:
-    """The length of the steps that zones are made of: about a 16th of the granularity, and divides it.
+    """The length of the steps of zones: about a 16th of the granularity, which it divides.
 
     >>> step_of(Summary("s", "stream", "column", granularity=10_000_000))
     625000
@@ -26,18 +26,18 @@ def step_of(shape: Summary) -> int:
 
 
 def steps_of(shape: Summary) -> int:
-    """How many steps a granularity has: 16, or what comes nearest of the numbers that divide it."""
+    """The number of steps of a granularity: 16, or the nearest number that divides it."""
     numbers = (n for n in range(1, MOST_STEPS + 1) if shape.granularity % n == 0)
     return min(numbers, key=lambda n: abs(n - STEPS))
 
 
 def buckets_of(shape: Summary) -> int:
-    """How many buckets of values there are: one where only time is divided."""
+    """The number of value buckets: one where only time is divided."""
     return 1 if shape.structure in ("none", "time") else shape.buckets
 
 
 def bucket_of(shape: Summary, keys: Keys, values: Floats | None = None) -> Ints:
-    """The bucket of each value, by a hash of its key, or by where it is between two numbers (NaN: bucket 0).
+    """The bucket of each value: by a hash of its key, or by its position between two numbers (NaN: bucket 0).
 
     >>> evenly = Summary("s", "stream", "column", 1, structure="cells", buckets=10, between=(0, 100))
     >>> bucket_of(evenly, np.zeros(4, np.uint64), np.array([-5.0, 5.0, 10.0, 100.0])).tolist()
@@ -60,52 +60,51 @@ def bucket_of(shape: Summary, keys: Keys, values: Floats | None = None) -> Ints:
 class ZoneReach:
     """What the granularities cover when the newest step is `end` - 1, in steps.
 
-    G1 reaches back to `near`; steps before `blocks` are of blocks, as long as G1, that it reaches nothing of.
-    The granularities behind it have aligned zones of `lengths`, back to `backs`; the last ends at `floor`.
+    G1 reaches back to `g1_start`. Before `block_start`, steps lie in blocks as long as G1 that it does not
+    reach at all. The coarser granularities have aligned zones of `lengths`, back to `backs`; the last ends
+    at `floor`.
     """
 
     end: int
     steps: int
-    near: int
-    blocks: int
+    g1_start: int
+    block_start: int
     lengths: tuple[int, ...]
     backs: tuple[int, ...]
 
     @classmethod
     def of(cls, shape: Summary, end: int, since: int | None = None) -> ZoneReach:
-        """The reach at some end; `since` is a step from which on all is kept, however far back that is: the
-        last granularity is then so much longer."""
+        """The reach at some end; from step `since` on all is kept: the last granularity is extended to it."""
         steps = steps_of(shape)
         lengths = [steps * shape.rate ** (i - 1) for i in range(1, shape.depth)]
         reached = end - steps
-        near, blocks = reached, reached // steps * steps
+        g1_start, block_start = reached, reached // steps * steps
         backs = []
         for length in lengths:
             reached -= length * shape.rate
             backs.append(reached // length * length)
-        if since is not None and not lengths and since < blocks:  # behind the only granularity there is
-            lengths, backs = [steps], [blocks]
+        if since is not None and not lengths and since < block_start:  # before the only granularity
+            lengths, backs = [steps], [block_start]
         if since is not None and lengths:
             backs[-1] = min(backs[-1], since // lengths[-1] * lengths[-1])
-        return cls(end, steps, near if lengths else blocks, blocks, tuple(lengths), tuple(backs))
+        return cls(
+            end, steps, g1_start if lengths else block_start, block_start, tuple(lengths), tuple(backs)
+        )
 
     @property
     def floor(self) -> int:
-        return self.backs[-1] if self.backs else self.blocks
+        return self.backs[-1] if self.backs else self.block_start
 
     def coarse(self, step: int) -> tuple[int, int] | None:
-        """The granularity and the start of its zone that a step behind G1 is in; None: it is let go."""
+        """The granularity and the zone start of a step before G1; None if the step is evicted."""
         for i, (length, back) in enumerate(zip(self.lengths, self.backs, strict=True), 2):
             if step >= back:
                 return i, step // length * length
         return None
 
     def rounded(self, steps: Ints) -> Ints:
-        """Steps that no G1 can hold are as good as the first of the zone that they will be in.
-
-        So there are never many different ones, however long a time a batch is of.
-        """
-        rounded, before = steps, self.blocks
+        """Steps before G1, rounded to the start of their coarser zone, so that a batch has few distinct ones."""
+        rounded, before = steps, self.block_start
         for length, back in zip(self.lengths, self.backs, strict=True):
             if int(steps.min(initial=before)) >= before:
                 break

@@ -100,7 +100,7 @@ class Ingest:
                         time_limit=batch.time_limit,
                         is_judged=batch.is_judged,
                     )
-        tuples = (arrival.far for arrival in arrivals.values() if arrival.far is not None)
+        tuples = (arrival.file for arrival in arrivals.values() if arrival.file is not None)
         self.executors.files.tidy([*outcome.refs, *(ref for _, ref, _ in outcome.run_refs), *tuples])
         credible = self._credible(carried, batch, outcome, parting.burst)
         return IngestedBatch(credible, outcome, parting.burst, arrivals)

@@ -69,7 +69,7 @@ def summary_infos(state: PromisingState, registry: Registry) -> dict[str, Summar
             own.late,
             len(zones.since),
             own.representation.nbytes,
-            bool(own.far),
+            bool(own.files),
             (
                 *(query for query, one in led.items() if name in (side.summary for side in one.sides)),
                 *(

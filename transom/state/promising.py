@@ -47,8 +47,8 @@ class SummaryState:
 
     representation: Representation
     since: int = 0
-    near: tuple[TupleRun, ...] = ()
-    far: tuple[ShardRef, ...] = ()
+    runs: tuple[TupleRun, ...] = ()
+    files: tuple[ShardRef, ...] = ()
     came: int = 0
     late: int = 0
     review: int = 0
@@ -62,7 +62,7 @@ class SummaryState:
     @property
     def kept(self) -> int:
         """How many tuples are kept, as far as their files are still needed whole."""
-        return sum(run.rows for run in self.near) + sum(ref.rows for ref in self.far)
+        return sum(run.rows for run in self.runs) + sum(ref.rows for ref in self.files)
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,9 @@ class PromisingState:
     @property
     def refs(self) -> tuple[ShardRef, ...]:
         """The files that hold tuples."""
-        return tuple(ref for summary in self.summaries.values() for ref in summary.far)
+        return tuple(ref for summary in self.summaries.values() for ref in summary.files)
 
     @property
     def runs(self) -> list[TupleRun]:
         """The tuples on the driver."""
-        return [run for summary in self.summaries.values() for run in summary.near]
+        return [run for summary in self.summaries.values() for run in summary.runs]

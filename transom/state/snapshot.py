@@ -170,8 +170,8 @@ def _decode_store(stored: dict[str, Any], shelf: RunShelf) -> StoreState:
 def _encode_summary_state(summary: SummaryState, shelf: RunShelf) -> dict[str, Any]:
     return {
         "shape": encode_summary(summary.representation.shape),
-        "runs": [shelf.place(run) for run in summary.near],
-        "files": [state_json.encode_shard(ref) for ref in summary.far],
+        "runs": [shelf.place(run) for run in summary.runs],
+        "files": [state_json.encode_shard(ref) for ref in summary.files],
         "since_batch": summary.since,
         "arrived": summary.came,
         "late": summary.late,
@@ -183,8 +183,8 @@ def _decode_summary_state(stored: dict[str, Any], packed: bytes, shelf: RunShelf
     return SummaryState(
         Representation.unpacked(decode_summary(stored["shape"]), packed),
         since=stored["since_batch"],
-        near=tuple(map(shelf.tuples, stored["runs"])),
-        far=tuple(map(state_json.decode_shard, stored["files"])),
+        runs=tuple(map(shelf.tuples, stored["runs"])),
+        files=tuple(map(state_json.decode_shard, stored["files"])),
         came=stored["arrived"],
         late=stored["late"],
         review=stored["review_batch"],

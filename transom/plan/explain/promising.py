@@ -113,7 +113,7 @@ def summary_plans(
             0 if own is None else own.representation.nbytes,
             0 if own is None else own.came,
             0 if own is None else own.late,
-            "executors" if own is not None and own.far else "driver",
+            "executors" if own is not None and own.files else "driver",
             own is None,
             (*led, *counting),
         )
