@@ -155,7 +155,32 @@ def test_a_query_does_not_see_what_another_of_its_name_made() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1", "a-b-c-d", "1-x-2", "1-x-2-3-4", "-1-x-0-0", "1-x-2--3", "1e9-x-0-0"]
+    ("cursor", "text"),
+    [
+        (Cursor(), "batch.0-epoch.-entry.0-row.0"),
+        (Cursor(813), "batch.813-epoch.-entry.0-row.0"),
+        (Cursor(813, "c0ffee", 2, 10), "batch.813-epoch.c0ffee-entry.2-row.10"),
+    ],
+    ids=["the start", "of a batch", "within an entry"],
+)
+def test_a_cursor_is_stored_by_field_names(cursor: Cursor, text: str) -> None:
+    assert str(cursor) == text
+    assert Cursor.parse(text) == cursor
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1",
+        "1-c0ffee-2-3",
+        "batch.1-epoch.c0ffee-entry.2",
+        "batch.1-epoch.c0ffee-entry.2-row.3-row.4",
+        "batch.-1-epoch.c0ffee-entry.0-row.0",
+        "batch.1-epoch.x-entry.0-row.0",
+        "batch.1e9-epoch.c0ffee-entry.0-row.0",
+        "batch.1-epoch.c0ffee-entry.2-row.3\n",
+    ],
 )
 def test_what_is_no_cursor_is_an_error(text: str) -> None:
     with pytest.raises(SettingError, match="not a cursor"):

@@ -34,13 +34,22 @@ DEEP = 64  # batches that are read back to show older results
 BEFORE_ANY = 1 << 62  # for a query that has not joined yet: it has no results
 
 
+# Readers store cursors: the names of their parts are independent of the attributes.
+_CURSOR = re.compile(
+    r"batch\.(?P<batch>[0-9]{1,18})-epoch\.(?P<epoch>[0-9a-f]{0,8})"
+    r"-entry\.(?P<entry>[0-9]{1,18})-row\.(?P<row>[0-9]{1,18})"
+)
+
+
 @dataclass(frozen=True)
 class Cursor:
-    """How far a reader has come: it has read all of the batches before `batch`, and, while `epoch` is that of
-    the journal, all entries up to `number`; and `row` rows of what comes next.
+    """A reader's position: it has read the results of all batches before `batch_id`; while the journal has
+    this `epoch`, all entries up to `number`; and `row` rows of the next part.
 
-    >>> Cursor.parse(str(Cursor(813, "c0ffee", 2, 10)))
-    Cursor(batch=813, epoch='c0ffee', number=2, row=10)
+    >>> str(Cursor(813, "c0ffee", 2, 10))
+    'batch.813-epoch.c0ffee-entry.2-row.10'
+    >>> Cursor.parse("batch.813-epoch.c0ffee-entry.2-row.10")
+    Cursor(batch_id=813, epoch='c0ffee', number=2, row=10)
     """
 
     batch_id: int = 0
@@ -49,20 +58,15 @@ class Cursor:
     row: int = 0
 
     def __str__(self) -> str:
-        return "-".join(map(str, (self.batch_id, self.epoch, self.number, self.row)))
+        return f"batch.{self.batch_id}-epoch.{self.epoch}-entry.{self.number}-row.{self.row}"
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
-        try:
-            batch_id, epoch, number, row = text.split("-")
-            read = cls(int(batch_id), epoch, int(number), int(row))
-            if not re.fullmatch("[0-9a-f]{0,8}", epoch):
-                raise ValueError
-        except ValueError:
-            raise SettingError(f"not a cursor: {text!r}; take one that came with results") from None
-        if min(read.batch_id, read.number, read.row) < 0:
+        """The cursor of a text that a reader sends back."""
+        parts = _CURSOR.fullmatch(text)
+        if parts is None:
             raise SettingError(f"not a cursor: {text!r}; take one that came with results")
-        return read
+        return cls(int(parts["batch"]), parts["epoch"], int(parts["entry"]), int(parts["row"]))
 
 
 @dataclass(frozen=True)
