@@ -15,7 +15,7 @@ from transom.elements import Emit
 from transom.errors import SQLError
 from transom.sql import Query, bind, bind_one
 from transom.sql.promise import Arithmetic, Column, Count, Number
-from transom.sql.query import Overloaded
+from transom.sql.query import OverloadPreference
 
 STORES = replace(CATALOG, summaries=SUMMARIES)
 QUERY = "SELECT till, sum(price) AS s FROM store1 a [RANGE 5 min SLIDE 1 min] WHERE price > 1 GROUP BY till"
@@ -26,12 +26,12 @@ def bound(text: str) -> Query:
     return bind_one(text, STORES, Rules())
 
 
-CLAUSES: dict[str, Overloaded] = {
-    f"ON OVERLOAD PREFER {COUNT}(item)": Overloaded("desc", ITEM),
-    f"on overload prefer ASC {COUNT}(a.item);": Overloaded("asc", ITEM),
-    f"ON OVERLOAD PREFER weighted {COUNT}(item) * price": Overloaded("weighted", Arithmetic("*", ITEM, Column("store1", "price"))),
-    f"ON OVERLOAD PREFER desc {COUNT}(item) + {COUNT}(till)": Overloaded("desc", Arithmetic("+", ITEM, TILL)),
-    "ON OVERLOAD PREFER desc price": Overloaded("desc", Column("store1", "price")),
+CLAUSES: dict[str, OverloadPreference] = {
+    f"ON OVERLOAD PREFER {COUNT}(item)": OverloadPreference("desc", ITEM),
+    f"on overload prefer ASC {COUNT}(a.item);": OverloadPreference("asc", ITEM),
+    f"ON OVERLOAD PREFER weighted {COUNT}(item) * price": OverloadPreference("weighted", Arithmetic("*", ITEM, Column("store1", "price"))),
+    f"ON OVERLOAD PREFER desc {COUNT}(item) + {COUNT}(till)": OverloadPreference("desc", Arithmetic("+", ITEM, TILL)),
+    "ON OVERLOAD PREFER desc price": OverloadPreference("desc", Column("store1", "price")),
 }  # fmt: skip
 
 
@@ -44,16 +44,16 @@ def test_the_clause_says_which_rows_to_take(clause: str) -> None:
 
 def test_it_comes_before_emit_early() -> None:
     query = bound(f"{QUERY} ON OVERLOAD PREFER asc {COUNT}(item) EMIT EARLY AT 50% OF SLIDE")
-    assert query.overload == Overloaded("asc", ITEM)
+    assert query.overload == OverloadPreference("asc", ITEM)
     assert query.emit == Emit(at=(0.5,))
 
 
 def test_it_goes_with_joins_with_windows_in_group_by_and_without_anything_before_it() -> None:
     joined = f"SELECT count(*) FROM store1 [RANGE 5 s SLIDE 1 s] JOIN goods ON store1.item = goods.item ON OVERLOAD PREFER {COUNT}(store1.item)"
-    assert bound(joined).overload == Overloaded("desc", ITEM)
+    assert bound(joined).overload == OverloadPreference("desc", ITEM)
     assert bound(joined).joins
     windowed = f"SELECT count(*) FROM store1 GROUP BY window(ts, '5 s') ON OVERLOAD PREFER {COUNT}(item)"
-    assert bound(windowed).overload == Overloaded("desc", ITEM)
+    assert bound(windowed).overload == OverloadPreference("desc", ITEM)
 
 
 def test_queries_that_differ_in_constants_keep_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_queries_that_differ_in_constants_keep_their_own(monkeypatch: pytest.Mon
     for i in range(60):
         query = many[f"q{i}"]
         assert isinstance(query, Query)
-        assert query.overload == Overloaded("desc", Arithmetic("*", ITEM, Number(float(i % 7))))
+        assert query.overload == OverloadPreference("desc", Arithmetic("*", ITEM, Number(float(i % 7))))
         assert query.emit == Emit(at=((i % 5 + 1) / 10,))
         assert query == bound(texts[f"q{i}"])
 

@@ -21,12 +21,12 @@ from transom.promising.execution import key_sql
 from transom.promising.representation import Representation
 from transom.promising.zones import bucket_of
 from transom.sql.promise import Arithmetic, Column, Count, Number, Promise, leaves
-from transom.sql.query import Overloaded
+from transom.sql.query import OverloadPreference
 
 BUCKET, RANK = "__bucket__", "__rank__"
 TIMED, SCORE, DROPPED = "__timed__", "__score__", "__dropped__"
 
-Clauses = Mapping[Overloaded, int]
+Clauses = Mapping[OverloadPreference, int]
 
 
 def clauses_of(queries: Iterable[CompiledQuery]) -> Clauses:
@@ -141,7 +141,7 @@ def promise_sql(promise: Promise, known: Callable[[Count | Column], str]) -> str
     return known(promise)
 
 
-def _score(clause: Overloaded, known: Callable[[Count | Column], str], run: IngestRun) -> str:
+def _score(clause: OverloadPreference, known: Callable[[Count | Column], str], run: IngestRun) -> str:
     """A number by which rows are kept, the lowest first.
 
     A weighted choice gives each row an exponential variate, with its promise for the rate: the lowest ones

@@ -48,10 +48,10 @@ from transom.runtime.runner import Runner
 from transom.runtime.summary_status import SummaryInfo, summaries_of
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
+from transom.sql.clauses.query_parser import has_preference, split_by_preference
 from transom.sql.clauses.summary import bind_drop, bind_summary, read_statement
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
-from transom.sql.syntax.dialect import has_preference, split_by_preference
 from transom.storage.file_store import Store
 from transom.windows.stream_rules import StreamRules
 

@@ -13,9 +13,9 @@ from transom.runtime.registry import Entry
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
 from transom.sql.catalog import Catalog
+from transom.sql.clauses.query_parser import split_by_preference
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
-from transom.sql.syntax.dialect import split_by_preference
 
 FORMATS = ("text", "json", "mermaid")
 NEW = "(this query)"  # the name of a query that is not registered

@@ -32,8 +32,8 @@ from transom.runtime.prods import instant_of
 from transom.runtime.registry import Entry, Registry
 from transom.sql.binding.cascades import bind_all
 from transom.sql.catalog import Catalog
+from transom.sql.clauses.query_parser import has_preference
 from transom.sql.query import OnDemandQuery, Query
-from transom.sql.syntax.dialect import has_preference
 from transom.state.state import State
 
 MOST_TEXTS = 256  # compiled queries that were looked up without being registered

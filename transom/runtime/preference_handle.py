@@ -15,7 +15,7 @@ from transom.runtime.handles import QueryHandle
 from transom.runtime.query_access import QueryAccess
 from transom.sql.clauses.summary import is_statement
 from transom.sql.preference_query import PreferenceQuery
-from transom.sql.syntax.dialect import query_tokens
+from transom.sql.syntax.spark_parser import query_tokens
 from transom.state.promising import Coverage
 
 

@@ -20,11 +20,11 @@ from transom.sql.binding.bind_preference_query import bind_preference_query
 from transom.sql.binding.cascades import bind_all, relation_of, sources_of
 from transom.sql.binding.promises import summaries_of
 from transom.sql.catalog import Catalog
+from transom.sql.clauses.query_parser import has_preference
 from transom.sql.clauses.summary import bind_summary
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.promise import Count, leaves
 from transom.sql.query import Query
-from transom.sql.syntax.dialect import has_preference
 from transom.state.batch_intent import BatchIntent
 
 

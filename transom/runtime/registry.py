@@ -12,10 +12,10 @@ from transom.plan.compiled import CompiledQuery, compile_query
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
 from transom.sql.catalog import Catalog, Scalars
+from transom.sql.clauses.query_parser import split_by_preference
 from transom.sql.clauses.summary import bind_summary
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
-from transom.sql.syntax.dialect import split_by_preference
 from transom.state.commit_record import QueryRecord, SummaryRecord
 
 

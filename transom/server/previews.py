@@ -11,7 +11,7 @@ from transom.api.errors import LimitError, NotFound
 from transom.errors import TransomError
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.engine import Engine
-from transom.sql.syntax.dialect import has_preference
+from transom.sql.clauses.query_parser import has_preference
 
 PREFIX = "preview."
 IDLE_SECONDS = 120.0  # after which a preview that no client uses is dropped

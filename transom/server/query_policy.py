@@ -9,7 +9,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError
 from transom.sql.functions import MATCHING, UNBOUNDED
-from transom.sql.syntax.dialect import query_tokens
+from transom.sql.syntax.spark_parser import query_tokens
 
 STRING_TOKENS = (TokenType.STRING, TokenType.RAW_STRING)
 

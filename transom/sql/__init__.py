@@ -4,10 +4,10 @@ from transom.sql.binding.bind import Binding, bind, bind_one
 from transom.sql.binding.bind_preference_query import bind_preference_queries, bind_preference_query
 from transom.sql.binding.cascades import bind_all, relation_of, sources_of
 from transom.sql.catalog import Catalog, Relation, Scalars
+from transom.sql.clauses.query_parser import has_preference
 from transom.sql.clauses.summary import bind_drop, bind_summary, is_statement, parse_summary, read_statement
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
-from transom.sql.syntax.dialect import has_preference
 
 __all__ = [
     "Binding",

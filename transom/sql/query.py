@@ -172,7 +172,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Overloaded:
+class OverloadPreference:
     """ON OVERLOAD PREFER: which rows to take when there is not time for all, as of a preference."""
 
     order: str
@@ -200,7 +200,7 @@ class Query:
     kept: Predicate | None = None  # HAVING again, as a predicate whose scalars are texts over those columns
     functions: frozenset[str] = field(default_factory=frozenset)  # user-defined functions it calls
     emit: Emit | None = None  # EMIT EARLY: when windows are reported before they close
-    overload: Overloaded | None = None  # ON OVERLOAD PREFER
+    overload: OverloadPreference | None = None  # ON OVERLOAD PREFER
 
     @property
     def is_on_demand(self) -> bool:

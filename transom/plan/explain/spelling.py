@@ -10,9 +10,9 @@ from transom.durations import format_duration, format_instant
 from transom.elements import Clock, ClockKind, WindowSpec
 from transom.plan.compiled import Slot
 from transom.plan.predicate_text import predicate_text
-from transom.sql.clauses.preference import COUNT
+from transom.sql.clauses.promise_reader import COUNT
 from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
-from transom.sql.query import Call, Overloaded, Query
+from transom.sql.query import Call, OverloadPreference, Query
 
 _BINDS = {"+": 1, "-": 1, "*": 2, "/": 2}
 _NUMBERED = re.compile(r"`([ak])(\d+)`")
@@ -44,7 +44,7 @@ def having_text(query: Query) -> str | None:
     return _NUMBERED.sub(meant, query.having)
 
 
-def overload_text(overload: Overloaded) -> str:
+def overload_text(overload: OverloadPreference) -> str:
     """Which rows a query prefers when there is not time for all."""
     return f"prefers {overload.order} {promise_text(overload.promise)}"
 

@@ -20,7 +20,7 @@ from transom.aggregates.table import (
 )
 from transom.sql.binding.constants import literal
 from transom.sql.syntax.canonical import bare
-from transom.sql.syntax.dialect import Parsed
+from transom.sql.syntax.parsed_query import Parsed
 
 
 @dataclass(frozen=True)

@@ -5,29 +5,29 @@ from __future__ import annotations
 import gc
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Hashable, Iterator, Mapping
+from typing import Any, Hashable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
 
-from transom.elements import Emit, Using
+from transom.elements import Using
 from transom.errors import SQLError
 from transom.sql.binding.aggregate_calls import Draft, result_type
 from transom.sql.binding.expression_types import Steps, Typed, Typer, TypeTable, run_steps
-from transom.sql.binding.on_demand import check_clause, check_structure, refuse_preference
+from transom.sql.binding.joins import join
 from transom.sql.binding.predicates import both, lower
-from transom.sql.binding.promises import bound_overload
+from transom.sql.binding.promises import summarized_promise
+from transom.sql.binding.select import WINDOW_STRUCT, Selection
+from transom.sql.binding.structure_checks import check_structure
 from transom.sql.binding.templates import Cut, Template, cut
 from transom.sql.catalog import Catalog, Scalars
-from transom.sql.clauses.emit import EmitClause
-from transom.sql.clauses.joins import join
-from transom.sql.clauses.preference import OverloadClause
-from transom.sql.clauses.select import WINDOW_STRUCT, Selection
-from transom.sql.clauses.using import UsingClause
-from transom.sql.query import Call, Item, Key, Overloaded, Predicate, Query, Scalar
+from transom.sql.clauses.end_clauses import read_end_clauses
+from transom.sql.clauses.preference import PreferenceClause
+from transom.sql.clauses.query_parser import parse
+from transom.sql.clauses.window_query_clause import ClauseContext, WindowQueryClause
+from transom.sql.query import Call, Item, Key, Predicate, Query, Scalar
 from transom.sql.syntax.canonical import bare
-from transom.sql.syntax.dialect import EndClause, parse, parse_end
+from transom.sql.syntax.parsed_query import EndClause, Parsed
 
 MAX_ALIKE = 8  # templates of one text without its constants; more would hardly be used again
 MAX_TEMPLATES = 1_000
@@ -97,13 +97,14 @@ class Binding:
         return (yield from reader.steps(text, whole))
 
 
-@dataclass(frozen=True)
-class _Ends:
-    """What the clauses at the end of a query say."""
+def _refuse_preference(parsed: Parsed) -> None:
+    for clause in parsed.clauses:
+        if isinstance(clause, PreferenceClause):
+            parsed.fail_at("a query WITH PREFERENCE is no window query, and can't be used here", clause)
 
-    emit: Emit | None
-    using: Using | None
-    overload: Overloaded | None
+
+def _window_clauses(clauses: Sequence[EndClause]) -> list[WindowQueryClause]:
+    return [clause for clause in clauses if isinstance(clause, WindowQueryClause)]
 
 
 class _Reader(Typed):
@@ -114,33 +115,36 @@ class _Reader(Typed):
 
     def __init__(self, text: str, whole: Cut, catalog: Catalog, table: TypeTable):
         super().__init__(parse(text), catalog.utc)
-        refuse_preference(self.parsed)
+        _refuse_preference(self.parsed)
         self.table = table
         self.selection = Selection(self.parsed, catalog)
         self.scope = self.selection.scope
         with self.selection.inside("ON"):
             self.joined = join(self.scope, self.selection.rows)
         self.selection.read()
-        check_clause(self.parsed, self.selection)
+        for clause in _window_clauses(self.parsed.clauses):
+            clause.check(self.parsed, self.selection.windowing.on_demand)
         ids = tuple(source.id for source in self.scope.sources if source.table)
         inputs = table.over((self.scope.stream.relation.name, ids), self.scope.inputs)
         self.row = Typer(self.parsed, inputs)
         self.template = Template(whole, self.parsed, self.selection, self.joined)
-        self._qualities = catalog.qualities
-        using = table.shared(Using()) if self.selection.windowing.on_demand else None
-        self._none = _Ends(None, using, None)
-        self._ends = {"": self._none}  # by the text of the clauses
-        if self.parsed.end_start is not None:
-            clauses = self.parsed.overload, self.parsed.end
-            self._ends[self.template.end_text(whole)] = self._known(text, *clauses)
+        self._context = ClauseContext(
+            self.selection.windowing.clock.kind,
+            catalog.qualities,
+            lambda promise: summarized_promise(self.parsed, self.scope, promise),
+        )
+        self._ends = {"": self._bound_clauses(text, ())}  # by the text of the clauses
+        if self.parsed.clauses:
+            self._ends[self.template.end_text(whole)] = self._bound_clauses(text, self.parsed.clauses)
         self.is_typed = False
 
     def steps(self, text: str, whole: Cut) -> Steps[Query]:
         """Bind a query that fits the template."""
         where, keys, calls = yield from self.row.until_known(lambda: self._rows(whole))
-        end = self._end(whole)
-        if end.using is not None:
-            check_structure(self.parsed, self.selection, end.using, calls)
+        end = dict(self._end(whole))
+        using = end.pop("using", None)
+        if using is not None:
+            check_structure(self.parsed, self.selection, using, calls)
         columns = self._result_columns(keys, calls)
         signature = tuple((name, str(kind)) for name, kind in columns.items())
         results = Typer(self.parsed, self.table.over(signature, lambda: columns))
@@ -162,29 +166,24 @@ class _Reader(Typed):
             having=self.selection.having_text(),
             kept=kept,
             functions=self.table.shared(frozenset(self.selection.called())),
-            emit=end.emit,
-            overload=end.overload,
+            **end,
         )
-        return query if end.using is None else query.on_demand(end.using)
+        return query if using is None else query.on_demand(using)
 
-    def _end(self, whole: Cut) -> _Ends:
-        """What the clauses at the end say; few are written by many queries."""
+    def _end(self, whole: Cut) -> Mapping[str, Any]:
+        """The values of the clauses at the end; many queries have the same."""
         text = self.template.end_text(whole)
         if text not in self._ends:
             if len(self._ends) >= MAX_ENDS:
-                self._ends = {"": self._none}
-            self._ends[text] = self._known(text, *parse_end(text))
+                self._ends = {"": self._ends[""]}
+            self._ends[text] = self._bound_clauses(text, read_end_clauses(text))
         return self._ends[text]
 
-    def _known(self, text: str, overload: OverloadClause | None, clause: EndClause | None) -> _Ends:
-        bound = None if overload is None else bound_overload(self.parsed, self.scope, overload)
-        ends = replace(self._none, overload=self.table.shared(bound))
-        if isinstance(clause, EmitClause):
-            return replace(ends, emit=self.table.shared(clause.known(text, self._qualities)))
-        if isinstance(clause, UsingClause):
-            kind = self.selection.windowing.clock.kind
-            return replace(ends, using=self.table.shared(clause.known(text, kind)))
-        return ends
+    def _bound_clauses(self, text: str, clauses: Sequence[EndClause]) -> Mapping[str, Any]:
+        """The values of clauses by the attributes of a query that they set; USING has a default."""
+        bound: dict[str, Any] = {"using": Using()} if self.selection.windowing.on_demand else {}
+        bound |= {each.field: each.bound(text, self._context) for each in _window_clauses(clauses)}
+        return {field: self.table.shared(value) for field, value in bound.items()}
 
     def scalar(self, node: exp.Expr) -> Scalar | None:
         node = bare(node)

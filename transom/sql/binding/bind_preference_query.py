@@ -13,17 +13,18 @@ from transom.elements import Summary
 from transom.errors import SQLError
 from transom.sql.binding.expression_types import Steps, Typed, Typer, TypeTable, run_steps
 from transom.sql.binding.guides import Equality, Led, lead
+from transom.sql.binding.joins import conjuncts
 from transom.sql.binding.predicates import both, lower
 from transom.sql.binding.preference_aggregates import bound_figure, is_aggregate
 from transom.sql.binding.promises import bound_promise, leaves_of, stream_column
 from transom.sql.binding.scope import Column, Scope
 from transom.sql.catalog import Catalog, Relation, Scalars
-from transom.sql.clauses.joins import conjuncts
 from transom.sql.clauses.preference import PreferenceClause
+from transom.sql.clauses.query_parser import parse
 from transom.sql.preference_query import Figure, Output, PreferenceQuery, Side
 from transom.sql.query import Scalar
 from transom.sql.syntax.canonical import Printer, bare, quote
-from transom.sql.syntax.dialect import Parsed, parse
+from transom.sql.syntax.parsed_query import Parsed
 
 
 def bind_preference_query(
@@ -50,9 +51,10 @@ def _steps(
     text: str, catalog: Catalog, table: TypeTable, summaries: Mapping[str, Summary]
 ) -> Steps[PreferenceQuery]:
     parsed = parse(text)
-    if not isinstance(parsed.end, PreferenceClause):
+    clause = next((each for each in parsed.clauses if isinstance(each, PreferenceClause)), None)
+    if clause is None:
         raise SQLError("expected WITH PREFERENCE at the end of the query", text, len(text.rstrip()) - 1)
-    return (yield from _Reader(parsed, parsed.end, catalog, table, summaries).steps())
+    return (yield from _Reader(parsed, clause, catalog, table, summaries).steps())
 
 
 class _Streams(Scope):

@@ -12,7 +12,7 @@ from sqlglot import exp
 from transom.errors import SQLError
 from transom.sql.catalog import Scalars
 from transom.sql.query import Scalar
-from transom.sql.syntax.dialect import Parsed
+from transom.sql.syntax.parsed_query import Parsed
 
 Result = TypeVar("Result")
 Steps = Generator[None, None, Result]

@@ -12,9 +12,10 @@ from sqlglot import exp
 from transom.elements import Summary
 from transom.sql.binding.promises import leaves_of, no_summary, stream_column, summaries_of
 from transom.sql.binding.scope import Column, Scope
-from transom.sql.clauses.preference import COUNT, Leaf, PreferenceClause
+from transom.sql.clauses.preference import PreferenceClause
+from transom.sql.clauses.promise_reader import COUNT, Leaf
 from transom.sql.syntax.canonical import bare
-from transom.sql.syntax.dialect import Parsed
+from transom.sql.syntax.parsed_query import Parsed
 
 
 @dataclass(frozen=True)

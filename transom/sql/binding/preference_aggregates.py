@@ -18,7 +18,7 @@ from transom.errors import near_miss
 from transom.sql.binding.aggregate_calls import read_call, result_type
 from transom.sql.preference_query import Figure
 from transom.sql.query import Scalar
-from transom.sql.syntax.dialect import Parsed
+from transom.sql.syntax.parsed_query import Parsed
 
 
 def preference_functions() -> list[AggregateFunction]:

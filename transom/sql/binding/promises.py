@@ -9,11 +9,10 @@ from transom.columns.types import is_number
 from transom.elements import Summary
 from transom.sql.binding.scope import Column as Found
 from transom.sql.binding.scope import Scope
-from transom.sql.clauses.preference import Leaf, OverloadClause, Written
+from transom.sql.clauses.promise_reader import Leaf, WrittenPromise
 from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
-from transom.sql.query import Overloaded
 from transom.sql.syntax.canonical import quote
-from transom.sql.syntax.dialect import Parsed
+from transom.sql.syntax.parsed_query import Parsed
 
 _PLAIN = re.compile(r"[^\W\d]\w*")
 
@@ -46,7 +45,7 @@ def _written(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else quote(name)
 
 
-def leaves_of(written: Written) -> list[Leaf]:
+def leaves_of(written: WrittenPromise) -> list[Leaf]:
     """The columns and counts of a promise, from left to right."""
     if isinstance(written, Leaf):
         return [written]
@@ -65,7 +64,7 @@ def stream_column(parsed: Parsed, scope: Scope, leaf: Leaf) -> Found:
     return column
 
 
-def bound_promise(written: Written, known: Callable[[Leaf], Found]) -> Promise:
+def bound_promise(written: WrittenPromise, known: Callable[[Leaf], Found]) -> Promise:
     """A promise over streams' own names, given what its leaves are."""
     match written:
         case Number():
@@ -77,8 +76,8 @@ def bound_promise(written: Written, known: Callable[[Leaf], Found]) -> Promise:
     return Arithmetic(written.op, bound_promise(written.left, known), bound_promise(written.right, known))
 
 
-def bound_overload(parsed: Parsed, scope: Scope, clause: OverloadClause) -> Overloaded:
-    """ON OVERLOAD PREFER over the stream of a window query; what it counts is to be summarized."""
+def summarized_promise(parsed: Parsed, scope: Scope, written: WrittenPromise) -> Promise:
+    """The promise of ON OVERLOAD PREFER over the stream of a window query; what it counts has a summary."""
 
     def known(leaf: Leaf) -> Found:
         column = stream_column(parsed, scope, leaf)
@@ -87,4 +86,4 @@ def bound_overload(parsed: Parsed, scope: Scope, clause: OverloadClause) -> Over
             parsed.fail(no_summary(stream, column.name), leaf.column)
         return column
 
-    return Overloaded(clause.order, bound_promise(clause.promise, known))
+    return bound_promise(written, known)

@@ -13,7 +13,7 @@ from sqlglot import exp
 from transom.errors import SQLError, near_miss
 from transom.sql.catalog import Catalog, Relation
 from transom.sql.syntax.canonical import quote
-from transom.sql.syntax.dialect import Parsed, span
+from transom.sql.syntax.parsed_query import Parsed, span
 
 _WITHOUT_PARENTHESES = {"current_timestamp", "current_date"}
 

@@ -15,12 +15,12 @@ from typing import Any, Iterator, NamedTuple
 
 from sqlglot import exp
 
-from transom.sql.clauses.joins import Joined
-from transom.sql.clauses.select import Selection
-from transom.sql.clauses.window import is_window, windowing
+from transom.sql.binding.joins import Joined
+from transom.sql.binding.select import Selection
+from transom.sql.binding.window import is_window, windowing
 from transom.sql.syntax.canonical import OPERATORS
-from transom.sql.syntax.clause_reader import Piece
-from transom.sql.syntax.dialect import Bracket, Parsed
+from transom.sql.syntax.parsed_query import Bracket, Parsed
+from transom.sql.syntax.token_reader import Piece
 
 # Names in backticks are cut out as well, lest a number inside one be taken for a constant.
 _CONSTANT = re.compile(r"('[^'\\]*'|`[^`]*`|(?<![\w.])\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))")

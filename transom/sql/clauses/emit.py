@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.durations import parse_duration
 from transom.elements import Emit
 from transom.errors import SettingError, SQLError, near_miss
-from transom.sql.syntax.clause_reader import EARLIER, ENDS, Clause, is_after_from, word_of
+from transom.sql.clauses.window_query_clause import ClauseContext, WindowQueryClause
+from transom.sql.syntax.parsed_query import EndClauseReader, Parsed
+from transom.sql.syntax.token_reader import EARLIER, ENDS, TokenReader, is_after_from, word_of
 
 _SOURCES = {"EVERY": "EVERY", "AT": "AT", "WITH": "WITH ACCURACY", "ON": "ON DEMAND"}
 _PARTS = (*_SOURCES.values(), "CONFIDENCE", "QUALITY")
@@ -27,16 +29,24 @@ _FORMS = "EVERY '1 second', AT 75% OF SLIDE, WITH ACCURACY 95% or ON DEMAND"
 
 
 @dataclass(frozen=True)
-class EmitClause:
+class EmitClause(WindowQueryClause):
     """The clause as it was read, where it began, and where the name of its quality function stood."""
+
+    field: ClassVar[str] = "emit"
 
     emit: Emit
     start: int
+    end: int  # of the word EMIT
     quality: tuple[int, int] | None = None
 
-    def known(self, text: str, qualities: frozenset[str]) -> Emit:
-        """What the clause says; its quality function must be a known one, and is spelled like that."""
-        written = self.emit.quality
+    def check(self, parsed: Parsed, on_demand: bool) -> None:
+        if on_demand:
+            message = "EMIT EARLY needs SLIDE: a query without it is looked up, and reports nothing by itself"
+            parsed.fail_at(message, self)
+
+    def bound(self, text: str, context: ClauseContext) -> Emit:
+        """The value of the clause, with the registered spelling of its quality function."""
+        written, qualities = self.emit.quality, context.qualities
         if written is None or self.quality is None:
             return self.emit
         for name in sorted(qualities):
@@ -61,12 +71,15 @@ def opens_emit(tokens: Sequence[Token], at: int) -> bool:
     return after in (TokenType.VAR, TokenType.WITH) or on_demand
 
 
-def read_emit(text: str, tokens: Sequence[Token], at: int) -> EmitClause:
+def read_emit(text: str, tokens: Sequence[Token], at: int) -> tuple[EmitClause, int]:
     """Read the clause, up to the end of the query; an error points at its part."""
-    return _Clause(text, tokens, at).read()
+    return _EmitReader(text, tokens, at).read(), len(tokens)
 
 
-class _Clause(Clause):
+EMIT_EARLY = EndClauseReader(("EMIT",), opens_emit, read_emit)
+
+
+class _EmitReader(TokenReader):
     """Reads the clause from left to right."""
 
     def __init__(self, text: str, tokens: Sequence[Token], at: int):
@@ -92,7 +105,7 @@ class _Clause(Clause):
             self._read_part(word, first)
         if not source:
             self.fail(f"EMIT EARLY needs {_FORMS}", opening, self.tokens[-1])
-        return EmitClause(Emit(**self.values), opening.start, self.quality)
+        return EmitClause(Emit(**self.values), opening.start, opening.end + 1, self.quality)
 
     def _read_part(self, word: str, first: Token) -> None:
         match word:

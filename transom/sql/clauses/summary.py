@@ -17,8 +17,8 @@ from transom.columns.types import is_number
 from transom.elements import Forget, Summary
 from transom.errors import SQLError, near_miss
 from transom.sql.catalog import Catalog, Relation
-from transom.sql.syntax.clause_reader import Clause, word_of
-from transom.sql.syntax.dialect import query_tokens
+from transom.sql.syntax.spark_parser import query_tokens
+from transom.sql.syntax.token_reader import TokenReader, word_of
 
 STRUCTURES = {"T1": "none", "T2": "time", "T3": "cells", "T4": "adjusting"}
 CHOICES = (*STRUCTURES.values(), "auto")
@@ -177,7 +177,7 @@ def _read(text: str) -> _Created | _Dropped:
     return _Statement(text, tokens, 0).read()
 
 
-class _Statement(Clause):
+class _Statement(TokenReader):
     """Reads a statement from left to right."""
 
     def __init__(self, text: str, tokens: Sequence[Token], at: int):

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from transom.elements import ClockKind, Using
+from transom.elements import Using
 from transom.errors import near_miss
-from transom.sql.syntax.clause_reader import (
+from transom.sql.clauses.window_query_clause import ClauseContext, WindowQueryClause
+from transom.sql.syntax.parsed_query import EndClauseReader, Parsed
+from transom.sql.syntax.token_reader import (
     EARLIER,
     ENDS,
     SIGNS,
-    Clause,
     Piece,
+    TokenReader,
     is_after_from,
     length_of,
     word_of,
@@ -33,8 +35,10 @@ _JOINS = {TokenType.JOIN, TokenType.ON, TokenType.USING, *EARLIER}
 
 
 @dataclass(frozen=True)
-class UsingClause:
+class UsingClause(WindowQueryClause):
     """The clause as it was read, and where; a slice has no length before the clock is known."""
+
+    field: ClassVar[str] = "using"
 
     using: Using
     start: int
@@ -42,11 +46,18 @@ class UsingClause:
     word: str  # that it begins with
     slice: Piece | None = None
 
-    def known(self, text: str, kind: ClockKind) -> Using:
-        """What the clause says to a query whose windows are along such a clock."""
+    def check(self, parsed: Parsed, on_demand: bool) -> None:
+        if not on_demand:
+            has = "a window() with a slide" if parsed.bracket is None else "SLIDE"
+            parsed.fail_at(
+                f"the query has {has}: its results are pushed, and {self.word} is for lookups", self
+            )
+
+    def bound(self, text: str, context: ClauseContext) -> Using:
+        """The value of the clause; a slice is as long as the query's clock says."""
         if self.slice is None:
             return self.using
-        return replace(self.using, slice=length_of(text, self.slice, kind, "SLICE"))
+        return replace(self.using, slice=length_of(text, self.slice, context.clock, "SLICE"))
 
 
 def opens_using(tokens: Sequence[Token], at: int) -> bool:
@@ -71,12 +82,15 @@ def _is_of_join(tokens: Sequence[Token], at: int) -> bool:
     return last == TokenType.JOIN
 
 
-def read_using(text: str, tokens: Sequence[Token], at: int) -> UsingClause:
+def read_using(text: str, tokens: Sequence[Token], at: int) -> tuple[UsingClause, int]:
     """Read the clause, up to the end of the query; an error points at its part."""
-    return _Clause(text, tokens, at).read()
+    return _UsingReader(text, tokens, at).read(), len(tokens)
 
 
-class _Clause(Clause):
+USING = EndClauseReader(("USING", "WITHIN"), opens_using, read_using)
+
+
+class _UsingReader(TokenReader):
     """Reads the clause from left to right."""
 
     def __init__(self, text: str, tokens: Sequence[Token], at: int):

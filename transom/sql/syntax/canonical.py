@@ -16,7 +16,7 @@ from sqlglot import exp
 from transom.aggregates.table import window_function_names
 from transom.errors import near_miss
 from transom.sql.functions import ALLOWED, TAKES_UNIT, UNITS, UNSUPPORTED_AGGREGATES
-from transom.sql.syntax.dialect import Parsed
+from transom.sql.syntax.parsed_query import Parsed
 
 Leaf = Callable[[exp.Expr], str | None]
 

@@ -71,6 +71,23 @@ def tokens_of(text: str) -> list[Token]:
     return tokens
 
 
+def query_tokens(text: str) -> list[Token]:
+    """The tokens of a query, none of which names a variable."""
+    tokens = tokens_of(text)
+    _refuse_variables(text, tokens)
+    return tokens
+
+
+def _refuse_variables(text: str, tokens: list[Token]) -> None:
+    """Spark replaces `${env:HOME}` in any text by what it names: a query could read the environment."""
+    if "${" in text or "\\" in text:  # a literal may spell it with escapes
+        for token in tokens:
+            if "${" in token.text or "${" in text[token.start : token.end + 1]:
+                raise SQLError(
+                    "${ is not taken: Spark would put a variable there", text, token.start, token.end + 1
+                )
+
+
 def parse_tokens(text: str, tokens: list[Token]) -> exp.Expr:
     """The syntax tree of tokens that stand in this text, or an error that points at the place."""
     try:

@@ -59,7 +59,7 @@ class Piece:
         return cls(" ".join(text[token.start : token.end + 1] for token in tokens), start, end)
 
 
-class Clause:
+class TokenReader:
     """Reads a clause, from the token it begins with to the end of the query; an error points at its part."""
 
     def __init__(self, text: str, tokens: Sequence[Token], at: int):

@@ -1,4 +1,4 @@
-"""What a query that is looked up may ask of the structure that answers it."""
+"""What an on-demand query may ask of the structure that answers it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,9 @@ from sqlglot import exp
 from transom.aggregates.table import AggregateFunction, aggregate_function, aggregate_functions, listed
 from transom.columns.types import is_number
 from transom.elements import Using
-from transom.errors import SQLError
-from transom.sql.clauses.emit import EmitClause
-from transom.sql.clauses.preference import PreferenceClause
-from transom.sql.clauses.select import Selection
-from transom.sql.clauses.using import UsingClause
+from transom.sql.binding.select import Selection
 from transom.sql.query import Call
-from transom.sql.syntax.dialect import Parsed
+from transom.sql.syntax.parsed_query import Parsed
 
 _ANSWERS: dict[str, Callable[[AggregateFunction], bool]] = {
     "ordered_sharing": lambda function: function.is_extreme,
@@ -25,29 +21,6 @@ _ANSWERS: dict[str, Callable[[AggregateFunction], bool]] = {
 }
 _PLAIN = re.compile(r"`[ak]\d+`")
 ENDS = ("_low", "_high")  # what the bounds of an interval are called, after its item
-
-
-def check_clause(parsed: Parsed, selection: Selection) -> None:
-    """Refuse a last clause that does not go with the window: results are either pushed or looked up."""
-    on_demand, clause = selection.windowing.on_demand, parsed.end
-    if isinstance(clause, UsingClause) and not on_demand:
-        has = "a window() with a slide" if parsed.bracket is None else "SLIDE"
-        message = f"the query has {has}: its results are pushed, and {clause.word} is for lookups"
-        raise SQLError(message, parsed.text, clause.start, clause.end)
-    if isinstance(clause, EmitClause) and on_demand:
-        message = "EMIT EARLY needs SLIDE: a query without it is looked up, and reports nothing by itself"
-        raise SQLError(message, parsed.text, clause.start, clause.start + len("EMIT"))
-
-    if parsed.overload is not None and on_demand:
-        message = "ON OVERLOAD PREFER needs SLIDE: a query without it is looked up, and keeps all rows"
-        raise SQLError(message, parsed.text, parsed.overload.start, parsed.overload.end)
-
-
-def refuse_preference(parsed: Parsed) -> None:
-    """Refuse WITH PREFERENCE, where window queries are read."""
-    if isinstance(parsed.end, PreferenceClause):
-        message = "a query WITH PREFERENCE is no window query, and can't be used here"
-        raise SQLError(message, parsed.text, parsed.end.start, parsed.end.end)
 
 
 def check_structure(parsed: Parsed, selection: Selection, using: Using, calls: Sequence[Call]) -> None:

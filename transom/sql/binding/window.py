@@ -12,8 +12,8 @@ from transom.durations import parse_duration, parse_instant
 from transom.elements import Clock, ClockKind, WindowSpec
 from transom.errors import SettingError, SQLError, near_miss
 from transom.sql.binding.scope import Scope
-from transom.sql.syntax.clause_reader import INTEGER, Piece, length_of
-from transom.sql.syntax.dialect import Bracket, Parsed, span
+from transom.sql.syntax.parsed_query import Bracket, Parsed, span
+from transom.sql.syntax.token_reader import INTEGER, Piece, length_of
 
 _FORMS = (
     "write FROM {stream} [RANGE 4 minutes SLIDE 1 minute], "

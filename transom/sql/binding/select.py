@@ -12,10 +12,10 @@ from transom.aggregates.table import window_function
 from transom.errors import near_miss
 from transom.sql.binding.aggregate_calls import Draft, read_call
 from transom.sql.binding.scope import Scope
+from transom.sql.binding.window import Windowing, check_place, is_window, windowing
 from transom.sql.catalog import Catalog
-from transom.sql.clauses.window import Windowing, check_place, is_window, windowing
 from transom.sql.syntax.canonical import Printer, bare, quote
-from transom.sql.syntax.dialect import Parsed
+from transom.sql.syntax.parsed_query import Parsed
 
 WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
 _WINDOW_PARTS = {"start": "`window_start`", "end": "`window_end`"}

@@ -1,0 +1,165 @@
+"""A query's text to its syntax tree: Spark's grammar by sqlglot, Transom's own clauses by their readers.
+
+The window's bracket and the clauses at the end are cut out of the token stream before sqlglot parses the rest, so
+that every position still points into the user's text.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Mapping, NoReturn
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from transom.errors import SQLError
+from transom.sql.clauses.end_clauses import END_CLAUSES
+from transom.sql.clauses.preference import near_preference, opens_preference
+from transom.sql.clauses.window_bracket import opens_bracket, read_bracket
+from transom.sql.syntax.parsed_query import Bracket, EndClause, EndClauseReader, Parsed
+from transom.sql.syntax.spark_parser import add_token, parse_tokens, query_tokens
+from transom.sql.syntax.token_reader import word_of
+
+_REFUSED = {
+    TokenType.ORDER_BY: "ORDER BY is not supported: results come window by window",
+    TokenType.SORT_BY: "SORT BY is not supported: results come window by window",
+    TokenType.CLUSTER_BY: "CLUSTER BY is not supported",
+    TokenType.DISTRIBUTE_BY: "DISTRIBUTE BY is not supported",
+    TokenType.LIMIT: "LIMIT is not supported: a standing query has no last row",
+    TokenType.UNION: "UNION is not supported; register two queries",
+    TokenType.EXCEPT: "EXCEPT is not supported",
+    TokenType.INTERSECT: "INTERSECT is not supported",
+    TokenType.WITH: "WITH is not supported; register the inner query on its own",
+    TokenType.QUALIFY: "QUALIFY is not supported",
+    TokenType.OVER: "window functions (OVER) are not supported; the query's own window takes their place",
+    TokenType.LATERAL: "LATERAL is not supported",
+    TokenType.CROSS: "CROSS JOIN is not supported; join a table on an equality",
+    TokenType.NATURAL: "NATURAL JOIN is not supported; write ON or USING",
+}
+_REFUSED_JOINS = {TokenType.RIGHT, TokenType.FULL, TokenType.SEMI, TokenType.ANTI}
+_PREFERENCE = re.compile(r"\bpreference\b", re.IGNORECASE)
+_END_OF_FROM = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING}
+_READERS = {
+    word: [each for each in END_CLAUSES if word in each.words]
+    for reader in END_CLAUSES
+    for word in reader.words
+}
+
+
+def parse(text: str) -> Parsed:
+    """The syntax tree of one query, or an error that points at the place."""
+    tokens = query_tokens(text)
+    if not tokens:
+        raise SQLError("the query is empty", text)
+    pieces = _Tokens(text, tokens).split()
+    tree = parse_tokens(text, pieces.kept)
+    if not isinstance(tree, exp.Select):
+        raise SQLError("expected SELECT", text, tokens[0].start, tokens[0].end + 1)
+    if not tree.expressions:
+        raise SQLError("SELECT needs something to select", text, tokens[0].start, tokens[0].end + 1)
+    return Parsed(text, tree, pieces.bracket, tuple(pieces.clauses.values()))
+
+
+def split_by_preference(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Named texts of queries, parted into window queries and queries with a preference."""
+    with_preference = {name: text for name, text in texts.items() if has_preference(text)}
+    return {name: text for name, text in texts.items() if name not in with_preference}, with_preference
+
+
+@lru_cache(maxsize=4096)
+def has_preference(text: str) -> bool:
+    """Whether a query says WITH PREFERENCE, found without parsing it.
+
+    >>> has_preference("SELECT a FROM s WITH PREFERENCE desc a"), has_preference("SELECT a AS preference FROM s")
+    (True, False)
+    """
+    if _PREFERENCE.search(text) is None:  # almost all of thousands
+        return False
+    try:
+        tokens = query_tokens(text)
+    except SQLError:
+        return False
+    return any(opens_preference(tokens, at) for at in range(len(tokens)))
+
+
+class _Tokens:
+    """One pass over the tokens: refuses unsupported SQL, cuts out Transom's clauses, corrects what sqlglot misreads."""
+
+    def __init__(self, text: str, tokens: list[Token]):
+        self.text, self.tokens = text, _whole_group_by(tokens)
+        self.kept: list[Token] = []
+        self.bracket: Bracket | None = None
+        self.clauses: dict[EndClauseReader, EndClause] = {}
+
+    def split(self) -> _Tokens:
+        at, in_from, after_on, selects = 0, False, False, 0
+        while at < len(self.tokens):
+            token = self.tokens[at]
+            kind = token.token_type
+            if kind == TokenType.L_BRACKET and opens_bracket(self.tokens, at, in_from, after_on):
+                at = self._read_bracket(at)
+                continue
+            if (reader := self._opened(at)) is not None:
+                self.clauses[reader], at = reader.read(self.text, self.tokens, at)
+                continue
+            if kind == TokenType.FROM:
+                in_from = True
+            elif kind in _END_OF_FROM:
+                in_from = False
+            elif kind in (TokenType.ON, TokenType.JOIN):
+                after_on = kind == TokenType.ON
+            elif kind == TokenType.SELECT:
+                selects += 1
+            self._check(at, selects)
+            add_token(self.text, self.kept, token, self._kind(at + 1))
+            at += 1
+        return self
+
+    def _opened(self, at: int) -> EndClauseReader | None:
+        """The reader of the clause that begins at a token."""
+        readers = _READERS.get(word_of(self.tokens[at]), ())
+        return next((r for r in readers if r not in self.clauses and r.opens(self.tokens, at)), None)
+
+    def _read_bracket(self, at: int) -> int:
+        if self.bracket is not None:
+            self._fail("a query has one window", self.tokens[at])
+        if self.kept and self.kept[-1].text.upper() == "WINDOW":
+            self.kept.pop()
+        self.bracket, at = read_bracket(self.text, self.tokens, at)
+        return at
+
+    def _kind(self, at: int) -> TokenType | None:
+        return self.tokens[at].token_type if 0 <= at < len(self.tokens) else None
+
+    def _fail(self, message: str, first: Token, last: Token | None = None) -> NoReturn:
+        raise SQLError(message, self.text, first.start, (last or first).end + 1)
+
+    def _check(self, at: int, selects: int) -> None:
+        token, kind = self.tokens[at], self.tokens[at].token_type
+        if kind in _REFUSED and self._kind(at - 1) != TokenType.DOT:
+            hint = near_preference(self.tokens, at) if kind == TokenType.WITH else ""
+            self._fail(f"WITH is not supported here{hint}" if hint else _REFUSED[kind], token)
+        if kind in _REFUSED_JOINS and self._kind(at + 1) in (TokenType.JOIN, TokenType.OUTER):
+            self._fail(f"{token.text.upper()} JOIN is not supported; use INNER JOIN or LEFT JOIN", token)
+        if kind == TokenType.SELECT and selects > 1:
+            self._fail("subqueries are not supported; register the inner query on its own", token)
+        if kind == TokenType.DISTINCT and self._kind(at - 1) == TokenType.SELECT:
+            self._fail("SELECT DISTINCT is not supported; GROUP BY gives distinct rows", token)
+        if kind == TokenType.SEMICOLON:
+            self._fail("one query at a time: nothing may follow the semicolon", token)
+        if (
+            kind == TokenType.DASH
+            and self.text[max(0, token.start - 5) : token.end + 3].upper() == "GROUP-BY"
+        ):
+            self._fail("write GROUP BY, without the hyphen", self.tokens[at - 1], self.tokens[at + 1])
+
+
+def _whole_group_by(tokens: list[Token]) -> list[Token]:
+    """sqlglot reads GROUP BY as one word, unless a comment stands between the two."""
+    for at in range(len(tokens) - 1):
+        first, second = tokens[at], tokens[at + 1]
+        if first.text.upper() == "GROUP" and second.text.upper() == "BY":
+            whole = Token(TokenType.GROUP_BY, "GROUP BY", first.line, first.col, first.start, second.end)
+            return [*tokens[:at], whole, *tokens[at + 2 :]]
+    return tokens

@@ -1,0 +1,83 @@
+"""A query after parsing: Spark's part as a syntax tree, Transom's own clauses beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token
+
+from transom.errors import SQLError
+from transom.sql.syntax.token_reader import Piece
+
+
+class EndClause(Protocol):
+    """A clause at the end of a query, as it was read. It stands at `start` to `end` of the text."""
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class EndClauseReader:
+    """How a clause at the end of a query is found and read.
+
+    `words` are those it can begin with. `opens` says whether it begins at a token, or the word is a name there.
+    `read` returns the clause and the place of the first token after it.
+    """
+
+    words: tuple[str, ...]
+    opens: Callable[[Sequence[Token], int], bool]
+    read: Callable[[str, Sequence[Token], int], tuple[EndClause, int]]
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """`[RANGE r SLIDE s WATTR a ORIGIN o]` as it was written; without SLIDE it is an on-demand query."""
+
+    start: int
+    end: int
+    range: Piece | None = None
+    rows: Piece | None = None
+    slide: Piece | None = None
+    wattr: Piece | None = None
+    origin: Piece | None = None
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A query's text, its syntax tree, and the bracket and the end clauses that were cut out of it."""
+
+    text: str
+    select: exp.Select
+    bracket: Bracket | None
+    clauses: tuple[EndClause, ...] = ()
+
+    @property
+    def end_start(self) -> int | None:
+        """Where the clauses at the end begin."""
+        return self.clauses[0].start if self.clauses else None
+
+    def fail(self, message: str, node: exp.Expr | None = None) -> NoReturn:
+        """Raise an error that points at a node."""
+        raise SQLError(message, self.text, *(span(self.text, node) if node is not None else ()))
+
+    def fail_at(self, message: str, clause: EndClause) -> NoReturn:
+        """Raise an error that points at a clause."""
+        raise SQLError(message, self.text, clause.start, clause.end)
+
+
+def span(text: str, node: exp.Expr) -> tuple[int, int]:
+    """Where a node stands in the text it was parsed from, as far as its parts have positions."""
+    places = [part._meta for part in node.walk() if part._meta and "start" in part._meta]
+    if not places:
+        return span(text, node.parent) if node.parent is not None else (0, len(text))
+    start, end = min(place["start"] for place in places), max(place["end"] for place in places) + 1
+    while (inner := text[start:end]).count("(") > inner.count(")") and ")" in text[end:]:
+        end = text.index(")", end) + 1
+    return start, end
