@@ -10,7 +10,7 @@ import pytest
 from tests.estimates import departures
 from tests.estimates.streams import KINDS, VALUES, EmittedResults, Floats, run, run_every, thesis
 from transom.elements import Emit
-from transom.estimates.early_values import accuracy
+from transom.estimates.early_values import value_accuracy
 
 SEEDS = (1, 2)
 ITEMS = [kind.name for kind in KINDS]
@@ -26,7 +26,7 @@ def emitted(poisson: bool, slide: int) -> tuple[EmittedResults, ...]:
 
 def average(early: list[Floats], final: list[Floats]) -> Floats:
     """By item, the accuracy over several runs, in percent."""
-    return 100 * np.nanmean(accuracy(np.concatenate(early), np.concatenate(final)), axis=0)
+    return 100 * np.nanmean(value_accuracy(np.concatenate(early), np.concatenate(final)), axis=0)
 
 
 def accuracies(runs: tuple[EmittedResults, ...]) -> tuple[dict[str, float], dict[str, float]]:
@@ -124,7 +124,7 @@ def test_the_loop_settles_at_the_accuracy_asked_for(poisson: bool, slide: int, t
     stream = thesis(3, 1500 if slide == 10 else 3600, poisson)
     one = run(stream, 30, slide, left=None, emit=Emit(accuracy=target))
     settled = slice(40, None)
-    found = accuracy(one.projected, one.final)[settled].mean(axis=0).min()
+    found = value_accuracy(one.projected, one.final)[settled].mean(axis=0).min()
     assert abs(found - target) < 0.02
     assert one.left[0] == 0.0  # it begins as late as allowed
     assert one.left[settled].std() < 0.08  # and stays where it is

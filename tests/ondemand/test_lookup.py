@@ -1,4 +1,4 @@
-"""On-demand queries batch by batch: the paper's example, what is remembered, what is let go."""
+"""On-demand queries batch by batch: the paper's example, cached answers, evicted tuples."""
 
 from __future__ import annotations
 
@@ -86,17 +86,17 @@ def test_ordered_sharing_hits_until_the_answer_leaves_the_window() -> None:
     engine.batch([(t, 10 - t) for t in range(4)])
     key = "s by t | values of `a` bigint"
 
-    def asked() -> tuple[int, int]:
+    def usage() -> tuple[int, int]:
         return engine.lookup_cache.usage()[key].lookups, engine.lookup_cache.usage()[key].hits
 
-    assert engine.lookup("q1")[0]["x"] == 10 and asked() == (1, 0)
-    assert engine.lookup("q2")[0]["x"] == 10 and asked() == (2, 1), "validated with the larger window"
-    assert engine.lookup("q3")[0]["x"] == 8 and asked() == (3, 2)
+    assert engine.lookup("q1")[0]["x"] == 10 and usage() == (1, 0)
+    assert engine.lookup("q2")[0]["x"] == 10 and usage() == (2, 1), "validated with the larger window"
+    assert engine.lookup("q3")[0]["x"] == 8 and usage() == (3, 2)
     engine.batch([(4, 20)])
-    assert [engine.lookup(name)[0]["x"] for name in ("q1", "q2", "q3")] == [20, 20, 20] and asked() == (6, 5)
+    assert [engine.lookup(name)[0]["x"] for name in ("q1", "q2", "q3")] == [20, 20, 20] and usage() == (6, 5)
     engine.batch([(t, 1) for t in range(5, 8)])
-    assert [engine.lookup(name)[0]["x"] for name in ("q1", "q2")] == [20, 20] and asked() == (8, 7)
-    assert engine.lookup("q3")[0]["x"] == 1 and asked() == (9, 7), "the 20 is out of the smallest window"
+    assert [engine.lookup(name)[0]["x"] for name in ("q1", "q2")] == [20, 20] and usage() == (8, 7)
+    assert engine.lookup("q3")[0]["x"] == 1 and usage() == (9, 7), "the 20 is out of the smallest window"
     assert engine.lookup("q1", 3)[0]["x"] == 1, "never registered"
 
 
@@ -130,11 +130,11 @@ def test_a_restart_changes_no_answer(using: str) -> None:
     found = []
     for restart in (False, True):
         engine = papers(f"SELECT max(a) AS x, min(a) AS y FROM s [RANGE 5]{using}", restart=restart)
-        told = []
+        answers = []
         for row in STREAM * 3:
             engine.batch([row])
-            told += [engine.lookup("q1"), engine.lookup("q1", 2)]
-        found.append(told)
+            answers += [engine.lookup("q1"), engine.lookup("q1", 2)]
+        found.append(answers)
     assert found[0] == found[1]
 
 

@@ -43,7 +43,7 @@ def join_of(preference: Preference) -> PreferenceQuery:
 
 
 def rows_of(items: Sequence[Any], times: Sequence[int], first: int = 0) -> pa.Table:
-    """Rows as Spark hands them over: key, time, the item and a number to tell them by."""
+    """Rows as the backend provides them: key, time, the item, and a row number."""
     column = pa.array(items, pa.int64())
     return pa.table(
         {
@@ -57,7 +57,7 @@ def rows_of(items: Sequence[Any], times: Sequence[int], first: int = 0) -> pa.Ta
 
 @dataclass
 class Partition:
-    """Holds the tuples of some buckets."""
+    """Reads the tuples of some buckets."""
 
     held: Mapping[str, Sequence[KeptTuples]]
 
@@ -71,7 +71,7 @@ class Partition:
 
 @dataclass
 class PureStores:
-    """Summaries, queries with a preference and their batches; `partitions` deal the tuples out by bucket."""
+    """Summaries, queries with a preference and their batches; `partitions` split the tuples by bucket."""
 
     shapes: Mapping[str, Summary]
     queries: Mapping[str, PreferenceQuery]
@@ -138,7 +138,7 @@ class PureStores:
         self.known = PromisingState(kept, queries)
 
     def _partition(self, known: PromisingState, part: int) -> Partition:
-        """What a task of a partition has; of an arriving batch with other buckets all of it."""
+        """The reader of a partition's task; if summaries have different buckets, it has all tuples."""
         mixed = len({own.representation.zones().counts.shape[1] for own in known.summaries.values()}) > 1
         return Partition(
             {

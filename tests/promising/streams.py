@@ -1,4 +1,4 @@
-"""Streams of tuples for the tests, and what a representation should know of them, by plain counting."""
+"""Streams of tuples for the tests, and the exact counts that a representation should estimate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shaped(structure: str = "cells", granularity: int = 16, **more: object) -> S
 
 @dataclass
 class Plain:
-    """All tuples of a stream, beside the representation that they were inserted into."""
+    """All tuples of a stream, and the representation that contains them."""
 
     shape: Summary
     kept: Representation = field(init=False)
@@ -38,7 +38,7 @@ class Plain:
         keys = np.array([key for _, key in tuples], np.uint64)
         some = summarize_steps(self.shape, times, keys, bucket_of(self.shape, keys))
         self.kept = self.kept.inserted(some, max((time for time, _ in tuples), default=-(10**9)))
-        # What was let go does not come back, and what is late is not taken.
+        # Evicted tuples do not come back, and late ones are not inserted.
         self.tuples = [one for one in self.tuples + tuples if one[0] >= self.floor]
 
     @property

@@ -117,7 +117,7 @@ def test_portions_of_a_line_find_what_the_whole_does() -> None:
     assert sorted(found) == whole
 
 
-def test_tuples_that_came_later_into_the_cell_are_another_batches_matter() -> None:
+def test_later_tuples_of_the_cell_belong_to_later_batches() -> None:
     later = KeptTuples.of_arrays(
         np.array([7], np.uint64), bucket_of(shape("two"), np.array([7], np.uint64)), np.array([651]), 2
     )
@@ -127,7 +127,7 @@ def test_tuples_that_came_later_into_the_cell_are_another_batches_matter() -> No
     assert len(mine) == 11 and (both.batch_id[theirs] == 0).all()
 
 
-def test_regions_whose_tuples_are_gone_are_refused() -> None:
+def test_regions_without_all_their_tuples_are_refused() -> None:
     regions = planned(OWN, OTHER, Preference("desc"))
     with pytest.raises(ValueError, match="no longer"):
         probe_join(regions, regions.left, OWN[1], OTHER[1].since(660), None)

@@ -1,4 +1,4 @@
-"""Batches of queries with a preference: nothing twice, nothing left out, whoever holds the tuples."""
+"""Batches of preference queries: every pair is found once, on the driver and in partitions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stores(
 
 
 def run(engine: PureStores, batches: Any, budget: int | None, restarts: bool = False) -> Counter[Any]:
-    """The pairs of rows that are left out of nothing, compared one by one."""
+    """Run batches; the result is all pairs, by comparing every row with every other."""
     held: dict[int, list[Any]] = {1: [], 2: []}
     number = 0
     for store, rows in batches:
@@ -83,7 +83,7 @@ def test_without_a_budget_every_pair_is_found_once(
     st.sampled_from([1, 3]),
 )
 @settings(max_examples=60)
-def test_a_budget_is_kept_and_what_is_put_off_is_found_when_idle(
+def test_a_budget_is_kept_and_deferred_pairs_are_found_when_idle(
     batches: Any, structure: str, order: str, budget: int, partitions: int
 ) -> None:
     engine = stores((structure, structure), Preference(order, window=WINDOW), partitions)
@@ -102,7 +102,7 @@ def test_a_budget_is_kept_and_what_is_put_off_is_found_when_idle(
         assert pairs(engine) == exact or not recent
 
 
-def test_partitions_choose_what_the_driver_would(seed: int) -> None:
+def test_partitions_make_the_same_choice_as_the_driver(seed: int) -> None:
     rng = np.random.default_rng(seed)
     batches = [
         (n % 2 + 1, [(int(i), n * SECOND) for i in np.minimum(rng.zipf(1.5, 60), 40)]) for n in range(12)
@@ -133,7 +133,7 @@ def test_batches_may_be_longer_than_all_granularities_together(
 
 
 @pytest.mark.parametrize("seconds", [60, 6_000])
-def test_runs_stay_few_and_old_tuples_go(seconds: int) -> None:
+def test_runs_stay_few_and_old_tuples_are_evicted(seconds: int) -> None:
     engine = stores(("adjusting", "adjusting"), Preference("desc", window=WINDOW))
     for second in range(0, seconds, seconds // 60):
         for store in (1, 2):
@@ -144,7 +144,7 @@ def test_runs_stay_few_and_old_tuples_go(seconds: int) -> None:
     assert own.kept <= 180 * min(1, 2 * reach / SECOND / seconds) + 3
 
 
-def test_tuples_wait_for_a_stream_that_lags() -> None:
+def test_tuples_are_kept_for_a_stream_that_lags() -> None:
     engine = stores(("adjusting", "adjusting"), Preference("desc", window=WINDOW))
     engine.push(2, rows_of([9], [0]))
     for second in range(0, 6_000, 100):

@@ -95,12 +95,12 @@ def test_the_lowest_promise_comes_first_with_asc() -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_what_is_not_likely_comes_last(order: str) -> None:
+def test_unlikely_regions_come_last(order: str) -> None:
     some = regions(3, promise=[1, 0.1, 9], likely=[True, False, False])
     assert choose_probes(some, order, 10).tolist() == [10, 0, 0]
 
 
-def test_promises_that_are_alike_are_kept_in_the_order_of_batches_and_values() -> None:
+def test_equal_promises_are_ordered_by_batch_and_value() -> None:
     assert choose_probes(regions(3, batch_id=[5, 4, 4], key=[1, 9, 2]), "desc", 12).tolist() == [0, 2, 10]
 
 
@@ -110,12 +110,12 @@ def test_weighted_gives_output_in_the_ratio_of_promises() -> None:
     assert choose_probes(some, "weighted", 500).tolist() == [100, 400]
 
 
-def test_weighted_gives_what_a_whole_region_leaves_over_to_the_others() -> None:
+def test_weighted_gives_the_rest_of_an_exhausted_region_to_the_others() -> None:
     some = regions(3, cell=[10, 1000, 1000], promise=[50, 50, 50], expected=[1, 50, 50])
     assert choose_probes(some, "weighted", 210).tolist() == [10, 100, 100]
 
 
-def test_weighted_takes_into_account_what_was_made_before() -> None:
+def test_weighted_accounts_for_earlier_probes() -> None:
     some = regions(2, cell=[1000, 1000], promise=[50, 50], expected=[50, 50], done=[100, 0])
     assert choose_probes(some, "weighted", 60).tolist() == [0, 60]
     assert choose_probes(some, "weighted", 300).tolist() == [100, 200]
@@ -144,14 +144,14 @@ def test_weighted_is_within_a_probe_of_one_water_level(some: Regions, budget: in
         assert level <= ((made + 1.001) / rate)[open_to_more].min() * (1 + 1e-6)
 
 
-def test_regions_whose_tuples_are_let_go_are_dropped() -> None:
+def test_regions_with_evicted_tuples_are_dropped() -> None:
     some = regions(4, since=[5, 10, 10, 10], until=[20, 20, 20, 12], low=[30, 30, 25, 30])
     assert some.reachable(floor=10, own_floor=30, since=12).key.tolist() == [1]
     assert some.reachable() is some
 
 
 @given(some_regions())
-def test_regions_come_back_from_a_table(some: Regions) -> None:
+def test_regions_round_trip_through_a_table(some: Regions) -> None:
     back = Regions.of_table(some.table())
     for name, dtype in DTYPES.items():
         np.testing.assert_array_equal(getattr(back, name), getattr(some, name))
@@ -159,7 +159,7 @@ def test_regions_come_back_from_a_table(some: Regions) -> None:
 
 
 @given(some_regions(), some_regions())
-def test_regions_are_put_together(one: Regions, two: Regions) -> None:
+def test_regions_are_concatenated(one: Regions, two: Regions) -> None:
     both = Regions.concatenated([one, Regions.none(), two])
     assert both.left.tolist() == one.left.tolist() + two.left.tolist()
     assert both.expected_left.sum() == pytest.approx(one.expected_left.sum() + two.expected_left.sum())

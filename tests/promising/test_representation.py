@@ -20,7 +20,7 @@ KEYS = np.arange(7, dtype=np.uint64)
 
 
 @given(shapes, batches)
-def test_zones_lie_side_by_side_and_know_all_kept_tuples(shape: Summary, batches: list[list[Tuple]]) -> None:
+def test_zones_are_adjacent_and_count_all_kept_tuples(shape: Summary, batches: list[list[Tuple]]) -> None:
     plain = Plain(shape)
     for batch_id in batches:
         plain.batch(batch_id)
@@ -36,7 +36,7 @@ def test_zones_lie_side_by_side_and_know_all_kept_tuples(shape: Summary, batches
 
 
 @given(shapes, batches)
-def test_exact_summaries_estimate_exactly_whatever_came_in_whatever_order(
+def test_exact_summaries_estimate_exactly_in_any_order_of_arrival(
     shape: Summary, batches: list[list[Tuple]]
 ) -> None:
     plain = Plain(shape)
@@ -57,7 +57,7 @@ def test_exact_summaries_estimate_exactly_whatever_came_in_whatever_order(
 
 
 @given(shapes, batches)
-def test_sketches_of_zones_and_of_what_is_above_them_are_those_of_their_tuples(
+def test_sketches_of_zones_and_pyramid_nodes_equal_the_sketches_of_their_tuples(
     shape: Summary, batches: list[list[Tuple]]
 ) -> None:
     plain = Plain(replace(shape, kind="countsketch", structure="adjusting", rows=3, width=4))
@@ -124,9 +124,7 @@ def _spans(kept: Representation) -> list[tuple[int, int]]:
 
 
 @given(shapes, st.lists(tuples, min_size=1, max_size=30), st.integers(0, 30))
-def test_parts_of_a_batch_come_to_what_the_batch_comes_to(
-    shape: Summary, tuples: list[Tuple], cut: int
-) -> None:
+def test_merged_parts_of_a_batch_equal_the_batch(shape: Summary, tuples: list[Tuple], cut: int) -> None:
     times = np.array([time for time, _ in tuples], np.int64)
     keys = np.array([key for _, key in tuples], np.uint64)
     buckets = bucket_of(shape, keys)
@@ -145,9 +143,7 @@ def test_parts_of_a_batch_come_to_what_the_batch_comes_to(
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_goes_on_from_bytes_and_from_a_pickle_as_if_nothing_had_happened(
-    structure: str, kind: str
-) -> None:
+def test_it_round_trips_through_bytes_and_pickles(structure: str, kind: str) -> None:
     shape = shaped(structure, 160, kind=kind, buckets=8)
     rng = np.random.default_rng(5)
     stream = [
@@ -250,7 +246,7 @@ def test_a_zone_does_not_hold_on_to_the_batch_that_it_came_in() -> None:
     assert sum(zone.summaries.counters.flags.owndata for zone in plain.kept.every) == len(plain.kept.every)
 
 
-def test_before_anything_came_nothing_is_known() -> None:
+def test_an_empty_representation_estimates_nothing() -> None:
     shape = shaped("adjusting", 160, buckets=4)
     new, nothing = Representation.new(shape), np.zeros(0, np.int64)
     assert new.floor is None and new.zones().counts.shape == (0, 4)

@@ -83,7 +83,7 @@ kinds = st.sampled_from(("countsketch", "histogram"))
 
 @settings(max_examples=60)
 @given(streams, structures, kinds, st.sampled_from(ORDERS), st.integers(0, 40))
-def test_every_tuple_of_a_batch_is_looked_at_once_whatever_the_budgets(
+def test_every_tuple_of_a_batch_is_probed_once_whatever_the_budgets(
     rows: list[tuple[int, int, int]], structure: str, kind: str, order: str, budget: int
 ) -> None:
     times, items, batches = (
@@ -112,7 +112,7 @@ def test_a_histogram_knows_what_to_expect_of_each_cell() -> None:
 
 
 def test_rich_cells_come_first_with_desc() -> None:
-    """Items 0 to 15 share a bucket of 64, as do 500 to 515: one is full of what is asked for."""
+    """Items 0 to 15 share a bucket of 64, as do 500 to 515: the query selects most of one."""
     items = np.array([3] * 10 + [500] * 5 + [510] * 45)
     made = batch(shape(kind="histogram"), np.full(60, 100), items, np.zeros(60, np.int64))
     number = made.cells.values.number
@@ -130,7 +130,7 @@ def test_rare_tuples_come_first_with_asc() -> None:
     assert sorted(made.items[row].tolist()) == [500] * 2 + [900] * 5
 
 
-def test_value_times_frequency_leads_a_sum_to_what_dominates_it() -> None:
+def test_value_times_frequency_guides_a_sum_to_the_dominating_tuples() -> None:
     items = np.array([10] * 20 + [900] * 5)
     made = batch(shape(kind="histogram"), np.full(25, 100), items, np.zeros(25, np.int64))
     by_value = made.regions("desc", 0, 1000, Arithmetic("*", COUNT, Column("store", "item")))

@@ -32,7 +32,7 @@ def test_planning_counts_as_inserting() -> None:
     assert expected_output("cells", 60, 4, COSTS, regions=10) == (60 - 20 - 10) / 4
 
 
-def test_when_everything_can_be_found_the_cheapest_finds_it() -> None:
+def test_if_every_structure_finds_everything_the_cheapest_is_best() -> None:
     assert best_structure(10_000, HITS, costs=COSTS, most=3.0) == "none"
 
 

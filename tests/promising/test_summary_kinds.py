@@ -29,7 +29,7 @@ def summed(kind: str, entries: list[tuple[int, int]], cells: int = CELLS) -> Cel
 
 
 def known(some: CellSummaries) -> list:
-    """All that a summary says, to tell two apart."""
+    """All estimates of a summary, to compare two."""
     estimates = some.estimate(np.arange(some.cells)[:, None], KEYS)
     return [some.counts.tolist(), estimates.tolist(), some.packed()]
 
@@ -44,14 +44,14 @@ def test_summarizing_in_parts_is_summarizing_at_once(kind: str, one: list, other
 
 
 @given(kinds, entries, entries)
-def test_what_is_added_and_subtracted_leaves_no_trace(kind: str, one: list, other: list) -> None:
+def test_subtracting_what_was_added_restores_the_summaries(kind: str, one: list, other: list) -> None:
     before = summed(kind, one)
     assert known(before.add(summed(kind, other)).subtract(summed(kind, other))) == known(before)
     assert known(before.subtract(before)) == known(summed(kind, []))
 
 
 @given(kinds, entries, entries)
-def test_less_than_nothing_is_estimated_as_such(kind: str, one: list, other: list) -> None:
+def test_negative_counts_are_estimated_as_negative(kind: str, one: list, other: list) -> None:
     less = summed(kind, one).subtract(summed(kind, other))
     back = summed(kind, other).subtract(summed(kind, one))
     assert less.counts.tolist() == (-back.counts).tolist()
@@ -66,7 +66,7 @@ def test_a_group_of_cells_is_the_cell_of_all_their_tuples(kind: str, some: list,
 
 
 @given(kinds, entries, st.lists(st.integers(0, CELLS - 1), max_size=6))
-def test_cells_are_taken_parted_and_put_one_after_another(kind: str, some: list, cells: list) -> None:
+def test_cells_are_taken_copied_and_concatenated(kind: str, some: list, cells: list) -> None:
     whole = summed(kind, some)
     taken = whole.take(np.array(cells, np.int64))
     assert known(taken)[:2] == [[known(whole)[i][cell] for cell in cells] for i in (0, 1)]
@@ -76,7 +76,7 @@ def test_cells_are_taken_parted_and_put_one_after_another(kind: str, some: list,
 
 
 @given(kinds, entries, st.integers(1, 5))
-def test_a_tuple_counted_so_often_is_so_many_tuples(kind: str, some: list, often: int) -> None:
+def test_a_tuple_with_a_count_equals_that_many_tuples(kind: str, some: list, often: int) -> None:
     cell, key = np.array([*some, (0, 0)], np.int64).T
     counted = empty_summaries(kind, CELLS, 3, 4).summarize(
         cell, key.astype(np.uint64), np.full(len(cell), often)
@@ -85,7 +85,7 @@ def test_a_tuple_counted_so_often_is_so_many_tuples(kind: str, some: list, often
 
 
 @given(kinds, entries)
-def test_bytes_and_pickles_say_the_same(kind: str, some: list) -> None:
+def test_summaries_round_trip_through_bytes_and_pickles(kind: str, some: list) -> None:
     whole = summed(kind, some).add(summed(kind, [(0, 1)] * 300))
     assert known(unpack_summaries(whole.packed())) == known(whole)
     assert known(pickle.loads(pickle.dumps(whole))) == known(whole)
@@ -123,8 +123,8 @@ def test_estimates_keep_to_the_bound_of_the_paper(skew: float, rows: int, wrong:
     own = key + cell.astype(np.uint64) * np.uint64(1000)
     sketches = CountSketches.empty(60, rows, width).summarize(cell, own)
     every = np.arange(60)[:, None]
-    asked = np.arange(values, dtype=np.uint64) + every.astype(np.uint64) * np.uint64(1000)
-    errors = np.abs(sketches.estimate(every, asked) - counted)
+    keys = np.arange(values, dtype=np.uint64) + every.astype(np.uint64) * np.uint64(1000)
+    errors = np.abs(sketches.estimate(every, keys) - counted)
     others = (counted**2).sum(1, keepdims=True) - counted**2
     assert (errors > 8 * np.sqrt(others / width)).mean() <= wrong
     # Within one standard deviation of a row, the median of more rows is more often.
@@ -170,7 +170,7 @@ def _alike(
     return empty_summaries(kind, cells).summarize(cell, key + cell.astype(np.uint64) * np.uint64(10_000))
 
 
-def test_nothing_is_described_by_anything() -> None:
+def test_an_empty_cell_is_described_by_any_cell() -> None:
     for kind in KINDS:
         some, none = summed(kind, [(0, 1), (1, 2)]), summed(kind, [])
         assert some.confidence(none).tolist() == none.confidence(some).tolist() == [1.0] * CELLS
@@ -185,8 +185,8 @@ def test_confidence_is_one_less_the_relative_error_and_claims_no_more(rows: int)
         cell = np.repeat(np.arange(cells), values * 50)
         key = np.tile(np.repeat(np.arange(values), 50), cells) + cell * 1000
         sketches = CountSketches.empty(cells, rows, width).summarize(cell, key.astype(np.uint64))
-        asked = (np.arange(values) + np.arange(cells)[:, None] * 1000).astype(np.uint64)
-        errors = sketches.estimate(np.arange(cells)[:, None], asked) / 50 - 1
+        keys = (np.arange(values) + np.arange(cells)[:, None] * 1000).astype(np.uint64)
+        errors = sketches.estimate(np.arange(cells)[:, None], keys) / 50 - 1
         true = 1 - np.sqrt((errors**2).mean())
         claimed = sketches.confidence().mean()
         assert claimed <= true + 0.03

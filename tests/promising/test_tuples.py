@@ -40,7 +40,7 @@ def test_parts_merged_are_the_whole(some: list[Row], cut: int) -> None:
 
 
 @given(rows, st.integers(-6, 21), st.integers(0, 4))
-def test_tuples_are_let_go_by_time_and_found_by_batch(some: list[Row], floor: int, batch_id: int) -> None:
+def test_tuples_are_evicted_by_time_and_read_by_batch(some: list[Row], floor: int, batch_id: int) -> None:
     assert made(some).since(floor).time.tolist() == [t for _, t, _ in sorted(some) if t >= floor]
     assert made(some).in_batch(batch_id).time.tolist() == [t for _, t, p in sorted(some) if p == batch_id]
     assert made(some).since(None).table == made(some).table

@@ -77,10 +77,10 @@ def numbers(items: pa.Table, kinds: Sequence[ItemKind]) -> Floats:
     return found
 
 
-def accuracy(early: Floats, final: Floats) -> Floats:
+def value_accuracy(early: Floats, final: Floats) -> Floats:
     """The thesis's formula (4.4) as a part of 1, by absolute values and never negative.
 
-    >>> accuracy(np.array([80.0, 250.0, -90.0, 0.0, 1.0]), np.array([100.0, 100.0, -100.0, 0.0, 0.0]))
+    >>> value_accuracy(np.array([80.0, 250.0, -90.0, 0.0, 1.0]), np.array([100.0, 100.0, -100.0, 0.0, 0.0]))
     array([0.8, 0. , 0.9, 1. , 0. ])
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from transom.estimates.early_values import Flags, Floats, Ints, accuracy
+from transom.estimates.early_values import Flags, Floats, Ints, value_accuracy
 from transom.estimates.fading_average import FAST, SLOW, moved_toward, newest_weight
 from transom.estimates.group_profiles import GroupProfiles
 from transom.estimates.marks import MARKS, MarkRuns, nearest
@@ -159,7 +159,7 @@ class Experts:
             x, y = (given.early / level).clip(-WILD, WILD), (final / level).clip(-WILD, WILD)
             loss = (
                 1
-                - accuracy(projections, final)
+                - value_accuracy(projections, final)
                 + TIES * np.minimum(np.abs(final - projections) / level, WORST_LOSS)
             )
             error = np.minimum(error / level, WORST_LOSS)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.estimates.early_values import FinalValues, Floats, Ints, ItemKind, accuracy
+from transom.estimates.early_values import FinalValues, Floats, Ints, ItemKind, value_accuracy
 from transom.estimates.limits import DEFAULT_LIMITS, EstimateLimits
 from transom.estimates.monitor import Quality
 from transom.estimates.pending import PendingRows
@@ -31,8 +31,8 @@ def pair_accuracies(
     projected = raw.copy()
     numeric = [place for place, item in enumerate(items) if item.is_number]
     if quality is None:
-        raw[:, numeric] = accuracy(pairs.early, final)
-        projected[:, numeric] = accuracy(pairs.projected, final)
+        raw[:, numeric] = value_accuracy(pairs.early, final)
+        projected[:, numeric] = value_accuracy(pairs.projected, final)
         return raw, projected
     if pairs.items is None:
         raise ValueError("a quality function needs a query that names it: without, values are not kept")

@@ -50,7 +50,7 @@ class PartitionedStores:
 
     def _merged(self, store: StoreState, structure: Structure, batch_id: int) -> StoreState:
         def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
-            return merge_task(refs, structure, store.floor, target, self.files.shards, places)
+            return merge_runs_task(refs, structure, store.floor, target, self.files.shards, places)
 
         return replace(store, refs=self.files.merged(store.refs, self.max_files, store.floor, batch_id, task))
 
@@ -72,7 +72,7 @@ def lookup_task(
     return task
 
 
-def merge_task(
+def merge_runs_task(
     refs: Sequence[ShardRef],
     structure: Structure,
     floor: int,

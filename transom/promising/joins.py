@@ -10,7 +10,7 @@ import numpy as np
 from transom.elements import Preference
 from transom.promising.regions import Floats, Regions
 from transom.promising.representation import Representation
-from transom.promising.tuples import Ints, KeptTuples, Keys, expand_runs
+from transom.promising.tuples import Ints, KeptTuples, Keys, run_positions
 from transom.promising.zones import bucket_of
 from transom.sql.promise import Column, Count, Promise, promised
 
@@ -114,7 +114,7 @@ def join_regions(
     return _joined(found, zones.granularity[zone])
 
 
-def window_start(kept: Representation, window: int | None) -> int | None:
+def newest_window_start(kept: Representation, window: int | None) -> int | None:
     """Where the window that ends with a stream's newest tuple begins; None: with the oldest tuple."""
     return None if window is None or kept.high is None else kept.high - window
 
@@ -136,7 +136,7 @@ def _own_counts(values: BatchValues, own: Representation, preference: Preference
     """
     if preference.order == "weighted":
         return values.count.astype(np.float64)
-    total = own.total(values.key, values.bucket, window_start(own, preference.window))
+    total = own.total(values.key, values.bucket, newest_window_start(own, preference.window))
     return np.maximum(total, values.count)
 
 
@@ -152,7 +152,7 @@ def _other_counts(
     if preference.order == "weighted":
         return inside
     if preference.order == "asc":
-        total = other.total(key, bucket, window_start(other, preference.window))
+        total = other.total(key, bucket, newest_window_start(other, preference.window))
         return np.repeat(total[:, None], inside.shape[1], axis=1)
     return inside * (other.shape.granularity / length)
 
@@ -290,7 +290,7 @@ class _Batch:
         begin[cut], end[cut] = self.other.by_key.between(
             regions.key[region[cut]], earlier[at + low[cut]], earlier[at + high[cut] - 1] + 1
         )
-        pair, place = expand_runs(end - begin)
+        pair, place = run_positions(end - begin)
         theirs = self.other.by_key.rows[begin[pair] + place]
         mine = self.arrived[(self.first[region] + strip.index[some])[pair]]
         match = self.other.batch_id[theirs] < int(regions.batch_id[0])
@@ -323,7 +323,7 @@ def _strips(done: Ints, taken: Ints, cell: Ints) -> tuple[_Strip, Ints, Ints]:
     """The probed parts of lines, cut by arriving tuple, with the positions in the cell that each covers."""
     first = done // cell
     last = (done + taken - 1) // cell
-    region, place = expand_runs(last - first + 1)
+    region, place = run_positions(last - first + 1)
     index = first[region] + place
     passed = index * cell[region]
     low = np.maximum(done[region] - passed, 0)

@@ -124,7 +124,7 @@ class PartitionedTuples:
         floor = summary.representation.floor
 
         def task(refs: Sequence[ShardRef], target: ShardRef, places: Sequence[int]) -> Task:
-            return merge_task(refs, floor, target, self.files.shards, places)
+            return merge_tuples_task(refs, floor, target, self.files.shards, places)
 
         return replace(
             summary, files=self.files.merged(summary.files, self.limits.tuple_files, floor, batch_id, task)
@@ -187,7 +187,7 @@ def probe_task(
     return task
 
 
-def merge_task(
+def merge_tuples_task(
     refs: Sequence[ShardRef], floor: int | None, target: ShardRef, shards: FileShards, places: Sequence[int]
 ) -> Task:
     """A task that makes one file of its partition's many: its place, tuples and bytes."""

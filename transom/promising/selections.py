@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from transom.elements import Preference
-from transom.promising.joins import LIKELY, BatchValues, window_start
+from transom.promising.joins import LIKELY, BatchValues, newest_window_start
 from transom.promising.regions import Bools, Floats, Regions
 from transom.promising.representation import Representation, Zones
 from transom.promising.step_summaries import StepSummaries
-from transom.promising.tuples import Ints, KeptTuples, expand_runs
+from transom.promising.tuples import Ints, KeptTuples, run_positions
 from transom.promising.zones import step_of
 from transom.sql.promise import Column, Count, Promise, promised
 
@@ -111,7 +111,7 @@ def batch_cells(
         some,
         counts[here],
         np.clip(estimate, 0, counts[here][:, values.bucket].T),
-        np.maximum(own.total(values.key, values.bucket, window_start(own, window)), 0),
+        np.maximum(own.total(values.key, values.bucket, newest_window_start(own, window)), 0),
         int(values.low.min()) if len(values) else 0,
         means or {},
     )
@@ -154,7 +154,7 @@ def _batch_rows(regions: Regions, some: Ints, taken: Ints, tuples: KeptTuples) -
     stop = np.searchsorted(here, tuples.places.at(bucket, regions.until[some]))
     if (stop - start != regions.cell[some]).any():
         raise ValueError(f"tuples of a region of batch {batch_id} are no longer, or not yet, all there")
-    which, place = expand_runs(taken)
+    which, place = run_positions(taken)
     return here[(start + regions.done[some])[which] + place], some[which]
 
 

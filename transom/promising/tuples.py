@@ -153,10 +153,10 @@ class CellPlaces:
         return np.searchsorted(self.codes, bucket * self.span + np.clip(time - self.first, 0, self.span - 1))
 
 
-def expand_runs(counts: Ints) -> tuple[Ints, Ints]:
+def run_positions(counts: Ints) -> tuple[Ints, Ints]:
     """For runs of the given lengths: the run of each item, and its position in the run.
 
-    >>> [a.tolist() for a in expand_runs(np.array([2, 0, 1]))]
+    >>> [a.tolist() for a in run_positions(np.array([2, 0, 1]))]
     [[0, 0, 2], [0, 1, 0]]
     """
     run = np.repeat(np.arange(len(counts)), counts)

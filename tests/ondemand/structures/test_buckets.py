@@ -1,4 +1,4 @@
-"""Buckets: every value has one, grids nest, and as many buckets as asked for are enough."""
+"""Buckets: every value has one, grids nest, and the limit of buckets is kept."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_what_is_below_the_floor_is_gone_and_nothing_else(name: str, grouped: st
         for since in (floor, floor + 30):
             mine, plain = answers(structure, [cut], since), answers(structure, [whole], since)
             assert mine.keys() == plain.keys()
-            if "timegram" not in name:  # whose hulls may be narrower without what is gone
+            if "timegram" not in name:  # whose hulls may be narrower without evicted entries
                 assert mine == plain
 
 
@@ -183,10 +183,14 @@ def test_a_batch_without_tuples_is_an_empty_run() -> None:
 def test_empty_runs_merge_with_others_and_with_themselves(name: str, grouped: str) -> None:
     structure, _, batches, _ = drawn(name, grouped)
     runs = [structure.run(batch_id) for batch_id in batches]
-    gone = structure.merged(runs, 10**6)
-    assert_sound(gone)
-    assert gone.groups == 0
-    for empty in (gone, Run.unpacked(gone.packed()), *[part for _, part in gone.by_partition(3)]):
+    empty_run = structure.merged(runs, 10**6)
+    assert_sound(empty_run)
+    assert empty_run.groups == 0
+    for empty in (
+        empty_run,
+        Run.unpacked(empty_run.packed()),
+        *[part for _, part in empty_run.by_partition(3)],
+    ):
         assert structure.merged([empty, empty], ALWAYS).groups == 0
         assert structure.lookup([empty], ALWAYS).count == 0
         assert answers(structure, [structure.merged([empty, *runs, empty], ALWAYS)], -600) == answers(
