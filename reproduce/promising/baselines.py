@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.promising.regions import Bools
-from transom.promising.tuples import Ints, KeyRuns, Keys, expand_runs
+from transom.promising.tuples import Ints, KeyRuns, Keys, run_positions
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class SymmetricHashJoin:
         probes = dict(zip(own.batch_id[edges].tolist(), cost.tolist(), strict=True))
         runs = KeyRuns.of(other.key[scans.order])
         begin, end = runs.between(own.key, scans.start, scans.start + used)
-        mine, place = expand_runs(end - begin)
+        mine, place = run_positions(end - begin)
         theirs = scans.order[runs.rows[begin[mine] + place]]
         if self.window is not None:
             match = np.abs(own.time[mine] - other.time[theirs]) <= self.window
