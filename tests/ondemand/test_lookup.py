@@ -54,7 +54,7 @@ def test_queries_that_differ_in_their_windows_share_their_stores() -> None:
     (store_set,) = store_sets(engine._looking("s"))
     assert store_set.range == 49
     engine.batch(STREAM)
-    assert engine.state.stores["s by t | values of `a` bigint"].kept.entries == len(STREAM)
+    assert engine.state.stores["s by t | values of `a` bigint"].tiers.entries == len(STREAM)
 
 
 def test_stores_go_with_the_last_query_that_reads_them() -> None:
@@ -78,7 +78,7 @@ def test_what_no_window_reaches_is_let_go() -> None:
     for batch_id in range(100):
         engine.batch([(batch_id * 5 + i, 1) for i in range(5)])
         assert engine.lookup("q1")[0]["n"] == min(10, batch_id * 5 + 5)
-    assert all(store.kept.entries <= 20 for store in engine.state.stores.values())
+    assert all(store.tiers.entries <= 20 for store in engine.state.stores.values())
 
 
 def test_ordered_sharing_hits_until_the_answer_leaves_the_window() -> None:

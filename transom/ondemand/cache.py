@@ -49,7 +49,7 @@ class _CachedAnswers:
         cls, accumulator: Extreme, lengths: frozenset[int], store: StoreState, batch_id: int
     ) -> _CachedAnswers:
         answers = GroupedOrderedSharing(accumulator, lengths)
-        for run in store.kept.runs:
+        for run in store.tiers.runs:
             answers.insert(run)
         return cls(answers, lengths, batch_id, store.tuples)
 
@@ -119,7 +119,7 @@ class LookupCache:
             if is_cached and isinstance(structure, RawTuples) and isinstance(structure.accumulator, Extreme):
                 answers, is_hit = self._cached_answers(key, structure.accumulator, state, lookup)
             self.count_read(key, is_hit)
-            return structure.lookup(state.stores[key].kept.runs, since) if answers is None else answers
+            return structure.lookup(state.stores[key].tiers.runs, since) if answers is None else answers
 
         return read
 
@@ -157,5 +157,5 @@ class LookupCache:
 
 def _answers_from(cached: _CachedAnswers, store: StoreState, lookup: Lookup) -> tuple[GroupAnswers, bool]:
     before = cached.answers.counters.recalculations
-    answers = cached.answers.lookup(store.kept.runs, lookup.start, lookup.end - 1)
+    answers = cached.answers.lookup(store.tiers.runs, lookup.start, lookup.end - 1)
     return answers, cached.answers.counters.recalculations == before

@@ -36,7 +36,7 @@ def has_stores(state: State, query: CompiledQuery) -> bool:
         store = state.stores.get(store_id(query.selection, spec))
         if store is None:
             return False
-        for run in store.kept.runs:
+        for run in store.tiers.runs:
             value = run.columns.get("value")
             same_type = spec.attribute is None or value is None or value.type == spec.attribute.type
             if not same_type or [key.type for key in run.keys] != key_types:
@@ -107,7 +107,7 @@ def _with_runs(store: StoreState, spec: StoreSpec, runs: Sequence[Run], floor: i
     """A store with a batch's runs as one more run, without the tuples before `floor`."""
     structure = spec.structure
     run = structure.merged(runs, floor) if len(runs) > 1 else runs[0] if runs else None
-    return replace(store, kept=store.kept.with_run(structure, run, floor), floor=max(store.floor, floor))
+    return replace(store, tiers=store.tiers.with_run(structure, run, floor), floor=max(store.floor, floor))
 
 
 def _unseen(store: StoreState, clock: Clock, batch: BatchInput) -> IntervalSet | None:
@@ -119,5 +119,5 @@ def _unseen(store: StoreState, clock: Clock, batch: BatchInput) -> IntervalSet |
 
 def _spilled(store: StoreState, shelf: Shelf) -> StoreState:
     """A store with its runs moved to the shelf, where it stays from now on."""
-    refs = tuple(put_run(shelf, run) for run in store.kept.runs)
-    return replace(store, kept=RunTiers(), on_executors=True, refs=(*store.refs, *refs))
+    refs = tuple(put_run(shelf, run) for run in store.tiers.runs)
+    return replace(store, tiers=RunTiers(), on_executors=True, refs=(*store.refs, *refs))

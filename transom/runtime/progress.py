@@ -339,7 +339,7 @@ def progress_of(loop: BatchLoop) -> Progress:
         state.batch_id,
         report.seconds if report is not None else 0.0,
         loop.state_bytes
-        + sum(store.kept.nbytes for store in state.stores.values())
+        + sum(store.tiers.nbytes for store in state.stores.values())
         + sum(run.tuples.table.nbytes for run in state.promising.runs),
         sum(ref.rows for ref in state.refs),
         sum(ref.bytes for ref in state.refs),
@@ -370,8 +370,8 @@ def _on_demand(loop: BatchLoop, state: State, registry: Registry) -> OnDemand:
                 known.tuples,
                 own.lookups,
                 own.hits,
-                known.kept.entries + sum(ref.rows for ref in known.refs),
-                known.kept.nbytes + sum(ref.bytes for ref in known.refs),
+                known.tiers.entries + sum(ref.rows for ref in known.refs),
+                known.tiers.nbytes + sum(ref.bytes for ref in known.refs),
                 spec.keeps_times,
             )
     return OnDemand(len(queries), stores)

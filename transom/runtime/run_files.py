@@ -76,5 +76,5 @@ class RunFiles:
 
 def _runs(state: State) -> Iterator[Run | TupleRun]:
     for store in state.stores.values():
-        yield from store.kept.runs
+        yield from store.tiers.runs
     yield from state.promising.runs

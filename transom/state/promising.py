@@ -1,4 +1,4 @@
-"""What an engine remembers for queries with a preference: summaries, their tuples, how far each came."""
+"""The state of summaries and of queries with a preference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transom.storage.shard_refs import ShardRef
 
 @dataclass(frozen=True, eq=False)
 class TupleRun:
-    """KeptTuples that are kept on the driver, and written once beside the snapshots."""
+    """Tuples on the driver, written once beside the snapshots."""
 
     tuples: KeptTuples
 
@@ -33,16 +33,16 @@ class TupleRun:
 
     @classmethod
     def unpacked(cls, packed: bytes) -> TupleRun:
-        """The run again."""
+        """The run that `packed` made into bytes."""
         return cls(KeptTuples(pa.ipc.open_file(packed).read_all().combine_chunks()))
 
 
 @dataclass(frozen=True)
 class SummaryState:
-    """A summary: what its cells come to, and the tuples in them, on the driver or in files by partition.
+    """A summary: its representation, and its tuples in `runs` on the driver or in `files` by partition.
 
-    It came with batch `since`. `came` counts the tuples so far, `late` those that were older than all that is
-    kept. The structure is looked at again with batch `review`, if it is the engine's to choose.
+    `since` is the batch that created it. `came` counts all tuples so far, `late` those that were older than
+    all kept ones. With batch `review` the engine chooses the structure anew, if the user leaves it the choice.
     """
 
     representation: Representation
@@ -55,20 +55,20 @@ class SummaryState:
 
     @property
     def floor(self) -> int | None:
-        """The time before which tuples are late; none while nothing is gone."""
-        known = self.representation
-        return None if int(known.zones().counts.sum()) == self.came else known.floor
+        """The time before which tuples are late; None before any tuple was evicted."""
+        kept = int(self.representation.zones().counts.sum())
+        return None if kept == self.came else self.representation.floor
 
     @property
     def kept(self) -> int:
-        """How many tuples are kept, as far as their files are still needed whole."""
+        """How many tuples are kept; a file counts as a whole while any of its tuples is needed."""
         return sum(run.rows for run in self.runs) + sum(ref.rows for ref in self.files)
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What became of a query's budget: probes made, tuples found, tuples that were probably passed over, and
-    the probes that were not made, which may still find something where nothing is expected.
+    """How a query's budget was spent: probes made, tuples produced, tuples that were probably skipped, and
+    probes that are left. Even where no output is expected, a probe that is left may produce some.
 
     >>> Coverage(probes=100, produced=30, skipped=10.0, left=50).share
     0.75
@@ -81,7 +81,7 @@ class Coverage:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing was left out."""
+        """Whether no probe is left."""
         return self.left == 0
 
     def __str__(self) -> str:
@@ -92,18 +92,18 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """The share of the estimated output that was produced; 1 if nothing was passed over."""
+        """The share of the estimated output that was produced; 1 if nothing was skipped."""
         whole = self.produced + self.skipped
         return self.produced / whole if whole else 1.0
 
 
 @dataclass(frozen=True)
 class PreferenceState:
-    """A query with a preference: the regions that wait until there is time, and what came of those before.
+    """A query with a preference: the regions that it has deferred, and how its budget was spent.
 
-    It came with batch `since`. Regions are `pending` by the side that their arriving tuples are of. Of those
-    that were given up, because tuples have left the window, there were `missed` probes and an expected output
-    of `lost`. An aggregate keeps what it `selected` while that is in its window.
+    `since` is the batch that it joined with. `pending` are the deferred regions, by the side of their arriving
+    tuples. Regions are dropped when their tuples leave the window; `missed` and `lost` are their probes and
+    their expected output. An aggregate keeps the tuples that it `selected` while they are in its window.
     """
 
     pending: tuple[Regions, ...]
@@ -115,12 +115,12 @@ class PreferenceState:
 
     @property
     def waits(self) -> bool:
-        """Whether something was put off."""
+        """Whether regions were deferred."""
         return any(map(len, self.pending))
 
     @property
     def coverage(self) -> Coverage:
-        """All that was done and passed over so far."""
+        """How the budget was spent so far, with the deferred and the dropped regions."""
         waiting = sum(float(regions.expected_left.sum()) for regions in self.pending)
         left = sum(int(regions.left.sum()) for regions in self.pending)
         return Coverage(self.done.probes, self.done.produced, self.lost + waiting, self.missed + left)
@@ -128,7 +128,7 @@ class PreferenceState:
 
 @dataclass(frozen=True)
 class PromisingState:
-    """All summaries and queries with a preference by name."""
+    """The summaries and the queries with a preference, by name."""
 
     summaries: Mapping[str, SummaryState] = field(default_factory=dict)
     queries: Mapping[str, PreferenceState] = field(default_factory=dict)
@@ -140,5 +140,5 @@ class PromisingState:
 
     @property
     def runs(self) -> list[TupleRun]:
-        """The tuples on the driver."""
+        """The runs of tuples on the driver."""
         return [run for summary in self.summaries.values() for run in summary.runs]

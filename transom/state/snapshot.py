@@ -147,7 +147,7 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
 
 def _encode_store(store: StoreState, shelf: RunShelf) -> dict[str, Any]:
     return {
-        "runs": [shelf.place(run) for run in store.kept.runs],
+        "runs": [shelf.place(run) for run in store.tiers.runs],
         "floor": store.floor,
         "unseen": encode_intervals(store.unseen),
         "tuples": store.tuples,

@@ -1,4 +1,4 @@
-"""All that an engine remembers between two batches. Values are never changed in place."""
+"""The state of an engine between two batches. States are immutable: a batch makes a new one."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from transom.windows.arrivals import Arrivals
 from transom.windows.closed import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
-# How finely it is remembered where in time rows were accepted, to tell a joining query what it missed.
+# The most intervals that record at which times rows were accepted: a joining query has missed those.
 MOST_OCCUPIED = 4096
 
 
 @dataclass(frozen=True)
 class ClockState:
-    """How far a clock has come: its highest accepted value, what is closed, where rows came and when.
+    """The progress of a clock: its highest value, what is closed, at which times rows lie and when they came.
 
-    Where they were is not known (None) while no query follows the clock. `promised` is what would be closed
-    if no rows were aside; None while none are. `newest` is the highest value of rows that were processed,
-    where `high` is also of those that are aside or were shed.
+    `occupied` are the times of the accepted rows; None while no query follows the clock. `promised` is what
+    would be closed without sidelined rows; None while there are none. `high` is the highest value of all
+    rows, sidelined and shed ones included; `newest` is that of the processed rows.
     """
 
     high: int | None = None
@@ -41,7 +41,7 @@ class ClockState:
 
 @dataclass(frozen=True)
 class Totals:
-    """Every row of a stream, accounted for; those `aside` are still to be processed."""
+    """Every row of a stream, accounted for; `sidelined` rows wait to be processed."""
 
     rows: int = 0
     counted: int = 0
@@ -56,15 +56,15 @@ class Totals:
 
     @property
     def accepted(self) -> int:
-        """Rows that were processed and had a usable time."""
+        """The rows that were processed and have a valid time."""
         return self.rows - self.rejected - self.sidelined - self.shed
 
 
 @dataclass(frozen=True)
 class Work:
-    """What was done for a stream's queries, and what it would have been had none of them shared anything.
+    """The aggregations for a stream's queries, and how many there would be without sharing.
 
-    Partial aggregations are tuples added to a cell; final ones are slices added to a window.
+    A partial aggregation adds a tuple to a cell; a final one adds a slice to a window.
     """
 
     partials: int = 0
@@ -81,8 +81,10 @@ class Work:
 
 @dataclass(frozen=True)
 class StreamState:
-    """A stream's clocks and counts, the rows that are aside, oldest first, and the new rows since any were
-    taken in."""
+    """A stream: its clocks and counts, and its sidelined rows, oldest first.
+
+    `credit` is how many new rows were processed since sidelined rows were resumed.
+    """
 
     clocks: Mapping[Clock, ClockState] = field(default_factory=dict)
     totals: Totals = Totals()
@@ -91,22 +93,22 @@ class StreamState:
     credit: int = 0
 
     def held(self, clock: Clock) -> IntervalSet:
-        """The times that stay open because rows of theirs are aside."""
+        """The times that stay open because sidelined rows lie there."""
         return held_times(self.sidelined, clock)
 
     def clock(self, clock: Clock) -> ClockState:
-        """A clock's state; one that nobody followed yet has only missed what was accepted so far."""
-        known = self.clocks.get(clock)
-        return known or ClockState(occupied=None if self.totals.accepted else IntervalSet())
+        """The state of a clock; of a clock that no query has followed, the times of the rows are unknown."""
+        state = self.clocks.get(clock)
+        return state or ClockState(occupied=None if self.totals.accepted else IntervalSet())
 
 
 @dataclass(frozen=True)
 class QueryState:
-    """Where a query's slices are, and what it can't answer for.
+    """The selections that a query reads, and the windows that it can't answer.
 
-    It adds to the first of its `homes` (numbers of selections) and reads all of them. Windows that meet
-    `unseen` held rows before the query joined; None until the first batch tells. Windows with an id below
-    `forced` were closed because the stream ended or fell idle.
+    A query adds to the first of its `homes` (ids of selections) and reads all of them. Rows lay in `unseen`
+    before the query joined, so that windows that meet it are incomplete; None until the first batch. Windows
+    with an id below `forced` were closed because the stream ended or fell idle.
     """
 
     homes: tuple[int, ...]
@@ -114,16 +116,17 @@ class QueryState:
     forced: int | None = None
 
     def forced_wids(self) -> IntervalSet:
+        """The ids of the windows that were closed because the stream ended or fell idle."""
         return IntervalSet() if self.forced is None else IntervalSet.of((LOWEST, self.forced))
 
 
 @dataclass(frozen=True)
 class ProdderState:
-    """How far a query has prodded itself.
+    """The progress of a query's own prods (EMIT EARLY).
 
-    `position` is where its clock was when marks were last looked at, `prodded` what the engine's clock read
-    when all open windows were last reported, and `fresh` whether rows have come since. `point` is the part
-    of the slide at which it was told to report windows, instead of those that it names itself.
+    `position` is the value of its clock when marks were last checked, `prodded` the engine's clock when all
+    open windows were last reported, and `fresh` says whether rows arrived since. `point` is the part of the
+    slide that a user has tuned the query to; None for those of its text.
     """
 
     position: int | None = None
@@ -134,10 +137,10 @@ class ProdderState:
 
 @dataclass(frozen=True)
 class SelectionState:
-    """A selection's place: the sheet that holds its slices and the slots that it keeps there, by their names.
+    """Where the slices of a selection are: the id of the sheet, and the ids of the slots that it keeps.
 
-    Of the time before `floor` slices may have been let go. A `far` one has too many groups for a sheet:
-    its slices are in shards.
+    Slices before `floor` may have been evicted. A selection with too many groups for a sheet is
+    `on_executors`: its slices are in shards.
     """
 
     name: str
@@ -151,13 +154,13 @@ class SelectionState:
 
 @dataclass(frozen=True)
 class StoreState:
-    """A store of on-demand queries: what it keeps, and how many tuples it was ever given.
+    """A store of on-demand queries: its runs, and how many `tuples` were ever added.
 
-    Tuples before `floor` may have been let go. Rows within `unseen` came before the store was opened; None
-    until the first batch tells. A `far` one has too many groups for the driver: its runs are in files.
+    Tuples before `floor` may have been evicted. Rows lay in `unseen` before the store was opened; None until
+    the first batch. A store with too many groups for the driver is `on_executors`: its runs are in files.
     """
 
-    kept: RunTiers = field(default_factory=RunTiers)
+    tiers: RunTiers = field(default_factory=RunTiers)
     floor: int = LOWEST
     unseen: IntervalSet | None = IntervalSet()
     tuples: int = 0
@@ -165,7 +168,7 @@ class StoreState:
     refs: tuple[ShardRef, ...] = ()
 
     def is_complete(self, start: int, end: int) -> bool:
-        """Whether every tuple from `start` to `end` that was accepted is here."""
+        """Whether the store has every accepted tuple from `start` to `end`."""
         if self.unseen is None or start < self.floor:
             return False
         return not self.unseen.meets(np.array([start]), np.array([end]))[0]
@@ -175,8 +178,9 @@ class StoreState:
 class State:
     """The state after a batch. Sheets hold the slices of selections, sorted by selection, group and time.
 
-    Shards hold those of far selections, their groups dealt out to so many `partitions`. `numbered` is the
-    highest number that a selection ever had: a file may outlive the selections that it is about.
+    Shards hold the slices of selections on the executors; their groups are partitioned by hash into
+    `partitions`. `last_selection` is the highest id that a selection ever had: ids are not used again,
+    because a file may outlive its selections.
     """
 
     batch_id: int = 0
@@ -188,15 +192,15 @@ class State:
     partitions: int = 0
     last_selection: int = 0
     prodders: Mapping[str, ProdderState] = field(default_factory=dict)  # of queries that EMIT EARLY
-    estimators: Mapping[str, Estimator] = field(default_factory=dict)  # of the same
+    estimators: Mapping[str, Estimator] = field(default_factory=dict)  # of queries that EMIT EARLY
     stores: Mapping[str, StoreState] = field(default_factory=dict)  # of on-demand queries, by their names
     promising: PromisingState = field(default_factory=PromisingState)
 
     @property
     def refs(self) -> tuple[ShardRef, ...]:
-        """All that is kept in files: shards, the runs of far stores, and tuples of summaries."""
-        stored = (ref for store in self.stores.values() for ref in store.refs)
-        return (*self.shards, *stored, *self.promising.refs)
+        """The files of the state: shards, runs of stores, and tuples of summaries."""
+        runs = (ref for store in self.stores.values() for ref in store.refs)
+        return (*self.shards, *runs, *self.promising.refs)
 
     @property
     def on_executors(self) -> frozenset[int]:
@@ -204,10 +208,11 @@ class State:
         return frozenset(home for home, own in self.selections.items() if own.on_executors)
 
     def stream(self, name: str) -> StreamState:
+        """The state of a stream, empty before its first batch."""
         return self.streams.get(name, StreamState())
 
     def missed(self, clock: Clock) -> IntervalSet | None:
-        """Where rows lie that a query has missed which joins now; None if the next batch must tell."""
+        """The times of the rows that a query which joins now has missed; None if only the next batch shows."""
         stream = self.stream(clock.stream)
         if clock.kind is ClockKind.ROWS:
             return IntervalSet.of((0, stream.totals.accepted))

@@ -117,15 +117,15 @@ class _Describing:
     def _store(self, key: str, spec: StoreSpec) -> StorePlan:
         known, number = self.joined.stores[key], self._numbers[spec.id]
         since, clock = _complete_since(known), self.planned.clock
-        runs = known.kept.runs
+        runs = known.tiers.runs
         return StorePlan(
             number,
             "groups" if spec.keeps_times else _KINDS.get(type(spec.structure), "values"),
             keeps_text(self.planned, spec),
             tuple(self._readers(number, spec)),
             "executors" if known.on_executors else "driver",
-            known.kept.entries + sum(ref.rows for ref in known.refs),
-            known.kept.nbytes + sum(ref.bytes for ref in known.refs),
+            known.tiers.entries + sum(ref.rows for ref in known.refs),
+            known.tiers.nbytes + sum(ref.bytes for ref in known.refs),
             len(runs) + sum(len(ref.parts) for ref in known.refs),
             None if known.on_executors else max((run.groups for run in runs), default=0),
             known.tuples,

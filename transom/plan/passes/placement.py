@@ -154,11 +154,11 @@ def stores_that_move(stores: Sequence[StoreState], strategy: Strategy) -> str | 
     None: they stay where they are.
     """
     if any(store.on_executors for store in stores):
-        left = any(store.kept.runs or not store.on_executors for store in stores)
+        left = any(store.tiers.runs or not store.on_executors for store in stores)
         return "other stores of the same groups are there" if left else None
     limit = driver_rows(strategy)
     if limit is None:
         return None
     most = limit // strategy.limits.rows_per_store_group
-    groups = max((run.groups for run in stores[0].kept.runs), default=0)
+    groups = max((run.groups for run in stores[0].tiers.runs), default=0)
     return f"{groups:,} groups, more than {most:,}" if groups > most else None
