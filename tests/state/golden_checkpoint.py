@@ -156,7 +156,14 @@ def _stores() -> dict[str, StoreState]:
 def _promising() -> PromisingState:
     keys, buckets, times = np.array([7, 7, 9], np.uint64), np.array([0, 0, 1]), np.array([1, 2, 6])
     known = Representation.new(SHAPE).inserted(summarize_steps(SHAPE, times, keys, buckets), 6)
-    run = TupleRun(KeptTuples.made(keys, buckets, times, 7, item=pa.array([1, 1, 2])))
+    columns = {
+        "key": pa.array(keys),
+        "bucket": pa.array(buckets, pa.int32()),
+        "time": pa.array(times),
+        "batch": pa.array([7, 7, 7]),
+        "item": pa.array([1, 1, 2]),
+    }
+    run = TupleRun(KeptTuples(pa.table(columns)))
     files = ShardRef("tuples/0000000004/e5f6", ((0, 8, 512),), {})
     regions = Regions(**{name: np.arange(2).astype(dtype) for name, dtype in DTYPES.items()})
     selected = pa.table({"a0": [1.5, None]})
