@@ -1,9 +1,9 @@
 """The algebra of aggregation: `identity`, `lift`, `combine` and, per SQL function, `lower`.
 
-An accumulator works on all groups at once. Its partial state is a few Arrow columns, one row a
-group: `lift` makes that row from the values of the group's tuples, `combine` folds rows of partial
-states into one, and a group with no row at all is the identity. SQL functions that need equal
-accumulators share them: AVG reads what SUM and COUNT keep.
+An accumulator works on all groups at once. Its partial state is a few Arrow columns with one row for each
+group. `lift` computes the rows from the values of tuples, `combine` merges rows of the same group, and the
+identity is the state of no tuples. SQL functions with equal accumulators share them: AVG reads the states of
+SUM and COUNT.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ States = list[pa.Array]
 
 
 class Accumulator(Protocol):
-    """What a partial aggregate is made of; implementations are frozen and compare by value."""
+    """A kind of partial aggregate; implementations are frozen and compare by value."""
 
     @property
     def id(self) -> str:
@@ -35,11 +35,11 @@ class Accumulator(Protocol):
         ...
 
     def identity(self) -> list[object]:
-        """The state of no tuples at all, as one row."""
+        """The state of no tuples, as one row."""
         ...
 
     def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
-        """The states of `groups` groups, from one value a tuple and the tuple's group."""
+        """The states of `groups` groups, from the value and the group of each tuple."""
         ...
 
     def combine(self, states: States, codes: Codes, groups: int) -> States:
@@ -48,9 +48,9 @@ class Accumulator(Protocol):
 
 
 def reduce_groups(values: pa.Array, codes: Codes, groups: int, function: str) -> pa.Array:
-    """An Arrow grouped aggregation with its answers in the order of the codes, null where a group has none.
+    """An Arrow aggregation by group, with results in the order of the codes; null where a group has no rows.
 
-    One thread, so that floats are added in the order of the rows: a replayed batch gives the same bits.
+    It uses one thread, so that floats are added in the order of rows and a replayed batch gives the same bits.
     """
     table = pa.table({"code": codes, "value": values})
     grouped = table.group_by("code", use_threads=False).aggregate([("value", function)])
@@ -106,8 +106,8 @@ class Count:
 class Sum:
     """The sum of the values that are not null; null when there are none.
 
-    Integers add up in 64 bits and wrap as Spark's do, floats in double. Decimals add up exactly: where
-    38 digits could run over, in 76, and `lower` tells whether the sum fits.
+    Integers add up in 64 bits and wrap as in Spark, floats add up as doubles. Decimals add up exactly, in 76
+    digits where 38 may not be enough; `lower` checks whether the sum fits.
     """
 
     input: pa.DataType
@@ -156,20 +156,21 @@ class Extreme:
         values = states[0]
         if pa.types.is_null(values.type):
             return [pa.nulls(groups)]
-        found = reduce_groups(values, codes, groups, self.function)
+        extremes = reduce_groups(values, codes, groups, self.function)
         if self.function == "max" and pa.types.is_floating(values.type):
-            # Arrow's max passes over NaN; its min already prefers any number to NaN.
+            # Arrow's max ignores NaN; its min already prefers any number to NaN.
             has_nan = reduce_groups(pc.is_nan(values), codes, groups, "max")
-            found = pc.if_else(pc.fill_null(has_nan, False), pa.scalar(float("nan"), values.type), found)
-        return [found]
+            nan = pa.scalar(float("nan"), values.type)
+            extremes = pc.if_else(pc.fill_null(has_nan, False), nan, extremes)
+        return [extremes]
 
 
 @dataclass(frozen=True)
 class Moments:
     """Count, mean, sum of squared deviations, and sum of the values that are not null.
 
-    Merged by Chan's formula, so that nothing is lost to cancellation as with sums of squares. The sum is
-    there for those who ask for sums and averages: the mean is finite where a sum has run over.
+    States merge by Chan's formula, which does not cancel digits as sums of squares do. The sum serves SUM and
+    AVG of the same values; the mean would not do, because it is finite where a sum overflows.
     """
 
     @property
@@ -203,15 +204,17 @@ class Moments:
         groups: int,
     ) -> States:
         total = np.bincount(codes, counts, groups)
-        near, filled = np.zeros(groups), (counts > 0) & np.isfinite(means)
-        near[codes[filled]] = means[
+        origin, filled = np.zeros(groups), (counts > 0) & np.isfinite(means)
+        origin[codes[filled]] = means[
             filled
-        ]  # measured from one of its own, a constant group has no spread at all
+        ]  # a mean of the group itself, so that a constant group has a spread of exactly 0
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            mean = near + np.bincount(codes, counts * (means - near[codes]), groups) / np.maximum(total, 1)
+            mean = origin + np.bincount(codes, counts * (means - origin[codes]), groups) / np.maximum(
+                total, 1
+            )
             spread = np.bincount(codes, squares + counts * (means - mean[codes]) ** 2, groups)
             summed = np.bincount(codes, sums, groups)
-        # Of no rows at all, bincount makes integers.
+        # Without rows, bincount returns integers.
         return [
             pa.array(total.astype(np.int64)),
             pa.array(mean),
@@ -254,7 +257,7 @@ class AllValues:
 
 
 def columns_in_moments(accumulator: Accumulator) -> tuple[int, ...] | None:
-    """The columns of moments that are the state of an accumulator of the same values; None: none are."""
+    """The columns of `Moments` that are the state of another accumulator over the same values; None: none."""
     match accumulator:
         case Count():
             return (0,)
@@ -266,7 +269,7 @@ def columns_in_moments(accumulator: Accumulator) -> tuple[int, ...] | None:
 def lift_where(
     accumulator: Accumulator, values: pa.Array, mask: NDArray[np.bool_] | None, codes: Codes, groups: int
 ) -> States:
-    """`lift` over the tuples that an aggregate's FILTER lets through."""
+    """`lift` over the tuples that pass the FILTER of an aggregate."""
     if mask is None:
         return accumulator.lift(values, codes, groups)
     return accumulator.lift(values.filter(pa.array(mask)), codes[mask], groups)

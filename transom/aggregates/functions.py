@@ -71,7 +71,7 @@ def _average(states: Sequence[States], type: pa.DataType, parameters: Parameters
 
 
 def _decimal_quotient(total: Decimal | None, count: int, type: pa.DataType) -> Decimal | None:
-    """Exact, but for results of at most 15 digits, which Spark divides as doubles: its last digit is ours."""
+    """The exact quotient; results of at most 15 digits are divided as doubles, because Spark does so."""
     if total is None:
         return None
     if type.precision <= 15:
@@ -89,8 +89,8 @@ def _spread(sample: int, root: bool) -> Lower:
         enough = count > sample
         with np.errstate(divide="ignore", invalid="ignore"):
             variance = squares / np.where(enough, count - sample, 1)
-            found = np.sqrt(variance) if root else variance
-        return pa.array(found, mask=~enough)
+            values = np.sqrt(variance) if root else variance
+        return pa.array(values, mask=~enough)
 
     return lower
 
@@ -102,21 +102,21 @@ def _distinct(states: Sequence[States], type: pa.DataType, parameters: Parameter
 def _percentile(states: Sequence[States], type: pa.DataType, parameters: Parameters) -> pa.Array:
     wanted = parameters[0]
     ranks = tuple(wanted) if isinstance(wanted, (tuple, list)) else (wanted,)
-    found = Quantiles(pa.null(), 200).percentiles(states[0][0], ranks)
+    quantiles = Quantiles(pa.null(), 200).percentiles(states[0][0], ranks)
     if pa.types.is_list(type):
         flat = _of_type(
-            [value for values in found if values is not None for value in values], type.value_type
+            [value for values in quantiles if values is not None for value in values], type.value_type
         )
-        widths = [0 if values is None else len(values) for values in found]
+        widths = [0 if values is None else len(values) for values in quantiles]
         offsets = pa.array(
-            np.r_[0, np.cumsum(widths)], pa.int32(), mask=np.r_[[v is None for v in found], False]
+            np.r_[0, np.cumsum(widths)], pa.int32(), mask=np.r_[[v is None for v in quantiles], False]
         )
         return pa.ListArray.from_arrays(offsets, flat).cast(type)
-    return _of_type([None if values is None else values[0] for values in found], type)
+    return _of_type([None if values is None else values[0] for values in quantiles], type)
 
 
 def _of_type(values: Sequence[float | None], type: pa.DataType) -> pa.Array:
-    """Doubles back into the type that they came from; one that was rounded past its end is the end."""
+    """Doubles in the type of the argument; one that rounding moved out of the range of the type is clipped."""
     if pa.types.is_floating(type):
         return pa.array(values, pa.float64()).cast(type)
     if pa.types.is_decimal(type):

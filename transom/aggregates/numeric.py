@@ -1,8 +1,8 @@
-"""Accumulators as plain NumPy arrays: what counts, sums and extremes of numbers come down to.
+"""Counts, sums and extremes of numbers as plain NumPy arrays.
 
-A numeric form is one array of values that a ufunc combines, and one that counts the values behind each
-cell, so that no value at all stays null. Cells can then be added up along any axis of an array at
-memory speed. Nothing is ever subtracted: a huge float next door must not change a small sum.
+A numeric form is an array of values that a ufunc combines, and an array with the number of values in each cell:
+a cell without values is null. Cells are added up along any axis of an array at memory speed. Nothing is ever
+subtracted: a huge float in one cell must not change a small sum in another.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NumericForm:
     counts: bool = False  # a state that is never null: a count
 
     def values(self, array: pa.Array) -> tuple[Values, NDArray[np.bool_] | None]:
-        """A column as numbers, the identity in place of nulls; and where it is not null, if not all is."""
+        """A column as numbers with the identity in place of nulls; and where it is not null, None if everywhere."""
         valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.int8())
@@ -56,16 +56,16 @@ class NumericForm:
         return numbers, valid
 
     def gathered(self, numbers: Values, codes: Codes, cells: int) -> Values:
-        """Numbers combined by the cell that each belongs to."""
+        """The numbers of each cell, combined."""
         if self.ufunc is np.add and self.dtype == np.float64:
             return np.bincount(codes, numbers, cells).astype(np.float64, copy=False)
-        found = np.full(cells, self.identity, self.dtype)
+        combined = np.full(cells, self.identity, self.dtype)
         with np.errstate(invalid="ignore"):  # NaN is a number like others here
-            self.ufunc.at(found, codes, numbers)
-        return found
+            self.ufunc.at(combined, codes, numbers)
+        return combined
 
     def column(self, numbers: Values, present: NDArray[np.bool_] | None) -> pa.Array:
-        """Numbers as the state's column; null where nothing is present."""
+        """Numbers as the column of a state; null where no value is present."""
         mask = None if present is None or present.all() else ~present
         plain = pa.array(numbers, mask=mask)
         if pa.types.is_boolean(self.type):
@@ -99,7 +99,7 @@ def _extreme(input: pa.DataType, function: str) -> NumericForm | None:
         return None
     is_max = function == "max"
     if dtype.kind == "f":
-        # NaN is above every number: maximum passes it on, fmin passes over it.
+        # NaN is above every number: `maximum` returns it, `fmin` ignores it.
         return NumericForm(np.maximum if is_max else np.fmin, dtype, -np.inf if is_max else np.nan, input)
     limits = np.iinfo(dtype)
     return NumericForm(
@@ -108,9 +108,9 @@ def _extreme(input: pa.DataType, function: str) -> NumericForm | None:
 
 
 def combine_runs(accumulator: Accumulator, states: States, runs: Runs) -> States:
-    """The states of runs of rows, one for each run; no run is empty.
+    """Combine the states of each run of rows; no run is empty.
 
-    Cheapest for runs in the order of their starts.
+    It is fastest when runs are sorted by their starts.
     """
     form = numeric_form(accumulator)
     if form is None:
@@ -133,16 +133,16 @@ def reduce_runs(ufunc: np.ufunc, numbers: Values, runs: Runs) -> Values:
     starts, stops = runs
     if not len(starts):
         return numbers[:0]
-    # Every second answer is of the stretch between one run's end and the next one's start.
+    # Every second result is that of the rows between one run and the next.
     ends = np.empty(2 * len(starts), np.int64)
     ends[0::2], ends[1::2] = starts, stops
     return ufunc.reduceat(np.append(numbers, numbers[-1:]), ends)[::2]
 
 
 def expand_runs(starts: Codes, stops: Codes) -> tuple[Codes, Codes]:
-    """Every number of some runs, and which run it is of.
+    """Every number of some runs, and the run of each.
 
-    >>> [found.tolist() for found in expand_runs(np.array([3, 8]), np.array([5, 9]))]
+    >>> [numbers.tolist() for numbers in expand_runs(np.array([3, 8]), np.array([5, 9]))]
     [[3, 4, 8], [0, 0, 1]]
     """
     lengths = np.maximum(stops - starts, 0)
@@ -159,7 +159,7 @@ def is_numeric(accumulators: Sequence[Accumulator]) -> bool:
 def lift_where_numeric(
     accumulator: Accumulator, values: pa.Array, shown: NDArray[np.bool_] | None, codes: Codes, groups: int
 ) -> States:
-    """`lift` over the tuples that an aggregate's FILTER shows it, as arrays where it has a numeric form."""
+    """`lift` over the tuples that pass the FILTER of an aggregate, on arrays where it has a numeric form."""
     form = numeric_form(accumulator)
     if form is None:
         return lift_where(accumulator, values, shown, codes, groups)
@@ -181,8 +181,8 @@ def lift_where_numeric(
 
 
 def _valid(values: pa.Array) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = values.is_valid().to_numpy(zero_copy_only=False)
-    return found
+    mask: NDArray[np.bool_] = values.is_valid().to_numpy(zero_copy_only=False)
+    return mask
 
 
 def contributions(

@@ -1,4 +1,4 @@
-"""Sketched aggregates on Apache DataSketches: distinct counts and percentiles."""
+"""Sketches of Apache DataSketches as accumulators: distinct counts and percentiles."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class Distinct:
 class Quantiles:
     """A KLL sketch of the values that are not null; exact while a group has no more than `k` values.
 
-    Values are kept as doubles. KLL passes over NaN, which Spark sorts above infinity: in the sketch NaN
-    is infinity, and infinity the greatest finite double.
+    Values are doubles. KLL ignores NaN, which Spark sorts above infinity. So in the sketch infinity stands for
+    NaN, and the greatest finite double for infinity.
     """
 
     input: pa.DataType
@@ -94,7 +94,7 @@ class Quantiles:
 
     @classmethod
     def with_accuracy(cls, input: pa.DataType, accuracy: int) -> Quantiles:
-        """Spark's accuracy asks for a rank error of 1 / accuracy; KLL's is about 2.3 / k^0.9."""
+        """The sketch for an accuracy of Spark: the rank error is 1 / accuracy there, and about 2.3 / k^0.9 in KLL."""
         return cls(input, int(min(8192, max(200, np.ceil((2.3 * accuracy) ** (1 / 0.9) / 8)))))
 
     def types(self) -> list[pa.DataType]:
@@ -119,15 +119,15 @@ class Quantiles:
     def combine(self, states: States, codes: Codes, groups: int) -> States:
         merged: list[kll_doubles_sketch | None] = [None] * groups
         for code, sketch in _unpacked(states[0], codes, kll_doubles_sketch.deserialize):
-            known = merged[code]
-            if known is None:
+            union = merged[code]
+            if union is None:
                 merged[code] = sketch
             else:
-                known.merge(sketch)
+                union.merge(sketch)
         return [_packed(merged, kll_doubles_sketch.serialize)]
 
     def percentiles(self, state: pa.Array, ranks: tuple[float, ...]) -> list[list[float] | None]:
-        """For each group the values at these ranks, or nothing where there were none."""
+        """The values of each group at some ranks; None for a group without values."""
         sketches = (None if s is None else kll_doubles_sketch.deserialize(s) for s in state.to_pylist())
         return [None if s is None else [_unshifted(s.get_quantile(p, True)) for p in ranks] for s in sketches]
 
@@ -147,7 +147,7 @@ def _as_doubles(values: pa.Array) -> Any:
 
 
 def _hashable(values: pa.Array) -> list[int | float | str]:
-    """Values as one of the three kinds that a sketch hashes; decimals and the like by their text."""
+    """Values as integers, floats or strings, which a sketch hashes; decimals and other types as text."""
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.int8())
     elif pa.types.is_temporal(values.type):
@@ -158,8 +158,8 @@ def _hashable(values: pa.Array) -> list[int | float | str]:
         return [repr(value) for value in values.to_pylist()]
     elif not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         values = pc.cast(values, pa.string())
-    found: list[int | float | str] = values.to_pylist()
-    return found
+    hashable: list[int | float | str] = values.to_pylist()
+    return hashable
 
 
 def _packed(sketches: list[Any], serialize: Callable[[Any], Any]) -> pa.Array:

@@ -42,10 +42,12 @@ def group(columns: Sequence[pa.Array | NDArray[np.int64] | Encoded], rows: int) 
     """
     codes, size = np.zeros(rows, np.int64), 1
     for column in columns:
-        own, own_size = (column.codes, column.size) if isinstance(column, Encoded) else _encode(column)
-        if size * own_size >= 2**62:
+        column_codes, column_size = (
+            (column.codes, column.size) if isinstance(column, Encoded) else _encode(column)
+        )
+        if size * column_size >= 2**62:
             codes, size = _densify(codes, size)
-        codes, size = codes * own_size + own, size * own_size
+        codes, size = codes * column_size + column_codes, size * column_size
     codes, size = _densify(codes, size)
     firsts = np.empty(size, np.int64)
     firsts[codes[::-1]] = np.arange(rows - 1, -1, -1)
@@ -53,12 +55,12 @@ def group(columns: Sequence[pa.Array | NDArray[np.int64] | Encoded], rows: int) 
 
 
 def encode(column: pa.Array) -> Encoded:
-    """A column's codes, for whoever groups different rows of it again and again."""
+    """The codes of a column, for callers that group different rows of it again and again."""
     return Encoded(*_encode(column))
 
 
 def each_row_alone(rows: int) -> Groups:
-    """Every row a group of its own."""
+    """A group for each row."""
     return Groups(np.arange(rows), np.arange(rows))
 
 
@@ -71,7 +73,7 @@ def normalized(column: pa.Array) -> pa.Array:
 
 
 def sorted_distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each number once, in order: by sorting, which is several times quicker than the hashes of `np.unique`.
+    """Each number once, in order; sorting is several times faster than the hashes of `np.unique`.
 
     >>> sorted_distinct(np.array([3, 1, 3])).tolist()
     [1, 3]
@@ -87,14 +89,14 @@ def _encode(column: pa.Array | NDArray[np.int64]) -> tuple[NDArray[np.int64], in
         if len(column) and int(column.max()) - int(column.min()) >= 2**62:
             return _ranked(column)
         return _densify(column - (column.min() if len(column) else 0), None)
-    if pa.types.is_nested(column.type):  # Arrow has no dictionaries of these
+    if pa.types.is_nested(column.type):  # Arrow can't dictionary-encode these
         column = pa.array(map(repr, column.to_pylist()), pa.string())
     encoded = normalized(column).dictionary_encode(null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), max(1, len(encoded.dictionary))
 
 
 def _densify(codes: NDArray[np.int64], size: int | None) -> tuple[NDArray[np.int64], int]:
-    """Codes without holes, in the order of the old ones: by counting while that is cheap, else by sorting."""
+    """Codes without gaps, in the same order: by counting while that is cheap, otherwise by sorting."""
     rows = len(codes)
     if rows == 0:
         return codes, 0

@@ -17,30 +17,30 @@ _PRIME = np.uint64(0x100000001B3)
 
 
 def row_hashes(columns: Sequence[pa.Array], rows: int) -> Hashes:
-    """One number a row; rows that group together have the same.
+    """One hash for each row; rows of the same group have the same hash.
 
     >>> a, b, c = row_hashes([pa.array([0.0, -0.0, None])], 3)
     >>> bool(a == b), bool(a == c)
     (True, False)
     """
-    found = np.zeros(rows, np.uint64)
+    hashes = np.zeros(rows, np.uint64)
     for column in columns:
         words = _words(column)
         if column.null_count:
             words = np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, words)
-        found = mix_bits(found * _PRIME + words)
-    return found
+        hashes = mix_bits(hashes * _PRIME + words)
+    return hashes
 
 
 def mix_bits(words: Hashes) -> Hashes:
-    """Every bit depends on every bit (the finish of SplitMix64)."""
+    """Make every bit depend on every bit (the last steps of SplitMix64)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
 
 
 def _words(column: pa.Array) -> Hashes:
-    """A column's values as numbers; what nulls are does not matter."""
+    """The values of a column as 64-bit words; the caller replaces those of nulls."""
     type = column.type
     if pa.types.is_null(type):
         return np.zeros(len(column), np.uint64)
@@ -61,17 +61,17 @@ def _words(column: pa.Array) -> Hashes:
 
 
 def _of_bytes(column: pa.Array) -> Hashes:
-    """Polynomials in the bytes of each value."""
+    """A polynomial over the bytes of each value."""
     column = column.fill_null(b"")
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
     lengths = np.diff(ends)
-    found = np.zeros(len(column), np.uint64)
+    hashes = np.zeros(len(column), np.uint64)
     if not lengths.any():
-        return found
+        return hashes
     letters = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]].astype(np.uint64) + np.uint64(1)
     powers = np.cumprod(np.full(int(lengths.max()), _PRIME))
     filled = np.flatnonzero(lengths)
     places = np.arange(len(letters)) - np.repeat((ends[:-1] - ends[0])[filled], lengths[filled])
-    found[filled] = np.add.reduceat(letters * powers[places], (ends[:-1] - ends[0])[filled])
-    return found
+    hashes[filled] = np.add.reduceat(letters * powers[places], (ends[:-1] - ends[0])[filled])
+    return hashes

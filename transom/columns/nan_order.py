@@ -1,4 +1,4 @@
-"""An order of values in which NaN has a place: above every number, and equal to itself, as Spark has it."""
+"""An order of values that has NaN above every number and equal to itself, as in Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class _Top:
-    """Stands for NaN where values are compared: Python asks it when a number does not know the answer."""
+    """Stands for NaN in comparisons: Python calls its methods when those of a number return NotImplemented."""
 
     def __lt__(self, other: object) -> bool:
         return False
@@ -29,7 +29,7 @@ TOP = _Top()
 
 
 def orderable(value: Any) -> Any:
-    """The value itself, or what stands for NaN.
+    """The value, or `TOP` in place of NaN.
 
     >>> max([orderable(1.0), orderable(math.nan), orderable(math.inf)])
     NaN
@@ -38,5 +38,5 @@ def orderable(value: Any) -> Any:
 
 
 def from_orderable(value: Any) -> Any:
-    """The value that was ranked."""
+    """The value that `orderable` was called with."""
     return math.nan if value is TOP else value

@@ -1,4 +1,4 @@
-"""Binary search of many numbers among few: most of them are placed by one look into a table."""
+"""Binary search of many numbers among few: most numbers need one lookup in a table."""
 
 from __future__ import annotations
 
@@ -10,53 +10,55 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.int64]
 
 BUCKETS = 1 << 16
-FAR = 1 << 61  # whole numbers beyond are not put into buckets: their differences might overflow
+FAR = 1 << 61  # integers beyond are not put into buckets, because their differences may overflow
 
 
-def count_at_or_below(thresholds: NDArray[Any], numbers: NDArray[Any]) -> Numbers:
-    """How many thresholds, which are in order, lie at or below each number.
+def count_at_or_below(thresholds: NDArray[Any], numbers: NDArray[Any], buckets: int = BUCKETS) -> Numbers:
+    """How many of the sorted thresholds are at or below each number.
 
-    Numbers and thresholds are put into buckets by a function that never falls as numbers rise, rounding
-    included. Thresholds in lower buckets than a number's are then below it, and those in higher ones above
-    it: only numbers that share a bucket with a threshold need be searched for.
+    Numbers and thresholds are put into buckets by a monotonic function, rounding included. Thresholds in
+    lower buckets than a number's are below it, and those in higher buckets above it. So a search is needed
+    only for numbers that share a bucket with a threshold.
 
     >>> count_at_or_below(np.array([2, 5]), np.array([1, 2, 3, 7])).tolist()
     [0, 1, 1, 2]
     """
-    put = _buckets(thresholds, numbers) if len(numbers) > BUCKETS // 2 else None
+    put = _buckets(thresholds, numbers, buckets) if len(numbers) > buckets // 2 else None
     if put is None:
         return np.searchsorted(thresholds, numbers, side="right")
     of_thresholds, of_numbers, is_exact = put
-    counts = np.bincount(of_thresholds, minlength=BUCKETS + 2)
+    counts = np.bincount(of_thresholds, minlength=buckets + 2)
     table = np.cumsum(counts)
     if is_exact:
         return table[of_numbers]
     table[counts > 0] = -1
-    found = table[of_numbers]
-    unsure = np.flatnonzero(found < 0)
-    found[unsure] = np.searchsorted(thresholds, numbers[unsure], side="right")
-    return found
+    counted = table[of_numbers]
+    unsure = np.flatnonzero(counted < 0)
+    counted[unsure] = np.searchsorted(thresholds, numbers[unsure], side="right")
+    return counted
 
 
-def _buckets(thresholds: NDArray[Any], numbers: NDArray[Any]) -> tuple[Numbers, Numbers, bool] | None:
-    """The buckets of both, and whether none has room for two different numbers; None: there are none."""
+def _buckets(
+    thresholds: NDArray[Any], numbers: NDArray[Any], count: int
+) -> tuple[Numbers, Numbers, bool] | None:
+    """The buckets of both, and whether each holds one number only; None: buckets can't be used."""
     if not len(thresholds):
         return None
     low, high = thresholds[0].item(), thresholds[-1].item()
     if thresholds.dtype.kind == "f":
         span = high - low  # not finite if one of them is not, NaN included
-        scale = (BUCKETS - 1) / span if span > 0 else np.inf
+        scale = (count - 1) / span if span > 0 else np.inf
         if not (np.isfinite(span) and np.isfinite(scale)) or np.isnan(numbers).any():
             return None
-        return _scaled(thresholds, low, scale), _scaled(numbers, low, scale), False
+        return _scaled(thresholds, low, scale, count), _scaled(numbers, low, scale, count), False
     if low < -FAR or high > FAR:
         return None
-    shift = max(0, (high - low + 2).bit_length() - BUCKETS.bit_length() + 1)
+    shift = max(0, (high - low + 2).bit_length() - count.bit_length() + 1)
     ends = low - 1, high + 1
     return (thresholds - ends[0]) >> shift, (np.clip(numbers, *ends) - ends[0]) >> shift, not shift
 
 
-def _scaled(numbers: NDArray[Any], low: float, scale: float) -> Numbers:
+def _scaled(numbers: NDArray[Any], low: float, scale: float, count: int) -> Numbers:
     with np.errstate(over="ignore"):
         offsets = (numbers - low) * scale
-    return np.clip(offsets, -1, BUCKETS, out=offsets).astype(np.int64) + 1
+    return np.clip(offsets, -1, count, out=offsets).astype(np.int64) + 1

@@ -1,4 +1,4 @@
-"""When the first row of each stretch of time arrived: where the latency of a result is counted from."""
+"""When the first row of each stretch of event time arrived: the latency of a result counts from there."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from transom.windows.intervals import IntervalSet
 
 MOST_PIECES = 512
-MOST_OF_BATCH = 16  # stretches in which a batch's rows lie, for this purpose
+MOST_OF_BATCH = 16  # stretches that one batch adds
 UNKNOWN = -1
 END = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Disjoint stretches of time in order (start, stop, clock): the clock read so when rows first came there.
+    """Disjoint stretches of event time in order: (start, stop, the engine's clock when the first rows arrived).
 
-    Of those that came in `shed`, some were dropped.
+    In `shed` are the stretches of which some rows were dropped.
 
     >>> early = Arrivals().with_rows(IntervalSet.of((0, 10)), 100)
     >>> both = early.with_rows(IntervalSet.of((5, 20)), 200)
@@ -33,47 +33,48 @@ class Arrivals:
     shed: IntervalSet = IntervalSet()
 
     def with_rows(self, occupied: IntervalSet, clock: int, since: int | None = None) -> Arrivals:
-        """This after rows came at some times; what lies before `since` is not asked for any more."""
-        few = occupied.coarsened(MOST_OF_BATCH)
-        old = [piece for piece in self.pieces if since is None or piece[1] > since]
-        if few:
-            near = [(start, stop) for start, stop, _ in old if stop > few.pairs[0][0]]
-            old += [(start, min(stop, END), clock) for start, stop in few - IntervalSet(tuple(near))]
-        return Arrivals(tuple(_fewer(sorted(old))), self.shed)
+        """These arrivals and those of a batch; no window needs stretches that end before `since`."""
+        arrived = occupied.coarsened(MOST_OF_BATCH)
+        pieces = [piece for piece in self.pieces if since is None or piece[1] > since]
+        if arrived:
+            earlier = [(start, stop) for start, stop, _ in pieces if stop > arrived.pairs[0][0]]
+            new = arrived - IntervalSet(tuple(earlier))
+            pieces += [(start, min(stop, END), clock) for start, stop in new]
+        return Arrivals(tuple(_merge_neighbours(sorted(pieces))), self.shed)
 
     def first(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.int64]:
-        """When the first row of each of the half-open intervals arrived; -1 if that is not known."""
+        """When the first row of each of the half-open intervals arrived; -1 if that is unknown."""
         if not self.pieces or not len(starts):
             return np.full(len(starts), UNKNOWN)
-        own = np.array(self.pieces, np.int64)
-        low = np.searchsorted(own[:, 1], starts, side="right")
-        high = np.searchsorted(own[:, 0], stops, side="left")
-        found = np.full(len(starts), UNKNOWN)
-        met = low < high
-        if met.any():
-            runs = np.stack([low[met], high[met]], axis=1).ravel()
-            padded = np.r_[own[:, 2], END]  # a run may end where the pieces do
-            found[met] = np.minimum.reduceat(padded, runs)[::2]
-        return found
+        piece_starts, piece_stops, clocks = np.array(self.pieces, np.int64).T
+        low = np.searchsorted(piece_stops, starts, side="right")
+        high = np.searchsorted(piece_starts, stops, side="left")
+        first = np.full(len(starts), UNKNOWN)
+        has_rows = low < high
+        if has_rows.any():
+            runs = np.stack([low[has_rows], high[has_rows]], axis=1).ravel()
+            padded = np.r_[clocks, END]  # a run may end where the pieces do
+            first[has_rows] = np.minimum.reduceat(padded, runs)[::2]
+        return first
 
 
-def _fewer(pieces: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """At most so many: neighbours that arrived within the same quantum of the clock become one.
+def _merge_neighbours(pieces: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """At most `MOST_PIECES`: neighbours that arrived within the same quantum of the clock are merged.
 
-    Quanta lie on a fixed grid, so that one that was made stays what it is, and nothing creeps up.
+    Quanta lie on a fixed grid, so that merging again and again does not move an arrival further and further.
     """
     if len(pieces) <= MOST_PIECES:
         return pieces
     clocks = [clock for _, _, clock in pieces]
     quantum = 1 << max(0, ((max(clocks) - min(clocks)) * 2 // MOST_PIECES).bit_length())
     while True:
-        found = pieces[:1]
+        merged = pieces[:1]
         for start, stop, clock in pieces[1:]:
-            first, _, known = found[-1]
-            if clock // quantum == known // quantum:
-                found[-1] = (first, stop, min(clock, known))
+            first, _, previous = merged[-1]
+            if clock // quantum == previous // quantum:
+                merged[-1] = (first, stop, min(clock, previous))
             else:
-                found.append((start, stop, clock))
-        if len(found) <= MOST_PIECES:
-            return found
+                merged.append((start, stop, clock))
+        if len(merged) <= MOST_PIECES:
+            return merged
         quantum *= 2

@@ -1,8 +1,8 @@
-"""What is closed: ranges of time, each for every row or for the rows that match a pattern.
+"""Closed time: ranges that are closed for every row, or for the rows that match a pattern.
 
-Closed is a set, not one number. A watermark closes everything before it; a punctuation
+Closed time is a set, not one number. A watermark closes everything before it; a punctuation
 `[ts <= t, site = 3]` closes one site; a range punctuation closes a stretch in the middle. A window
-is closed for a cell (a query's group) when its whole extent lies within what is closed for the cell.
+is closed for a group when its whole extent lies in time that is closed for the group.
 """
 
 from __future__ import annotations
@@ -28,56 +28,61 @@ class Closed:
     patterned: tuple[tuple[Pattern, IntervalSet], ...] = ()
 
     def close(self, until: int, since: int | None = None, where: Sequence[tuple[str, Any]] = ()) -> Closed:
-        """This, and also `[since, until)` for the rows that match `where`."""
+        """Add the range `[since, until)`, closed for the rows that match `where`."""
         return self.close_all([(until, since, where)])
 
-    def close_all(self, ranges: Iterable[tuple[int, int | None, Sequence[tuple[str, Any]]]]) -> Closed:
-        """This, and also many ranges at once: (until, since, where).
+    def close_all(self, additions: Iterable[tuple[int, int | None, Sequence[tuple[str, Any]]]]) -> Closed:
+        """Add many ranges at once: (until, since, where).
 
-        A patterned range is kept while it says more than the general ones, and then as a whole: a
-        window may lie across the border.
+        A range of a pattern is dropped when the general ranges cover it. Until then it is kept as a whole,
+        because a window may lie partly in the one and partly in the other.
         """
         general, patterned = self.general, dict(self.patterned)
-        for until, since, where in ranges:
+        for until, since, where in additions:
             added = IntervalSet.of((LOWEST if since is None else since, until))
             if where:
                 pattern = frozenset(where)
                 patterned[pattern] = patterned.get(pattern, IntervalSet()) | added
             else:
                 general = general | added
-        return Closed(general, tuple((pattern, own) for pattern, own in patterned.items() if own - general))
+        return Closed(
+            general, tuple((pattern, ranges) for pattern, ranges in patterned.items() if ranges - general)
+        )
 
     def watermark(self) -> int | None:
-        """How far everything is closed from the beginning."""
+        """The time before which everything is closed; None if that is not so from the beginning of time."""
         first = next(iter(self.general), None)
         return first[1] if first is not None and first[0] <= LOWEST else None
 
     @cached_property
     def _plain(self) -> View:
-        """What every query sees while nothing is closed for some rows only."""
+        """The view of every query while there are no patterns."""
         return View(self.general, {}, {}, {})
 
     @cached_property
     def by_columns(self) -> ByColumns:
-        """The patterned ranges by the columns that they speak of: there are few such sets."""
-        found: dict[frozenset[str], dict[Pattern, IntervalSet]] = defaultdict(dict)
+        """The ranges of patterns by the columns of the pattern: there are few sets of columns."""
+        by_columns: dict[frozenset[str], dict[Pattern, IntervalSet]] = defaultdict(dict)
         for pattern, ranges in self.patterned:
-            found[frozenset(column for column, _ in pattern)][pattern] = ranges
-        return dict(found)
+            by_columns[frozenset(column for column, _ in pattern)][pattern] = ranges
+        return dict(by_columns)
 
     def view(self, keys: Mapping[str, int], pinned: Mapping[str, tuple[Any, ...]]) -> View:
-        """What is closed as seen by a query whose groups have these columns at these places, and
-        whose WHERE leaves these columns only the values given."""
+        """Closed time as a query sees it.
+
+        `keys` are the places of columns in the query's groups, `pinned` the values that its WHERE leaves to
+        columns.
+        """
         if not self.patterned:
             return self._plain
-        known = keys.keys() | pinned.keys()
-        applying = {columns: own for columns, own in self.by_columns.items() if columns <= known}
+        decided = keys.keys() | pinned.keys()
+        applying = {columns: ranges for columns, ranges in self.by_columns.items() if columns <= decided}
         return View(self.general, applying, dict(keys), dict(pinned))
 
 
 @dataclass(frozen=True)
 class View:
-    """The closed ranges as one query's groups see them."""
+    """Closed time for the groups of one query."""
 
     general: IntervalSet
     patterned: ByColumns
@@ -86,7 +91,7 @@ class View:
 
     @property
     def uniform(self) -> bool:
-        """Whether all groups see the same."""
+        """Whether the same is closed for all groups."""
         return not self.patterned
 
     @property
@@ -96,9 +101,9 @@ class View:
         return sorted(place for column, place in self.keys.items() if column in used)
 
     def of(self, group: Mapping[int, Any]) -> IntervalSet:
-        """What is closed for a group with these values at those places.
+        """The time that is closed for a group, given its values by place.
 
-        When WHERE leaves a column several values, a time is closed only if it is for each of them.
+        Where WHERE leaves a column several values, a time is closed if it is closed for each of them.
         """
         if self.uniform:
             return self.general
@@ -109,14 +114,14 @@ class View:
 
     def _of_cell(self, cell: Mapping[str, Any]) -> IntervalSet:
         patterns = (
-            (own, frozenset((column, cell[column]) for column in columns))
-            for columns, own in self.patterned.items()
+            (ranges, frozenset((column, cell[column]) for column in columns))
+            for columns, ranges in self.patterned.items()
         )
-        return union(own[pattern] for own, pattern in patterns if pattern in own)
+        return union(ranges[pattern] for ranges, pattern in patterns if pattern in ranges)
 
     def _cells(self, group: Mapping[int, Any]) -> Iterator[dict[str, Any]]:
         """The combinations of values that rows of a group can have in the columns of the patterns."""
-        own = {column: group[place] for column, place in self.keys.items() if place in group}
+        fixed = {column: group[place] for column, place in self.keys.items() if place in group}
         free = sorted(frozenset[str]().union(*self.patterned) - self.keys.keys())
         for values in product(*(self.pinned[column] for column in free)):
-            yield own | dict(zip(free, values, strict=True))
+            yield fixed | dict(zip(free, values, strict=True))

@@ -1,4 +1,4 @@
-"""The future: which rows of a batch are too far ahead of the stream to be believed."""
+"""The horizon: which rows of a batch are too far ahead of the stream to be accepted."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from transom.windows.profile import Profile
 def horizon_limit(profile: Profile, high: int | None, horizon: int | None) -> int | None:
     """The greatest time of a batch that is accepted, or None when there is no limit.
 
-    The stream reaches upward from where it was (`high`), from row to row, over gaps of at most the
-    horizon; what lies beyond a larger gap is rejected. If more than half of the batch lies beyond,
-    the stream jumped (a weekend), and is followed from the batch's median. On a first batch there is
-    nothing to be ahead of but the batch itself: the median again.
+    From the highest time so far (`high`), rows are accepted upward over gaps of at most the horizon; rows
+    above a larger gap are rejected. If more than half of the batch lies beyond the horizon, the stream jumped
+    (as over a weekend), and rows are accepted from the median of the batch upward. The first batch also
+    starts from its median.
 
             high         horizon
-      -------|-- . .. . ---------|                  . . . .. .      most are beyond: followed
-      -------|-- . .. . ... .. --|                        .         one is: rejected
+      -------|-- . .. . ---------|                  . . . .. .      most rows are beyond: accepted
+      -------|-- . .. . ... .. --|                        .         one row is: rejected
     """
     if horizon is None or not profile.count:
         return None

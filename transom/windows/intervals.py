@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Ends of time, far enough inside int64 that adding a range to them does not overflow.
+# The ends of time, far enough inside int64 that adding the range of a window does not overflow.
 LOWEST = -(2**62)
 HIGHEST = 2**62
 
@@ -55,7 +55,7 @@ class IntervalSet:
         )
 
     def __sub__(self, other: IntervalSet) -> IntervalSet:
-        """What is here and not there.
+        """The integers of this set that are not in the other.
 
         >>> IntervalSet.of((0, 10)) - IntervalSet.of((2, 3), (8, 12))
         IntervalSet([0, 2) [3, 8))
@@ -81,13 +81,13 @@ class IntervalSet:
         return (at >= 0) & (lasts < stops[np.maximum(at, 0)])
 
     def meets(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the half-open intervals have something in common with the set."""
+        """Which of the half-open intervals overlap the set."""
         if not self.pairs:
             return np.zeros(len(starts), bool)
         own_starts, own_stops = self.arrays()
         first_ending_after = np.searchsorted(own_stops, starts, side="right")
-        found = first_ending_after < len(own_starts)
-        return found & (own_starts[np.minimum(first_ending_after, len(own_starts) - 1)] < stops)
+        exists = first_ending_after < len(own_starts)
+        return exists & (own_starts[np.minimum(first_ending_after, len(own_starts) - 1)] < stops)
 
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The starts and the stops."""
@@ -95,7 +95,7 @@ class IntervalSet:
         return both[:, 0], both[:, 1]
 
     def coarsened(self, most: int) -> IntervalSet:
-        """A superset of at most so many intervals, made by filling the smallest gaps."""
+        """A superset of at most `most` intervals: the smallest gaps are filled."""
         if len(self.pairs) <= most:
             return self
         starts, stops = self.arrays()

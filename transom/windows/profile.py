@@ -1,4 +1,4 @@
-"""Where in time the rows of a batch lie: runs of times without large gaps, and how many rows each has."""
+"""The profile of a batch: runs of times without large gaps, with the number of rows in each."""
 
 from __future__ import annotations
 
@@ -21,14 +21,19 @@ class Profile:
 
     @classmethod
     def of(cls, times: NDArray[np.int64], gap: int | None = None, cut: int | None = None) -> Profile:
-        """The profile of some times: cut at gaps larger than `gap` (a horizon), or than what keeps the
-        runs few, whichever is smaller, and always above the time `cut`."""
+        """The profile of some times.
+
+        Runs end at gaps that are larger than `gap` (a horizon) or than a share of the whole that keeps runs
+        few, whichever is smaller. A run always ends at the time `cut`.
+        """
         if not len(times):
             return cls()
         if len(times) > 1 and np.any(times[1:] < times[:-1]):
             times = np.sort(times)
         fine = max(1, (int(times[-1]) - int(times[0])) // MOST_RUNS)
-        gaps = np.diff(times.view(np.uint64))  # of times in order, these can't overflow
+        gaps = np.diff(
+            times.view(np.uint64)
+        )  # unsigned, so that the differences of sorted times can't overflow
         breaks = np.flatnonzero(gaps > np.uint64(fine if gap is None else min(fine, gap)))
         if cut is not None:
             at = int(np.searchsorted(times, cut, side="right")) - 1
@@ -43,7 +48,7 @@ class Profile:
 
     @classmethod
     def merged(cls, profiles: Iterable[Profile]) -> Profile:
-        """One profile of several: runs that overlap become one."""
+        """Merge profiles: overlapping runs become one run."""
         runs: list[tuple[int, int, int]] = []
         for low, top, count in sorted(run for profile in profiles for run in profile.runs):
             if runs and low <= runs[-1][1]:
@@ -62,7 +67,7 @@ class Profile:
         return self.runs[-1][1] if self.runs else None
 
     def count_above(self, time: int) -> int:
-        """Rows after a time at which the profile was cut."""
+        """The number of rows after a time at which a run ends."""
         return sum(count for low, _, count in self.runs if low > time)
 
     def median_run(self) -> tuple[int, int, int]:
@@ -75,7 +80,7 @@ class Profile:
         raise ValueError("an empty profile has no median")
 
     def upto(self, limit: int | None) -> Profile:
-        """The runs that are not above a limit at which the profile was cut."""
+        """The runs up to a limit at which a run ends."""
         return self if limit is None else Profile(tuple(run for run in self.runs if run[0] <= limit))
 
     def occupied(self) -> IntervalSet:

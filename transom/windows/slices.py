@@ -1,8 +1,8 @@
-"""The Slice Manager: where the slices of many windows lie, made on the fly for the times at hand.
+"""The Slice Manager: the slices of many windows over the times of one batch.
 
-A slice ends wherever one of its windows begins or ends. The paper keeps a queue of the next edge of
-each window and never composes a common period; here a batch asks for all edges between its first and
-its last time at once, and finds the slice of each tuple by binary search among them.
+A slice ends wherever a window starts or ends. The paper keeps a queue of the next edge of each window and
+never computes a common period. Here all edges between the first and the last time of a batch are listed at
+once, and the slice of a tuple is found by binary search.
 Paper: On-the-Fly Sharing, sections 3.1 (paned, paired), 3.2 (shared slices) and 3.3 (Slice Manager).
 """
 
@@ -25,7 +25,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Progressions:
-    """Edges as arithmetic progressions `base + k * step`: an owner is cut at all edges of its own."""
+    """Edges as arithmetic progressions `base + k * step`; an owner may have several."""
 
     bases: Numbers
     steps: Numbers
@@ -40,23 +40,24 @@ class Progressions:
         return self.owners[which], self.bases[which] + (first[which] + offsets) * self.steps[which]
 
     def count(self, low: int, high: int) -> int:
-        """How many edges `between` would make, repeats included."""
-        return int((float(high - low) // self.steps + 1).sum())  # a float: they may be far apart
+        """How many edges `between` would return, repeats included."""
+        # A float, because the times may be further apart than int64 holds.
+        return int((float(high - low) // self.steps + 1).sum())
 
     def before(self, time: int, owners: int) -> Numbers:
-        """Each owner's last edge up to a time."""
-        found = np.full(owners, np.iinfo(np.int64).min)
-        np.maximum.at(found, self.owners, time - (time - self.bases) % self.steps)
-        return found
+        """The last edge of each owner at or before a time."""
+        edges = np.full(owners, np.iinfo(np.int64).min)
+        np.maximum.at(edges, self.owners, time - (time - self.bases) % self.steps)
+        return edges
 
     def after(self, time: int, owners: int) -> Numbers:
-        """Each owner's next edge after a time."""
-        found = np.full(owners, np.iinfo(np.int64).max)
-        np.minimum.at(found, self.owners, time - (time - self.bases) % self.steps + self.steps)
-        return found
+        """The first edge of each owner after a time."""
+        edges = np.full(owners, np.iinfo(np.int64).max)
+        np.minimum.at(edges, self.owners, time - (time - self.bases) % self.steps + self.steps)
+        return edges
 
     def around(self, times: Numbers, owner: int) -> tuple[Numbers, Numbers]:
-        """The slice of one owner around each time: its start and its end."""
+        """The start and the end of the slice of one owner that holds each time."""
         starts = np.full(len(times), np.iinfo(np.int64).min)
         stops = np.full(len(times), np.iinfo(np.int64).max)
         for i in np.flatnonzero(self.owners == owner):
@@ -70,9 +71,9 @@ class Progressions:
 class Slices:
     """The slices of several owners around some times.
 
-    Fine slice `i` lies between `edges[i - 1]` and `edges[i]`. The slices of owner `o` are numbers
-    `bounds[o]` to `bounds[o + 1]`, each a run of fine slices from `firsts` up to the next one's; `starts`
-    and `stops` are their times.
+    Fine slice `i` lies between `edges[i - 1]` and `edges[i]`. Owner `o` has the slices `bounds[o]` to
+    `bounds[o + 1]`; each is a run of fine slices from `firsts` to the next slice's. `starts` and `stops` are
+    the times of slices.
     """
 
     edges: Numbers
@@ -86,7 +87,7 @@ class Slices:
         return len(self.edges) + 1
 
     def of(self, times: Numbers, in_order: bool = False) -> Numbers:
-        """The fine slice of each time; of times in order, the edges are looked up instead."""
+        """The fine slice of each time; where times are in order, edges are searched among the times instead."""
         if not in_order:
             return np.searchsorted(self.edges, times, side="right")
         borders = np.r_[0, np.searchsorted(times, self.edges), len(times)]
@@ -105,7 +106,9 @@ def progressions(windows: Sequence[Iterable[WindowSpec]], paned: bool = False) -
 
 
 def cuts(spec: WindowSpec, paned: bool = False) -> list[tuple[int, int]]:
-    """Where a window is cut: paired, where windows end and where they start; paned, at every common divisor.
+    """The edges that a window needs, as (base, step).
+
+    Paired: where windows start and end. Paned: at every multiple of the greatest common divisor.
 
     >>> cuts(WindowSpec.ending(18, 15)), cuts(WindowSpec.ending(18, 15), paned=True)
     ([(0, 15), (12, 15)], [(0, 3)])
@@ -141,7 +144,7 @@ def count_edges(cut: Sequence[tuple[int, int]], low: int, high: int, most: int) 
 
 
 def slices(cut: Progressions, owners: int, low: int, high: int) -> Slices:
-    """The slices that times from `low` to `high` fall into."""
+    """The slices that hold the times from `low` to `high`."""
     whose, times = cut.between(low, high)
     order = np.lexsort((times, whose))
     whose, times = whose[order], times[order]
@@ -165,15 +168,15 @@ def slices(cut: Progressions, owners: int, low: int, high: int) -> Slices:
 def crossed_slices(
     starts: Numbers, stops: Numbers, window: WindowSpec, missed: IntervalSet, paned: bool = False
 ) -> tuple[Mask, Numbers]:
-    """Which slices lie across an edge of a newcomer's windows, and where slices begin for it and all others.
+    """Which existing slices an edge of a new query's windows crosses, and where slices start from now on.
 
-    Those begin at the first missed time inside them. Windows of other members hold them as before, and a
-    window of the newcomer that holds their start holds a row that it missed.
+    A crossed slice starts at the first missed time inside it. Windows of other queries hold it as before. A
+    window of the new query that holds this start has missed a row, and is incomplete anyway.
     """
     around, _ = progressions([[window]], paned).around(stops - 1, 0)
-    across = around > starts  # an edge lies inside
-    if not missed or not across.any():
-        return across, starts
+    crossed = around > starts  # an edge lies inside
+    if not missed or not crossed.any():
+        return crossed, starts
     lows, highs = missed.arrays()
     at = np.minimum(np.searchsorted(highs, starts, side="right"), len(lows) - 1)
-    return across, np.where(across, np.clip(lows[at], starts, stops - 1), starts)
+    return crossed, np.where(crossed, np.clip(lows[at], starts, stops - 1), starts)

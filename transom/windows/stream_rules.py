@@ -1,4 +1,4 @@
-"""A stream's rules: which column is its time, how much disorder it has, what it may not do."""
+"""The rules of a stream: its time column, the disorder to expect, and its limits."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from transom.overload.settings import Overload
 
 @dataclass(frozen=True)
 class StreamRules:
-    """How a stream's progress is judged; durations are microseconds, or plain numbers on integer clocks.
+    """The settings that decide the progress of a stream; durations are in the unit of the clock.
 
-    `slack` None means that no watermark follows from the data, only from punctuations; `slacks` gives
-    windowing attributes a slack of their own. `idle` is the time without data after which windows close.
-    `overload` says what becomes of rows beyond a batch's budget.
+    With `slack` None the watermark follows from punctuations alone, not from rows; `slacks` has the slack of
+    other windowing attributes. `idle` is the time without data after which windows close.
+    `overload` decides what happens to rows beyond the budget of a batch.
     """
 
     clock: Clock
@@ -27,10 +27,10 @@ class StreamRules:
     overload: Overload | None = None
 
     def slack_of(self, clock: Clock) -> int | None:
-        """The disorder that is expected along a clock."""
+        """The disorder to expect along a clock."""
         if clock.kind is ClockKind.ROWS:
             return 0
         if clock.attribute in self.slacks:
             return self.slacks[clock.attribute]
         is_alike = clock == self.clock or clock.kind is self.clock.kind is ClockKind.TIME
-        return self.slack if is_alike or self.slack is None else 0  # the unit of another column is not known
+        return self.slack if is_alike or self.slack is None else 0  # the unit of another column is unknown
