@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from transom.ingest.sources import ResultSource
 from transom.ingest.streams import Carried, Stream, believable, carried_control
 from transom.ingest.tables import StaticTables
 from transom.kernel.aggregate import Outcome
-from transom.overload.chunks import BurstOutcome, highest_time
+from transom.overload.chunks import NO_BURST, BurstOutcome, highest_time
 from transom.overload.sideline import Sideline
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import release_suspended
@@ -44,9 +44,9 @@ class IngestedBatch:
     were sidelined or shed, and the new tuples of summaries."""
 
     carried: list[Carried]
-    outcome: Outcome
-    burst: BurstOutcome
-    arrivals: Mapping[str, BatchArrival]
+    outcome: Outcome = field(default_factory=Outcome)
+    burst: BurstOutcome = NO_BURST
+    arrivals: Mapping[str, BatchArrival] = field(default_factory=dict)
 
 
 class Ingest:

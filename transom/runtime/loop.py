@@ -21,15 +21,14 @@ from transom.ingest.streams import Carried, Stream, rows_as_prods
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
 from transom.ondemand.partitioned_stores import PartitionedStores
-from transom.overload.chunks import NO_BURST, BurstOutcome
+from transom.overload.chunks import NO_BURST
 from transom.overload.sideline import Sideline
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import release_suspended
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
-from transom.promising.batch_tuples import BatchArrival
 from transom.promising.execution import Pace, Promising
-from transom.results.emit import EmitContext
+from transom.results.emit import BatchOutput, EmitContext
 from transom.results.prodder import due_streams
 from transom.results.stream_progress import BatchInput
 from transom.runtime.archive import Archive
@@ -37,7 +36,7 @@ from transom.runtime.batch_report import BatchReport, Stopwatch, notify
 from transom.runtime.declared import Declared
 from transom.runtime.emit import Emit
 from transom.runtime.executor_state import ExecutorState
-from transom.runtime.ingest import Ingest
+from transom.runtime.ingest import Ingest, IngestedBatch
 from transom.runtime.membership import check_types, joined_and_left
 from transom.runtime.outputs import Outputs, results_of
 from transom.runtime.query_directory import QueryDirectory, WaitingControl
@@ -276,76 +275,109 @@ class BatchLoop:
             self.batch_thread = None
 
     def _process(self, intent: BatchIntent, frame: Frame | None) -> None:
+        """Plan, ingest, emit, deliver and commit a batch."""
         watch = Stopwatch()
         registry = self.directory.registry.copy()
-        registry.bind(self.directory.catalog(), self.backend.scalars, intent.control)
-        new = self.directory.newcomers(intent.control, registry)
-        state = joined_and_left(intent, registry, new, self.state, self.planner, self.declared.streams)
+        state = self._plan(intent, registry)
+        failures = self.ingest.failures(registry)
         watch.lap("planning")
-        failed = self.ingest.failures(registry)
-        outcome, burst = Outcome(), NO_BURST
-        arrivals: Mapping[str, BatchArrival] = {}
-        said = [element for element in intent.control if isinstance(element, Punctuation | Prod)]
-        if intent.stream is not None and (frame is not None or intent.sidelined):
-            stream = self.declared.streams[intent.stream]
-            if stream.prods is not None and frame is not None:
-                said += rows_as_prods(stream, frame)
-            else:
-                done = self.ingest.process(intent, stream, frame, registry, state)
-                outcome, burst, arrivals = done.outcome, done.burst, done.arrivals
-                said += done.carried
+        ingested = self._ingest(intent, frame, registry, state)
         watch.lap("ingest")
-        state = release_suspended(state, registry.compiled())
-        inputs = self._inputs(intent, registry, state, outcome, burst, said)
-        now = self._said(intent, said, registry)
-        output = self.emit.process(intent, state, inputs, registry, now)
-        kept = self.planner.all_store_sets(registry.on_demand())
-        output = replace(output, state=self.partitioned_stores.rolled_up(output.state, kept))
-        if arrivals or intent.resumes:
-            output, failed_queries = self.promising.process(
-                intent, registry.preference_queries(), registry.summaries(), output, arrivals, now.made
-            )
-            suspend_failed(registry, failed_queries, self.backend.error_text)
-        self.ingest.count_failures(registry, failed)
+        context = self._emit_context(intent, ingested.carried, registry)
+        output = self._emit(intent, registry, state, ingested, context)
+        self.ingest.count_failures(registry, failures)
         self.outputs.write_results(
             results_of(intent.batch_id), output.results, lambda name: registry[name].identity
         )
-        queries = {name: registry[name].preference_query or registry.query(name) for name in output.results}
         watch.lap("emit")
-        work = {name: own.work - self.state.stream(name).work for name, own in output.state.streams.items()}
-        report = BatchReport(
-            intent.batch_id, intent.stream, outcome, output.results, queries, watch.seconds, work, watch.spent
-        )
+        report = self._report(intent, registry, ingested.outcome, output, watch)
         for listener in list(self.listeners):
             listener(report)
         watch.lap("delivery")
         if intent.stream is not None:
-            self.sideline.note(self.declared.streams[intent.stream], outcome.rows, watch.spent["ingest"])
+            rows = ingested.outcome.rows
+            self.sideline.note(self.declared.streams[intent.stream], rows, watch.spent["ingest"])
         before = self.state
-        self._commit(intent, registry, output.state, bool(output.results), now.observations)
-        self.lookup_cache.batch_committed(output.state, outcome.runs, kept)
+        self._commit(intent, registry, output.state, bool(output.results), context.observations)
+        store_sets = self.planner.all_store_sets(registry.on_demand())
+        self.lookup_cache.batch_committed(output.state, ingested.outcome.runs, store_sets)
         self.executors.files.forget(before.refs, output.state.refs, output.state.batch_id)
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
         notify(self.followers, self.report)
         self.idle.notify_all()
 
-    def _inputs(
+    def _plan(self, intent: BatchIntent, registry: Registry) -> State:
+        """Let queries join and leave; the state that the batch starts with."""
+        registry.bind(self.directory.catalog(), self.backend.scalars, intent.control)
+        new = self.directory.newcomers(intent.control, registry)
+        return joined_and_left(intent, registry, new, self.state, self.planner, self.declared.streams)
+
+    def _ingest(
+        self, intent: BatchIntent, frame: Frame | None, registry: Registry, state: State
+    ) -> IngestedBatch:
+        """Aggregate the batch's rows, if it has any; the control of the batch includes what rows carry."""
+        control = [element for element in intent.control if isinstance(element, Punctuation | Prod)]
+        if intent.stream is None or (frame is None and not intent.sidelined):
+            return IngestedBatch(control)
+        stream = self.declared.streams[intent.stream]
+        if stream.prods is not None and frame is not None:
+            return IngestedBatch([*control, *rows_as_prods(stream, frame)])
+        ingested = self.ingest.process(intent, stream, frame, registry, state)
+        return replace(ingested, carried=[*control, *ingested.carried])
+
+    def _emit(
         self,
         intent: BatchIntent,
         registry: Registry,
         state: State,
+        ingested: IngestedBatch,
+        context: EmitContext,
+    ) -> BatchOutput:
+        """Close windows, answer prods, and spend the budgets of queries with a preference."""
+        state = release_suspended(state, registry.compiled())
+        inputs = self._inputs(intent, registry, state, ingested)
+        output = self.emit.process(intent, state, inputs, registry, context)
+        store_sets = self.planner.all_store_sets(registry.on_demand())
+        output = replace(output, state=self.partitioned_stores.rolled_up(output.state, store_sets))
+        if ingested.arrivals or intent.resumes:
+            output, failed = self.promising.process(
+                intent,
+                registry.preference_queries(),
+                registry.summaries(),
+                output,
+                ingested.arrivals,
+                context.made,
+            )
+            suspend_failed(registry, failed, self.backend.error_text)
+        return output
+
+    def _report(
+        self,
+        intent: BatchIntent,
+        registry: Registry,
         outcome: Outcome,
-        burst: BurstOutcome,
-        said: list[Carried],
+        output: BatchOutput,
+        watch: Stopwatch,
+    ) -> BatchReport:
+        queries = {name: registry[name].preference_query or registry.query(name) for name in output.results}
+        streams = output.state.streams.items()
+        work = {name: stream.work - self.state.stream(name).work for name, stream in streams}
+        return BatchReport(
+            intent.batch_id, intent.stream, outcome, output.results, queries, watch.seconds, work, watch.spent
+        )
+
+    def _inputs(
+        self, intent: BatchIntent, registry: Registry, state: State, ingested: IngestedBatch
     ) -> list[BatchInput]:
-        """What the batch brings to each stream that it concerns."""
+        """What the batch brings to each stream that it concerns: rows, punctuations, or its end."""
+        control = ingested.carried
         concerned = dict.fromkeys(
             [
                 *filter(None, [intent.stream]),
-                *(element.clock.stream for element in said),
+                *(element.clock.stream for element in control),
                 *intent.ended,
-                *(self.due(state, registry.compiled(), intent.clock) if state.prodders else ()),
+                *self.due(state, registry.compiled(), intent.clock),
             ]
         )
         partial = frozenset(entry.name for entry in registry if entry.partial)
@@ -353,12 +385,12 @@ class BatchLoop:
             BatchInput(
                 self.declared.streams[name].rules,
                 registry.reading(name),
-                outcome if name == intent.stream else Outcome(),
-                [e for e in said if isinstance(e, Punctuation) and e.clock.stream == name],
+                ingested.outcome if name == intent.stream else Outcome(),
+                [e for e in control if isinstance(e, Punctuation) and e.clock.stream == name],
                 name in intent.ended,
                 partial,
                 intent.clock,
-                burst=burst if name == intent.stream else NO_BURST,
+                burst=ingested.burst if name == intent.stream else NO_BURST,
                 store_sets=self.planner.store_sets(name, registry.looking(name)),
             )
             for name in concerned
@@ -372,11 +404,14 @@ class BatchLoop:
             self._timed = self.directory.registry, self.directory.registry.compiled()
         return bool(self.due(self.state, self._timed[1], self.clock()))
 
-    def _said(self, intent: BatchIntent, said: Sequence[Carried], registry: Registry) -> EmitContext:
-        prods = [element for element in said if isinstance(element, Prod)]
-        with self.directory.lock:  # of queries that are still the same
-            named = {entry.identity for entry in registry} if self.observations else set()
-            observations = [one for whose, own in self.observations.items() if whose in named for one in own]
+    def _emit_context(
+        self, intent: BatchIntent, control: Sequence[Carried], registry: Registry
+    ) -> EmitContext:
+        prods = [element for element in control if isinstance(element, Prod)]
+        with self.directory.lock:
+            ids = {entry.identity for entry in registry} if self.observations else set()
+            recent = (observed for id, observed in self.observations.items() if id in ids)
+            observations = [observation for observed in recent for observation in observed]
         return EmitContext(
             prods,
             intent.clock,
