@@ -13,8 +13,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from transom.cli import commands
-from transom.cli.lookups import Looking, answer, seconds_of
+from transom.cli.lookups import PeriodicLookups, final_answer
 from transom.cli.main import USAGE, app
+from transom.cli.options import interval_seconds
 from transom.cli.result_text import Format
 from transom.errors import SettingError, StateError
 
@@ -57,9 +58,9 @@ class Engine:
         self.queries = lambda: queries
 
 
-def looking(engine: Any, form: Format | None = None) -> tuple[Looking, StringIO, StringIO]:
+def looking(engine: Any, form: Format | None = None) -> tuple[PeriodicLookups, StringIO, StringIO]:
     errors = StringIO()
-    found = Looking(engine, form, Console(file=errors, width=200))
+    found = PeriodicLookups(engine, form, Console(file=errors, width=200))
     found.out = out = StringIO()
     return found, out, errors
 
@@ -76,22 +77,22 @@ def test_an_on_demand_query_is_looked_up_and_others_tell_their_results(
     full: bool, form: Format, columns: list[str]
 ) -> None:
     windows = ["window_start", "window_end"]
-    assert answer(Query(), full, form).column_names == windows + columns  # type: ignore[arg-type]
+    assert final_answer(Query(), full, form).column_names == windows + columns  # type: ignore[arg-type]
     pushed: Any = Query(on_demand=False)
-    assert answer(pushed, False, form).column_names == [*windows, "n"]
-    assert answer(pushed, True, form).column_names == RESULTS.column_names
+    assert final_answer(pushed, False, form).column_names == [*windows, "n"]
+    assert final_answer(pushed, True, form).column_names == RESULTS.column_names
 
 
 def test_what_a_query_with_a_preference_found_keeps_its_order_and_its_share() -> None:
     query: Any = Query(on_demand=False, has_preference=True)
-    assert answer(query, True, Format.JSON).equals(FOUND)
-    shown = answer(query, False, Format.TABLE)
+    assert final_answer(query, True, Format.JSON).equals(FOUND)
+    shown = final_answer(query, False, Format.TABLE)
     assert shown.to_pydict() == {"item": [7, 3], "batch": [1, 1], "share": [0.5, 0.5]}
 
 
 def test_lookups_are_printed_at_the_end_each_with_its_query() -> None:
     found, out, _ = looking(Engine(top=Query(), pushed=Query(on_demand=False)))
-    with found.meanwhile(None):
+    with found.running(None):
         assert out.getvalue() == ""
     told = {"complete": True, "made": 5}
     assert json.loads(out.getvalue()) == {
@@ -106,7 +107,7 @@ def test_lookups_are_printed_at_the_end_each_with_its_query() -> None:
 def test_and_meanwhile_as_often_as_asked_for() -> None:
     top = Query()
     found, out, _ = looking(Engine(top=top))
-    with found.meanwhile("1 ms"):
+    with found.running("1 ms"):
         for _ in range(3):
             assert top.asked.acquire(timeout=30)
     assert len(out.getvalue().splitlines()) >= 3
@@ -114,19 +115,19 @@ def test_and_meanwhile_as_often_as_asked_for() -> None:
 
 def test_tables_are_apart_from_each_other() -> None:
     found, out, _ = looking(Engine(top=Query()), Format.CSV)
-    found.look()
-    found.look()
+    found.print_answers()
+    found.print_answers()
     once = "query,window_start,window_end,top,complete,made\ntop,1,11,9.0,true,5\n"
     assert out.getvalue() == f"{once}\n{once}"
 
 
 def test_a_table_warns_of_an_answer_that_is_not_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     found, out, _ = looking(Engine(top=Query()), Format.TABLE)
-    found.look()
+    found.print_answers()
     assert "complete" not in out.getvalue() and "made" in out.getvalue()
     in_part = LOOKUP.set_column(3, "complete", pa.array([False]))
     monkeypatch.setattr(Query, "lookup", lambda self: in_part)
-    found.look()
+    found.print_answers()
     assert out.getvalue().splitlines()[-3:] == [
         "window_start  window_end  top  complete  made",
         "------------  ----------  ---  --------  ----",
@@ -136,23 +137,23 @@ def test_a_table_warns_of_an_answer_that_is_not_complete(monkeypatch: pytest.Mon
 
 def test_a_query_that_can_t_be_answered_is_told_and_hinders_no_other() -> None:
     found, out, errors = looking(Engine(bad=Query(fails=StateError("bad is suspended")), good=Query()))
-    found.look()
+    found.print_answers()
     assert "bad: bad is suspended" in errors.getvalue()
     assert [json.loads(line)["query"] for line in out.getvalue().splitlines()] == ["good"]
 
 
 def test_nothing_is_printed_after_a_failure() -> None:
     found, out, _ = looking(Engine(top=Query()))
-    with pytest.raises(RuntimeError), found.meanwhile(None):
+    with pytest.raises(RuntimeError), found.running(None):
         raise RuntimeError
     assert out.getvalue() == ""
 
 
 def test_an_interval_without_anything_to_look_up_is_told() -> None:
     found, out, errors = looking(Engine(pushed=Query(on_demand=False)))
-    with found.meanwhile("1 hour"):
+    with found.running("1 hour"):
         pass
-    assert "no query of the pipeline is without SLIDE" in errors.getvalue() and out.getvalue() == ""
+    assert "the pipeline has no query without SLIDE" in errors.getvalue() and out.getvalue() == ""
 
 
 def test_a_reader_that_goes_away_ends_it_with_the_last_look() -> None:
@@ -163,7 +164,7 @@ def test_a_reader_that_goes_away_ends_it_with_the_last_look() -> None:
     top = Query()
     found, _, _ = looking(Engine(top=top))
     found.out = Closed()
-    with pytest.raises(BrokenPipeError), found.meanwhile("1 ms"):
+    with pytest.raises(BrokenPipeError), found.running("1 ms"):
         assert top.asked.acquire(timeout=30)
 
 
@@ -173,7 +174,7 @@ def test_a_reader_that_goes_away_ends_it_with_the_last_look() -> None:
 )
 def test_an_interval_is_a_positive_duration(every: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingError, match=says):
-        seconds_of(every)
+        interval_seconds(every)
     monkeypatch.setattr(
         commands, "run", lambda *args: pytest.fail("wrong usage is told before anything runs")
     )

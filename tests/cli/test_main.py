@@ -219,7 +219,7 @@ queries:
         )
         done = CliRunner().invoke(app, ["explain", str(file)])
         assert done.exit_code == USAGE
-        assert "query top: sink 0: a query without SLIDE pushes no results" in done.stderr
+        assert "query top: sink 0: a query without SLIDE emits no results" in done.stderr
         assert "lookup()" not in done.stderr
 
     def test_a_table_may_have_options_of_its_own(self, tmp_path: Path) -> None:

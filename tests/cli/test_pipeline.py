@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from transom.cli.build_engine import declare
+from transom.cli.build_engine import declare_pipeline
 from transom.cli.pipeline import QueryEntry, load_pipeline, read_pipeline
 from transom.errors import SettingError, SQLError
 
@@ -158,7 +158,7 @@ def test_a_stream_with_a_replay_is_replayed() -> None:
 
     entry = {"path": "b.json", "time": "ts", "slack": "1 s", "replay": {"speed": 60}}
     pipeline = read_pipeline({"streams": {"bids": entry}, "queries": {"q": "SELECT 1"}}, Path("/data"))
-    declare(Engine(), pipeline)  # type: ignore[arg-type]
+    declare_pipeline(Engine(), pipeline)  # type: ignore[arg-type]
     assert declared[0] == ("replay", ("bids", "/data/b.json"), {"time": "ts", "slack": "1 s", "speed": 60})
 
 
@@ -183,11 +183,11 @@ def test_queries_of_the_checkpoint_that_left_and_that_changed_are_told_apart(
 
     queries = {"same": "SELECT 1", "changed": "SELECT 2", "new": "SELECT 3"}
     entry = {"path": "b.json", "time": "ts"}
-    declare(Engine(), read_pipeline({"streams": {"bids": entry}, "queries": queries}, Path("/data")))  # type: ignore[arg-type]
+    declare_pipeline(Engine(), read_pipeline({"streams": {"bids": entry}, "queries": queries}, Path("/data")))  # type: ignore[arg-type]
     assert dropped == ["changed", "gone"]
     assert [record.getMessage() for record in caplog.records] == [
-        "query changed has another text than in the checkpoint: it begins anew",
-        "query gone of the checkpoint is not in the pipeline any more: dropped",
+        "the text of query changed differs from the checkpoint's: the query begins anew",
+        "query gone of the checkpoint is no longer in the pipeline: dropped",
     ]
 
 
@@ -229,7 +229,7 @@ def test_a_query_begins_anew_when_its_summary_does(caplog: pytest.LogCaptureFixt
         "summaries": [SUMMARY, same],
         "queries": {"led": "SELECT 1", "other": "SELECT 1"},
     }
-    declare(Engine(), read_pipeline(given, Path("/data")))  # type: ignore[arg-type]
+    declare_pipeline(Engine(), read_pipeline(given, Path("/data")))  # type: ignore[arg-type]
     assert told == ["drop led", "drop gone", "DROP SUMMARY `items`", "DROP SUMMARY `old`", SUMMARY, same]
-    assert "query led begins anew, as its summary does" in caplog.text
-    assert "summary old of the checkpoint is not in the pipeline any more: dropped" in caplog.text
+    assert "query led begins anew, since its summary does" in caplog.text
+    assert "summary old of the checkpoint is no longer in the pipeline: dropped" in caplog.text

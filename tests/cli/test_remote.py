@@ -146,7 +146,7 @@ class TestRegister:
     MISUSED = (
         ("nothing", (), "give a query"),
         ("two queries", ("SELECT 1", "SELECT 2"), "write transom register [NAME]"),
-        ("one name for two", ("mine", "SELECT 1; SELECT 2"), "mine is a name for one query, and there are 2"),
+        ("one name for two", ("mine", "SELECT 1; SELECT 2"), "mine can name only one query, and there are 2"),
         ("no such file", ("--sql-file", "nowhere.sql"), "--sql-file nowhere.sql"),
     )
 
@@ -206,14 +206,14 @@ class TestTail:
         def interrupted(*arguments: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(remote, "together", interrupted)
+        monkeypatch.setattr(remote, "follow_all", interrupted)
         assert call("tail", "count").exit_code == OK
 
     def test_what_is_looked_up_is_not_followed(self, fake: FakeServer) -> None:
         fake.add("top", "SELECT max(site) FROM bids [RANGE 1 minute]")
         done = call("tail", "top")
         assert done.exit_code == USAGE
-        assert "try transom lookup top" in done.stderr
+        assert "use transom lookup top" in done.stderr
 
     def test_a_server_that_refuses_meanwhile_is_a_failure(self, fake: FakeServer) -> None:
         fake.waiting = lambda name: setattr(fake, "token", "new")

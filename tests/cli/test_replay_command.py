@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from transom.cli.adhoc_options import read_replay
-from transom.cli.live_output import Printer
+from transom.cli.live_output import ResultPrinter
 from transom.cli.main import OK, USAGE, app
 from transom.cli.replay_command import named_queries
 from transom.cli.result_text import Format
@@ -49,7 +49,7 @@ PRINTED = [
 @pytest.mark.parametrize(("form", "several", "text"), [c[1:] for c in PRINTED], ids=[c[0] for c in PRINTED])
 def test_results_are_printed_as_they_come(form: Format, several: bool, text: str) -> None:
     out = StringIO()
-    printer = Printer(form, full=False, several=several, out=out)
+    printer = ResultPrinter(form, full=False, several=several, out=out)
     header = "kind,window_start,window_end,n\n" if form is Format.CSV else ""
     printer.add("q", RESULTS)
     printer.add("q", RESULTS)
@@ -60,8 +60,8 @@ def test_what_a_query_with_a_preference_found_is_marked_so() -> None:
     out = StringIO()
     system = {"batch": [1], "made": [None], "complete": [False], "share": [0.5], "skipped": [2.0]}
     found = pa.table({"item": [7]} | system)
-    Printer(Format.TABLE, full=False, several=False, out=out).add("q", found, kind="found")
-    Printer(Format.TABLE, full=True, several=True, out=out).add("q", found, kind="found")
+    ResultPrinter(Format.TABLE, full=False, several=False, out=out).add("q", found, kind="found")
+    ResultPrinter(Format.TABLE, full=True, several=True, out=out).add("q", found, kind="found")
     assert out.getvalue().splitlines() == [
         "found  item 7  batch 1  share 0.5",
         "q  found  item 7  batch 1  made null  complete false  share 0.5  skipped 2.0",
@@ -80,7 +80,7 @@ def test_lookups_are_marked_so_and_tell_if_they_are_not_complete(
     full: bool, complete: bool, more: str
 ) -> None:
     out = StringIO()
-    printer = Printer(Format.TABLE, full=full, several=False, out=out)
+    printer = ResultPrinter(Format.TABLE, full=full, several=False, out=out)
     found = RESULTS.drop_columns(["kind", "rows", "latency"]).slice(0, 1)
     printer.add("q", found.set_column(3, "complete", pa.array([complete])), kind="lookup")
     assert out.getvalue() == f"lookup  a  b  n 3{more}\n"
@@ -91,7 +91,7 @@ def test_a_reader_that_went_away_is_told_to_the_command_not_to_the_engine() -> N
         def write(self, text: str) -> int:
             raise BrokenPipeError
 
-    printer = Printer(Format.JSON, full=True, several=False, out=Closed())
+    printer = ResultPrinter(Format.JSON, full=True, several=False, out=Closed())
     printer.add("q", RESULTS)
     with pytest.raises(BrokenPipeError):
         printer.check()

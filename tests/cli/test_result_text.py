@@ -12,7 +12,13 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from transom.cli.result_text import Format, arranged, of_lookup, without_system_columns, write
+from transom.cli.result_text import (
+    Format,
+    in_window_order,
+    shorten_lookup,
+    without_system_columns,
+    write_results,
+)
 
 UTC = pa.timestamp("us", tz="UTC")
 
@@ -40,19 +46,19 @@ RESULTS = pa.table(
 
 def written(results: dict[str, pa.Table], form: Format) -> str:
     out = io.StringIO()
-    write(results, form, out)
+    write_results(results, form, out)
     return out.getvalue()
 
 
 def test_results_come_in_window_order_without_the_system_columns() -> None:
-    shown = arranged(without_system_columns(RESULTS))
+    shown = in_window_order(without_system_columns(RESULTS))
     assert shown.column_names == ["window_start", "window_end", "site", "mean", "total"]
     assert shown["mean"].to_pylist()[1] == 0.1
-    assert arranged(RESULTS).column_names == RESULTS.column_names
+    assert in_window_order(RESULTS).column_names == RESULTS.column_names
 
 
 def test_a_table_is_aligned_and_ends_without_blanks() -> None:
-    assert written({"q": arranged(without_system_columns(RESULTS))}, Format.TABLE) == (
+    assert written({"q": in_window_order(without_system_columns(RESULTS))}, Format.TABLE) == (
         "window_start                window_end           site     mean  total\n"
         "--------------------------  -------------------  -------  ----  -----\n"
         "2013-01-01 12:00:00.500000  2013-01-01 12:01:00  null      NaN   null\n"
@@ -61,7 +67,7 @@ def test_a_table_is_aligned_and_ends_without_blanks() -> None:
 
 
 def test_json_lines_are_typed_and_keep_every_digit() -> None:
-    lines = written({"q": arranged(without_system_columns(RESULTS))}, Format.JSON).splitlines()
+    lines = written({"q": in_window_order(without_system_columns(RESULTS))}, Format.JSON).splitlines()
     assert lines[1] == (
         '{"window_start": "2013-01-01T12:01:00Z", "window_end": "2013-01-01T12:02:00Z", '
         '"site": "café, x", "mean": 0.1, "total": 12.50}'
@@ -71,7 +77,7 @@ def test_json_lines_are_typed_and_keep_every_digit() -> None:
 
 
 def test_csv_reads_back() -> None:
-    rows = list(csv.DictReader(io.StringIO(written({"q": arranged(RESULTS)}, Format.CSV))))
+    rows = list(csv.DictReader(io.StringIO(written({"q": in_window_order(RESULTS)}, Format.CSV))))
     assert rows[1]["site"] == "café, x"
     assert rows[1]["complete"] == "true"
     assert rows[0]["total"] == ""
@@ -112,11 +118,11 @@ def test_a_lookup_tells_whether_it_is_complete_and_if_asked_when_it_was_made(
     complete: bool, form: Format, when: bool, told: list[str]
 ) -> None:
     found = pa.table({"n": [1, 2], "complete": [True, complete], "batch": [3, 3], "made": [5, 5]})
-    assert of_lookup(found, form, when).column_names == ["n", *told]
-    assert of_lookup(found.slice(0, 0), Format.TABLE).column_names == ["n"], "nothing to warn of"
+    assert shorten_lookup(found, form, when).column_names == ["n", *told]
+    assert shorten_lookup(found.slice(0, 0), Format.TABLE).column_names == ["n"], "nothing to warn of"
 
 
 def test_a_lookup_may_have_an_item_called_complete() -> None:
     found = pa.table({"complete": [False], "transom_complete": [True], "batch": [3], "made": [5]})
-    assert of_lookup(found, Format.TABLE).column_names == ["complete"]
-    assert of_lookup(found, Format.JSON).column_names == ["complete", "transom_complete"]
+    assert shorten_lookup(found, Format.TABLE).column_names == ["complete"]
+    assert shorten_lookup(found, Format.JSON).column_names == ["complete", "transom_complete"]

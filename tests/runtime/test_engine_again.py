@@ -9,7 +9,7 @@ import pytest
 
 import transom
 from tests.engine_factory import EngineFactory, on_spark
-from transom.cli.build_engine import declare
+from transom.cli.build_engine import declare_pipeline
 from transom.cli.pipeline import read_pipeline
 from transom.runtime.outputs import as_json
 
@@ -59,7 +59,7 @@ def test_a_pipeline_file_that_changed_is_the_truth(make_engine: EngineFactory, t
     changed = COUNT.replace("count(*)", "count(ts)")
     for queries in ({"kept": COUNT, "gone": COUNT, "edited": COUNT}, {"kept": COUNT, "edited": changed}):
         engine = make_engine(str(tmp_path / "state"))
-        declare(engine, read_pipeline({"streams": {"s": stream}, "queries": queries}, tmp_path))
+        declare_pipeline(engine, read_pipeline({"streams": {"s": stream}, "queries": queries}, tmp_path))
         engine.step()
     assert {name: handle.text for name, handle in engine.queries().items()} == {
         "kept": COUNT,

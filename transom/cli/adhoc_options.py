@@ -1,4 +1,4 @@
-"""What the options of `transom query` and `transom replay` mean."""
+"""The options of `transom query` and `transom replay`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transom.cli.settings_table import STREAM, TABLE, read_settings
 from transom.errors import SettingError
 from transom.sql.clauses.summary import is_statement
 
-INTEGER_KINDS = ("count", "span", "slack")  # settings that a plain number means something for
+INTEGER_KINDS = ("count", "span", "slack")  # kinds of settings whose value may be a plain number
 
 
 def read_adhoc(
@@ -26,24 +26,24 @@ def read_adhoc(
 ) -> Pipeline:
     """A pipeline from queries, `NAME=PATH` pairs and `[STREAM=]VALUE` settings.
 
-    CREATE SUMMARY may be among the queries, too.
+    CREATE SUMMARY may be among the queries.
     """
     sources = _pairs(streams, "--from")
     if not sources:
         raise SettingError("name a stream to read: --from bids=bids.json")
-    given: dict[str, Settings] = {name: {"path": path} for name, path in sources.items()}
+    settings: dict[str, Settings] = {name: {"path": path} for name, path in sources.items()}
     for option, values in per_stream.items():
-        for name, value in _by_stream(option, values or (), given).items():
-            given[name][option] = value
-    for name, key, value in _reader_options(options, given):
-        given[name].setdefault("options", {})[key] = value
-    for name, settings in given.items():
-        if "time" not in settings:
+        for name, value in _by_stream(option, values or (), settings).items():
+            settings[name][option] = value
+    for name, key, value in _reader_options(options, settings):
+        settings[name].setdefault("options", {})[key] = value
+    for name, each in settings.items():
+        if "time" not in each:
             raise SettingError(f"--time is missing: the column of {name} that holds a row's event time")
     created, queries = _statements(sql, sql_files)
-    texts = [*(text for given in summaries for text in split_statements(given)), *created]
+    texts = [*(text for summary in summaries for text in split_statements(summary)), *created]
     return Pipeline(
-        streams={name: read_settings(STREAM, each, f"--from {name}") for name, each in given.items()},
+        streams={name: read_settings(STREAM, each, f"--from {name}") for name, each in settings.items()},
         tables={
             name: read_settings(TABLE, {"path": path}, f"--table {name}")
             for name, path in _pairs(tables, "--table").items()
@@ -55,19 +55,19 @@ def read_adhoc(
 
 
 def read_replay(
-    path: str, settings: Mapping[str, Any], replayed: Mapping[str, Any], options: Sequence[str]
+    path: str, settings: Mapping[str, Any], replay: Mapping[str, Any], options: Sequence[str]
 ) -> dict[str, Any]:
-    """The arguments of `engine.replay` from a stream's settings and those of the replay."""
+    """The arguments of `engine.replay` from the settings of the stream and of the replay."""
     given = {name: value for name, value in settings.items() if value is not None} | {"path": path}
     pairs = list(_reader_options(options, {path: None}))
     if pairs:
         given["options"] = {key: value for _, key, value in pairs}
-    found = read_settings(STREAM, given, "replay")
-    return {name: value for name, value in found.items() if name != "path"} | dict(replayed)
+    checked = read_settings(STREAM, given, "replay")
+    return {name: value for name, value in checked.items() if name != "path"} | dict(replay)
 
 
 def split_statements(text: str) -> list[str]:
-    """The statements of an SQL script: cut at semicolons outside of quotes and comments.
+    """The statements of an SQL script, split at semicolons outside of quotes and comments.
 
     >>> split_statements("SELECT ';' -- one; only\\n; SELECT 2;")
     ["SELECT ';' -- one; only", 'SELECT 2']
@@ -90,12 +90,12 @@ def split_statements(text: str) -> list[str]:
 
 
 def _end(text: str, mark: str, start: int) -> int:
-    found = text.find(mark, start)
-    return len(text) if found < 0 else found + len(mark)
+    position = text.find(mark, start)
+    return len(text) if position < 0 else position + len(mark)
 
 
 def _statements(sql: Sequence[str], sql_files: Sequence[Path]) -> tuple[list[str], dict[str, QueryEntry]]:
-    """The statements that are no queries, and the queries in order, named q1, q2, ..."""
+    """The statements that are not queries, and the queries in order, named q1, q2 and so on."""
     statements = [statement for text in sql for statement in split_statements(text)]
     for path in sql_files:
         try:
@@ -105,7 +105,7 @@ def _statements(sql: Sequence[str], sql_files: Sequence[Path]) -> tuple[list[str
     queries = [statement for statement in statements if not is_statement(statement)]
     if not queries:
         raise SettingError("give a query, as text or with --sql-file")
-    return [one for one in statements if is_statement(one)], {
+    return [statement for statement in statements if is_statement(statement)], {
         f"q{number}": QueryEntry(statement) for number, statement in enumerate(queries, 1)
     }
 
@@ -135,15 +135,15 @@ def _reader_options(options: Sequence[str], streams: Mapping[str, Any]) -> Itera
 
 
 def _by_stream(option: str, values: Sequence[str], streams: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of an option for each stream; one that names a stream goes before one that doesn't."""
-    common, own = {}, {}
+    """The value of an option for each stream; a value for one stream overrides a value for all."""
+    common, specific = {}, {}
     for value in values:
         name, equals, rest = value.partition("=")
-        if equals and name in streams:  # otherwise the = is part of an expression
-            own[name] = _typed(option, rest)
+        if equals and name in streams:  # otherwise the = belongs to an expression
+            specific[name] = _typed(option, rest)
         else:
             common = dict.fromkeys(streams, _typed(option, value))
-    return common | own
+    return common | specific
 
 
 def _typed(option: str, value: str) -> str | int:

@@ -1,4 +1,4 @@
-"""The demo: real flights replayed at speed, their delays as disorder, dozens of queries in one pass."""
+"""The demo: a replay of real flights, whose delays are the disorder, through dozens of queries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from threading import Semaphore
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from rich.console import Console, Group
@@ -21,7 +21,7 @@ from rich.text import Text
 
 from transom.api.value_text import plain_text
 from transom.cli.build_engine import open_engine
-from transom.cli.commands import LOOK_EVERY
+from transom.cli.commands import POLL_SECONDS
 from transom.cli.flights import (
     EARLY,
     LOOKUPS,
@@ -36,32 +36,31 @@ from transom.cli.result_text import LOOKUP_COLUMNS, SYSTEM_COLUMNS
 from transom.durations import format_instant
 from transom.errors import SettingError, StateError
 from transom.plan.explain.words import counted, queries_text
+from transom.runtime.engine import Engine
+from transom.runtime.handles import Feed
+from transom.runtime.progress import StreamProgress
 from transom.server.lifecycle import serving
 from transom.server.settings import ServerSettings
 
-if TYPE_CHECKING:
-    from transom.runtime.engine import Engine
-    from transom.runtime.handles import Feed
-    from transom.runtime.progress import StreamProgress
-
-SLACK = "1 hour"  # most flights leave within it; those that don't may be late in both senses
-BATCH, WATCHED = timedelta(hours=4), timedelta(hours=1)  # of the stream in one batch; for those who watch
-PACE = 0.5  # seconds that such a batch takes at least
-PORTS = (8710, 0)  # where the dashboard is; a free one if that is taken
-SHOWN = 14  # queries in the live table
-LINE_EVERY = 4  # batches, without a terminal
+SLACK = "1 hour"  # most flights leave within an hour of their schedule; rows of others may be late
+BATCH = timedelta(hours=4)  # of the stream, in a batch
+LIVE_BATCH = timedelta(hours=1)  # if it keeps running, for users who watch
+LIVE_BATCH_SECONDS = 0.5  # the shortest time between such batches
+PORTS = (8710, 0)  # of the dashboard; 0: any free port, if the first is taken
+TABLE_QUERIES = 14  # in the live table
+LINE_BATCHES = 4  # between lines of progress, without a terminal
 
 
 @dataclass
 class Tally:
-    """What the queries have answered so far."""
+    """Counts of the results so far."""
 
-    windows: int = 0  # closed, each counted once for a query, whatever its groups
+    windows: int = 0  # closed windows, counted once per query
     results: int = 0
-    latest: dict[str, dict[str, Any]] = field(default_factory=dict)  # a row of the newest results, by query
+    latest: dict[str, dict[str, Any]] = field(default_factory=dict)  # a row of the newest results by query
 
     def add(self, name: str, results: pa.Table) -> None:
-        """Count a batch's new results of a query."""
+        """Count the new results of a query."""
         if results.num_rows:
             self.results += results.num_rows
             self.windows += len(results["window_end"].unique())
@@ -70,32 +69,32 @@ class Tally:
 
 
 @dataclass
-class Replay:
-    """A replay under way: the engine, how far it is, and what it shows."""
+class FlightReplay:
+    """A running replay: the engine, its progress, and its display."""
 
     engine: Engine
     feed: Feed
     tally: Tally
     queries: int
-    total: int | None  # batches, if there is an end
+    total: int | None  # the number of batches; None: endless
     url: str = ""  # of the dashboard
     done: int = 0
     committed: Semaphore = field(default_factory=lambda: Semaphore(0))  # batches of flights
     started: float = field(default_factory=monotonic)
 
     def step(self, batch: pa.Table) -> None:
-        """Push one batch through the engine, which runs by itself."""
+        """Push a batch and wait until the engine has committed it."""
         began = monotonic()
         self.feed.push(batch)
-        while not self.committed.acquire(timeout=LOOK_EVERY):
+        while not self.committed.acquire(timeout=POLL_SECONDS):
             if self.engine.await_termination(0):
                 raise StateError("the engine was stopped")
         self.done += 1
         if self.total is None:
-            self.engine.await_termination(max(PACE - (monotonic() - began), 0))
+            self.engine.await_termination(max(LIVE_BATCH_SECONDS - (monotonic() - began), 0))
 
     def status(self) -> str:
-        """One line that says how it goes."""
+        """The progress as one line."""
         stream = self.stream()
         seconds = monotonic() - self.started
         mark = "none" if stream.watermark is None else format_instant(stream.watermark)
@@ -106,120 +105,122 @@ class Replay:
         )
 
     def stream(self) -> StreamProgress:
-        """The engine's own account of the flights."""
+        """The engine's progress report on the stream of flights."""
         return self.engine.progress().streams["flights"]
 
     def screen(self) -> Group:
-        """Progress, and the newest answers of some queries."""
+        """The progress and the newest results of some queries."""
         bar = ProgressBar(total=self.total, completed=self.done, pulse=self.total is None)
         where = Text.assemble("The dashboard: ", (self.url, "bold cyan"), "   Ctrl-C ends it.")
         return Group(where, bar, Text(self.status(), style="bold"), self.newest())
 
     def newest(self) -> Table:
-        """The newest answers as a table."""
+        """The newest results as a table."""
         table = Table(expand=True)
         table.add_column("query", ratio=3, no_wrap=True)
         table.add_column("window (UTC)", ratio=2, no_wrap=True)
-        table.add_column("newest answer", ratio=4, no_wrap=True)
-        for name, row in list(self.tally.latest.items())[:SHOWN]:
-            start, end, answer = shown(row, SYSTEM_COLUMNS)
-            table.add_row(name, f"{start:%b %d %H:%M} - {end:%H:%M}", answer)
-        hidden = self.queries - min(self.queries, SHOWN)
+        table.add_column("newest result", ratio=4, no_wrap=True)
+        for name, row in list(self.tally.latest.items())[:TABLE_QUERIES]:
+            start, end, values = window_and_values(row, SYSTEM_COLUMNS)
+            table.add_row(name, f"{start:%b %d %H:%M} - {end:%H:%M}", values)
+        hidden = self.queries - min(self.queries, TABLE_QUERIES)
         table.caption = (
             f"and {queries_text(hidden)} more over the same stream, in the same pass" if hidden else None
         )
         return table
 
 
-def shown(row: dict[str, Any], about: int) -> tuple[datetime, datetime, str]:
-    """A result's window and its values, without those about itself."""
-    values = dict(list(row.items())[:-about])
+def window_and_values(row: dict[str, Any], system_columns: int) -> tuple[datetime, datetime, str]:
+    """A result's window and its values as text, without the system columns."""
+    values = dict(list(row.items())[:-system_columns])
     start, end = values.pop("window_start"), values.pop("window_end")
-    short = {name: round(value, 1) if isinstance(value, float) else value for name, value in values.items()}
+    rounded = {name: round(value, 1) if isinstance(value, float) else value for name, value in values.items()}
     return (
         start,
         end,
-        "  ".join(f"{key}={'null' if v is None else plain_text(v)}" for key, v in short.items()),
+        "  ".join(f"{key}={'null' if v is None else plain_text(v)}" for key, v in rounded.items()),
     )
 
 
 def run_demo(count: int, days: int, keep_running: bool | None, master: str | None) -> None:
-    """Replay the flights and serve the dashboard; without a terminal it ends by itself, unless it is to keep
-    running until Ctrl-C."""
+    """Replay the flights and serve the dashboard, for some days or until Ctrl-C.
+
+    By default, the demo keeps running if stdout is a terminal.
+    """
     if count > most_queries():
         raise SettingError(f"--queries {count}: the demo has {most_queries()} different queries")
     console = Console()
     keep_running = console.is_terminal if keep_running is None else keep_running
     with console.status("Starting Spark, and reading the flights of 2013 ..."):
         table = flights()
-        stream = batches(table, WATCHED, None) if keep_running else list(batches(table, BATCH, days))
+        stream = batches(table, LIVE_BATCH, None) if keep_running else list(batches(table, BATCH, days))
         engine = open_engine({} if master is None else {"master": master})
     with console.status(f"Registering {queries_text(count)} ..."):
-        replay = declare(engine, count, len(stream) if isinstance(stream, list) else None)
+        replay = declare_demo(engine, count, len(stream) if isinstance(stream, list) else None)
     with serving(engine, ServerSettings(port=free_port())) as served:
         replay.url = served.url
         if not console.is_terminal:
             print(f"The dashboard is at {served.url} while the flights come.", flush=True)
         try:
-            show(console, replay, stream)
-            engine.drain()  # the last windows close too
+            play(console, replay, stream)
+            engine.drain()  # closes the last windows
         except KeyboardInterrupt:
-            pass  # the way to end what keeps running
-        summary(console, replay)
+            pass  # Ctrl-C ends a demo that keeps running
+        print_totals(console, replay)
 
 
 def free_port() -> int:
-    """The server's own port, or if somebody has it, whichever is free."""
+    """The server's default port or, if it is taken, any free port."""
     for port in PORTS:
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as tried:
-            return int(tried.getsockname()[1])
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
+            return int(listener.getsockname()[1])
     raise SettingError("there is no free port on 127.0.0.1")
 
 
-def declare(engine: Engine, count: int, total: int | None) -> Replay:
-    """The demo's stream, table and queries."""
+def declare_demo(engine: Engine, count: int, total: int | None) -> FlightReplay:
+    """Declare the demo's stream, table and queries."""
     feed = engine.feed("flights", schema=SCHEMA, time="sched", slack=SLACK)
     engine.table("airlines", str(data_file("airlines.csv")))
     tally = Tally()
     for name, query in engine.register_all(demo_queries(count)).items():
         query.subscribe(partial(tally.add, name))
     engine.register_all(EARLY | LOOKUPS)
-    replay = Replay(engine, feed, tally, len(engine.queries()), total)
-    engine.follow(lambda batch: replay.committed.release() if batch.stream == "flights" else None)
+    replay = FlightReplay(engine, feed, tally, len(engine.queries()), total)
+    engine.follow(lambda report: replay.committed.release() if report.stream == "flights" else None)
     return replay
 
 
-def show(console: Console, replay: Replay, stream: Iterable[pa.Table]) -> None:
-    """Push batch after batch and show how it goes: live on a terminal, else a line now and then."""
+def play(console: Console, replay: FlightReplay, stream: Iterable[pa.Table]) -> None:
+    """Push batch after batch and show progress: live on a terminal, otherwise as occasional lines."""
     if console.is_terminal:
         with Live(replay.screen(), console=console, auto_refresh=False) as live:
-            for batch_id in stream:
-                replay.step(batch_id)
+            for batch in stream:
+                replay.step(batch)
                 live.update(replay.screen(), refresh=True)
     else:
-        for batch_id in stream:
-            replay.step(batch_id)
-            if replay.done % LINE_EVERY == 0:
+        for batch in stream:
+            replay.step(batch)
+            if replay.done % LINE_BATCHES == 0:
                 print(replay.status(), flush=True)
 
 
-def summary(console: Console, replay: Replay) -> None:
-    """The closing account: every row is somewhere."""
+def print_totals(console: Console, replay: FlightReplay) -> None:
+    """Print the totals: what happened to every row."""
     seconds = monotonic() - replay.started
     stream = replay.stream()
     lines = {
-        "rows": f"{stream.rows:,} flights, in the order in which they left",
+        "rows": f"{stream.rows:,} flights, in the order of departure",
         "queries": f"{replay.queries:,}, answered in one pass",
         "windows closed": f"{replay.tally.windows:,}, with {replay.tally.results:,} results",
         "late rows": f"{stream.late:,} (all windows that wanted them were closed; slack {SLACK})",
         "rejected rows": f"{stream.rejected:,}",
-        "rows a second": f"{stream.rows / seconds:,.0f} ({seconds:.1f} s)",
+        "rows per second": f"{stream.rows / seconds:,.0f} ({seconds:.1f} s)",
     }
     console.print()
     for name, value in lines.items():
         console.print(f"  {name:<14}  {value}", highlight=False)
     for name in LOOKUPS:
         for row in replay.engine.query(name).lookup().to_pylist():
-            _, end, answer = shown(row, LOOKUP_COLUMNS)
+            _, end, answer = window_and_values(row, LOOKUP_COLUMNS)
             until = f"in the 24 hours up to {end:%b %d %H:%M}, looked up"
             console.print(f"  {name:<14}  {answer}  ({until})", highlight=False, soft_wrap=True)

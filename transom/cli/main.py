@@ -17,15 +17,15 @@ import typer
 
 import transom
 from transom.api.formats import PlanFormat
-from transom.cli import remote_commands as remote_cli
-from transom.cli.options import HELP, Master, PipelineFile, on_master
+from transom.cli import remote_commands
+from transom.cli.options import HELP, Master, PipelineFile, interval_seconds, on_master
 from transom.cli.result_text import Format
 from transom.cli.serve_command import serve
 from transom.errors import SettingError, SQLError, TransomError
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
-_debugging = False  # set by --debug
+_debug = False  # set by --debug
 
 app = typer.Typer(
     name="transom",
@@ -34,8 +34,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done or stopped as asked, 1 failed while running, 2 wrong usage, SQL or pipeline "
-    "file, 130 interrupted.",
+    epilog="Exit codes: 0 done, or stopped on request; 1 failed while running; 2 wrong usage, SQL or pipeline "
+    "file; 130 interrupted.",
 )
 
 
@@ -52,13 +52,13 @@ def common(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """What every command takes."""
-    global _debugging
-    _debugging = debug
+    """Options of every command."""
+    global _debug
+    _debug = debug
 
 
-def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with its errors as one message on stderr and an exit code."""
+def with_exit_codes(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with errors reported as a message on stderr and an exit code."""
 
     @wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:
@@ -70,7 +70,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
-            if _debugging:
+            if _debug:
                 raise
             typer.echo(f"error: {_message(error)}", err=True)
             raise typer.Exit(USAGE if isinstance(error, (SQLError, SettingError)) else FAILED) from None
@@ -79,19 +79,19 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _message(error: Exception) -> str:
-    """What went wrong; of an error that isn't ours, which may bring a Java stack trace, the first line."""
+    """The message of an error; only the first line if it is not Transom's, since it may hold a Java stack trace."""
     if isinstance(error, TransomError):
         return str(error)
     first = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {first} (transom --debug ... shows where)"
+    return f"{type(error).__name__}: {first} (transom --debug ... shows the traceback)"
 
 
 def _silence_stdout() -> None:
-    """Whoever read our output has seen enough; Python would otherwise complain once more at exit."""
+    """Discard further output after the reader closed the pipe; Python would report an error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-Summaries = Annotated[
+SummaryStatements = Annotated[
     list[str] | None,
     typer.Option("--summary", metavar="SQL", help="CREATE SUMMARY, for queries WITH PREFERENCE; repeatable"),
 ]
@@ -103,14 +103,12 @@ def _per_stream(name: str, metavar: str) -> Any:
 
 
 @app.command()
-@guarded
+@with_exit_codes
 def query(
     sql: Annotated[list[str] | None, typer.Argument(metavar="SQL", help="one or more queries")] = None,
     sql_file: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--sql-file", metavar="FILE", help="queries from a file, one after the other, with ; between"
-        ),
+        typer.Option("--sql-file", metavar="FILE", help="queries from a file, separated by ;"),
     ] = None,
     streams: Annotated[
         list[str] | None,
@@ -119,7 +117,7 @@ def query(
     tables: Annotated[
         list[str] | None, typer.Option("--table", metavar="TABLE=PATH", help="a static table to join with")
     ] = None,
-    summary: Summaries = None,
+    summary: SummaryStatements = None,
     time: Annotated[list[str] | None, _per_stream("time", "COLUMN")] = None,
     slack: Annotated[list[str] | None, _per_stream("slack", "DURATION")] = None,
     horizon: Annotated[list[str] | None, _per_stream("horizon", "DURATION")] = None,
@@ -138,32 +136,36 @@ def query(
         Format | None,
         typer.Option(
             "--format",
-            help="how to print: a table, JSON lines or CSV (default: a table on a terminal, otherwise JSON)",
+            help="the output format: a table, JSON lines or CSV (default: a table on a terminal, otherwise JSON)",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="write the results here instead of stdout")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="write the results to a file instead of stdout"),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="also print kind, complete, rows and batch of each result")
+        bool,
+        typer.Option(
+            "--full",
+            help="also print the system columns of each result: kind, complete, rows, batch, made, latency",
+        ),
     ] = False,
     late: Annotated[
         Path | None,
-        typer.Option("--late", metavar="FILE", help="write late and rejected rows here, as JSON lines"),
+        typer.Option("--late", metavar="FILE", help="write late and rejected rows to a file, as JSON lines"),
     ] = None,
     master: Master = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="show how the queries would be run, and don't run them")
+        bool, typer.Option("--explain", help="print the plan of the queries instead of running them")
     ] = False,
 ) -> None:
     """Run queries over files to the end of the input and print the results.
 
-    A query without SLIDE is looked up there, once.
+    An on-demand query (without SLIDE) is looked up once, at the end.
 
     transom query "SELECT site, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site"
     --from bids=bids.json --time ts --slack '30 seconds'
     """
-    from transom.cli import commands
     from transom.cli.adhoc_options import read_adhoc
 
     per_stream = {
@@ -184,6 +186,9 @@ def query(
         master,
         summary or [],
     )
+    # Importing Spark takes seconds, so usage errors are reported before that.
+    from transom.cli import commands
+
     if explain:
         commands.explain(pipeline)
     else:
@@ -191,13 +196,13 @@ def query(
 
 
 @app.command()
-@guarded
+@with_exit_codes
 def run(
     pipeline_file: PipelineFile,
     master: Master = None,
     drain: Annotated[
         bool,
-        typer.Option("--drain", help="stop at the end of what is there now, instead of waiting for more"),
+        typer.Option("--drain", help="process the available input and stop, instead of waiting for more"),
     ] = False,
     progress: Annotated[
         bool, typer.Option("--progress/--no-progress", help="show progress on stderr while running")
@@ -207,34 +212,36 @@ def run(
         typer.Option(
             "--lookup-every",
             metavar="DURATION",
-            help="look queries without SLIDE up so often, not only at the end",
+            help="look up on-demand queries at this interval, not only at the end",
         ),
     ] = None,
     form: Annotated[
         Format | None,
         typer.Option(
-            "--format", help="how to print lookups (default: a table on a terminal, otherwise JSON)"
+            "--format", help="the format of lookups (default: a table on a terminal, otherwise JSON)"
         ),
     ] = None,
 ) -> None:
     """Run the streams, tables, queries and sinks of a pipeline file until stopped.
 
-    Ctrl-C and SIGTERM stop it cleanly after the batch at hand; with a checkpoint it continues there.
-    Queries without SLIDE are looked up at the end, and the answers printed.
+    Ctrl-C and SIGTERM stop it after the current batch; with a checkpoint, the next run continues there.
+    On-demand queries (without SLIDE) are looked up at the end, and their answers printed.
     """
-    from transom.cli import commands
-    from transom.cli.lookups import seconds_of
     from transom.cli.pipeline import load_pipeline
 
-    seconds_of(lookup_every)  # wrong usage is told before Spark is started
-    commands.run(on_master(load_pipeline(pipeline_file), master), drain, progress, lookup_every, form)
+    interval_seconds(lookup_every)  # raises if it is wrong, before Spark is started
+    pipeline = on_master(load_pipeline(pipeline_file), master)
+
+    from transom.cli import commands
+
+    commands.run(pipeline, drain, progress, lookup_every, form)
 
 
-app.command()(guarded(serve))
+app.command()(with_exit_codes(serve))
 
 
 @app.command()
-@guarded
+@with_exit_codes
 def replay(
     path: Annotated[str, typer.Argument(metavar="PATH", help="the recording: a file, directory or pattern")],
     time: Annotated[str, typer.Option("--time", metavar="COLUMN", help=HELP["time"])],
@@ -244,29 +251,35 @@ def replay(
     query: Annotated[
         list[str] | None, typer.Option("--query", metavar="NAME=SQL", help="a query with a name; repeatable")
     ] = None,
-    summaries: Summaries = None,
+    summaries: SummaryStatements = None,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="STREAM", help="what queries call it (default: the file's)"),
+        typer.Option(
+            "--name", metavar="STREAM", help="the name of the stream in queries (default: the file's name)"
+        ),
     ] = None,
     speed: Annotated[
-        float, typer.Option("--speed", metavar="FACTOR", help="times as fast as recorded")
+        float, typer.Option("--speed", metavar="FACTOR", help="the speed, relative to the recording")
     ] = 1.0,
     delay: Annotated[
-        str | None, typer.Option("--delay", metavar="DURATION", help="deliver each row up to so much later")
+        str | None,
+        typer.Option("--delay", metavar="DURATION", help="delay each row at random by up to this much"),
     ] = None,
     delays: Annotated[
-        str, typer.Option("--delays", metavar="KIND", help="uniform, or exponential with that mean")
+        str,
+        typer.Option("--delays", metavar="KIND", help="uniform, or exponential with the delay as its mean"),
     ] = "uniform",
     burst: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            "--burst", metavar="EVERY FOR", help="hold rows so often for so long, then deliver them at once"
+            "--burst",
+            metavar="EVERY FOR",
+            help="of every EVERY, hold the rows of the last FOR and deliver them at once",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="of the random delays")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="the seed of the random delays")] = 0,
     start: Annotated[
-        str | None, typer.Option("--start", metavar="TIME", help="leave out what was recorded before")
+        str | None, typer.Option("--start", metavar="TIME", help="skip what was recorded before")
     ] = None,
     slack: Annotated[str, typer.Option("--slack", metavar="DURATION", help=HELP["slack"])] = "0 seconds",
     schema: Annotated[str | None, typer.Option("--schema", metavar="COLUMNS", help=HELP["schema"])] = None,
@@ -277,19 +290,18 @@ def replay(
         str | None, typer.Option("--punctuation", metavar="EXPRESSION", help=HELP["punctuation"])
     ] = None,
     form: Annotated[
-        Format | None, typer.Option("--format", help="lines for people, JSON lines or CSV")
+        Format | None, typer.Option("--format", help="a line per result, JSON lines or CSV")
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="also print when each result was made, and of how much")
+        bool, typer.Option("--full", help="also print the system columns of each result")
     ] = False,
     master: Master = None,
 ) -> None:
-    """Deliver a recording by its timestamps, and print early and final results as they come.
+    """Deliver a recording by its timestamps, and print early and final results as they are made.
 
     transom replay bids.json --time ts --speed 60
     --sql "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] EMIT EARLY AT 50% OF SLIDE"
     """
-    from transom.cli import replay_command as replaying
     from transom.cli.adhoc_options import read_replay
 
     options = read_replay(
@@ -298,56 +310,60 @@ def replay(
         {"speed": speed, "delay": delay, "delays": delays, "burst": burst, "seed": seed, "start": start},
         option or [],
     )
-    queries = replaying.named_queries(sql or [], query or [])
-    replaying.replay(
-        name or replaying.stream_name(path), path, queries, options, form, full, master, summaries or []
-    )
+    from transom.cli import replay_command
+
+    queries = replay_command.named_queries(sql or [], query or [])
+    stream = name or replay_command.stream_name(path)
+    replay_command.replay(stream, path, queries, options, form, full, master, summaries or [])
 
 
 @app.command()
-@guarded
+@with_exit_codes
 def explain(
     pipeline_file: PipelineFile,
     form: Annotated[
-        PlanFormat, typer.Option("--format", help="for people, for programs, or as a drawing")
+        PlanFormat, typer.Option("--format", help="text for people, JSON for programs, or a Mermaid diagram")
     ] = PlanFormat.TEXT,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="every family, selection and query, however many")
+        bool, typer.Option("--verbose", help="show every family, selection and query")
     ] = False,
     master: Master = None,
 ) -> None:
-    """Show how the queries of a pipeline file would be run, and who shares what, without running them."""
-    from transom.cli import commands
+    """Print the shared plan of a pipeline file's queries, without running them."""
     from transom.cli.pipeline import load_pipeline
 
-    commands.explain(on_master(load_pipeline(pipeline_file), master), form, verbose)
+    pipeline = on_master(load_pipeline(pipeline_file), master)
+
+    from transom.cli import commands
+
+    commands.explain(pipeline, form, verbose)
 
 
 @app.command()
-@guarded
+@with_exit_codes
 def demo(
-    queries: Annotated[int, typer.Option("--queries", min=1, metavar="N", help="how many queries")] = 48,
+    queries: Annotated[int, typer.Option("--queries", min=1, metavar="N", help="the number of queries")] = 48,
     days: Annotated[
-        int, typer.Option("--days", min=1, max=365, metavar="N", help="how many days of 2013")
+        int, typer.Option("--days", min=1, max=365, metavar="N", help="the number of days of 2013")
     ] = 7,
     keep_running: Annotated[
         bool | None,
         typer.Option(
             "--keep-running/--once",
-            help="go on with the next days, year after year, until Ctrl-C; or end by itself (default: "
-            "whether this is a terminal)",
+            help="continue, year after year, until Ctrl-C; or end after those days (default: keep running on "
+            "a terminal)",
         ),
     ] = None,
     master: Master = None,
 ) -> None:
-    """Replay real flights through dozens of queries, their delays as disorder, and serve the dashboard."""
+    """Replay real flights, with their delays, through dozens of queries, and serve the dashboard."""
     from transom.cli.demo import run_demo
 
     run_demo(queries, days, keep_running, master)
 
 
-for command in remote_cli.COMMANDS:
-    app.command()(guarded(command))
+for command in remote_commands.COMMANDS:
+    app.command()(with_exit_codes(command))
 
 
 def main(arguments: list[str] | None = None) -> None:

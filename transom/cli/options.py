@@ -1,4 +1,4 @@
-"""Options that several commands take."""
+"""Options that several commands have."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from transom.cli.settings_table import ENGINE, SERVER, STREAM
+from transom.durations import parse_duration
+from transom.errors import SettingError
 
 HELP = {setting.name: setting.help for setting in SERVER + STREAM + ENGINE}
 
@@ -18,7 +20,20 @@ PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE", help="the pipe
 
 
 def on_master(pipeline: Any, master: str | None) -> Any:
-    """The pipeline on the master of the command line, which goes before the file's."""
+    """The pipeline with the master of the command line, which overrides the file's."""
     if master is not None:
         pipeline.engine["master"] = master
     return pipeline
+
+
+def interval_seconds(every: str | None) -> float | None:
+    """The value of --lookup-every, in seconds."""
+    if every is None:
+        return None
+    try:
+        micros = parse_duration(every)
+    except SettingError as error:
+        raise SettingError(f"--lookup-every: {error}") from None
+    if micros <= 0:
+        raise SettingError(f"--lookup-every {every}: an interval is positive")
+    return micros / 1e6

@@ -1,4 +1,4 @@
-"""The pipeline file: streams, queries and all that goes with them as YAML, checked before anything starts."""
+"""The pipeline file: YAML that declares streams, queries and so on; it is checked before anything starts."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from transom.sql.clauses.summary import parse_summary
 
 Settings = dict[str, Any]
 
-KNOWN = (*SECTIONS, "summaries")
+SECTION_NAMES = (*SECTIONS, "summaries")
 
 
 @dataclass(frozen=True)
 class QueryEntry:
-    """A query of a pipeline, and where its results go."""
+    """A query of a pipeline and its sinks."""
 
     sql: str
     partial: bool = False
@@ -39,21 +39,21 @@ class QueryEntry:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What a pipeline file says, checked, with its paths made absolute."""
+    """The checked content of a pipeline file, with absolute paths."""
 
     streams: Mapping[str, Settings]
     queries: Mapping[str, QueryEntry]
     tables: Mapping[str, Settings] = field(default_factory=dict)
     sinks: list[Settings] = field(default_factory=list)
     engine: Settings = field(default_factory=dict)
-    summaries: list[str] = field(default_factory=list)  # CREATE SUMMARY, each with a name of its own
+    summaries: list[str] = field(default_factory=list)  # CREATE SUMMARY statements
     server: Settings = field(default_factory=dict)
 
 
 def load_pipeline(path: Path, served: bool = False) -> Pipeline:
-    """Read and check a pipeline file; relative paths in it are relative to where it lies.
+    """Read and check a pipeline file; relative paths in it are relative to its directory.
 
-    One that is served may have no queries yet.
+    A file for `transom serve` may have no queries.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -62,7 +62,7 @@ def load_pipeline(path: Path, served: bool = False) -> Pipeline:
     except UnicodeDecodeError:
         raise SettingError(f"{path}: this is not UTF-8 text") from None
     try:
-        given = yaml.load(text, Loader=_OnceLoader)
+        given = yaml.load(text, Loader=_UniqueKeyLoader)
     except yaml.YAMLError as error:
         raise SettingError(f"{path}: this is not YAML: {error}") from None
     try:
@@ -74,12 +74,12 @@ def load_pipeline(path: Path, served: bool = False) -> Pipeline:
 
 
 def read_pipeline(given: Any, base: Path, served: bool = False) -> Pipeline:
-    """A pipeline from what YAML made of the file."""
+    """A pipeline from the content of a YAML file."""
     if not isinstance(given, Mapping):
-        raise SettingError(f"expected a mapping with {', '.join(KNOWN)}")
+        raise SettingError(f"expected a mapping with {', '.join(SECTION_NAMES)}")
     for name in given:
-        if name not in KNOWN:
-            raise SettingError(f"{name}: there is no such section{near_miss(str(name), KNOWN)}")
+        if name not in SECTION_NAMES:
+            raise SettingError(f"{name}: there is no such section{near_miss(str(name), SECTION_NAMES)}")
     streams = _named(given, "streams", STREAM, base)
     if not streams:
         raise SettingError("streams: a pipeline needs at least one stream")
@@ -113,7 +113,7 @@ def _summaries(given: Any) -> list[str]:
 
 
 def check_summaries(texts: Sequence[str], places: Sequence[str]) -> list[str]:
-    """The texts, if each creates a summary with a name of its own; an error names the place."""
+    """The texts; raise if one is not CREATE SUMMARY or repeats a name. An error names the place."""
     names = set[str]()
     for text, where in zip(texts, places, strict=True):
         try:
@@ -170,8 +170,8 @@ def _sinks(given: Any, where: str, base: Path) -> list[Settings]:
     return [_settings(SINK, sink, f"{where}[{at}]", base) for at, sink in enumerate(given)]
 
 
-class _OnceLoader(yaml.SafeLoader):
-    """YAML that refuses a key given twice; PyYAML keeps the last one and loses a query in silence."""
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """A YAML loader that refuses duplicate keys; PyYAML keeps the last and silently loses the others."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()

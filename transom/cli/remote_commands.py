@@ -1,4 +1,4 @@
-"""The commands that ask a running server; what they do is imported when they do it."""
+"""The options of the commands for a running server; the commands import their code when they run."""
 
 from __future__ import annotations
 
@@ -9,52 +9,54 @@ import typer
 
 from transom.cli.result_text import Format
 
-URL = "http://127.0.0.1:8710"
+DEFAULT_URL = "http://127.0.0.1:8710"
 
-At = Annotated[
-    str, typer.Option("--server", metavar="URL", envvar="TRANSOM_SERVER", help="where `transom serve` runs")
+ServerUrl = Annotated[
+    str, typer.Option("--server", metavar="URL", envvar="TRANSOM_SERVER", help="the server's address")
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option("--token-file", metavar="FILE", help="holds the server's token (default: TRANSOM_TOKEN's)"),
+    typer.Option(
+        "--token-file", metavar="FILE", help="a file with the server's token (default: TRANSOM_TOKEN)"
+    ),
 ]
-Form = Annotated[
+OutputFormat = Annotated[
     Format | None,
-    typer.Option("--format", help="how to print (default: for people on a terminal, otherwise JSON)"),
+    typer.Option("--format", help="the output format (default: a table on a terminal, otherwise JSON)"),
 ]
 Where = Annotated[
     list[str] | None,
-    typer.Option("--where", metavar="COLUMN=VALUE", help="a pattern on the groups; repeatable"),
+    typer.Option("--where", metavar="COLUMN=VALUE", help="only groups with this value; repeatable"),
 ]
 
 
 def ps(
     streams: Annotated[
-        bool, typer.Option("--streams", help="the streams: their rates, lag and watermark")
+        bool, typer.Option("--streams", help="list the streams: rates, lag and watermark")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="all that is known, as JSON lines")] = False,
-    server: At = URL,
+    as_json: Annotated[bool, typer.Option("--json", help="print all fields, as JSON lines")] = False,
+    server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
     """List the queries of a running server, or its streams."""
     from transom.cli import remote
 
-    with remote.connected(server, token_file) as connected:
-        remote.ps(connected, streams, as_json)
+    with remote.connected(server, token_file) as connection:
+        remote.ps(connection, streams, as_json)
 
 
 def register(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME] SQL", help="what to call it, and the query")
+        list[str] | None, typer.Argument(metavar="[NAME] SQL", help="an optional name, and the query")
     ] = None,
     sql_file: Annotated[
         list[Path] | None,
-        typer.Option("--sql-file", metavar="FILE", help="queries from a file, with ; between; repeatable"),
+        typer.Option("--sql-file", metavar="FILE", help="queries from a file, separated by ;; repeatable"),
     ] = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="also report windows that it sees only in part")
+        bool, typer.Option("--partial", help="also report windows that the query sees only in part")
     ] = False,
-    server: At = URL,
+    server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
     """Register queries with a running server, all or none of them, and print their names.
@@ -63,39 +65,37 @@ def register(
     """
     from transom.cli import remote
 
-    with remote.connected(server, token_file) as connected:
-        remote.register(connected, words or [], sql_file or [], partial)
+    with remote.connected(server, token_file) as connection:
+        remote.register(connection, words or [], sql_file or [], partial)
 
 
 def drop(
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="the queries")],
-    server: At = URL,
+    server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Let queries of a running server leave."""
+    """Drop queries of a running server."""
     from transom.cli import remote
 
-    with remote.connected(server, token_file) as connected:
-        remote.drop(connected, names)
+    with remote.connected(server, token_file) as connection:
+        remote.drop(connection, names)
 
 
 def tail(
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="the queries")],
-    from_start: Annotated[
-        bool, typer.Option("--from-start", help="what there is already, too, and not only what comes")
-    ] = False,
-    form: Form = None,
+    from_start: Annotated[bool, typer.Option("--from-start", help="also print the results so far")] = False,
+    form: OutputFormat = None,
     full: Annotated[
-        bool, typer.Option("--full", help="also print when each result was made, and of how much")
+        bool, typer.Option("--full", help="also print the system columns of each result")
     ] = False,
-    server: At = URL,
+    server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Print results of a running server's queries as they come, until Ctrl-C."""
+    """Print results of a running server's queries as they are made, until Ctrl-C."""
     from transom.cli import remote
 
-    with remote.connected(server, token_file) as connected:
-        remote.tail(connected, names, from_start, form, full)
+    with remote.connected(server, token_file) as connection:
+        remote.tail(connection, names, from_start, form, full)
 
 
 def prod(
@@ -103,51 +103,54 @@ def prod(
         list[str] | None, typer.Argument(metavar="NAME", help="the queries (default: all)")
     ] = None,
     stream: Annotated[
-        str | None, typer.Option("--stream", metavar="NAME", help="of one stream's queries only")
+        str | None, typer.Option("--stream", metavar="NAME", help="only queries of this stream")
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="of the windows that end by then")
+        str | None, typer.Option("--until", metavar="TIME", help="only windows that end by this time")
     ] = None,
     at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="of the last window that ends by then")
+        str | None, typer.Option("--at", metavar="TIME", help="only the last window that ends by this time")
     ] = None,
     where: Where = None,
-    form: Form = None,
+    form: OutputFormat = None,
     full: Annotated[
-        bool, typer.Option("--full", help="also print when each result was made, and of how much")
+        bool, typer.Option("--full", help="also print the system columns of each result")
     ] = False,
-    server: At = URL,
+    server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Print early results of a running server: what is known now of open windows."""
+    """Print early results of open windows of a running server's queries."""
     from transom.cli import remote
 
-    with remote.connected(server, token_file) as connected:
-        remote.prod(connected, names or [], stream, until, at, where or [], form, full)
+    with remote.connected(server, token_file) as connection:
+        remote.prod(connection, names or [], stream, until, at, where or [], form, full)
 
 
 def lookup(
-    asked: Annotated[str, typer.Argument(metavar="NAME|SQL", help="a query without SLIDE, or its text")],
+    name_or_sql: Annotated[
+        str, typer.Argument(metavar="NAME|SQL", help="an on-demand query (without SLIDE): its name, or SQL")
+    ],
     range: Annotated[
-        str | None, typer.Option("--range", metavar="DURATION", help="a shorter window than its own")
+        str | None, typer.Option("--range", metavar="DURATION", help="a shorter window than the query's")
     ] = None,
     rows: Annotated[
-        int | None, typer.Option("--rows", metavar="N", help="the same, of a window of rows")
+        int | None, typer.Option("--rows", metavar="N", help="a shorter window than the query's, in rows")
     ] = None,
     at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="let the window end later than the newest row")
+        str | None,
+        typer.Option("--at", metavar="TIME", help="where the window ends, if later than the newest row"),
     ] = None,
     where: Where = None,
-    form: Form = None,
+    form: OutputFormat = None,
     full: Annotated[bool, typer.Option("--full", help="also print complete, batch and made")] = False,
-    server: At = URL,
+    server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Print the answer now of a running server's query without SLIDE."""
+    """Print the current answer of a running server's on-demand query."""
     from transom.cli import remote
 
-    with remote.connected(server, token_file) as connected:
-        remote.lookup(connected, asked, range, rows, at, where or [], form, full)
+    with remote.connected(server, token_file) as connection:
+        remote.lookup(connection, name_or_sql, range, rows, at, where or [], form, full)
 
 
 COMMANDS = (ps, register, drop, tail, prod, lookup)

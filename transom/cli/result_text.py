@@ -1,4 +1,4 @@
-"""Results as text: a table for people, JSON lines and CSV for programs."""
+"""Results as text: aligned tables, JSON lines or CSV."""
 
 from __future__ import annotations
 
@@ -12,54 +12,59 @@ import pyarrow.types as kinds
 
 from transom.api.value_text import json_text, plain_text
 
-SYSTEM_COLUMNS = 6  # kind, complete, rows, batch, made and latency close every result
-LOOKUP_COLUMNS = 3  # complete, batch and made close every lookup
-PREFERENCE_COLUMNS = 5  # batch, made, complete, share and skipped close those of queries with a preference
+SYSTEM_COLUMNS = 6  # every result ends with kind, complete, rows, batch, made and latency
+LOOKUP_COLUMNS = 3  # every lookup ends with complete, batch and made
+PREFERENCE_COLUMNS = (
+    5  # results of a query with a preference end with batch, made, complete, share and skipped
+)
 
 
 class Format(StrEnum):
-    """How results are written."""
+    """The output format of results."""
 
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
 
 
+def default_format(form: Format | None, out: TextIO) -> Format:
+    """The given format; by default a table on a terminal, otherwise JSON."""
+    return form or (Format.TABLE if out.isatty() else Format.JSON)
+
+
 def without_system_columns(results: pa.Table) -> pa.Table:
-    """Results without the last columns, which are about the result itself."""
+    """Results without the system columns, which are the last ones."""
     return results.select(range(results.num_columns - SYSTEM_COLUMNS))
 
 
-def of_lookup(found: pa.Table, form: Format, when: bool = False) -> pa.Table:
-    """An answer with what must be known of it: whether it is complete, and with `when`, the time it was made.
+def shorten_lookup(answer: pa.Table, form: Format, with_time: bool = False) -> pa.Table:
+    """An answer with `complete` as its only system column and, on request, `made`.
 
-    People are told only of an answer that is not complete; programs have the same columns every time.
+    A table omits `complete` if all of the answer is complete; other formats always have the same columns.
     """
-    complete, _, made = range(found.num_columns - LOOKUP_COLUMNS, found.num_columns)
-    told = form is not Format.TABLE or not all(found.column(complete).to_pylist())
-    return found.select([*range(complete), *[complete] * told, *[made] * when])
+    complete, _, made = range(answer.num_columns - LOOKUP_COLUMNS, answer.num_columns)
+    shows_complete = form is not Format.TABLE or not all(answer.column(complete).to_pylist())
+    return answer.select([*range(complete), *[complete] * shows_complete, *[made] * with_time])
 
 
-def of_preference_query(found: pa.Table) -> pa.Table:
-    """Results of a query with a preference with what must be known of them: the batch that they are of, and
-    the share of the batch's estimated output that they are a part of."""
-    batch_id, _, _, share, _ = range(found.num_columns - PREFERENCE_COLUMNS, found.num_columns)
-    return found.select([*range(batch_id), batch_id, share])
+def shorten_preference_query(results: pa.Table) -> pa.Table:
+    """Results of a query with a preference, with only `batch` and `share` of their system columns."""
+    batch_id, _, _, share, _ = range(results.num_columns - PREFERENCE_COLUMNS, results.num_columns)
+    return results.select([*range(batch_id), batch_id, share])
 
 
-def arranged(shown: pa.Table) -> pa.Table:
+def in_window_order(results: pa.Table) -> pa.Table:
     """Results in window order."""
-    first = [name for name in ("window_end", "window_start") if name in shown.column_names]
+    first = [name for name in ("window_end", "window_start") if name in results.column_names]
     rest = [
-        field.name for field in shown.schema if field.name not in first and not kinds.is_nested(field.type)
+        field.name for field in results.schema if field.name not in first and not kinds.is_nested(field.type)
     ]
-    order = [(name, "ascending") for name in first + rest if shown.column_names.count(name) == 1]
-    return shown.sort_by(order) if shown.num_rows else shown
+    order = [(name, "ascending") for name in first + rest if results.column_names.count(name) == 1]
+    return results.sort_by(order) if results.num_rows else results
 
 
-def write(results: Mapping[str, pa.Table], form: Format, out: TextIO, named: bool = False) -> None:
-    """Write the results of each query; when there are several, or `named`, each row or table says whose it
-    is."""
+def write_results(results: Mapping[str, pa.Table], form: Format, out: TextIO, named: bool = False) -> None:
+    """Write the results of each query; with several queries, or if `named`, with the query's name."""
     several = named or len(results) > 1
     for at, (name, table) in enumerate(results.items()):
         if at and form is not Format.JSON:
@@ -89,7 +94,7 @@ def _write_table(table: pa.Table, name: str | None, out: TextIO) -> None:
     if not table.num_rows:
         out.write("(no results)\n")
         return
-    columns = [_texts(column) for column in table.columns]
+    columns = [_cells(column) for column in table.columns]
     right = [
         kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)
         for kind in table.schema.types
@@ -114,12 +119,12 @@ WRITERS: Mapping[Format, Callable[[pa.Table, str | None, TextIO], None]] = {
 
 
 def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """The rows in order; columns are taken by position, since two may share a name."""
+    """The rows in order; columns are read by position, since two may have the same name."""
     return zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
-def _texts(column: pa.ChunkedArray) -> list[str]:
-    """A column's cells for people: times without the T and the zone, which is UTC throughout."""
+def _cells(column: pa.ChunkedArray) -> list[str]:
+    """The cells of a table's column; times have neither T nor Z, since all are in UTC."""
     values = column.to_pylist()
     if kinds.is_timestamp(column.type):
         return [
