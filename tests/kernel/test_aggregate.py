@@ -14,7 +14,7 @@ from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows, late_ro
 from transom.kernel.sheets import combine
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.results.close import Boundary, Reader, close
-from transom.results.lowering import lower, places_of
+from transom.results.lowering import lower_windows, slot_columns
 from transom.windows.closed import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
@@ -58,8 +58,8 @@ def told(
     before = Boundary(closed.view({}, {}), IntervalSet())
     reader = Reader(asked, selection.id, before, Boundary(before.view, IntervalSet.of((LOWEST, 99))))
     found = close(selection.layout, outcome.partials[selection.layout.id], [reader]).table
-    places = places_of(asked, {slot.id: i for i, slot in enumerate(selection.slots)})
-    table = lower(selection.layout, found, [asked], np.zeros(found.num_rows, np.int64), places)
+    places = slot_columns(asked, {slot.id: i for i, slot in enumerate(selection.slots)})
+    table = lower_windows(selection.layout, found, [asked], np.zeros(found.num_rows, np.int64), places)
     names = ["window_end", *(f"a{i}" for i in range(len(asked.query.calls)))]
     return sorted(zip(*(table[name].to_pylist() for name in names), strict=True))
 

@@ -11,7 +11,7 @@ from tests.plan.bids import RULES, admitted, compiled
 from transom.plan.compiled import CompiledQuery
 from transom.plan.context import Membership, Observed, PlanContext
 from transom.plan.decisions import Choice, Decision
-from transom.plan.explain import Explained, gather, query_text, text
+from transom.plan.explain import Explained, gather, plan_text, query_text
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES
 from transom.plan.planner import Planner
@@ -180,7 +180,9 @@ def test_asking_what_if_changes_nothing() -> None:
     state = planner.begin(State(), Membership({"a": one}, [one]))
     plan = planner.plan(state, [one])
     before = dict(planner.decisions("bids"))
-    shown = text(gather(Explained({"bids": RULES}, state, {"a": one, "b": other}, planner)), verbose=True)
+    shown = plan_text(
+        gather(Explained({"bids": RULES}, state, {"a": one, "b": other}, planner)), verbose=True
+    )
     assert "query b: opens selection 2" in shown
     assert dict(planner.decisions("bids")) == before and planner.plan(state, [one]) is plan
 
@@ -219,7 +221,7 @@ def test_a_program_can_add_a_pass_and_sees_its_decision_in_explain() -> None:
     queries = [query("a"), query("b", window=LONGER), query("c", "WHERE price > 1")]
     planner = Planner(passes=(*PASSES, large(1)))
     plan = gather(Explained({"bids": RULES}, State(), {own.name: own for own in queries}, planner))
-    lines = text(plan, verbose=True).splitlines()
+    lines = plan_text(plan, verbose=True).splitlines()
     at = lines.index("    7. warn_of_large")
     assert lines[at + 1] == "      selection 1: is large (2 queries)"
     assert "is large" in query_text(plan, "a", verbose=True)
@@ -228,4 +230,4 @@ def test_a_program_can_add_a_pass_and_sees_its_decision_in_explain() -> None:
         "name": "warn_of_large",
         "choices": [{"about": "selection 1", "chosen": "is large", "reason": "2 queries"}],
     }
-    assert "warn_of_large" not in text(plan), "only verbose shows decisions"
+    assert "warn_of_large" not in plan_text(plan), "only verbose shows decisions"

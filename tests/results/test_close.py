@@ -18,7 +18,7 @@ from transom.kernel.sheets import combine
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
 from transom.results.close import Boundary, Reader, close, windows_open
-from transom.results.lowering import lower
+from transom.results.lowering import lower_windows
 from transom.windows.closed import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
@@ -97,7 +97,7 @@ def closed_by(
 
 def answers(query: CompiledQuery, layout: Layout, closed: pa.Table) -> dict[Cell, tuple[Any, ...]]:
     places = tuple(tuple(layout.columns(i)) for i in range(len(query.slots)))
-    table = lower(layout, closed, [query], np.zeros(closed.num_rows, np.int64), places)
+    table = lower_windows(layout, closed, [query], np.zeros(closed.num_rows, np.int64), places)
     names = ["k0", "a0", "a1", "a2", "a3", "rows"]
     rows = zip(closed["wid"].to_pylist(), *(table[name].to_pylist() for name in names), strict=True)
     found = {(wid, site): tuple(rest) for wid, site, *rest in rows}

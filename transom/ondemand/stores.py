@@ -14,7 +14,7 @@ from transom.ondemand.structures.runs import Run
 from transom.ondemand.structures.tiers import RunTiers
 from transom.plan.compiled import CompiledQuery
 from transom.plan.planner import Planner
-from transom.results.stream_progress import BatchInput, missed
+from transom.results.stream_progress import BatchInput, missed_times
 from transom.state.state import State, StoreState, StreamState
 from transom.storage.shard_refs import ShardRef
 from transom.windows.ids import trailing_start
@@ -114,7 +114,7 @@ def _unseen(store: StoreState, clock: Clock, batch: BatchInput) -> IntervalSet |
     """The event times of tuples that the store missed because it was opened after they arrived."""
     if store.unseen is not None:
         return store.unseen
-    return missed(clock, batch) if batch.origin is None else batch.origin.missed
+    return missed_times(clock, batch) if batch.origin is None else batch.origin.missed
 
 
 def _spilled(store: StoreState, shelf: Shelf) -> StoreState:

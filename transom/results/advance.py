@@ -26,7 +26,7 @@ from transom.results.presentation import LoweredWindows
 from transom.results.read_slices import Reading, Scattered
 from transom.results.shard_work import ShardWork, shard_needs
 from transom.results.stream_end import groups_held, last_open, last_slices
-from transom.results.stream_progress import BatchInput, advance_stream, missed
+from transom.results.stream_progress import BatchInput, advance_stream, missed_times
 from transom.state.state import QueryState, SelectionState, State, StreamState, Work
 from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
@@ -157,7 +157,7 @@ class _Work(Reading):
                 )
         for query in batch.queries:
             if query.name in scattered:
-                yield from self.gathered(query, scattered[query.name], batch.partial)
+                yield from self.combined(query, scattered[query.name], batch.partial)
         self._close_far(batch, before, after)
         done = Work(finals=self.finals, unshared_finals=self.unshared_finals)
         self.streams[name] = replace(after, work=after.work + done)
@@ -231,7 +231,7 @@ class _Work(Reading):
         own = self.queries[query.name]
         unseen, forced = own.unseen, own.forced
         if unseen is None:
-            unseen = missed(query.query.clock, batch) if batch.origin is None else batch.origin.missed
+            unseen = missed_times(query.query.clock, batch) if batch.origin is None else batch.origin.missed
         for home in own.homes if lasts else ():
             last = self._last_window(query, home, lasts[home], before) if home in lasts else None
             if last is not None:

@@ -25,7 +25,7 @@ from transom.windows.intervals import LOWEST, IntervalSet, union
 from transom.windows.stream_rules import StreamRules
 
 
-def in_order(
+def cascade_order(
     queries: Sequence[CompiledQuery], declared: Collection[str]
 ) -> list[tuple[CompiledQuery, list[CompiledQuery]]]:
     """The queries that others read, each with those, the innermost first; streams go before queries."""
@@ -56,7 +56,7 @@ def derived_rules(inner: CompiledQuery) -> StreamRules:
     return StreamRules(derived_clock(inner), slack=None)
 
 
-def rows_of(inner: CompiledQuery, results: pa.Table) -> pa.Table:
+def result_rows(inner: CompiledQuery, results: pa.Table) -> pa.Table:
     """Results as rows of a stream."""
     relation = relation_of(inner.name, inner.query)
     start, end, time, *rest = relation.columns
@@ -87,7 +87,7 @@ def derived_batch(
         ended=batch.ended,
         partial=batch.partial,
         clock=batch.clock,
-        origin=Origin(now, arrived, missed(inner, before, after), _lacking(inner, stream)),
+        origin=Origin(now, arrived, missed_results(inner, before, after), _lacking(inner, stream)),
     )
 
 
@@ -100,7 +100,7 @@ def _lacking(inner: CompiledQuery, stream: StreamState) -> IntervalSet:
     return IntervalSet.of(*zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
-def missed(inner: CompiledQuery, before: State, after: State) -> IntervalSet | None:
+def missed_results(inner: CompiledQuery, before: State, after: State) -> IntervalSet | None:
     """Where results lie that were reported before a batch, or that the inner query can't report."""
     own = after.queries[inner.name]
     if own.unseen is None:

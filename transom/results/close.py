@@ -83,7 +83,7 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class Closed:
+class ClosedWindows:
     """Windows that closed: `table` has `reader`, `wid`, keys, rows and states; and the slices to keep."""
 
     table: pa.Table
@@ -91,7 +91,7 @@ class Closed:
     steps: int  # slices that were combined: the final aggregations
 
 
-def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> Closed:
+def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> ClosedWindows:
     """The windows of some readers that became closed, and which slices of the sheet are still needed."""
     bounds = lanes(layout, sheet)
     work = _Sheet(layout, sheet, bounds)
@@ -112,7 +112,7 @@ def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> Closed:
             parts.append(table)
     filled = [part for part in parts if part.num_rows]
     empty = _closed_schema(layout).empty_table()
-    return Closed(pa.concat_tables(filled).combine_chunks() if filled else empty, kept, steps)
+    return ClosedWindows(pa.concat_tables(filled).combine_chunks() if filled else empty, kept, steps)
 
 
 def _simply_closed(readers: Sequence[Reader], specs: WindowSpecs) -> tuple[Numbers, Sequence[int]]:

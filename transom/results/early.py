@@ -189,7 +189,7 @@ class _Sweep(Reading):
                 yield from self.lowered(layout, done.table, own, partial, scattered)
         for query in queries:
             if query.name in scattered:
-                yield from self.gathered(query, scattered[query.name], partial)
+                yield from self.combined(query, scattered[query.name], partial)
 
     def _on_executors(
         self,

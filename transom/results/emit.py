@@ -27,7 +27,7 @@ from transom.ondemand.store_specs import store_sets
 from transom.plan.compiled import CompiledQuery
 from transom.plan.planner import Planner
 from transom.results.advance import apply_batch, boundary, with_rows
-from transom.results.cascade import derived_batch, derived_rules, in_order, passed_on, rows_of
+from transom.results.cascade import cascade_order, derived_batch, derived_rules, passed_on, result_rows
 from transom.results.early import EVERYTHING, WindowRequest, read_open_windows
 from transom.results.presentation import LoweredWindows, Moment, Results, Stored
 from transom.results.prodder import due_windows
@@ -108,9 +108,9 @@ class _Emit:
     def run(self, batches: Sequence[BatchInput], shelf: Shelf | None) -> BatchOutput:
         concerned = {batch.rules.clock.stream: batch for batch in batches}
         declared = {*concerned, *self.context.streams}
-        cascade = in_order(self.living, declared)
+        cascade = cascade_order(self.living, declared)
         state = self._closed(self.before, batches, shelf, batches_on=1)
-        for inner, outers in in_order(self.everyone, declared):
+        for inner, outers in cascade_order(self.everyone, declared):
             if inner.query.stream in concerned and inner.name in state.queries:
                 batch, state = self._flow(inner, outers, concerned[inner.query.stream], state)
                 concerned[inner.name] = batch
@@ -165,7 +165,7 @@ class _Emit:
         if inner.name in self.stored:
             found.append(self.stored[inner.name].read())
         if found:
-            rows = rows_of(inner, pa.concat_tables(found))
+            rows = result_rows(inner, pa.concat_tables(found))
             own = replace(own, outcome=self.backend.aggregate(own, rows, state))
         return own, self._closed(state, [own], None, batches_on=0)
 
@@ -212,6 +212,6 @@ def with_early_results(
         ]
         if found:
             batch = BatchInput(derived_rules(inner), outers, partial=partial)
-            outcome = backend.aggregate(batch, rows_of(inner, pa.concat_tables(found)), state)
+            outcome = backend.aggregate(batch, result_rows(inner, pa.concat_tables(found)), state)
             state = with_rows(state, replace(batch, outcome=outcome))
     return state

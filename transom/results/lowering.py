@@ -23,7 +23,7 @@ Numbers = NDArray[np.int64]
 Places = tuple[tuple[str, ...], ...]  # the columns of a query's slots in a sheet
 
 
-def lowered(
+def lower_by_shape(
     layout: Layout,
     closed: pa.Table,
     asking: Sequence[CompiledQuery],
@@ -46,7 +46,9 @@ def lowered(
             rows, own = closed.take(pa.array(chosen)), np.searchsorted(members, which[chosen])
         queries = [asking[present[i]] for i in members]
         order = np.argsort(own, kind="stable")
-        table = lower(layout, rows.take(pa.array(order)), queries, own[order], places[present[members[0]]])
+        table = lower_windows(
+            layout, rows.take(pa.array(order)), queries, own[order], places[present[members[0]]]
+        )
         names = [query.name for query in queries]
         came = {clock: arrivals(query) for clock, query in {id(one.clock): one for one in queries}.items()}
         yield LoweredWindows(
@@ -59,7 +61,7 @@ def lowered(
         )
 
 
-def lower(
+def lower_windows(
     layout: Layout, closed: pa.Table, queries: Sequence[CompiledQuery], which: Numbers, places: Places
 ) -> pa.Table:
     """What a SELECT list is written over: `k0`.., `a0`.., `window_start`, `window_end`; and `rows`."""
@@ -77,7 +79,7 @@ def lower(
     return pa.table(columns)
 
 
-def gathered(
+def combine_parts(
     query: CompiledQuery, parts: Sequence[tuple[Layout, pa.Table, Places]]
 ) -> tuple[Layout, pa.Table]:
     """The closed windows of one query whose slices lie in several places, as if they lay in one."""
@@ -94,6 +96,6 @@ def gathered(
     return layout, regroup(layout, table, groups.codes, groups.firsts, ["reader", "wid"])
 
 
-def places_of(query: CompiledQuery, slots: Mapping[str, int]) -> Places:
+def slot_columns(query: CompiledQuery, slots: Mapping[str, int]) -> Places:
     """Where a query's slots are in a sheet, from the places of those that its selection keeps."""
     return tuple(columns_of(slot, slots) for slot in query.slots)

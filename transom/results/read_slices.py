@@ -13,7 +13,7 @@ from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.serving import known_slots
 from transom.results.close import Reader
-from transom.results.lowering import Places, gathered, lowered, places_of
+from transom.results.lowering import Places, combine_parts, lower_by_shape, slot_columns
 from transom.results.presentation import LoweredWindows
 from transom.results.shard_work import ShardWork
 from transom.state.state import QueryState, SelectionState, StreamState
@@ -72,19 +72,19 @@ class Reading:
             table = table.filter(pa.array(~np.isin(whose, several)))
         if table.num_rows:
             asking = [reader.query for reader in readers]
-            yield from lowered(layout, table, asking, places, self.unseen, self.arrivals, partial)
+            yield from lower_by_shape(layout, table, asking, places, self.unseen, self.arrivals, partial)
 
-    def gathered(
+    def combined(
         self,
         query: CompiledQuery,
         parts: Sequence[tuple[Layout, pa.Table, Places]],
         partial: frozenset[str],
     ) -> Iterator[LoweredWindows]:
         """What was put aside of one query, put together."""
-        layout, table = gathered(query, parts)
+        layout, table = combine_parts(query, parts)
         table = table.set_column(0, "reader", pa.array(np.zeros(table.num_rows, np.int64)))
         places = [tuple(tuple(layout.columns(i)) for i in range(len(query.slots)))]
-        yield from lowered(layout, table, [query], places, self.unseen, self.arrivals, partial)
+        yield from lower_by_shape(layout, table, [query], places, self.unseen, self.arrivals, partial)
 
     def shard_work_for(
         self, closing: Sequence[Reader], refs: tuple[ShardRef, ...], partial: frozenset[str]
@@ -114,6 +114,6 @@ class Reading:
             query, kept = readers[i].query, self.selections[readers[i].home].slots
             alike = query.slot_ids, kept
             if alike not in known:
-                known[alike] = places_of(query, {key: place for place, key in enumerate(kept)})
+                known[alike] = slot_columns(query, {key: place for place, key in enumerate(kept)})
             found[i] = known[alike]
         return found

@@ -1,6 +1,6 @@
 """Windows closed over the cells of shards, one partition of the groups at a time, wherever these are.
 
-Cells are sorted by group once. A window of a reader is then a mask over them, by fragment and by slice, and
+ShardCells are sorted by group once. A window of a reader is then a mask over them, by fragment and by slice, and
 what it leaves of a group is a run that is added up. Windows that closed for some groups only, or by the
 dozen, take the way of sheets.
 """
@@ -24,7 +24,7 @@ from transom.kernel.sheets import one_array
 from transom.plan.compiled import Slot
 from transom.plan.layout import Layout, state_columns
 from transom.results.close import Reader, close, specs_of
-from transom.results.lowering import lower, lowered, places_of
+from transom.results.lowering import lower_by_shape, lower_windows, slot_columns
 from transom.results.presentation import LoweredWindows
 from transom.results.shard_work import ShardWork
 from transom.windows import ids as windows
@@ -50,7 +50,7 @@ def close_shards(shards: Iterable[Shard], work: ShardWork) -> Iterator[Closed]:
     starts = one_array(table["slice"]).to_numpy()[order]
     stops = one_array(table["stop"]).to_numpy()[order]
     places = {key: i for i, key in enumerate(slots)}
-    cells = Cells(table.take(pa.array(order)), codes[order], starts, stops, places)
+    cells = ShardCells(table.take(pa.array(order)), codes[order], starts, stops, places)
     fragments = known.fragments[order]
     by_homes: dict[tuple[int, ...], list[int]] = {}
     for i, homes in enumerate(work.homes):
@@ -62,8 +62,8 @@ def close_shards(shards: Iterable[Shard], work: ShardWork) -> Iterator[Closed]:
 
 
 @dataclass(frozen=True)
-class Cells:
-    """Cells in the order of their groups; `places` are those of the slots among their states."""
+class ShardCells:
+    """ShardCells in the order of their groups; `places` are those of the slots among their states."""
 
     table: pa.Table
     codes: Numbers  # of the groups
@@ -81,12 +81,12 @@ class Cells:
 class Closing:
     """Readers of the same selections, `mine` among the cells."""
 
-    def __init__(self, cells: Cells, mine: Mask, home: int, work: ShardWork):
+    def __init__(self, cells: ShardCells, mine: Mask, home: int, work: ShardWork):
         self.cells, self.mine, self.home, self.work = cells, mine, home, work
         self.slots = {slot.id: slot for reader in work.readers for slot in reader.query.slots}
         self.layout = Layout.of(work.readers[0].query, self.slots.values())
         numbers = {key: i for i, key in enumerate(self.slots)}
-        self.places = [places_of(reader.query, numbers) for reader in work.readers]
+        self.places = [slot_columns(reader.query, numbers) for reader in work.readers]
         self.starts = cells.starts
         for window, unseen in dict.fromkeys(
             (reader.query.query.window, unseen)
@@ -131,7 +131,7 @@ class Closing:
         table, which = pa.table(columns), np.zeros(len(firsts), np.int64)
         for i in readers:
             query = self.work.readers[i].query
-            found = lower(self.layout, table, [query], which, self.places[i])
+            found = lower_windows(self.layout, table, [query], which, self.places[i])
             asked = [query.name in self.work.partial]
             one = LoweredWindows([query], which, found, [self.work.unseen[i]], asked, [self.work.arrivals[i]])
             yield one, len(at)
@@ -156,7 +156,7 @@ class Closing:
             unseen = {query.name: own for query, own in zip(asking, part.unseen, strict=True)}
             arrivals = {query.name: own for query, own in zip(asking, part.arrivals, strict=True)}
             if done.table.num_rows:
-                for one in lowered(
+                for one in lower_by_shape(
                     self.layout,
                     done.table,
                     asking,

@@ -13,7 +13,7 @@ from transom.kernel.closed_views import split_by_view
 from transom.kernel.shards import Shard, ShardStore
 from transom.kernel.sheets import one_array, rows_of
 from transom.plan.compiled import CompiledQuery
-from transom.plan.passes.admission import Holding
+from transom.plan.passes.admission import SliceHolder
 from transom.results.close import Boundary
 from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
@@ -38,7 +38,7 @@ def last_slices(sheets: Iterable[pa.Table], shards: Iterable[ShardRef]) -> dict[
     return found
 
 
-def groups_held(state: Holding, home: int, store: ShardStore | None) -> Iterator[Held]:
+def groups_held(state: SliceHolder, home: int, store: ShardStore | None) -> Iterator[Held]:
     """A selection's slices with their groups; those far away are read for that, file by file."""
     own = state.selections[home]
     if not own.on_executors:

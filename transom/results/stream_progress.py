@@ -146,7 +146,7 @@ def _advance_clock(
         closed = closed.close(totals.accepted) if totals.accepted else closed
     elif high is not None and slack is not None:
         closed = closed.close(high - slack)
-    occupied = known.occupied if known.occupied is not None else missed(clock, batch)
+    occupied = known.occupied if known.occupied is not None else missed_times(clock, batch)
     if occupied is not None:
         occupied = (occupied | profile.occupied()).coarsened(MOST_OCCUPIED)
     arrivals = known.arrivals
@@ -166,7 +166,7 @@ def _oldest(clock: Clock, closed: Closed, batch: BatchInput) -> int | None:
     return watermark - longest
 
 
-def missed(clock: Clock, batch: BatchInput) -> IntervalSet | None:
+def missed_times(clock: Clock, batch: BatchInput) -> IntervalSet | None:
     """Where rows may lie that came while nobody followed a clock: with disorder of at most the slack,
     none of them lies further up than the first rows seen now plus the slack.
 

@@ -7,7 +7,7 @@ import logging
 import re
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, Unpack
 
@@ -30,6 +30,8 @@ from transom.ingest.sources import (
 from transom.ingest.streams import ProdRows, Stream, StreamInfo, stream_info
 from transom.overload.settings import Overload
 from transom.plan.limits import Limits
+from transom.plan.passes import PASSES, Pass
+from transom.plan.planner import Planner
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.delivery import Delivery
 from transom.runtime.explain import explain, explain_text
@@ -82,7 +84,8 @@ class Engine:
     of batches or a duration; None keeps them all. `strategy` is how windows are computed: from paired
     slices, or naively by rescanning the rows of each window. `state` is where slices are kept: on the
     driver, on the executors, or (auto) wherever their number says. `limits` are the numbers by which the
-    planner decides; they change costs, not answers.
+    planner decides; they change costs, not answers. `passes` are those of the planner, in their order: a
+    program adds its own behind `transom.plan.passes.PASSES`.
     """
 
     def __init__(
@@ -97,10 +100,11 @@ class Engine:
         fragments: str = "families",
         state: str = "auto",
         limits: Limits | None = None,
+        passes: Sequence[Pass] = PASSES,
         poll: str | int = "200 ms",
         max_failures: int = 3,
     ):
-        chosen = sharing_strategy(strategy, fragments, state, limits)
+        planner = Planner(sharing_strategy(strategy, fragments, state, limits), passes)
         self._backend = choose_backend(backend, spark)
         store = Store(checkpoint) if checkpoint is not None else Store.temporary()
         if checkpoint is None:
@@ -108,7 +112,7 @@ class Engine:
             if not self._backend.shares_disk:
                 log.warning("no checkpoint: the executors must be able to read and write %s", store.uri)
         clock = clock or (lambda: time.time_ns() // 1000)
-        self._loop = BatchLoop(self._backend, store, clock, max_failures, chosen, strategy == "naive")
+        self._loop = BatchLoop(self._backend, store, clock, max_failures, planner, strategy == "naive")
         self._loop.followers.append(functools.partial(log_batch, self._loop))
         self._runner = Runner(self._loop, parse_duration(poll) / 1e6)
         in_batches = isinstance(retention, int)

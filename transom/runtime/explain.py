@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from transom.elements import Drop, Register
 from transom.errors import SettingError, SQLError, near_miss
 from transom.plan.compiled import CompiledQuery, compile_query
-from transom.plan.explain import Explained, Explanation, gather, mermaid, query_text, text
+from transom.plan.explain import Explained, Explanation, gather, mermaid, plan_text, query_text
 from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import Entry
 from transom.sql.binding.bind_preference_query import bind_preference_queries
@@ -37,7 +37,7 @@ def explain_query(loop: BatchLoop, name: str, format: str, verbose: bool) -> str
 def _shown(plan: Explanation, format: str, verbose: bool) -> str:
     if format == "json":
         return plan.json()
-    return mermaid(plan, verbose) if format == "mermaid" else text(plan, verbose)
+    return mermaid(plan, verbose) if format == "mermaid" else plan_text(plan, verbose)
 
 
 def _check(format: str) -> None:

@@ -26,7 +26,6 @@ from transom.overload.sideline import Sideline
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import release_suspended
 from transom.plan.planner import Planner
-from transom.plan.strategy import Strategy
 from transom.promising.execution import Pace, Promising
 from transom.results.emit import BatchOutput, EmitContext
 from transom.results.prodder import due_streams
@@ -52,7 +51,7 @@ log = logging.getLogger("transom")
 
 
 class BatchLoop:
-    """KeyRuns batches and owns what they change: the state, the registry, the waiting control."""
+    """Runs batches and owns what they change: the state, the registry, the waiting control."""
 
     def __init__(
         self,
@@ -60,13 +59,13 @@ class BatchLoop:
         store: Store,
         clock: Callable[[], int],
         max_failures: int,
-        strategy: Strategy,
+        planner: Planner,
         naive: bool,
     ):
         self.backend, self.store, self.clock = backend, store, clock
         self.log, self.outputs = BatchLog(store), Outputs(store)
         self.declared = Declared(backend, store)
-        self.planner = Planner(strategy)
+        self.planner, strategy = planner, planner.strategy
         self.executors = ExecutorState(backend, store, strategy)
         self.partitioned_stores = PartitionedStores(self.executors.files, strategy.limits.store_files)
         self.promising = Promising(backend, self.executors.files, strategy)

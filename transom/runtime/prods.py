@@ -17,7 +17,7 @@ from transom.errors import SettingError
 from transom.estimates.feedback import add_estimates
 from transom.ingest.streams import Stream
 from transom.plan.compiled import CompiledQuery, plain_value, typed_value
-from transom.results.cascade import in_order, passed_on
+from transom.results.cascade import cascade_order, passed_on
 from transom.results.early import WindowRequest, read_open_windows, window_requests
 from transom.results.emit import with_early_results
 from transom.results.presentation import Moment, Results
@@ -58,7 +58,7 @@ class ProdAnswers:
 
     def _answer(self, prods: Sequence[Prod], state: State, registry: Registry) -> Results:
         loop, living = self.loop, registry.living()
-        cascade = in_order(living, loop.declared.streams)
+        cascade = cascade_order(living, loop.declared.streams)
         asks = tuple(window_requests(passed_on(prods, cascade), living).values())
         if not asks:
             return Results()

@@ -14,7 +14,7 @@ from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.estimates import Accuracy
 from transom.ondemand.cache import StoreUsage
-from transom.plan.explain import WorkDone, held, keeps_text, work_done, work_text
+from transom.plan.explain import WorkDone, held_by_selection, keeps_text, work_done, work_text
 from transom.plan.explain.promising_text import coverage_text
 from transom.plan.explain.words import counted, queries_text, readable
 from transom.plan.families import family_kind
@@ -312,7 +312,7 @@ def progress_of(loop: BatchLoop) -> Progress:
     """The progress of a batch loop."""
     # Each is replaced whole: no need to wait.
     state, registry, report = loop.state, loop.directory.registry, loop.report
-    slices = {home: holding.slices for home, holding in held(state).items()}
+    slices = {home: holding.slices for home, holding in held_by_selection(state).items()}
     streams = {}
     for name, stream in loop.declared.queried().items():
         own, clock = state.stream(name), stream.rules.clock

@@ -12,7 +12,7 @@ import pytest
 
 from tests.plan.bids import RULES, SEQ, TIME, admitted, compiled
 from transom.plan.compiled import CompiledQuery
-from transom.plan.explain import Explained, Explanation, gather, query_text, text
+from transom.plan.explain import Explained, Explanation, gather, plan_text, query_text
 from transom.plan.planner import Planner
 from transom.plan.strategy import Fragments, Strategy
 from transom.state.state import ClockState, State, StreamState, Work
@@ -100,7 +100,7 @@ next edges 2013-01-01 12:01:00, 2013-01-01 12:02:00, 2013-01-01 12:03:00
               holds nothing yet
         strategy shared_paired, fragments families, state auto"""
     state = sheet_of(state, 1, {NOON - MINUTE: 3, NOON: 2})
-    assert text(plan(*queries, state=state)) == dedent(expected)
+    assert plan_text(plan(*queries, state=state)) == dedent(expected)
 
 
 def test_queries_that_have_nothing_in_common_but_conjuncts_share_signatures() -> None:
@@ -108,7 +108,7 @@ def test_queries_that_have_nothing_in_common_but_conjuncts_share_signatures() ->
         compiled(f"SELECT count(*) FROM bids {windows('1 minute', '1 minute')} WHERE {where}", name)
         for name, where in (("a", "kind LIKE 'a%' AND site = 3"), ("b", "kind LIKE 'b%' AND seq > 3"))
     ]
-    lines = text(plan(*queries)).splitlines()
+    lines = plan_text(plan(*queries)).splitlines()
     assert "  family 1: signature of 4 conjuncts, 2 selections, 2 queries" in lines
     assert (
         "    the fragments are the signatures that occur: one signature per tuple serves all selections"
@@ -130,7 +130,7 @@ def test_families_that_differ_in_groups_say_what_they_are_rolled_up_from() -> No
         "others": f"SELECT kind, count(*) FROM bids {minute} WHERE site = 1 GROUP BY kind",
     }
     queries = [compiled(query, name) for name, query in texts.items()]
-    lines = [line.strip() for line in text(plan(*queries)).splitlines()]
+    lines = [line.strip() for line in plan_text(plan(*queries)).splitlines()]
     told = [line for line in lines if line.startswith(("family", "rolled up"))]
     pays = "wherever these are clearly fewer than tuples"
     assert told == [
@@ -152,11 +152,11 @@ def test_families_that_differ_in_groups_say_what_they_are_rolled_up_from() -> No
 def test_queries_that_wait_are_shown_as_if_they_had_joined() -> None:
     first = over_price("first", 10)
     state = running(first)
-    shown = text(plan(first, over_price("second", 10), state=state))
+    shown = plan_text(plan(first, over_price("second", 10), state=state))
     assert "query second: range 4 minutes, slide 1 minute (joins with the next batch)" in shown
     assert "query first: range 4 minutes, slide 1 minute\n" in shown
     assert "slices shared by 2 queries:" in shown
-    alone = text(plan(first)).splitlines()
+    alone = plan_text(plan(first)).splitlines()
     assert alone[1] == "  all of them join with the next batch" and "(joins" not in "".join(alone)
 
 
@@ -170,13 +170,13 @@ def test_a_name_that_is_used_again_shows_the_query_that_comes() -> None:
 
 def test_queries_that_leave_are_gone() -> None:
     stays, leaves = over_price("stays", 10), over_price("leaves", 20)
-    shown = text(plan(stays, state=running(stays, leaves)))
+    shown = plan_text(plan(stays, state=running(stays, leaves)))
     assert "leaves" not in shown and "family 1: alone, 1 query" in shown
 
 
 def test_suspended_queries_say_why() -> None:
     known = Explained({"bids": RULES}, State(), {}, suspended={"bad": ("bids", "its function failed")})
-    assert "  suspended: bad: its function failed" in text(gather(known)).splitlines()
+    assert "  suspended: bad: its function failed" in plan_text(gather(known)).splitlines()
     assert query_text(gather(known), "bad") == "query bad takes no part in batches: its function failed"
 
 
@@ -186,7 +186,7 @@ def test_joins_and_paired_slices_are_shown_as_people_write_them() -> None:
         "JOIN closing ON bids.site = closing.site",
         "paired",
     )
-    lines = [line.strip() for line in text(plan(query)).splitlines()]
+    lines = [line.strip() for line in plan_text(plan(query)).splitlines()]
     assert "join closing on closing.site = site" in lines
     assert "selection 1: where closing matched" in lines
     assert "query paired: range 12 minutes, slide 5 minutes, ends 1 minute past each slide" in lines
@@ -196,20 +196,20 @@ def test_joins_and_paired_slices_are_shown_as_people_write_them() -> None:
 
 def test_windows_along_numbers_are_told_in_numbers() -> None:
     numbered = compiled("SELECT count(*) FROM bids [RANGE 100 SLIDE 30 WATTR seq]", "numbered")
-    lines = [line.strip() for line in text(plan(numbered)).splitlines()]
+    lines = [line.strip() for line in plan_text(plan(numbered)).splitlines()]
     assert "query numbered: range 100, slide 30" in lines
     assert "slices: 2 per 30, of 10, 20, 10 ..." in lines
 
 
 def test_a_naive_query_keeps_every_tuple() -> None:
     naive = compiled("SELECT count(*) FROM bids [ROWS 100 SLIDE 30]", "rows", naive=True)
-    shown = text(plan(naive))
+    shown = plan_text(plan(naive))
     assert "keep every tuple" in shown and shown.endswith("strategy naive, fragments families, state auto")
 
 
 def test_a_stream_that_nobody_reads() -> None:
     known = Explained({"bids": StreamRules(SEQ, None), "other": StreamRules(SEQ, 5)}, State(), {})
-    assert text(gather(known)).splitlines() == [
+    assert plan_text(gather(known)).splitlines() == [
         "stream bids: 0 queries, time seq",
         "  slack none, horizon none",
         "  project: 0 scalar expressions for 0 uses",
@@ -229,7 +229,7 @@ def test_far_selections_hold_slices_in_shards() -> None:
     state = replace(
         state, selections={1: replace(state.selections[1], on_executors=True)}, shards=(shard,), partitions=4
     )
-    lines = [line.strip() for line in text(plan(query, state=state)).splitlines()]
+    lines = [line.strip() for line in plan_text(plan(query, state=state)).splitlines()]
     assert "holds 2 slices, in shards on the executors" in lines
     assert "state on the executors: 1,000 cells in 2 files of shards, 4,600 bytes" in lines
 
@@ -254,7 +254,7 @@ def many() -> Explanation:
 
 
 def test_many_queries_are_summed_up(many: Explanation) -> None:
-    lines = text(many).splitlines()
+    lines = plan_text(many).splitlines()
     assert lines[0] == "stream bids: 1,600 queries in 200 selections of 10 families, time ts"
     assert len(lines) < 120
     assert "  ... and 4 more families" in lines
@@ -263,7 +263,7 @@ def test_many_queries_are_summed_up(many: Explanation) -> None:
 
 
 def test_verbose_leaves_nothing_out(many: Explanation) -> None:
-    shown, _, decided = text(many, verbose=True).partition("decisions of the planner")
+    shown, _, decided = plan_text(many, verbose=True).partition("decisions of the planner")
     assert "more" not in shown
     assert decided.count("query s") == 1_600 and decided.count("family ") == 10
     assert (

@@ -13,7 +13,7 @@ import pytest
 
 from tests.plan.explain.test_formats import keys_of
 from transom.elements import Clock, ClockKind, Preference, Summary
-from transom.plan.explain import Explained, Explanation, gather, mermaid, query_text, text
+from transom.plan.explain import Explained, Explanation, gather, mermaid, plan_text, query_text
 from transom.plan.explain.spelling import promise_text
 from transom.promising.regions import DTYPES, Regions
 from transom.promising.representation import Representation
@@ -89,7 +89,7 @@ def test_a_promise_is_spelled_with_the_parentheses_that_it_needs(written: str, p
 
 
 def test_before_the_first_batch_everything_waits() -> None:
-    shown = text(explained())
+    shown = plan_text(explained())
     assert "stream store1: 2 queries with a preference, time ts" in shown
     assert "promising tuples: 2 summaries, for 2 queries with a preference" in shown
     assert "summary one of item of store1: auto (made with the next batch)" in shown

@@ -16,7 +16,7 @@ from tests.plan.bids import RULES, compiled
 from tests.plan.explain.test_formats import NODE, keys_of
 from tests.results.pure_batches import Pure
 from transom.elements import ClockKind, Using
-from transom.plan.explain import Explained, Explanation, gather, mermaid, query_text, text
+from transom.plan.explain import Explained, Explanation, gather, mermaid, plan_text, query_text
 from transom.plan.explain.records import StorePlan
 from transom.plan.explain.stores import structure_text
 from transom.plan.strategy import Place, Strategy
@@ -76,11 +76,11 @@ count(*) by prefix sums of store 4; having count(*) > 1
               store 4: values of rows, for count(*) of mean
                 holds 10 entries, _ bytes in 1 run, on the driver; 10 tuples ever; complete
         strategy shared_paired, fragments families, state auto"""
-    assert re.sub(r"\d+ bytes", "_ bytes", text(explained(running(SHARED)))) == dedent(expected)
+    assert re.sub(r"\d+ bytes", "_ bytes", plan_text(explained(running(SHARED)))) == dedent(expected)
 
 
 def test_before_the_first_batch_the_stores_are_told_and_hold_nothing() -> None:
-    lines = text(explained(Pure(SHARED, COLUMNS), SHARED.keys())).splitlines()
+    lines = plan_text(explained(Pure(SHARED, COLUMNS), SHARED.keys())).splitlines()
     assert lines[1] == "  all of them join with the next batch"
     assert sum(line.strip() == "holds nothing yet" for line in lines) == 4
     assert "(joins with the next batch)" not in "\n".join(lines)
@@ -90,7 +90,7 @@ def test_one_that_joins_those_that_run_says_that_it_waits() -> None:
     pure = running({"top": SHARED["top"]})
     waiting = {"low": compiled("SELECT min(price) FROM bids [RANGE 1 minute]", "low")}
     known = Explained({"s": pure.rules, "bids": RULES}, pure.state, pure.living | waiting, again=waiting)
-    lines = [line.strip() for line in text(gather(known)).splitlines()]
+    lines = [line.strip() for line in plan_text(gather(known)).splitlines()]
     assert "query top: the last 10 of t, exact: max(v) by staircase of store 2" in lines
     assert query_text(gather(known), "low").startswith(
         "query low over bids, on demand (joins with the next batch)"
@@ -202,7 +202,7 @@ def test_the_results_of_a_query_can_be_looked_up_too() -> None:
     pure = Pure({"sums": "SELECT k, sum(v) AS x FROM s [RANGE 10 SLIDE 10] GROUP BY k"}, COLUMNS)
     pure.register({"top": "SELECT max(x) FROM sums [RANGE 50]"})
     plan = explained(pure, ["top"])
-    lines = text(plan).splitlines()
+    lines = plan_text(plan).splitlines()
     assert "        its results are read by top" in lines
     at = lines.index("results of sums: 1 query on demand, time window_time")
     assert lines[at + 2] == "  its rows are the finals of sums"
@@ -243,7 +243,7 @@ def test_many_store_sets_and_queries_stay_readable() -> None:
         for number in range(120)
     }
     plan = explained(Pure(texts, COLUMNS), texts)
-    assert len(text(plan).splitlines()) < 100
-    assert "... and 6 more store sets" in text(plan)
-    assert len(text(plan, verbose=True).splitlines()) > 120
+    assert len(plan_text(plan).splitlines()) < 100
+    assert "... and 6 more store sets" in plan_text(plan)
+    assert len(plan_text(plan, verbose=True).splitlines()) > 120
     assert len(mermaid(plan).splitlines()) < 30

@@ -25,15 +25,15 @@ from transom.plan.explain.records import (
     Explanation,
     FamilyPlan,
     Holding,
-    Joined,
+    JoinedTable,
     Kept,
     PassPlan,
     Projected,
     QueryPlan,
-    Read,
     SelectionPlan,
     Shards,
     Slicing,
+    SlotReader,
     StreamPlan,
     Window,
     WorkDone,
@@ -42,7 +42,7 @@ from transom.plan.explain.spelling import (
     call_text,
     having_text,
     instant,
-    length,
+    length_text,
     overload_text,
     slot_text,
     window_text,
@@ -54,7 +54,7 @@ from transom.plan.planner import Planner
 from transom.plan.predicate_text import predicate_text
 from transom.plan.serving import source
 from transom.plan.strategy import Strategy
-from transom.results.cascade import derived_rules, in_order
+from transom.results.cascade import cascade_order, derived_rules
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import And, Comparison, Member, Not, Or, Predicate
 from transom.state.state import State, StreamState, Work
@@ -122,7 +122,7 @@ class Explained:
     @cached_property
     def readers(self) -> Mapping[str, Sequence[str]]:
         """The names of the queries that read each query's results."""
-        cascade = in_order(list(self.queries.values()), self.rules)
+        cascade = cascade_order(list(self.queries.values()), self.rules)
         return {inner.name: [outer.name for outer in outers] for inner, outers in cascade}
 
     def waits(self, name: str) -> bool:
@@ -131,9 +131,9 @@ class Explained:
 
 def gather(known: Explained) -> Explanation:
     """Describe what the planner decided; for queries that wait, what it decides when they join."""
-    holding, planner = held(known.joined), known.what_if
+    holding, planner = held_by_selection(known.joined), known.what_if
     streams = []
-    inner = {query.name: query for query, _ in in_order(list(known.queries.values()), known.rules)}
+    inner = {query.name: query for query, _ in cascade_order(list(known.queries.values()), known.rules)}
     derived = {name: derived_rules(query) for name, query in inner.items()}
     for name, rules in {**known.rules, **derived}.items():
         reading = [query for query in known.standing.values() if query.query.stream == name]
@@ -194,15 +194,15 @@ def _stream(
     everyone = [*reading, *looking]
     uses = Counter(scalar.sql for query in everyone for scalar in query.query.scalars())
     joins = {
-        join.id: Joined(join.id, join.table, join.on) for query in everyone for join in query.query.joins
+        join.id: JoinedTable(join.id, join.table, join.on) for query in everyone for join in query.query.joins
     }
     kind = rules.clock.kind
     return StreamPlan(
         name,
         rules.clock.attribute,
-        None if rules.slack is None else length(rules.slack, kind),
-        None if rules.horizon is None else length(rules.horizon, kind),
-        None if rules.idle is None else length(rules.idle, ClockKind.TIME),
+        None if rules.slack is None else length_text(rules.slack, kind),
+        None if rules.horizon is None else length_text(rules.horizon, kind),
+        None if rules.idle is None else length_text(rules.idle, ClockKind.TIME),
         len(reading),
         {query: why for query, (stream, why) in known.suspended.items() if stream == name},
         tuple(Projected(sql, count) for sql, count in uses.items()),
@@ -235,7 +235,7 @@ def _kin(families: Sequence[Family]) -> list[Kin]:
 
 
 def _overload(overload: Overload) -> str:
-    budget = length(overload.budget, ClockKind.TIME) if overload.in_time else f"{overload.budget:,} rows"
+    budget = length_text(overload.budget, ClockKind.TIME) if overload.in_time else f"{overload.budget:,} rows"
     if overload.shed:
         return f"budget {budget}; rows beyond it are shed"
     return f"budget {budget}; rows beyond it are sidelined, and resumed 1 for every {overload.share} new rows"
@@ -257,7 +257,7 @@ def work_done(work: Work) -> WorkDone:
     return WorkDone(work.partials, work.finals, work.unshared_partials, work.unshared_finals, ratio)
 
 
-def held(state: State) -> dict[int, Holding]:
+def held_by_selection(state: State) -> dict[int, Holding]:
     """What each selection holds, all found at once."""
     found = {}
     for home, own in state.selections.items():
@@ -364,19 +364,19 @@ class _Describing:
             count_edges(found, now, now + per, MOST_EDGES),
             "hour" if kind is ClockKind.TIME else str(per),
             per,
-            tuple(length(later - edge, kind) for edge, later in pairwise(following)),
+            tuple(length_text(later - edge, kind) for edge, later in pairwise(following)),
             edges,
             tuple(instant(edge, self.clock) for edge in edges),
         )
 
 
 def _kept(slots: Sequence[Slot], queries: Sequence[CompiledQuery]) -> Iterator[Kept]:
-    readers: dict[str, list[Read]] = {slot.id: [] for slot in slots}
+    readers: dict[str, list[SlotReader]] = {slot.id: [] for slot in slots}
     for query in queries:
         for call, places in zip(query.query.calls, query.reads, strict=True):
             for slot in dict.fromkeys(source(query.slots[place], readers) for place in places):
                 if slot is not None:
-                    readers[slot.id].append(Read(query.name, call_text(call)))
+                    readers[slot.id].append(SlotReader(query.name, call_text(call)))
     for slot in slots:
         yield Kept(slot_text(slot), tuple(readers[slot.id]))
 

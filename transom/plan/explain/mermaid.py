@@ -15,7 +15,7 @@ from transom.plan.explain.records import (
 )
 from transom.plan.explain.stores_text import store_set_title
 from transom.plan.explain.text import family_title, work_text
-from transom.plan.explain.words import counted, named, queries_text, readable
+from transom.plan.explain.words import counted, name_list, queries_text, readable
 
 FAMILIES, SELECTIONS, NAMES = 6, 4, 5  # that a readable drawing has at most: of a stream, a family, a box
 QUERIES = 12  # with a preference
@@ -121,7 +121,7 @@ def _selection(above: str, node: str, selection: SelectionPlan, verbose: bool) -
     cut = f"{counted(selection.slicing.edges, 'slice')} per {selection.slicing.per}"
     yield f"  {above} --> {node}[{label(asked, cut, held)}]"
     names = [query.name for query in selection.queries]
-    yield f"  {node} --> {node}q([{label(named(names, None if verbose else NAMES))}])"
+    yield f"  {node} --> {node}q([{label(name_list(names, None if verbose else NAMES))}])"
 
 
 def _store_set(above: str, node: str, store_set: StoreSetPlan, verbose: bool) -> Iterator[str]:
@@ -138,4 +138,4 @@ def _store(above: str, node: str, store: StorePlan, verbose: bool) -> Iterator[s
     held = f"{counted(store.entries, 'entry', 'entries')} held on the {store.place}"
     yield f"  {above} --> {node}[{label(store.keeps, held)}]"
     names = list(dict.fromkeys(name for read in store.readers for name in read.queries))
-    yield f"  {node} --> {node}q([{label(named(names, None if verbose else NAMES))}])"
+    yield f"  {node} --> {node}q([{label(name_list(names, None if verbose else NAMES))}])"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from transom.elements import ClockKind, Preference, Summary
-from transom.plan.explain.spelling import length, promise_text
+from transom.plan.explain.spelling import length_text, promise_text
 from transom.plan.predicate_text import predicate_text
 from transom.sql.preference_query import PreferenceQuery, Side
 from transom.sql.promise import counts
@@ -175,4 +175,4 @@ def _budget(preference: Preference) -> str | None:
 
 
 def _time(micros: int) -> str:
-    return length(micros, ClockKind.TIME)
+    return length_text(micros, ClockKind.TIME)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from transom.plan.explain.promising import PreferencePlan, SummaryPlan
-from transom.plan.explain.words import Limits, counted, first, indented, named, queries_text
+from transom.plan.explain.words import Detail, counted, first, indented, name_list, queries_text
 
 
 def summaries_text(
-    summaries: Sequence[SummaryPlan], preference_queries: Sequence[PreferencePlan], limits: Limits
+    summaries: Sequence[SummaryPlan], preference_queries: Sequence[PreferencePlan], detail: Detail
 ) -> Iterator[str]:
     """The summaries, and the queries that they lead."""
     if not summaries:
@@ -20,13 +20,13 @@ def summaries_text(
     else:
         led = f"{queries_text(len(readers))} on overload" if readers else "no query yet"
     yield f"promising tuples: {counted(len(summaries), 'summary', 'summaries')}, for {led}"
-    yield from indented(first(summaries, limits.stores, lambda own: _summary(own, limits), "summaries"))
-    others = named([query.name for query in preference_queries[limits.families :]], limits.names)
+    yield from indented(first(summaries, detail.stores, lambda own: _summary(own, detail), "summaries"))
+    others = name_list([query.name for query in preference_queries[detail.families :]], detail.names)
     yield from indented(
         first(
             preference_queries,
-            limits.families,
-            lambda own: preference_text(own, limits),
+            detail.families,
+            lambda own: preference_text(own, detail),
             f"queries: {others}",
         )
     )
@@ -38,8 +38,8 @@ def summary_title(summary: SummaryPlan) -> str:
     return f"{summary.name} of {summary.column} of {summary.stream}: {structure}"
 
 
-def _summary(summary: SummaryPlan, limits: Limits) -> Iterator[str]:
-    waits = " (made with the next batch)" if summary.waits and limits.waiting else ""
+def _summary(summary: SummaryPlan, detail: Detail) -> Iterator[str]:
+    waits = " (made with the next batch)" if summary.waits and detail.waiting else ""
     yield f"summary {summary_title(summary)}{waits}"
     cells = f"{counted(summary.buckets, 'bucket')} of values, " if summary.buckets > 1 else ""
     if summary.structure != "none":
@@ -53,7 +53,7 @@ def _summary(summary: SummaryPlan, limits: Limits) -> Iterator[str]:
     yield f"  granularities: {told}; tuples are kept for {summary.reach}"
     yield f"  {_holding(summary)}"
     if summary.readers:
-        yield f"  leads {named(summary.readers, limits.names)}"
+        yield f"  leads {name_list(summary.readers, detail.names)}"
 
 
 def _holding(summary: SummaryPlan) -> str:
@@ -67,20 +67,20 @@ def _holding(summary: SummaryPlan) -> str:
     )
 
 
-def preference_text(query: PreferencePlan, limits: Limits) -> Iterator[str]:
+def preference_text(query: PreferencePlan, detail: Detail) -> Iterator[str]:
     """A query with a preference: what it asks for, where its budget goes, and what came of it."""
-    waits = " (joins with the next batch)" if query.waits and limits.waiting else ""
+    waits = " (joins with the next batch)" if query.waits and detail.waiting else ""
     streams = " and ".join(f"{side.stream} (summary {side.summary})" for side in query.sides)
     yield f"query {query.name}: {query.kind} of {streams}{waits}"
     for side in query.sides:
         if side.where is not None:
             whose = f"{side.stream}: " if len(query.sides) > 1 else ""
-            asked = "" if side.guide is None else f"; the summary is asked about {limits.short(side.guide)}"
-            yield f"  {whose}where {limits.short(side.where)}{asked}"
+            asked = "" if side.guide is None else f"; the summary is asked about {detail.short(side.guide)}"
+            yield f"  {whose}where {detail.short(side.where)}{asked}"
     if query.rest is not None:
-        yield f"  pairs for which {limits.short(query.rest)}"
+        yield f"  pairs for which {detail.short(query.rest)}"
     fade = f", fading by {query.fade:g} with each granularity" if query.fade != 1 else ""
-    yield f"  preference {query.order} {limits.short(query.promise)}{fade}"
+    yield f"  preference {query.order} {detail.short(query.promise)}{fade}"
     window = "all that is kept" if query.window is None else f"window {query.window}"
     budget = "no budget: everything is probed" if query.budget is None else f"budget {query.budget} a batch"
     yield f"  {window}; {budget}"

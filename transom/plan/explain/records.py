@@ -14,7 +14,7 @@ from transom.plan.explain.promising import PreferencePlan, SummaryPlan
 
 
 @dataclass(frozen=True)
-class Read:
+class SlotReader:
     """An aggregate of a query that reads a slot."""
 
     query: str
@@ -26,7 +26,7 @@ class Kept:
     """What is kept of each slice and group, and the queries that read it."""
 
     slot: str
-    readers: tuple[Read, ...]
+    readers: tuple[SlotReader, ...]
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class Projected:
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedTable:
     """A static table that the stream is joined with."""
 
     id: str
@@ -268,7 +268,7 @@ class StreamPlan:
     queries: int
     suspended: Mapping[str, str]
     project: tuple[Projected, ...]
-    joins: tuple[Joined, ...]
+    joins: tuple[JoinedTable, ...]
     work: WorkDone
     families: tuple[FamilyPlan, ...]
     overload: str | None = None  # what becomes of rows beyond a batch's budget

@@ -78,14 +78,14 @@ def _part(part: Promise, whole: Arithmetic, streams: bool) -> str:
 
 
 def window_text(spec: WindowSpec, kind: ClockKind) -> str:
-    shown = f"range {length(spec.range, kind)}, slide {length(spec.slide, kind)}"
-    return f"{shown}, ends {length(spec.phase, kind)} past each slide" if spec.phase else shown
+    shown = f"range {length_text(spec.range, kind)}, slide {length_text(spec.slide, kind)}"
+    return f"{shown}, ends {length_text(spec.phase, kind)} past each slide" if spec.phase else shown
 
 
-def length(value: int, kind: ClockKind) -> str:
+def length_text(value: int, kind: ClockKind) -> str:
     """A length, in short where it is no round one.
 
-    >>> length(720_000_000, ClockKind.TIME), length(680_296_000, ClockKind.TIME)
+    >>> length_text(720_000_000, ClockKind.TIME), length_text(680_296_000, ClockKind.TIME)
     ('12 minutes', '11 min 20.296 s')
     """
     if kind is not ClockKind.TIME:

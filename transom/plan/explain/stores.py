@@ -22,7 +22,7 @@ from transom.ondemand.structures.timegram import TimeGram
 from transom.ondemand.structures.values import RawTuples
 from transom.plan.compiled import CompiledQuery
 from transom.plan.explain.records import Answered, Looked, LookupPlan, StorePlan, StoreSetPlan
-from transom.plan.explain.spelling import call_text, having_text, instant, length
+from transom.plan.explain.spelling import call_text, having_text, instant, length_text
 from transom.plan.predicate_text import predicate_text
 from transom.state.state import State, StoreState
 from transom.windows.intervals import LOWEST
@@ -193,7 +193,7 @@ def span_text(range: int, kind: ClockKind, attribute: str) -> str:
     """
     if kind is ClockKind.ROWS:
         return f"the last {range:,} rows"
-    return f"the last {length(range, kind)} of {attribute}"
+    return f"the last {length_text(range, kind)} of {attribute}"
 
 
 def structure_text(using: Using, kind: ClockKind) -> str:
@@ -213,7 +213,7 @@ def structure_text(using: Using, kind: ClockKind) -> str:
         between = "" if using.between is None else f" BETWEEN {' AND '.join(map(_number, using.between))}"
         said.append(f"{using.buckets}{between}")
     if using.slice is not None:
-        said.append(f"SLICE '{length(using.slice, kind)}'")
+        said.append(f"SLICE '{length_text(using.slice, kind)}'")
     shown = f"timegram({', '.join(said)})" if said else "timegram"
     return shown if using.within is None else f"{shown} within {using.within * 100:g}%"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from transom.plan.explain.records import Answered, LookupPlan, StorePlan, StoreSetPlan, StreamPlan
-from transom.plan.explain.words import Limits, counted, first, indented, named, queries_text
+from transom.plan.explain.words import Detail, counted, first, indented, name_list, queries_text
 
 
-def stores_text(stream: StreamPlan, limits: Limits) -> Iterator[str]:
+def stores_text(stream: StreamPlan, detail: Detail) -> Iterator[str]:
     """The stores of a stream's on-demand queries, by store set."""
     if not stream.on_demand:
         return
@@ -18,7 +18,7 @@ def stores_text(stream: StreamPlan, limits: Limits) -> Iterator[str]:
         f"in {counted(len(stream.store_sets), 'store set')}"
     )
     yield from indented(
-        first(stream.store_sets, limits.families, lambda own: _store_set(own, limits), "store sets")
+        first(stream.store_sets, detail.families, lambda own: _store_set(own, detail), "store sets")
     )
 
 
@@ -30,46 +30,46 @@ def store_set_title(store_set: StoreSetPlan) -> str:
     return f"{', '.join(parts)}; {store_set.longest}"
 
 
-def _store_set(store_set: StoreSetPlan, limits: Limits) -> Iterator[str]:
-    yield f"store set {store_set.id}: {limits.short(store_set_title(store_set))}"
-    others = named([query.name for query in store_set.queries[limits.queries :]], limits.names)
+def _store_set(store_set: StoreSetPlan, detail: Detail) -> Iterator[str]:
+    yield f"store set {store_set.id}: {detail.short(store_set_title(store_set))}"
+    others = name_list([query.name for query in store_set.queries[detail.queries :]], detail.names)
     yield from indented(
-        first(store_set.queries, limits.queries, lambda own: _query(own, limits), f"queries: {others}")
+        first(store_set.queries, detail.queries, lambda own: _query(own, detail), f"queries: {others}")
     )
     yield from indented(
         first(
             store_set.stores,
-            limits.stores,
-            lambda own: _store(own, len(store_set.queries), limits),
+            detail.stores,
+            lambda own: _store(own, len(store_set.queries), detail),
             "stores",
         )
     )
 
 
-def _query(query: LookupPlan, limits: Limits) -> Iterator[str]:
-    waits = " (joins with the next batch)" if query.waits and limits.waiting else ""
-    having = "" if query.having is None else f"; having {limits.short(query.having)}"
+def _query(query: LookupPlan, detail: Detail) -> Iterator[str]:
+    waits = " (joins with the next batch)" if query.waits and detail.waiting else ""
+    having = "" if query.having is None else f"; having {detail.short(query.having)}"
     answers = "; ".join(map(_answer, query.answers)) or "groups"
-    yield f"query {query.name}: {query.window}, {query.structure}: {limits.short(answers)}{having}{waits}"
+    yield f"query {query.name}: {query.window}, {query.structure}: {detail.short(answers)}{having}{waits}"
 
 
 def _answer(answer: Answered) -> str:
     return f"{answer.aggregate} by {answer.by} of store {', '.join(map(str, answer.stores))}"
 
 
-def _store(store: StorePlan, queries: int, limits: Limits) -> Iterator[str]:
+def _store(store: StorePlan, queries: int, detail: Detail) -> Iterator[str]:
     if store.kind == "groups":
         yield f"store {store.id}: {store.keeps}, which says whether a window has any"
     else:
-        told = [f"{read.aggregate}{_whose(read.queries, queries, limits)}" for read in store.readers]
-        yield f"store {store.id}: {limits.short(store.keeps)}, for {named(told, limits.names)}"
+        told = [f"{read.aggregate}{_whose(read.queries, queries, detail)}" for read in store.readers]
+        yield f"store {store.id}: {detail.short(store.keeps)}, for {name_list(told, detail.names)}"
     yield f"  {_holding(store)}"
 
 
-def _whose(names: Sequence[str], queries: int, limits: Limits) -> str:
+def _whose(names: Sequence[str], queries: int, detail: Detail) -> str:
     if queries == 1:
         return ""
-    return " of all of them" if len(names) == queries else f" of {named(names, limits.names)}"
+    return " of all of them" if len(names) == queries else f" of {name_list(names, detail.names)}"
 
 
 def _holding(store: StorePlan) -> str:
@@ -97,19 +97,19 @@ def _complete(store: StorePlan) -> str:
 # --- one query ---
 
 
-def lookup_text(
-    stream: StreamPlan, store_set: StoreSetPlan, query: LookupPlan, limits: Limits
+def lookup_plan_text(
+    stream: StreamPlan, store_set: StoreSetPlan, query: LookupPlan, detail: Detail
 ) -> Iterator[str]:
     """How one on-demand query is answered, from which stores, and with whom it shares them."""
     waits = " (joins with the next batch)" if query.waits else ""
     yield f"query {query.name} over {stream.name}, on demand{waits}"
-    yield from indented(_one(store_set, query, limits))
+    yield from indented(_one(store_set, query, detail))
 
 
-def _one(store_set: StoreSetPlan, query: LookupPlan, limits: Limits) -> Iterator[str]:
+def _one(store_set: StoreSetPlan, query: LookupPlan, detail: Detail) -> Iterator[str]:
     yield f"looked up for {query.window}, or for less"
     if store_set.where is not None:
-        yield f"where {limits.short(store_set.where)}"
+        yield f"where {detail.short(store_set.where)}"
     if store_set.group_by:
         yield f"group by {', '.join(store_set.group_by)}"
     if query.having is not None:
@@ -117,9 +117,9 @@ def _one(store_set: StoreSetPlan, query: LookupPlan, limits: Limits) -> Iterator
     yield f"structure {query.structure}"
     yield from indented(map(_answer, query.answers))
     others = [other.name for other in store_set.queries if other.name != query.name]
-    shared = f"shared with {named(others, limits.names)}" if others else "not shared"
+    shared = f"shared with {name_list(others, detail.names)}" if others else "not shared"
     yield f"store set {store_set.id}, {shared}; it keeps {store_set.longest}"
     read = {number for answer in query.answers for number in answer.stores}
     for store in store_set.stores:
         if store.id in read or store.kind == "groups":
-            yield from indented(_store(store, len(store_set.queries), limits))
+            yield from indented(_store(store, len(store_set.queries), detail))

@@ -18,15 +18,15 @@ from transom.plan.explain.records import (
     StreamPlan,
     WorkDone,
 )
-from transom.plan.explain.stores_text import lookup_text, stores_text
+from transom.plan.explain.stores_text import lookup_plan_text, stores_text
 from transom.plan.explain.words import (
     ALL,
     BRIEF,
-    Limits,
+    Detail,
     counted,
     first,
     indented,
-    named,
+    name_list,
     queries_text,
     readable,
 )
@@ -34,14 +34,14 @@ from transom.plan.explain.words import (
 MANY = 12  # selections that are more than anybody reads
 
 
-def text(plan: Explanation, verbose: bool = False) -> str:
+def plan_text(plan: Explanation, verbose: bool = False) -> str:
     """The plan stream by stream: the rules, what is computed for every row, and who shares what."""
-    limits = ALL if verbose else BRIEF
+    detail = ALL if verbose else BRIEF
     lines: list[str] = []
     for stream in plan.streams:
-        lines += _stream(stream, limits)
+        lines += _stream(stream, detail)
         lines += indented(decisions_text(stream.decisions)) if verbose else ()
-    lines += summaries_text(plan.summaries, plan.preference_queries, limits)
+    lines += summaries_text(plan.summaries, plan.preference_queries, detail)
     if plan.shards.files:
         lines.append(
             f"state on the executors: {plan.shards.rows:,} cells in {counted(plan.shards.files, 'file')} of shards, "
@@ -84,12 +84,12 @@ def _title(stream: StreamPlan, selections: int) -> str:
     return f"{what} {stream.name}: {told}, time {stream.time}"
 
 
-def _stream(stream: StreamPlan, limits: Limits) -> Iterator[str]:
+def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
     selections = sum(len(family.selections) for family in stream.families)
     yield _title(stream, selections)
     if stream.plans and all(query.waits for query in stream.plans):
         yield "  all of them join with the next batch"
-        limits = replace(limits, waiting=False)
+        detail = replace(detail, waiting=False)
     idle = "" if stream.idle is None else f", idle after {stream.idle}"
     if stream.results_of is None:
         yield f"  slack {stream.slack or 'none'}, horizon {stream.horizon or 'none'}{idle}"
@@ -109,34 +109,34 @@ def _stream(stream: StreamPlan, limits: Limits) -> Iterator[str]:
     uses = sum(scalar.uses for scalar in stream.project)
     yield f"  project: {counted(len(stream.project), 'scalar expression')} for {counted(uses, 'use')}"
     scalars = sorted(stream.project, key=lambda scalar: -scalar.uses)
-    most = None if limits.names is None else 2 * limits.names
+    most = None if detail.names is None else 2 * detail.names
     yield from indented(
-        indented(first(scalars, most, lambda own: [f"{limits.short(own.sql)} ({own.uses:,})"], "expressions"))
+        indented(first(scalars, most, lambda own: [f"{detail.short(own.sql)} ({own.uses:,})"], "expressions"))
     )
     for join in stream.joins:
-        yield f"  join {join.table} on {limits.short(join.on)}"
+        yield f"  join {join.table} on {detail.short(join.on)}"
     if stream.queries or not (stream.on_demand or stream.with_preference):
         yield f"  done: {work_text(stream.work)}"
-    others = limits
-    if limits.families is not None and selections > MANY:  # then the first family stands for all
-        others = replace(limits, selections=1, queries=2)
+    others = detail
+    if detail.families is not None and selections > MANY:  # then the first family stands for all
+        others = replace(detail, selections=1, queries=2)
     yield from indented(
         first(
             stream.families,
-            limits.families,
-            lambda own: _family(own, limits if own.id == 1 else others),
+            detail.families,
+            lambda own: _family(own, detail if own.id == 1 else others),
             "families",
         )
     )
-    yield from indented(stores_text(stream, limits))
+    yield from indented(stores_text(stream, detail))
 
 
-def _family(family: FamilyPlan, limits: Limits) -> Iterator[str]:
+def _family(family: FamilyPlan, detail: Detail) -> Iterator[str]:
     yield f"family {family.id}: {family_title(family)}"
-    yield from indented(_family_head(family, limits))
+    yield from indented(_family_head(family, detail))
     hidden = f"selections; {queries_text(family.queries)} in all"
     yield from indented(
-        first(family.selections, limits.selections, lambda own: _selection(own, limits), hidden)
+        first(family.selections, detail.selections, lambda own: _selection(own, detail), hidden)
     )
 
 
@@ -150,38 +150,38 @@ def family_title(family: FamilyPlan) -> str:
     return f"alone, {queries_text(family.queries)}"
 
 
-def _family_head(family: FamilyPlan, limits: Limits) -> Iterator[str]:
+def _family_head(family: FamilyPlan, detail: Detail) -> Iterator[str]:
     if family.kind == "range":
         yield (
             f"{counted(family.constants, 'constant')} cut it into "
             f"{counted(family.fragments or 0, 'fragment')}: one binary search per tuple serves all selections"
         )
         if family.agrees:
-            yield f"all require {limits.short(' AND '.join(family.agrees))}"
+            yield f"all require {detail.short(' AND '.join(family.agrees))}"
     elif family.kind == "signature":
         yield "the fragments are the signatures that occur: one signature per tuple serves all selections"
     if family.group_by:
-        yield f"group by {limits.short(', '.join(family.group_by))}"
+        yield f"group by {detail.short(', '.join(family.group_by))}"
     if family.rolled_up is not None:
-        others = named([str(number) for number in family.kin], limits.names)
+        others = name_list([str(number) for number in family.kin], detail.names)
         whose = f"{'family' if len(family.kin) == 1 else 'families'} {others}"
         yield (
-            f"rolled up from groups by {limits.short(', '.join(family.rolled_up))} together with {whose}, "
+            f"rolled up from groups by {detail.short(', '.join(family.rolled_up))} together with {whose}, "
             "wherever these are clearly fewer than tuples"
         )
 
 
-def _selection(selection: SelectionPlan, limits: Limits) -> Iterator[str]:
-    asked = "every tuple" if selection.own is None else f"where {limits.short(selection.own)}"
+def _selection(selection: SelectionPlan, detail: Detail) -> Iterator[str]:
+    asked = "every tuple" if selection.own is None else f"where {detail.short(selection.own)}"
     apart = ", not shared with others over the same rows" if selection.apart else ""
     yield f"selection {selection.id}: {asked}{apart}"
-    others = named([query.name for query in selection.queries[limits.queries :]], limits.names)
+    others = name_list([query.name for query in selection.queries[detail.queries :]], detail.names)
     yield from indented(
         first(
-            selection.queries, limits.queries, lambda own: _query(own, limits.waiting), f"queries: {others}"
+            selection.queries, detail.queries, lambda own: _query(own, detail.waiting), f"queries: {others}"
         )
     )
-    yield from indented([_slices(selection), *_keeps(selection, limits), _holding(selection.holds)])
+    yield from indented([_slices(selection), *_keeps(selection, detail), _holding(selection.holds)])
 
 
 def _query(query: QueryPlan, mark: bool) -> Iterator[str]:
@@ -212,29 +212,29 @@ def slicing_text(slicing: Slicing) -> str:
     return f"{slicing.edges:,} per {slicing.per}, of {of}{following}"
 
 
-def _keeps(selection: SelectionPlan, limits: Limits) -> Iterator[str]:
+def _keeps(selection: SelectionPlan, detail: Detail) -> Iterator[str]:
     """What is kept; where queries share it, who reads what."""
     keeps = selection.keeps
     if keeps is None:
         yield "keep every tuple"
         return
-    told = [_whose(kept, selection, limits) for kept in keeps]
-    plain = [limits.short(kept.slot) for kept, whose in zip(keeps, told, strict=True) if whose is None]
+    told = [_whose(kept, selection, detail) for kept in keeps]
+    plain = [detail.short(kept.slot) for kept, whose in zip(keeps, told, strict=True) if whose is None]
     yield f"keep per slice and group: {', '.join(['rows', *plain])}"
     for kept, whose in zip(keeps, told, strict=True):
         if whose is not None:
-            yield f"  {limits.short(kept.slot)} {whose}"
+            yield f"  {detail.short(kept.slot)} {whose}"
 
 
-def _whose(kept: Kept, selection: SelectionPlan, limits: Limits) -> str | None:
+def _whose(kept: Kept, selection: SelectionPlan, detail: Detail) -> str | None:
     """Who reads a slot for which aggregates; None where that goes without saying."""
     aggregates = list(dict.fromkeys(read.aggregate for read in kept.readers))
     names = list(dict.fromkeys(read.query for read in kept.readers))
     is_all = len(names) == len(selection.queries)
     if is_all and (len(names) == 1 or aggregates == [kept.slot]):
         return None
-    of = "all of them" if is_all else named(names, limits.names)
-    return f"for {named(aggregates, limits.names)} of {of}"
+    of = "all of them" if is_all else name_list(names, detail.names)
+    return f"for {name_list(aggregates, detail.names)} of {of}"
 
 
 def _holding(holds: Holding) -> str:
@@ -250,16 +250,16 @@ def _holding(holds: Holding) -> str:
 
 def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
     """How one query is computed: its selection, its family, and with whom it shares what."""
-    limits = ALL if verbose else BRIEF
+    detail = ALL if verbose else BRIEF
     looked = plan.find_lookup(name)
     if looked is not None:
-        return readable("\n".join(lookup_text(*looked, limits)))
+        return readable("\n".join(lookup_plan_text(*looked, detail)))
     led = plan.find_preference_query(name)
     if led is not None:
         shown = plan.only(name)
         waits = " (joins with the next batch)" if led.waits else ""
-        own = [*preference_text(led, replace(limits, waiting=False))]
-        below = list(summaries_text(shown.summaries, (), limits))[1:]
+        own = [*preference_text(led, replace(detail, waiting=False))]
+        below = list(summaries_text(shown.summaries, (), detail))[1:]
         return readable("\n".join([own[0] + waits, *own[1:], *below]))
     found = plan.find(name)
     if found is None:
@@ -267,7 +267,7 @@ def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
         return f"query {name} takes no part in batches{f': {why[0]}' if why else ''}"
     stream, family, selection, query = found
     waits = " (joins with the next batch)" if query.waits else ""
-    lines = [f"query {name} over {stream.name}{waits}", *indented(_one(family, selection, query, limits))]
+    lines = [f"query {name} over {stream.name}{waits}", *indented(_one(family, selection, query, detail))]
     if verbose:
         lines += indented(decisions_text(_about(stream, family, selection, query)))
     return readable("\n".join(lines))
@@ -285,10 +285,10 @@ def _about(
     return [one for one in found if one.choices]
 
 
-def _one(family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, limits: Limits) -> Iterator[str]:
+def _one(family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, detail: Detail) -> Iterator[str]:
     yield f"window {query.window.text} on {family.clock}"
     if selection.where is not None:
-        yield f"where {limits.short(selection.where)}"
+        yield f"where {detail.short(selection.where)}"
     if family.group_by:
         yield f"group by {', '.join(family.group_by)}"
     if query.having is not None:
@@ -302,23 +302,23 @@ def _one(family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, limits:
     if query.unseen is None or query.unseen:
         yield "does not answer for windows with rows from before it joined"
     others = [other.name for other in selection.queries if other.name != query.name]
-    shared = f"shared with {named(others, limits.names)}" if others else "not shared"
+    shared = f"shared with {name_list(others, detail.names)}" if others else "not shared"
     yield f"selection {selection.id}, {shared}"
-    yield from indented([f"slices: {slicing_text(selection.slicing)}", *_read(selection, query, limits)])
+    yield from indented([f"slices: {slicing_text(selection.slicing)}", *_read(selection, query, detail)])
     yield f"  {_holding(selection.holds)}"
     if query.reads:
         yield f"  still reads selection {', '.join(map(str, query.reads))}, which it left"
     yield f"family {family.id}: {family_title(family)}"
-    yield from indented(_family_head(family, limits))
+    yield from indented(_family_head(family, detail))
 
 
-def _read(selection: SelectionPlan, query: QueryPlan, limits: Limits) -> Iterator[str]:
+def _read(selection: SelectionPlan, query: QueryPlan, detail: Detail) -> Iterator[str]:
     """What the query reads of what is kept, and who else does."""
     for kept in selection.keeps or ():
         mine = list(dict.fromkeys(read.aggregate for read in kept.readers if read.query == query.name))
         others = list(dict.fromkeys(read.query for read in kept.readers if read.query != query.name))
-        also = f", and for {named(others, limits.names)}" if others else ""
+        also = f", and for {name_list(others, detail.names)}" if others else ""
         if mine:
-            yield f"keeps {limits.short(kept.slot)} for {', '.join(mine)}{also}"
+            yield f"keeps {detail.short(kept.slot)} for {', '.join(mine)}{also}"
     if selection.keeps is None:
         yield "keeps every tuple"

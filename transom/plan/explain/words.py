@@ -14,7 +14,7 @@ _PLAIN = re.compile(r"`(\w+)`")
 
 
 @dataclass(frozen=True)
-class Limits:
+class Detail:
     """How much of a plan is shown; None is all of it."""
 
     families: int | None = 6
@@ -31,8 +31,8 @@ class Limits:
         return f"{expression[: self.width]} ..."
 
 
-BRIEF = Limits()
-ALL = Limits(None, None, None, None, None, None)
+BRIEF = Detail()
+ALL = Detail(None, None, None, None, None, None)
 
 
 def readable(sql: str) -> str:
@@ -54,10 +54,10 @@ def counted(number: int, thing: str, things: str | None = None) -> str:
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
-def named(names: Sequence[str], most: int | None) -> str:
+def name_list(names: Sequence[str], most: int | None) -> str:
     """Names in a list that does not grow without end.
 
-    >>> named(["a", "b", "c", "d"], 2)
+    >>> name_list(["a", "b", "c", "d"], 2)
     'a, b and 2 more'
     """
     if most is None or len(names) <= most:

@@ -96,7 +96,7 @@ def _why_shared(others: int, missed: IntervalSet | None, unseen: IntervalSet | N
     return reason
 
 
-class Holding(Protocol):
+class SliceHolder(Protocol):
     """What holds slices: a state, or one that is being made."""
 
     @property
@@ -107,7 +107,7 @@ class Holding(Protocol):
     def shards(self) -> Sequence[ShardRef]: ...
 
 
-def slices_held(state: Holding, home: int) -> tuple[Numbers, Numbers]:
+def slices_held(state: SliceHolder, home: int) -> tuple[Numbers, Numbers]:
     """The starts and stops of the slices that hold tuples of a selection."""
     own = state.selections[home]
     if own.on_executors:
