@@ -19,6 +19,7 @@ from transom.errors import SettingError
 from transom.plan.limits import Limits
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.write_ahead_log import BatchLog
+from transom.storage.executor_files import ExecutorFiles
 
 SLIDING = "FROM bids [RANGE 2 minutes SLIDE 1 minute]"
 QUERIES = {
@@ -117,7 +118,7 @@ class Crash(Exception):
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(BatchLog, "commit"), (ExecutorState, "close"), (ExecutorState, "forget")],
+    [(BatchLog, "commit"), (ExecutorState, "close"), (ExecutorFiles, "forget")],
     ids=["before the commit", "in the middle of closing", "after the commit"],
 )
 def test_a_batch_that_dies_is_done_again(

@@ -125,7 +125,7 @@ def test_what_cannot_be_asked_is_refused(make_engine: EngineFactory, tmp_path: P
         with pytest.raises(SettingError, match=problem):
             asked()
     query.drop()
-    with pytest.raises(StateError, match="has left"):
+    with pytest.raises(StateError, match="was dropped"):
         query.lookup()
 
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import transom
-from tests.engine_factory import EngineFactory
+from tests.engine_factory import EngineFactory, on_spark
 from tests.runtime.engine_helpers import at
 from transom.cli.main import OK, app
 from transom.errors import SettingError, SQLError, StateError
@@ -174,6 +174,7 @@ def test_all_is_told_before_the_first_batch_and_after_a_restart(
     engine.stop()
 
 
+@on_spark("the command line runs on Spark")
 def test_the_shell_joins_two_files_by_preference(make_engine: EngineFactory, tmp_path: Path) -> None:
     for name in ("store1", "store2"):
         lines = [json.dumps({"item": item, "price": price, "ts": ts}) for item, price, ts in sales()]
@@ -191,6 +192,7 @@ def test_the_shell_joins_two_files_by_preference(make_engine: EngineFactory, tmp
     assert "q1: 10 probes made, 10 tuples produced" in done.stderr and "q2:" not in done.stderr
 
 
+@on_spark("the command line runs on Spark")
 def test_a_pipeline_with_summaries_is_explained_run_and_changed(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:

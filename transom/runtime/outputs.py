@@ -64,7 +64,8 @@ class Outputs:
         for batch in results.batches:
             alike[batch.table.schema].append(with_names(batch, identity))
         for i, tables in enumerate(alike.values()):
-            self.store.write_table(f"{directory}/{i:04d}.arrow", pa.concat_tables(tables))
+            # In few record batches: readers of one query go through all of them.
+            self.store.write_table(f"{directory}/{i:04d}.arrow", pa.concat_tables(tables).combine_chunks())
 
     def read_results(
         self, identity: str, schema: pa.Schema, batches: Sequence[int], since: int | None = None

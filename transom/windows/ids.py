@@ -56,8 +56,12 @@ class WindowSpecs:
         >>> window_end(WindowSpecs.of([(60, 20, 0), (10, 5, 1)]), np.array([2, 2])).tolist()
         [60, 16]
         """
-        numbers = np.fromiter(chain.from_iterable(specs), np.int64, 3 * len(specs)).reshape(-1, 3)
-        return cls(*np.ascontiguousarray(numbers.T))
+        numbers = chain.from_iterable(specs)
+        try:
+            flat = np.fromiter(numbers, np.int64, 3 * len(specs))
+        except OverflowError:  # a window that is longer than all of time
+            flat = np.array([min(number, HIGHEST) for spec in specs for number in spec], np.int64)
+        return cls(*np.ascontiguousarray(flat.reshape(-1, 3).T))
 
     def __len__(self) -> int:
         return len(self.slide)
