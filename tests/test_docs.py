@@ -1,4 +1,4 @@
-"""The docs say what is so: their examples are run, and their tables are compared with the code."""
+"""The documentation is true: its examples run, and its tables match the code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FENCE = re.compile(r"^```(python|sh)\n((?:(?!```).*\n)*)```\n```text\n((?:(?!```
 
 
 def examples(path: Path) -> list[tuple[str, str, str]]:
-    """The examples of a batch that show their output: language, code, output."""
+    """The examples in a document that show their output: language, code, output."""
     return [(m[1], m[2], m[3]) for m in FENCE.finditer(path.read_text(encoding="utf-8"))]
 
 
@@ -47,7 +47,7 @@ def run_shell(line: str) -> str:
 @pytest.mark.parametrize(
     "name", ["README.md", "docs/tutorial.md", "docs/on-demand.md", "docs/promising-tuples.md"]
 )
-def test_examples_print_what_the_batch_shows(
+def test_examples_print_what_the_document_shows(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
@@ -117,7 +117,7 @@ def test_the_python_interface_is_in_the_reference() -> None:
         assert name == "self" or f"`{name}`" in text, name
 
 
-@pytest.mark.parametrize("batch", DOCS, ids=[str(batch.relative_to(ROOT)) for batch in DOCS])
-def test_links_lead_somewhere(batch: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", batch.read_text(encoding="utf-8")):
-        assert (batch.parent / target).exists(), target
+@pytest.mark.parametrize("document", DOCS, ids=[str(document.relative_to(ROOT)) for document in DOCS])
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
+        assert (document.parent / target).exists(), target
