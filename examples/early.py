@@ -1,4 +1,4 @@
-"""Early results: what is known of a window before it closes."""
+"""Early results: ask for the current value of a window before it closes."""
 
 import transom
 

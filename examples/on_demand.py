@@ -1,4 +1,4 @@
-"""On-demand queries: looked up when somebody wants to know, for any window up to their own."""
+"""On-demand queries: look up the answer for any window that ends now."""
 
 import transom
 

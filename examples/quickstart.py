@@ -1,4 +1,4 @@
-"""The example of the README: push rows, take steps, read results."""
+"""Quick start: register a query, push rows, read final results and late rows."""
 
 import transom
 
