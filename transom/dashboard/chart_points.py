@@ -131,7 +131,7 @@ def is_numeric_type(sql_type: str) -> bool:
     return not sql_type.startswith("interval") and any(word in sql_type for word in _NUMERIC)
 
 
-def plain_values(column: pa.ChunkedArray) -> list[Any]:
+def python_values(column: pa.ChunkedArray) -> list[Any]:
     """A column's values as Python objects, timestamps as microseconds."""
     if kinds.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
@@ -158,10 +158,10 @@ def collect_points(
     groups: dict[GroupKey, dict[int, WindowPoint]] = {}
     if len(columns.window) < 2 or not table.num_rows:
         return groups
-    system = {name: plain_values(table.column(at)) for name, at in columns.system.items()}
-    bounds = {side: plain_values(table.column(at)) for side, at in columns.estimates.get(value, {}).items()}
+    system = {name: python_values(table.column(at)) for name, at in columns.system.items()}
+    bounds = {side: python_values(table.column(at)) for side, at in columns.estimates.get(value, {}).items()}
     values = table.column(value).to_pylist()
-    starts, ends = (plain_values(table.column(at)) for at in columns.window[:2])
+    starts, ends = (python_values(table.column(at)) for at in columns.window[:2])
     for row, key in enumerate(group_keys(table, columns)):
         facts = {name: column[row] for name, column in system.items()}
         window_value = WindowValue(

@@ -56,7 +56,7 @@ class DashboardView:
 
     def __init__(self, service: Service):
         self.service = service
-        self.frame: Frame  # set by the frame
+        self.frame: ViewFrame  # set by the frame
 
     def build(self) -> None:
         """Create the elements; no data is available yet."""
@@ -75,7 +75,7 @@ class DashboardView:
         """Called when the user leaves the view."""
 
 
-class Frame:
+class ViewFrame:
     """Draws the frame around a view, and refreshes both once a second."""
 
     def __init__(self, service: Service, view: DashboardView, name: str):

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.api.records import ColumnInfo
-from transom.dashboard.chart_points import ResultColumns, plain_values, result_columns
+from transom.dashboard.chart_points import ResultColumns, python_values, result_columns
 from transom.dashboard.formatting import (
     NONE,
     esc,
@@ -56,7 +56,7 @@ def result_table(
     newest = table.slice(max(0, table.num_rows - MOST_ROWS))
     is_time = bool(roles.window) and pa.types.is_timestamp(table.schema.types[roles.window[0]])
     values = [
-        plain_values(column) if at in (*roles.window, roles.system.get("made")) else column.to_pylist()
+        python_values(column) if at in (*roles.window, roles.system.get("made")) else column.to_pylist()
         for at, column in enumerate(newest.columns)
     ]
     spans = {} if "kind" in roles.system else _interval_spans(values, roles)
@@ -174,8 +174,8 @@ def refresh_note(table: pa.Table, columns: Sequence[ColumnInfo]) -> str:
     if not table.num_rows:
         return "No open windows with rows."
     made, batch = (
-        plain_values(table.column(roles.system[name]))[-1] if name in roles.system else None
+        python_values(table.column(roles.system[name]))[-1] if name in roles.system else None
         for name in ("made", "batch")
     )
-    windows = len(set(plain_values(table.column(roles.window[1])))) if len(roles.window) > 1 else 0
+    windows = len(set(python_values(table.column(roles.window[1])))) if len(roles.window) > 1 else 0
     return f"as of {format_clock(made)}, batch {format_number(batch)}, {counted(windows, 'open window')}"

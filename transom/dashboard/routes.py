@@ -15,7 +15,7 @@ from starlette.types import Scope
 from transom.api.errors import NotFound
 from transom.dashboard.colors import stylesheet
 from transom.dashboard.editor import EditorView
-from transom.dashboard.frame import DashboardView, Frame, not_found_html
+from transom.dashboard.frame import DashboardView, ViewFrame, not_found_html
 from transom.dashboard.late_view import LateRowsView
 from transom.dashboard.nicegui_host import MountedDashboard, dashboard_of, serve_with
 from transom.dashboard.overview import OverviewView
@@ -103,7 +103,7 @@ def _add_views() -> None:
 def _open(request: Request, view: DashboardView) -> None:
     dashboard = dashboard_of(request)
     ui.add_head_html(_head_html())
-    Frame(dashboard.service, view, dashboard.title).build()
+    ViewFrame(dashboard.service, view, dashboard.title).build()
 
 
 def _not_found(request: Request, head: str, text: str) -> None:
