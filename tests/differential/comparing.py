@@ -26,8 +26,8 @@ from transom.state.state import Totals
 class Remembering(oracle.naive.Oracle):
     """An oracle that has kept every row: a query that joins has seen all of its windows that are open."""
 
-    def joins(self, query: Query, partial: bool = False) -> oracle.naive.Standing:
-        standing = super().joins(query, partial)
+    def join(self, query: Query, partial: bool = False) -> oracle.naive.LiveQuery:
+        standing = super().join(query, partial)
         if query.is_on_demand:
             return standing
         stream = self.streams[query.stream]
@@ -64,12 +64,12 @@ def oracle_answer(
             batch.punctuations,
             batch.ended,
             prods=[renamed(case, prod) for prod in batch.prods],
-            lookups=[oracle.batches.Lookup(*asked) for asked in batch.lookups],
+            lookups=[oracle.OracleLookup(*asked) for asked in batch.lookups],
         )
         for batch in case.batches
     ]
-    rules = oracle.StreamRules("ts", slack=case.slack, horizon=case.horizon, columns=COLUMNS)
-    run = kind(queries, batches, {"s": rules}, SCALARS, oracle.joins.unjoined)
+    rules = oracle.OracleStreamRules("ts", slack=case.slack, horizon=case.horizon, columns=COLUMNS)
+    run = kind(queries, batches, {"s": rules}, SCALARS, oracle.joins.without_joins)
     for number, batch in enumerate(batches):
         run.run(number, batch)
     return run.outcome

@@ -60,7 +60,7 @@ def draw(rng: Random) -> Drawn:
 
 def answered(query: Query, columns: dict[str, pa.DataType], time: str, rows: list[Row]) -> list[Row]:
     """What the oracle makes of rows that are all that there is."""
-    rules = oracle.StreamRules(time, slack=None, columns=columns, kind=ClockKind.INTEGER)
+    rules = oracle.OracleStreamRules(time, slack=None, columns=columns, kind=ClockKind.INTEGER)
     batch_id = oracle.OracleBatch(query.stream, rows, end_of_stream=True)
     return oracle.answer({"q": query}, [batch_id], {query.stream: rules}, SCALARS).results["q"]
 
@@ -72,7 +72,7 @@ def as_rows(results: list[Row]) -> list[Row]:
 def expected(drawn: Drawn, inner: Query, outer: Query) -> tuple[list[Row], list[Row]]:
     """Early and final results of the outer query, from the inner one's by the definitions."""
     columns = {"t": pa.int64(), **COLUMNS}
-    rules = oracle.StreamRules("t", slack=drawn.slack, columns=columns, kind=ClockKind.INTEGER)
+    rules = oracle.OracleStreamRules("t", slack=drawn.slack, columns=columns, kind=ClockKind.INTEGER)
     everything = (Prod(inner.clock),)
     batches = [
         oracle.OracleBatch("s", [dict(zip(columns, row, strict=True)) for row in rows], prods=everything)

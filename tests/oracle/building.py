@@ -7,7 +7,7 @@ from typing import Any, Sequence
 import pyarrow as pa
 
 from transom.elements import Clock, ClockKind, Punctuation, WindowSpec
-from transom.oracle import OracleBatch, OracleOutcome, StreamRules, answer
+from transom.oracle import OracleBatch, OracleOutcome, OracleStreamRules, answer
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.query import Call, Comparison, Item, Key, Member, Query, Scalar
 
@@ -71,7 +71,7 @@ def run(queries: dict[str, Query] | Query, *batches: OracleBatch, **rules: Any) 
     """Runs the batches; without a slack there are punctuations only."""
     named = {"q": queries} if isinstance(queries, Query) else queries
     rules = {"time": "ts", "kind": ClockKind.INTEGER, "slack": None, "columns": COLUMNS} | rules
-    return answer(named, batches, {"traffic": StreamRules(**rules)}, InterpretedScalars())
+    return answer(named, batches, {"traffic": OracleStreamRules(**rules)}, InterpretedScalars())
 
 
 def told(outcome: OracleOutcome, name: str = "q", *columns: str) -> list[tuple[Any, ...]]:

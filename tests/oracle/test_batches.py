@@ -8,8 +8,8 @@ import pytest
 
 from tests.oracle.building import CLOCK, ROWS
 from transom.elements import Clock, ClockKind
-from transom.oracle import OracleBatch, StreamRules
-from transom.oracle.batches import DAY, in_order, sieve
+from transom.oracle import OracleBatch, OracleStreamRules
+from transom.oracle.batches import DAY, accept_rows, in_order
 
 HORIZON = 10
 
@@ -31,26 +31,26 @@ HORIZON = 10
     ],
 )
 def test_the_horizon(name: str, times: list[int], high: int | None, accepted: list[int]) -> None:
-    rules = StreamRules("ts", horizon=HORIZON)
-    took, left = sieve(OracleBatch("s", [{"ts": time} for time in times]), rules, high)
+    rules = OracleStreamRules("ts", horizon=HORIZON)
+    took, left = accept_rows(OracleBatch("s", [{"ts": time} for time in times]), rules, high)
     assert [row["ts"] for row in took] == accepted
     assert left == [({"ts": time}, "ahead of the stream") for time in times if time not in accepted]
 
 
 def test_a_live_stream_also_compares_with_the_clock() -> None:
     batch_id = OracleBatch("s", [{"ts": 100}, {"ts": 101}], clock=90)
-    assert sieve(batch_id, StreamRules("ts", horizon=HORIZON, live=True), 95) == (
+    assert accept_rows(batch_id, OracleStreamRules("ts", horizon=HORIZON, live=True), 95) == (
         [{"ts": 100}],
         [({"ts": 101}, "ahead of the clock")],
     )
-    assert sieve(batch_id, StreamRules("ts", horizon=HORIZON), 95)[1] == []
+    assert accept_rows(batch_id, OracleStreamRules("ts", horizon=HORIZON), 95)[1] == []
 
 
 def test_rows_without_a_time_and_rows_that_are_none_are_rejected() -> None:
     batch_id = OracleBatch(
         "s", [{"ts": None}, {}, "{not json", {"ts": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}]
     )
-    assert sieve(batch_id, StreamRules("ts"), None) == (
+    assert accept_rows(batch_id, OracleStreamRules("ts"), None) == (
         [{"ts": 1_000_000}],
         [({"ts": None}, "time is null"), ({}, "time is null"), ("{not json", "unparsable")],
     )
@@ -59,14 +59,14 @@ def test_rows_without_a_time_and_rows_that_are_none_are_rejected() -> None:
 @pytest.mark.parametrize(
     ("rules", "horizon"),
     [
-        (StreamRules("ts"), 366 * DAY),
-        (StreamRules("ts", ClockKind.INTEGER), None),
-        (StreamRules("ts", horizon=None), None),
-        (StreamRules("ts", ClockKind.INTEGER, horizon=7), 7),
+        (OracleStreamRules("ts"), 366 * DAY),
+        (OracleStreamRules("ts", ClockKind.INTEGER), None),
+        (OracleStreamRules("ts", horizon=None), None),
+        (OracleStreamRules("ts", ClockKind.INTEGER, horizon=7), 7),
     ],
 )
 def test_the_usual_horizon_is_366_days_for_times_and_none_for_integers(
-    rules: StreamRules, horizon: int
+    rules: OracleStreamRules, horizon: int
 ) -> None:
     assert rules.furthest() == horizon
     assert timedelta(days=366) // timedelta(microseconds=1) == 366 * DAY
@@ -92,7 +92,7 @@ COUNTER = Clock("traffic", "seq", ClockKind.INTEGER)
     ],
 )
 def test_slack(name: str, slack: object, clock: Clock, expected: int | None) -> None:
-    assert StreamRules("ts", ClockKind.INTEGER, slack=slack).slack_of(clock) == expected  # type: ignore[arg-type]
+    assert OracleStreamRules("ts", ClockKind.INTEGER, slack=slack).slack_of(clock) == expected  # type: ignore[arg-type]
 
 
 def test_rows_are_ordered_by_time_then_by_the_other_columns_with_null_first() -> None:

@@ -23,7 +23,7 @@ from tests.oracle.building import (
     until,
 )
 from transom.elements import Clock, ClockKind, Drop, Punctuation, Register, WindowSpec
-from transom.oracle import OracleBatch, StreamRules, answer, join_tables, windows_of
+from transom.oracle import OracleBatch, OracleStreamRules, answer, join_tables, windows_of
 from transom.oracle.window_close import covered
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.query import And, Comparison, Item, Join, Key, Not, Scalar, Truth
@@ -247,7 +247,7 @@ def test_nan_and_null_and_minus_zero_as_groups() -> None:
     asked = replace(query(TEN, call("count_rows", None)), keys=(Key("d", column("d", pa.float64())),))
     values = [float("nan"), -0.0, None, float("nan"), 0.0, None]
     batches = [OracleBatch("traffic", [{"ts": 1, "d": value} for value in values], end_of_stream=True)]
-    rules = StreamRules("ts", ClockKind.INTEGER, columns={"ts": LONG, "d": pa.float64()})
+    rules = OracleStreamRules("ts", ClockKind.INTEGER, columns={"ts": LONG, "d": pa.float64()})
     outcome = answer({"q": asked}, batches, {"traffic": rules}, InterpretedScalars())
     assert sorted((str(result["d"]), result["x0"]) for result in outcome.results["q"]) == [
         ("0.0", 2), ("None", 2), ("nan", 2),
@@ -281,7 +281,7 @@ def test_a_table_with_duplicate_keys_gives_a_row_several_times(inner: bool, sums
     asked = replace(query(TEN, joins=(join,), where=flag if inner else None), keys=(Key("site", site),))
     sites = [{"id": 1, "site": "a"}, {"id": 2, "site": "a"}, {"id": 2, "site": "b"}]
     batches = [batch((1, 1, 0, 1), (2, 2, 0, 2), (3, 3, 0, 4), end_of_stream=True)]
-    rules = {"traffic": StreamRules("ts", ClockKind.INTEGER, columns=COLUMNS)}
+    rules = {"traffic": OracleStreamRules("ts", ClockKind.INTEGER, columns=COLUMNS)}
     scalars = InterpretedScalars()
     outcome = answer({"q": asked}, batches, rules, scalars, join_tables({"sites": sites}, scalars))
     assert sorted(told(outcome, "q", "site", "x0"), key=str) == sorted(sums, key=str)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from transom.oracle import OracleBatch, StreamRules, answer, join_tables
+from transom.oracle import OracleBatch, OracleStreamRules, answer, join_tables
 from transom.sql import Catalog, Relation, bind_one
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.interpreter.values import microseconds
@@ -105,7 +105,7 @@ def test_a_query_in_sql(text: str, expected: list[dict[str, Any]]) -> None:
     batches = [OracleBatch("bids", ROWS[3:]), OracleBatch("bids", ROWS[:3], end_of_stream=True)]
     if query.clock.attribute == "":
         batches = [OracleBatch("bids", ROWS, end_of_stream=True)]  # ROWS windows number batch by batch
-    rules = {"bids": StreamRules("ts", slack={"ts": 10 * MINUTE, "seq": 10}, columns=BIDS)}
+    rules = {"bids": OracleStreamRules("ts", slack={"ts": 10 * MINUTE, "seq": 10}, columns=BIDS)}
     outcome = answer({"q": query}, batches, rules, scalars, join_tables({"sites": SITE_ROWS}, scalars))
     names = [item.name for item in query.items]
     found = [{name: result[name] for name in names} for result in outcome.results["q"]]

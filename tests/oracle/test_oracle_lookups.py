@@ -15,12 +15,12 @@ from tests.oracle.building import CLOCK, ROWS, batch, call, column, equals, quer
 from tests.oracle.test_oracle_from_sql import CATALOG, SITE_ROWS, shown
 from tests.oracle.test_oracle_from_sql import ROWS as BIDS
 from transom.elements import Clock, ClockKind, Drop, Register, Using, WindowSpec
-from transom.oracle import Lookup, OracleBatch, OracleOutcome, StreamRules, answer, join_tables
+from transom.oracle import OracleBatch, OracleLookup, OracleOutcome, OracleStreamRules, answer, join_tables
 from transom.sql import bind_one
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.query import IsNull, Not, Query
 
-NOW = [Lookup()]
+NOW = [OracleLookup()]
 
 
 def looked_up(length: int, *calls: Any, clock: Clock = CLOCK, **more: Any) -> Query:
@@ -47,7 +47,7 @@ PAPER = [3, -10, -9, 5, 2, 7, -3]
 def test_the_example_of_timegram(function: str, answers: list[int]) -> None:
     """Its windows have up to 4 rows; Query 2, max over 3, lies in [6, 10]: it is 7."""
     rows = [(number, 1, 50, value) for number, value in enumerate(PAPER, 1)]
-    lookups = [Lookup("q", length) for length in (1, 2, 3, 4)]
+    lookups = [OracleLookup("q", length) for length in (1, 2, 3, 4)]
     outcome = run(looked_up(4, call(function), clock=ROWS), batch(*rows, lookups=lookups))
     assert told(outcome) == [(0, length, (value,)) for length, value in enumerate(answers, 1)]
     assert [each.window for each in outcome.lookups] == [(6, 7), (5, 7), (4, 7), (3, 7)]
@@ -59,9 +59,9 @@ def test_the_example_of_timegram(function: str, answers: list[int]) -> None:
 #   batch 2       5         6
 def test_a_window_ends_at_the_newest_row_whatever_order_rows_come_in() -> None:
     batches = [
-        batch((10, 1, 50, 2), (0, 1, 50, 1), lookups=[Lookup(), Lookup("q", 10)]),
-        batch((20, 1, 50, 4), (10, 1, 50, 3), lookups=[Lookup(), Lookup("q", 10)]),
-        batch((15, 1, 50, 6), (5, 1, 50, 5), lookups=[Lookup(), Lookup("q", 10)]),
+        batch((10, 1, 50, 2), (0, 1, 50, 1), lookups=[OracleLookup(), OracleLookup("q", 10)]),
+        batch((20, 1, 50, 4), (10, 1, 50, 3), lookups=[OracleLookup(), OracleLookup("q", 10)]),
+        batch((15, 1, 50, 6), (5, 1, 50, 5), lookups=[OracleLookup(), OracleLookup("q", 10)]),
     ]
     outcome = run(looked_up(20), *batches)
     assert [(*each.window, each.length) for each in outcome.lookups if each.window] == [
@@ -107,7 +107,7 @@ def test_rows_are_counted_in_the_stream_not_among_those_that_match() -> None:
 
 def test_a_lookup_of_all_asks_those_that_reach_so_far() -> None:
     queries = {"short": looked_up(5), "long": looked_up(50), "pushed": query(WindowSpec(5, 5))}
-    outcome = run(queries, batch((1, 1, 50, 10), lookups=[Lookup(), Lookup(length=20)]))
+    outcome = run(queries, batch((1, 1, 50, 10), lookups=[OracleLookup(), OracleLookup(length=20)]))
     assert [(each.query, each.length) for each in outcome.lookups] == [
         ("short", 5),
         ("long", 50),
@@ -118,12 +118,12 @@ def test_a_lookup_of_all_asks_those_that_reach_so_far() -> None:
 @pytest.mark.parametrize(
     ("lookup", "said"),
     [
-        (Lookup("short", 6), "a lookup of short is for 1 to 5, not 6"),
-        (Lookup("short", 0), "a lookup of short is for 1 to 5, not 0"),
-        (Lookup("pushed"), "pushed has SLIDE: its results are pushed"),
+        (OracleLookup("short", 6), "a lookup of short is for 1 to 5, not 6"),
+        (OracleLookup("short", 0), "a lookup of short is for 1 to 5, not 0"),
+        (OracleLookup("pushed"), "pushed has SLIDE: its results are pushed"),
     ],
 )
-def test_a_lookup_that_cant_be_answered_is_refused(lookup: Lookup, said: str) -> None:
+def test_a_lookup_that_cant_be_answered_is_refused(lookup: OracleLookup, said: str) -> None:
     queries = {"short": looked_up(5), "pushed": query(WindowSpec(5, 5))}
     with pytest.raises(ValueError, match=said):
         run(queries, batch((1, 1, 50, 10), lookups=[lookup]))
@@ -136,7 +136,7 @@ def test_a_query_that_joined_late_says_what_it_saw_and_what_it_would_have_seen()
     outcome = run(
         looked_up(10),
         batch((1, 1, 50, 1), (2, 1, 50, 2)),
-        batch((5, 1, 50, 4), before=[Register("q", "")], lookups=[Lookup(), Lookup("q", 3)]),
+        batch((5, 1, 50, 4), before=[Register("q", "")], lookups=[OracleLookup(), OracleLookup("q", 3)]),
         batch((12, 1, 50, 8), lookups=NOW),
         batch(before=[Drop("q")], lookups=NOW),
     )
@@ -207,7 +207,7 @@ def test_a_lookup_of_a_query_in_sql(text: str, expected: list[dict[str, Any]]) -
     scalars = InterpretedScalars()
     bound = bind_one(text, CATALOG, scalars)
     columns = dict(CATALOG.streams["bids"].columns)
-    rules = {"bids": StreamRules("ts", columns=columns)}
+    rules = {"bids": OracleStreamRules("ts", columns=columns)}
     batches = [OracleBatch("bids", BIDS, lookups=NOW)]
     outcome = answer({"q": bound}, batches, rules, scalars, join_tables({"sites": SITE_ROWS}, scalars))
     (found,) = outcome.lookups
@@ -222,7 +222,7 @@ def test_times_are_in_microseconds() -> None:
     rows = [{"ts": start + timedelta(seconds=at), "volume": at} for at in (0, 1, 2)]
     clock = Clock("traffic", "ts")
     asking = looked_up(2_000_000, call("min"), clock=clock)
-    rules = {"traffic": StreamRules("ts")}
+    rules = {"traffic": OracleStreamRules("ts")}
     outcome = answer({"q": asking}, [OracleBatch("traffic", rows, lookups=NOW)], rules, InterpretedScalars())
     assert told(outcome) == [(0, 2_000_000, (1,))]  # the row of second 0 is exactly two seconds old
 

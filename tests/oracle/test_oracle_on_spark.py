@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from transom.oracle import OracleBatch, StreamRules, answer
+from transom.oracle import OracleBatch, OracleStreamRules, answer
 from transom.sql import Catalog, Relation, bind_one
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.interpreter.values import rows_of, table_of
@@ -87,7 +87,7 @@ def test_a_query_that_pastes_over_from_spark_has_spark_s_answers(
 
     catalog = Catalog(streams={"drawn": Relation("drawn", COLUMNS, time="ts")})
     query = bind_one(text, catalog, InterpretedScalars())
-    rules = {"drawn": StreamRules("ts", slack=None, columns=COLUMNS)}
+    rules = {"drawn": OracleStreamRules("ts", slack=None, columns=COLUMNS)}
     batches = [OracleBatch("drawn", rows[:90]), OracleBatch("drawn", rows[90:], end_of_stream=True)]
     results = answer({"q": query}, batches, rules, InterpretedScalars()).results["q"]
     ours = [{name: result[name] for name in ("w0", "w1", "g", *AGGREGATES)} for result in results]

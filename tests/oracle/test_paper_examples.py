@@ -8,7 +8,7 @@ import pytest
 
 from tests.oracle.building import batch, call, column, query, run, told, until
 from transom.elements import Clock, WindowSpec
-from transom.oracle import OracleBatch, StreamRules, answer, windows_of
+from transom.oracle import OracleBatch, OracleStreamRules, answer, windows_of
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.interpreter.types import TIMESTAMP
 from transom.sql.interpreter.values import microseconds
@@ -58,7 +58,9 @@ def test_query_1_counts_bids_per_site_and_p1_closes_window_6_for_site_3_alone() 
     bids = [{"site": site, "ts": NOON + 6 * MINUTE + second * 1_000_000} for site, second in
             [(3, 4), (3, 30), (5, 10)]]  # fmt: skip
     batches = [OracleBatch("bids", bids, after=until(NOON + 7 * MINUTE, clock=clock, site=3))]
-    outcome = answer({"q": counts}, batches, {"bids": StreamRules("ts", slack=None)}, InterpretedScalars())
+    outcome = answer(
+        {"q": counts}, batches, {"bids": OracleStreamRules("ts", slack=None)}, InterpretedScalars()
+    )
     (only,) = outcome.results["q"]
     assert (paper_id((only["window_start"], only["window_end"])), only["site"], only["rows"]) == (6, 3, 2)
 

@@ -1,4 +1,4 @@
-"""What the oracle is given, what it answers, and which rows of a batch it accepts."""
+"""The oracle's input and output, and which rows of a batch it accepts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USUAL_HORIZON = 366 * DAY
 
 
 @dataclass(frozen=True)
-class StreamRules:
+class OracleStreamRules:
     """How a stream was declared. Columns whose types are not given take them from their values."""
 
     time: str
@@ -48,9 +48,9 @@ class StreamRules:
 
 
 @dataclass(frozen=True)
-class Lookup:
-    """Somebody wants to know now: of a query without SLIDE (every one, if none is named), for its own window
-    or for a shorter one, of `length` on its clock."""
+class OracleLookup:
+    """A lookup of an on-demand query (of every one, if none is named), for its own window or for a shorter one
+    of `length` on its clock."""
 
     query: str | None = None
     length: int | None = None
@@ -58,10 +58,11 @@ class Lookup:
 
 @dataclass(frozen=True)
 class LookupAnswer:
-    """What a lookup right after a batch is told.
+    """The answer of a lookup right after a batch.
 
-    `rows` are dicts as of results, from the rows that came since the query joined; `whole` are those of a
-    query that was always there. If the window is `complete` they are the same. No window: no row came yet.
+    `rows` are dicts like those of results, from the rows that came since the query joined; `whole` are those of
+    a query that was there from the start. If the window is `complete` they are the same. Without any row there
+    is no window.
     """
 
     batch_id: int
@@ -88,7 +89,7 @@ class OracleBatch:
     end_of_stream: bool = False
     clock: int | None = None
     prods: Sequence[Prod] = ()  # answered when everything else has taken effect
-    lookups: Sequence[Lookup] = ()  # the same
+    lookups: Sequence[OracleLookup] = ()  # the same
 
 
 @dataclass
@@ -103,25 +104,25 @@ class OracleOutcome:
     late: dict[str, list[tuple[Row, int]]] = field(default_factory=dict)  # by stream: row, batch
     rejected: dict[str, list[tuple[Row | str, str, int]]] = field(default_factory=dict)  # row, reason, batch
     counts: dict[str, Counter[str]] = field(default_factory=dict)  # in, counted, unwanted, late, rejected
-    early: dict[str, list[Row]] = field(default_factory=dict)  # by query: what prods were told
+    early: dict[str, list[Row]] = field(default_factory=dict)  # by query: the answers to prods
     lookups: list[LookupAnswer] = field(default_factory=list)  # in the order of the batches and their lookups
 
 
-def cleaned(row: Row | str) -> Row | str:
+def with_microseconds(row: Row | str) -> Row | str:
     """A row with its datetimes as microseconds."""
     if isinstance(row, str):
         return row
     return {name: microseconds(value) for name, value in row.items()}
 
 
-def column_types(rules: StreamRules, batches: Sequence[OracleBatch]) -> dict[str, pa.DataType]:
-    """The stream's columns: those declared, then those that rows have beside."""
+def column_types(rules: OracleStreamRules, batches: Sequence[OracleBatch]) -> dict[str, pa.DataType]:
+    """The stream's columns: the declared ones, then the others that rows have."""
     rows = [row for batch in batches for row in batch.rows if not isinstance(row, str)]
     names = dict.fromkeys([*rules.columns, *(name for row in rows for name in row)])
-    return {name: rules.columns.get(name) or guessed(name, rules, rows) for name in names}
+    return {name: rules.columns.get(name) or inferred_type(name, rules, rows) for name in names}
 
 
-def guessed(name: str, rules: StreamRules, rows: Sequence[Row]) -> pa.DataType:
+def inferred_type(name: str, rules: OracleStreamRules, rows: Sequence[Row]) -> pa.DataType:
     """The type of a column, from its values."""
     if name == rules.time and rules.kind is ClockKind.TIME:
         return TIMESTAMP
@@ -129,17 +130,17 @@ def guessed(name: str, rules: StreamRules, rows: Sequence[Row]) -> pa.DataType:
     return TIMESTAMP if any(microseconds(value) is not value for value in values) else pa.array(values).type
 
 
-def sieve(
-    batch: OracleBatch, rules: StreamRules, high: int | None
+def accept_rows(
+    batch: OracleBatch, rules: OracleStreamRules, high: int | None
 ) -> tuple[list[Row], list[tuple[Row | str, str]]]:
     """The rows of a batch that are accepted, and the others with the reason."""
     accepted: list[Row] = []
     rejected: list[tuple[Row | str, str]] = []
-    rows = [cleaned(row) for row in batch.rows]
+    rows = [with_microseconds(row) for row in batch.rows]
     times = [time for row in rows if not isinstance(row, str) and (time := row.get(rules.time)) is not None]
     limit = highest_accepted(times, high, rules.furthest())
     for row in rows:
-        reason = why_rejected(row, batch, rules, limit)
+        reason = rejection_reason(row, batch, rules, limit)
         if reason is not None:
             rejected.append((row, reason))
         elif isinstance(row, dict):
@@ -147,8 +148,10 @@ def sieve(
     return accepted, rejected
 
 
-def why_rejected(row: Row | str, batch: OracleBatch, rules: StreamRules, limit: int | None) -> str | None:
-    """Why a row is rejected, or None for one that is accepted."""
+def rejection_reason(
+    row: Row | str, batch: OracleBatch, rules: OracleStreamRules, limit: int | None
+) -> str | None:
+    """Why a row is rejected; None for a row that is accepted."""
     if isinstance(row, str):
         return "unparsable"
     time, horizon = row.get(rules.time), rules.furthest()
@@ -188,15 +191,15 @@ def in_order(rows: Sequence[Row], time: str, columns: Sequence[str]) -> list[Row
 
     def compare(left: Row, right: Row) -> int:
         for name in [time, *(column for column in columns if column != time)]:
-            if found := tie(left.get(name), right.get(name)):
+            if found := compare_values(left.get(name), right.get(name)):
                 return found
         return 0
 
     return sorted(rows, key=cmp_to_key(compare))
 
 
-def tie(left: Any, right: Any) -> int:
-    """Compares two values of a column, by their text where they have no order of their own."""
+def compare_values(left: Any, right: Any) -> int:
+    """Compare two values of a column, by their text if they have no order."""
     try:
         return order_nulls(left, right)
     except TypeError:

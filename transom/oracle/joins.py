@@ -12,11 +12,11 @@ from transom.sql.interpreter.values import rows_of, table_of
 from transom.sql.query import Join, Query
 
 Columns = Mapping[str, pa.DataType]
-Pairs = list[tuple[int, Row]]  # which row of the batch, and what it became
+Pairs = list[tuple[int, Row]]  # the number of a row in the batch, and the joined row
 Joined = Callable[[Query, Sequence[Row], Columns], tuple[Pairs, Columns]]
 
 
-def unjoined(query: Query, rows: Sequence[Row], columns: Columns) -> tuple[Pairs, Columns]:
+def without_joins(query: Query, rows: Sequence[Row], columns: Columns) -> tuple[Pairs, Columns]:
     """The rows as they are."""
     return list(enumerate(rows)), columns
 
@@ -32,7 +32,7 @@ def join_tables(tables: Mapping[str, pa.Table | list[dict[str, Any]]], scalars: 
     }
 
     def joined(query: Query, rows: Sequence[Row], columns: Columns) -> tuple[Pairs, Columns]:
-        pairs, columns = unjoined(query, rows, columns)
+        pairs, columns = without_joins(query, rows, columns)
         for join in query.joins:
             pairs, columns = left_join(pairs, columns, loaded[join.table], join, scalars)
         return pairs, columns
@@ -51,12 +51,14 @@ def left_join(
         {**{f"{join.id}.{name}": value for name, value in other.items()}, join.id: True}
         for other in rows_of(table)
     ]
-    tried = [(place, number, {**row, **other})
+    candidates = [(place, number, {**row, **other})
              for place, (number, row) in enumerate(pairs) for other in others]  # fmt: skip
-    verdicts = scalars.project(table_of([row for _, _, row in tried], wider), {"meets": join.on})
-    met = [each for each, verdict in zip(tried, rows_of(verdicts), strict=True) if verdict["meets"] is True]
-    lonely = set(range(len(pairs))) - {place for place, _, _ in met}
-    nothing = {name: None for name in (*added, join.id)}
-    unmet = [(place, pairs[place][0], {**pairs[place][1], **nothing}) for place in lonely]
-    ordered = sorted(met + unmet, key=lambda each: each[0])
+    verdicts = scalars.project(table_of([row for _, _, row in candidates], wider), {"meets": join.on})
+    matching = [
+        each for each, verdict in zip(candidates, rows_of(verdicts), strict=True) if verdict["meets"] is True
+    ]
+    without_match = set(range(len(pairs))) - {place for place, _, _ in matching}
+    nulls = {name: None for name in (*added, join.id)}
+    unmatched = [(place, pairs[place][0], {**pairs[place][1], **nulls}) for place in without_match]
+    ordered = sorted(matching + unmatched, key=lambda each: each[0])
     return [(number, row) for _, number, row in ordered], wider

@@ -1,4 +1,4 @@
-"""Lookups of queries without SLIDE: who is asked, for which window, and which rows lie in it."""
+"""Lookups of on-demand queries: which queries, over which window, and which rows lie in it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 from transom.elements import ClockKind
 from transom.oracle.aggregates import Values
-from transom.oracle.batches import Lookup
+from transom.oracle.batches import OracleLookup
 from transom.oracle.window_close import Window
 from transom.sql.query import Query
 
 
 @dataclass(frozen=True)
-class Held:
-    """A matching row that lookups may ask for: where it lies on the query's clock, and what it is."""
+class KeptRow:
+    """A matching row that is kept for lookups: its value on the query's clock, its group and its scalars."""
 
     value: int
     group: tuple[Any, ...]
     values: Values
-    earlier: bool  # than the query
+    earlier: bool  # whether it came before the query joined
 
 
 def newest(values: Sequence[int], length: int) -> Window | None:
-    """The window of a length that ends at the newest row; none before there is one.
+    """The window of a length that ends at the newest row; None before the first row.
 
     >>> newest([3, 12, 7], length=10), newest([], length=10)
     ((3, 13), None)
@@ -32,14 +32,14 @@ def newest(values: Sequence[int], length: int) -> Window | None:
     return (max(values) + 1 - length, max(values) + 1) if values else None
 
 
-def floor_of(query: Query, values: Sequence[int]) -> int | None:
-    """Below which time a row comes too late for a query, whose clock has shown these values; None: never."""
+def oldest_kept(query: Query, values: Sequence[int]) -> int | None:
+    """The clock value below which a row comes too late for a query, after these values; None if none does."""
     window = newest(values, query.window.range)
     return None if window is None or query.clock.kind is ClockKind.ROWS else window[0]
 
 
-def who_is_asked(lookups: Iterable[Lookup], queries: Mapping[str, Query]) -> Iterator[tuple[str, int]]:
-    """The queries that lookups ask, each with a length; a lookup of all asks those that reach so far."""
+def looked_up(lookups: Iterable[OracleLookup], queries: Mapping[str, Query]) -> Iterator[tuple[str, int]]:
+    """The queries that lookups ask, each with a length; a lookup of all asks those whose windows are as long."""
     for lookup in lookups:
         for name in queries if lookup.query is None else [lookup.query]:
             query, length = queries[name], lookup.length

@@ -18,15 +18,15 @@ from transom.oracle.batches import (
     LookupAnswer,
     OracleBatch,
     OracleOutcome,
+    OracleStreamRules,
     Row,
-    StreamRules,
+    accept_rows,
     column_types,
     in_order,
-    sieve,
 )
-from transom.oracle.joins import Joined, unjoined
-from transom.oracle.lookups import Held, floor_of, newest, who_is_asked
-from transom.oracle.window_close import Window, is_asked, is_closed, windows_of
+from transom.oracle.joins import Joined, without_joins
+from transom.oracle.lookups import KeptRow, looked_up, newest, oldest_kept
+from transom.oracle.window_close import Window, is_closed, is_prodded, windows_of
 from transom.sql.catalog import Scalars
 from transom.sql.interpreter.values import grouped, microseconds, rows_of, sameness, table_of
 from transom.sql.query import Query
@@ -35,23 +35,23 @@ from transom.sql.query import Query
 def answer(
     queries: Mapping[str, Query],
     batches: Sequence[OracleBatch],
-    streams: Mapping[str, StreamRules],
+    streams: Mapping[str, OracleStreamRules],
     scalars: Scalars,
     joined: Joined | None = None,
 ) -> OracleOutcome:
-    """What the queries answer over the batches. A query that no batch registers is there from the start."""
-    oracle = Oracle(queries, batches, streams, scalars, joined or unjoined)
-    for number, batch_id in enumerate(batches):
-        oracle.run(number, batch_id)
+    """The answers of the queries over the batches. A query that no batch registers is there from the start."""
+    oracle = Oracle(queries, batches, streams, scalars, joined or without_joins)
+    for number, batch in enumerate(batches):
+        oracle.run(number, batch)
     return oracle.outcome
 
 
-# --- queries and streams as they stand -------------------------------------------------------
+# --- queries and streams between batches ------------------------------------------------------
 
 
 @dataclass
 class Cell:
-    """One group of one window of a query, with the matching rows behind it."""
+    """One group of one window of a query, with its matching rows."""
 
     window: Window
     group: tuple[Any, ...]
@@ -59,14 +59,14 @@ class Cell:
 
 
 @dataclass
-class Standing:
-    """A query that is live. `seen_before` are its clock's values on the rows accepted before it joined."""
+class LiveQuery:
+    """A registered query. `seen_before` are its clock's values on the rows accepted before it joined."""
 
     query: Query
     partial: bool
     seen_before: list[int]
     cells: dict[Hashable, Cell] = field(default_factory=dict)
-    held: list[Held] = field(default_factory=list)  # for lookups, if it has no SLIDE
+    kept: list[KeptRow] = field(default_factory=list)  # for lookups of an on-demand query
     ended: int | None = None  # where the last window ends that the end of the stream closed
 
     def is_over(self, window: Window) -> bool:
@@ -82,17 +82,19 @@ class Standing:
 class Stream:
     """A stream so far: its accepted rows in the order ROWS windows number them, and its punctuations."""
 
-    rules: StreamRules
+    rules: OracleStreamRules
     columns: Mapping[str, pa.DataType]
     accepted: list[Row] = field(default_factory=list)
     punctuations: list[Punctuation] = field(default_factory=list)
 
     def values(self, clock: Clock) -> list[int]:
         """The values of a clock on all accepted rows, nulls left out."""
-        return [value for i, row in enumerate(self.accepted) if (value := reading(clock, row, i)) is not None]
+        return [
+            value for i, row in enumerate(self.accepted) if (value := clock_value(clock, row, i)) is not None
+        ]
 
     def closings(self, clock: Clock) -> list[Punctuation]:
-        """What is closed on a clock: its punctuations, and its watermark as one more."""
+        """What is closed on a clock: its punctuations, and its watermark as another one."""
         found = [each for each in self.punctuations if each.clock == clock]
         if clock.kind is ClockKind.ROWS:
             return [*found, Punctuation(clock, until=len(self.accepted))]
@@ -102,8 +104,8 @@ class Stream:
         return [*found, Punctuation(clock, until=max(values) - slack)]
 
 
-def reading(clock: Clock, row: Row, number: int) -> int | None:
-    """What a clock shows on a row."""
+def clock_value(clock: Clock, row: Row, number: int) -> int | None:
+    """The value of a clock on a row."""
     if clock.kind is ClockKind.ROWS:
         return number
     value = row.get(clock.attribute)
@@ -119,7 +121,7 @@ class Oracle:
         self,
         queries: Mapping[str, Query],
         batches: Sequence[OracleBatch],
-        streams: Mapping[str, StreamRules],
+        streams: Mapping[str, OracleStreamRules],
         scalars: Scalars,
         joined: Joined,
     ):
@@ -129,7 +131,7 @@ class Oracle:
             for name, rules in streams.items()
         }
         joining = {each.name for batch in batches for each in batch.before if isinstance(each, Register)}
-        self.standing = {name: self.joins(query) for name, query in queries.items() if name not in joining}
+        self.live = {name: self.join(query) for name, query in queries.items() if name not in joining}
         self.outcome = OracleOutcome(
             {name: [] for name in queries},
             {name: [] for name in streams},
@@ -138,49 +140,47 @@ class Oracle:
             {name: [] for name in queries},
         )
 
-    def joins(self, query: Query, partial: bool = False) -> Standing:
-        """A query that begins to live now."""
+    def join(self, query: Query, partial: bool = False) -> LiveQuery:
+        """Register a query from now on."""
         stream = self.streams[query.stream]
-        standing = Standing(query, partial, stream.values(query.clock))
+        live = LiveQuery(query, partial, stream.values(query.clock))
         if query.is_on_demand:
             found = self.matching(query, stream, stream.accepted, 0)
-            standing.held = [Held(value, group, values, earlier=True) for _, value, group, values in found]
-        return standing
+            live.kept = [KeptRow(value, group, values, earlier=True) for _, value, group, values in found]
+        return live
 
     def run(self, number: int, batch: OracleBatch) -> None:
-        """One batch: who joins and leaves, then the rows, then what is closed by them and after them."""
+        """Process one batch: queries join and leave, rows are counted, then windows close."""
         for control in batch.before:
             if isinstance(control, Register):
-                self.standing[control.name] = self.joins(self.queries[control.name], control.partial)
+                self.live[control.name] = self.join(self.queries[control.name], control.partial)
             else:
-                del self.standing[control.name]
-        self.take(number, batch)
+                del self.live[control.name]
+        self.process_rows(number, batch)
         for punctuation in batch.after:
             self.streams[punctuation.clock.stream].punctuations.append(punctuation)
-        for name, standing in self.standing.items():
-            ending = batch.end_of_stream and standing.query.stream == batch.stream
-            self.outcome.results[name] += self.finish(standing, number, ending)
+        for name, live in self.live.items():
+            ending = batch.end_of_stream and live.query.stream == batch.stream
+            self.outcome.results[name] += self.close_windows(live, number, ending)
             prods = [
                 prod
                 for prod in batch.prods
-                if prod.clock.stream == standing.query.stream and name in (prod.queries or [name])
+                if prod.clock.stream == live.query.stream and name in (prod.queries or [name])
             ]
-            self.outcome.early[name] += self.store_read(standing, number, prods) if prods else []
-        queries = {name: standing.query for name, standing in self.standing.items()}
+            self.outcome.early[name] += self.early_results(live, number, prods) if prods else []
+        queries = {name: live.query for name, live in self.live.items()}
         self.outcome.lookups += [
-            self.look(number, name, length) for name, length in who_is_asked(batch.lookups, queries)
+            self.look_up(number, name, length) for name, length in looked_up(batch.lookups, queries)
         ]
 
-    def take(self, number: int, batch: OracleBatch) -> None:
-        """Judges the rows of a batch by what was closed before it, and files each under what became of it."""
+    def process_rows(self, number: int, batch: OracleBatch) -> None:
+        """Count the rows of a batch by what was closed before it, and record what became of each row."""
         stream, outcome = self.streams[batch.stream], self.outcome
         time = Clock(batch.stream, stream.rules.time, stream.rules.kind)
-        accepted, rejected = sieve(batch, stream.rules, max(stream.values(time), default=None))
+        accepted, rejected = accept_rows(batch, stream.rules, max(stream.values(time), default=None))
         rows = in_order(accepted, stream.rules.time, list(stream.columns))
         verdicts = [
-            self.count(standing, stream, rows)
-            for standing in self.standing.values()
-            if standing.query.stream == batch.stream
+            self.count(live, stream, rows) for live in self.live.values() if live.query.stream == batch.stream
         ]
         counts = outcome.counts[batch.stream]
         for row, *asked in zip(rows, *verdicts, strict=True):
@@ -193,47 +193,47 @@ class Oracle:
         counts["in"] += len(batch.rows)
         stream.accepted += rows
 
-    def count(self, standing: Standing, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
-        """Counts rows in a query's open windows: for each, whether one took it, None if it is unwanted."""
-        query = standing.query
+    def count(self, live: LiveQuery, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
+        """Count rows in a query's open windows: for each row, whether a window took it; None if it is unwanted."""
+        query = live.query
         if query.is_on_demand:
-            return self.hold(standing, stream, rows)
+            return self.keep_rows(live, stream, rows)
         closings = stream.closings(query.clock)
         verdicts: list[bool | None] = [None] * len(rows)
         for i, value, group, values in self.matching(query, stream, rows, len(stream.accepted)):
             for window in windows_of(value, query.window):
                 verdicts[i] = bool(verdicts[i])
-                if standing.is_over(window) or is_closed(query, window, group, closings):
+                if live.is_over(window) or is_closed(query, window, group, closings):
                     continue
                 verdicts[i] = True
-                cell = standing.cells.setdefault((window, sameness(group)), Cell(window, group))
+                cell = live.cells.setdefault((window, sameness(group)), Cell(window, group))
                 cell.rows.append(values)
         return verdicts
 
-    def hold(self, standing: Standing, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
-        """Keeps rows for lookups: for each, whether it came in time, None if it is unwanted."""
-        query = standing.query
-        floor = floor_of(query, stream.values(query.clock))
+    def keep_rows(self, live: LiveQuery, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
+        """Keep rows for lookups: for each row, whether it came in time; None if it is unwanted."""
+        query = live.query
+        floor = oldest_kept(query, stream.values(query.clock))
         verdicts: list[bool | None] = [None] * len(rows)
         for i, value, group, values in self.matching(query, stream, rows, len(stream.accepted)):
             verdicts[i] = floor is None or value >= floor
             if verdicts[i]:
-                standing.held.append(Held(value, group, values, earlier=False))
+                live.kept.append(KeptRow(value, group, values, earlier=False))
         return verdicts
 
     def matching(
         self, query: Query, stream: Stream, rows: Sequence[Row], before: int
     ) -> Iterator[tuple[int, int, tuple[Any, ...], Values]]:
-        """The rows that a query asks for: which, where on its clock, of which group, and its scalars."""
+        """The rows that a query wants: their numbers, clock values, groups, and the query's scalars."""
         for i, values in self.evaluated(query, rows, stream.columns):
-            value = reading(query.clock, rows[i], before + i)
+            value = clock_value(query.clock, rows[i], before + i)
             if value is not None and holds(query.where, values) is True:
                 yield i, value, tuple(grouped(values[key.scalar.sql]) for key in query.keys), values
 
     def evaluated(
         self, query: Query, rows: Sequence[Row], columns: Mapping[str, pa.DataType]
     ) -> list[tuple[int, Values]]:
-        """The query's scalars for each row, several times for a row that joins with several."""
+        """The query's scalars for each row; a row that joins with several rows of a table comes several times."""
         if not rows:
             return []
         pairs, wider = self.joined(query, rows, columns)
@@ -243,63 +243,61 @@ class Oracle:
         projected = self.scalars.project(table_of([row for _, row in pairs], wider), expressions)
         return [(i, values) for (i, _), values in zip(pairs, rows_of(projected), strict=True)]
 
-    def finish(self, standing: Standing, batch_id: int, ending: bool) -> list[Row]:
-        """Takes out what is closed now, and answers what the query may report."""
-        query = standing.query
+    def close_windows(self, live: LiveQuery, batch_id: int, ending: bool) -> list[Row]:
+        """Remove the windows that are closed now, and return their results."""
+        query = live.query
         closings = self.streams[query.stream].closings(query.clock)
         done = {
             key: cell
-            for key, cell in standing.cells.items()
+            for key, cell in live.cells.items()
             if ending or is_closed(query, cell.window, cell.group, closings)
         }
         for key, cell in done.items():
-            del standing.cells[key]
+            del live.cells[key]
             if ending:
-                standing.ended = max(cell.window[1], standing.ended or cell.window[1])
-        return self.tell(standing, list(done.values()), batch_id)
+                live.ended = max(cell.window[1], live.ended or cell.window[1])
+        return self.report(live, list(done.values()), batch_id)
 
-    def store_read(self, standing: Standing, batch_id: int, prods: Sequence[Prod]) -> list[Row]:
-        """What is known of the open windows that prods ask for."""
-        query = standing.query
+    def early_results(self, live: LiveQuery, batch_id: int, prods: Sequence[Prod]) -> list[Row]:
+        """The results so far of the open windows that prods ask for."""
+        query = live.query
         closings = self.streams[query.stream].closings(query.clock)
         asked = [
             cell
-            for cell in standing.cells.values()
-            if is_asked(query, cell.window, cell.group, prods, closings)
+            for cell in live.cells.values()
+            if is_prodded(query, cell.window, cell.group, prods, closings)
         ]
-        return self.tell(standing, asked, batch_id)
+        return self.report(live, asked, batch_id)
 
-    def look(self, batch_id: int, name: str, length: int) -> LookupAnswer:
-        """What a query without SLIDE answers now, for the window of a length that ends at the newest row."""
-        standing = self.standing[name]
-        query = standing.query
+    def look_up(self, batch_id: int, name: str, length: int) -> LookupAnswer:
+        """The answer of an on-demand query now, for the window of a length that ends at the newest row."""
+        live = self.live[name]
+        query = live.query
         window = newest(self.streams[query.stream].values(query.clock), length)
         if window is None:
             return LookupAnswer(batch_id, name, length, None, [], [], complete=True)
-        whole = self.found(replace(standing, seen_before=[]), window, standing.held, batch_id)
-        since = [held for held in standing.held if not held.earlier]
-        rows, complete = self.found(standing, window, since, batch_id), standing.saw_all_of(window)
+        whole = self.lookup_results(replace(live, seen_before=[]), window, live.kept, batch_id)
+        since = [kept for kept in live.kept if not kept.earlier]
+        rows, complete = self.lookup_results(live, window, since, batch_id), live.saw_all_of(window)
         return LookupAnswer(batch_id, name, length, window, rows, whole, complete)
 
-    def found(self, standing: Standing, window: Window, held: Sequence[Held], batch_id: int) -> list[Row]:
+    def lookup_results(
+        self, live: LiveQuery, window: Window, kept: Sequence[KeptRow], batch_id: int
+    ) -> list[Row]:
         """The results for a window of a lookup, from the rows that lie in it."""
         cells: dict[Hashable, Cell] = {}
-        for each in held:
+        for each in kept:
             if window[0] <= each.value < window[1]:
                 cell = cells.setdefault(sameness(each.group), Cell(window, each.group))
                 cell.rows.append(each.values)
         ordered = sorted(cells.values(), key=lambda cell: repr(cell.group))
-        return [
-            self.result(standing, cell, row, batch_id) for cell, row in self.lowered(standing.query, ordered)
-        ]
+        return [self.result(live, cell, row, batch_id) for cell, row in self.lowered(live.query, ordered)]
 
-    def tell(self, standing: Standing, cells: list[Cell], batch_id: int) -> list[Row]:
+    def report(self, live: LiveQuery, cells: list[Cell], batch_id: int) -> list[Row]:
         """The results of cells, as far as the query may report them."""
-        told = [cell for cell in cells if standing.partial or standing.saw_all_of(cell.window)]
-        told.sort(key=lambda cell: (cell.window[1], repr(cell.group)))
-        return [
-            self.result(standing, cell, row, batch_id) for cell, row in self.lowered(standing.query, told)
-        ]
+        reported = [cell for cell in cells if live.partial or live.saw_all_of(cell.window)]
+        reported.sort(key=lambda cell: (cell.window[1], repr(cell.group)))
+        return [self.result(live, cell, row, batch_id) for cell, row in self.lowered(live.query, reported)]
 
     def lowered(self, query: Query, cells: list[Cell]) -> list[tuple[Cell, Row]]:
         """The items of each cell that passes HAVING."""
@@ -323,15 +321,15 @@ class Oracle:
             if output["having"] is True
         ]
 
-    def result(self, standing: Standing, cell: Cell, items: Row, batch_id: int) -> Row:
+    def result(self, live: LiveQuery, cell: Cell, items: Row, batch_id: int) -> Row:
         """One row of the results."""
-        group = {key.name: value for key, value in zip(standing.query.keys, cell.group, strict=True)}
+        group = {key.name: value for key, value in zip(live.query.keys, cell.group, strict=True)}
         shown = {**group, **items}
         system = {
             "window_start": cell.window[0],
             "window_end": cell.window[1],
             "rows": len(cell.rows),
-            "complete": standing.saw_all_of(cell.window),
+            "complete": live.saw_all_of(cell.window),
             "batch": batch_id,
         }
         return {f"transom_{name}" if name in shown else name: value for name, value in system.items()} | shown

@@ -1,4 +1,4 @@
-"""Windows, and when no more rows can come for one."""
+"""The windows of a row, and when a window is closed: no more rows can come for it."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ def is_closed(query: Query, window: Window, group: Sequence[Any], closings: Sequ
     return True
 
 
-def is_asked(
+def is_prodded(
     query: Query,
     window: Window,
     group: Sequence[Any],
     prods: Sequence[Prod],
     closings: Sequence[Punctuation],
 ) -> bool:
-    """Whether prods ask for this window and group: does it end by then, and of those with patterns, would
-    they close it as punctuations?"""
+    """Whether prods ask for this window and group: it ends by their time, and those with patterns would close it
+    if they were punctuations."""
     upto: list[Punctuation] = []
     for prod in prods:
         if prod.until is not None and prod.clock != query.clock:
