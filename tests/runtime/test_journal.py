@@ -28,6 +28,7 @@ class Loop:
         self.lock = threading.RLock()
         self.state = SimpleNamespace(batch_id=0)
         self.followers: list[Callable[[Any], None]] = []
+        self.archive = self  # which holds the results of batches
         self.result_batches: list[tuple[int, int]] = []
         self.kept: dict[int, pa.Table] = {}
 
@@ -114,7 +115,7 @@ def test_what_prods_are_told_comes_in_between_while_it_is_in_memory(
         values = list(range(len(wanted), len(wanted) + number))
         wanted += values
         if is_prod:
-            journal.told(made(values), loop.state.batch_id)
+            journal.add_prod(made(values), loop.state.batch_id)
         else:
             loop.batch(values)
     assert read_all(journal, Cursor(0, journal.epoch, 0), limit)[0] == wanted
@@ -126,7 +127,7 @@ def test_the_end_is_behind_all_there_is() -> None:
     loop.batch([1, 2])
     end = journal.end()
     assert journal.read(WHOSE, end).table.num_rows == 0
-    journal.told(made([3]), 1)
+    journal.add_prod(made([3]), 1)
     loop.batch([4])
     assert journal.read(WHOSE, end).table["value"].to_pylist() == [3, 4]
     assert journal.is_near(WHOSE, end)
@@ -193,7 +194,7 @@ def test_listeners_are_told_of_batches_and_prods_until_they_end() -> None:
     heard: list[int] = []
     end = journal.listen(lambda: heard.append(1))
     loop.batch([])
-    journal.told(made([1]), 1)
+    journal.add_prod(made([1]), 1)
     end()
     loop.batch([2])
     assert len(heard) == 2

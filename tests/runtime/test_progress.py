@@ -17,7 +17,7 @@ def progress(**streams: Sharing) -> Progress:
     known = {
         name: StreamProgress(9, 8, 0, 1, 0, None, None, 3, True, sharing) for name, sharing in streams.items()
     }
-    spent = {"planning": 0.01, "first_half": 0.2, "second_half": 0.03, "commit": 0.004}
+    spent = {"planning": 0.01, "ingest": 0.2, "emit": 0.03, "commit": 0.004}
     return Progress(7, 0.25, 1_000, 0, 0, 8, {}, known, spent)
 
 
@@ -41,7 +41,7 @@ def test_streams_add_up() -> None:
 
 def test_people_see_where_the_time_went_and_what_sharing_spared() -> None:
     assert str(progress(bids=BIDS)).splitlines() == [
-        "batch 7, 0.250 s (planning 0.010, first half 0.200, second half 0.030, commit 0.004), "
+        "batch 7, 0.250 s (planning 0.010, ingest 0.200, emit 0.030, commit 0.004), "
         "8 queries (0 suspended), state 1,000 bytes",
         "  bids: rows 9, counted 8, unwanted 0, late 1, rejected 0, watermark none, open windows 3",
         "    selections 2 (queries in each 3.0, at most 4), families: 1 range, slices 30; 100 partial "
@@ -57,14 +57,14 @@ def test_a_stream_without_queries_says_nothing_of_sharing() -> None:
 def test_machines_get_plain_values() -> None:
     plain = json.loads(json.dumps(progress(bids=BIDS).as_dict()))
     own = plain["streams"]["bids"]
-    assert own["sharing"]["last_page"] == {
+    assert own["sharing"]["last_batch"] == {
         "partials": 10,
         "finals": 2,
         "unshared_partials": 60,
         "unshared_finals": 1,
         "ratio": 61 / 12,
     }
-    assert plain["spent"]["first_half"] == 0.2 and plain["sharing"]["queries_per_selection"] == 3.0
+    assert plain["spent"]["ingest"] == 0.2 and plain["sharing"]["queries_per_selection"] == 3.0
 
 
 def test_a_lookup_counts_once_and_each_store_of_an_attribute_that_it_reads() -> None:

@@ -135,7 +135,7 @@ def test_a_batch_that_failed_has_the_same_rows_again(
     engine.step()
     clock.advance(minutes=1.5)
     with monkeypatch.context() as broken:
-        broken.setattr(engine._loop.second_half, "process", lambda *_: 1 / 0)
+        broken.setattr(engine._loop.emit, "process", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             engine.step()
     intent = engine._loop.pending()
