@@ -1,4 +1,4 @@
-"""With rows set aside in bursts, everything comes out in the end that comes out without."""
+"""Sidelining rows of bursts does not change the final results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches that bring more than their budget: rows set aside and taken in again, or shed."""
+"""Batches beyond their budget: rows are sidelined and resumed, or shed."""
 
 from __future__ import annotations
 

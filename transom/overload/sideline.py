@@ -1,9 +1,9 @@
-"""Bursts on Spark: rows beyond a batch's budget are written aside by the executors, or dropped, and read back.
+"""The files of sidelined rows: a batch writes the rows beyond its budget, or sheds them, and later ones read them.
 
-sidelined/bids/0000000012/chunk=3/     a chunk that batch 12 set aside: a later batch takes it whole
+sidelined/bids/0000000012/chunk=3/     a chunk that batch 12 sidelined; a later batch resumes it as a whole
 
-What a batch takes in and how many rows it may keep is written ahead; a batch that is run again chooses the
-same rows and writes over what the first try left.
+The chunks that a batch resumes and the number of rows that it may keep are written ahead. A replayed batch
+chooses the same rows and overwrites the files of the first attempt.
 """
 
 from __future__ import annotations
@@ -35,19 +35,21 @@ CHUNK = "__chunk__"
 
 
 @dataclass(frozen=True)
-class Bound:
-    """What a batch is bound to: streams that end with it, and `later`; how many rows it may process, and the
-    chunks that it takes in."""
+class BatchBinding:
+    """What is written ahead of a batch: the streams that end with it, its budget of rows, and the chunks it resumes.
+
+    The streams in `later` end with a later batch.
+    """
 
     ended: tuple[str, ...]
     later: list[str]
     budget: int | None = None
-    aside: tuple[str, ...] = ()
+    sidelined: tuple[str, ...] = ()
 
 
 @dataclass
-class Parting:
-    """A batch's rows after a burst was dealt with; what is cached for it is let go with `resources`."""
+class SplitBatch:
+    """A batch without the rows beyond its budget; closing `resources` releases the frames cached for it."""
 
     batch: DataBatch
     burst: BurstOutcome = NO_BURST
@@ -55,14 +57,14 @@ class Parting:
 
 
 class Sideline:
-    """Sets rows aside and takes them in again."""
+    """Sidelines rows of bursts and resumes them."""
 
     def __init__(self, backend: Backend, store: Store, tables: StaticTables):
         self.backend, self.store, self.tables = backend, store, tables
         self.paces: dict[str, list[tuple[int, float]]] = {}  # by stream: rows and seconds of its last batches
 
     def resume(self, state: State, paces: Mapping[str, Sequence[tuple[int, float]]]) -> None:
-        """Go on after an earlier engine, and delete what it left if it died before it could."""
+        """Continue from a checkpoint, and delete files that the last engine did not get to delete."""
         self.paces = {name: [(rows, seconds) for rows, seconds in own] for name, own in paces.items()}
         for name in self.store.list("sidelined"):
             kept = {chunk.name for chunk in state.stream(name).sidelined}
@@ -74,17 +76,17 @@ class Sideline:
 
     # --- when a batch begins ---
 
-    def bind(self, stream: Stream | None, is_new: bool, ended: Sequence[str], state: State) -> Bound:
-        """What a batch that begins is bound to, which brings new rows of a stream or not.
+    def bind(self, stream: Stream | None, is_new: bool, ended: Sequence[str], state: State) -> BatchBinding:
+        """What is written ahead of a batch, with or without new rows of a stream.
 
-        The end of a stream waits until its rows that are aside are in; a batch that ends it takes in all of
-        them and sets none aside.
+        A stream ends only when none of its rows is sidelined; the batch that ends it resumes all of them
+        and sidelines none.
         """
         name = None if stream is None else stream.name
         now = tuple(dict.fromkeys(s for s in ended if s == name or not state.stream(s).sidelined))
         later = [s for s in dict.fromkeys(ended) if s not in now]
         if stream is None:
-            return Bound(now, later)
+            return BatchBinding(now, later)
         known, budget = state.stream(stream.name), self.budget(stream)
         if name in now:
             chunks, budget = known.sidelined, None
@@ -95,10 +97,10 @@ class Sideline:
             )
         else:
             chunks = chunks_without_new_rows(known.sidelined, budget)
-        return Bound(now, later, budget, tuple(chunk.name for chunk in chunks))
+        return BatchBinding(now, later, budget, tuple(chunk.name for chunk in chunks))
 
     def budget(self, stream: Stream) -> int | None:
-        """How many rows the next batch of a stream may process; None: all that come."""
+        """How many rows the next batch of a stream may process; None: all."""
         overload = stream.rules.overload
         if overload is None:
             return None
@@ -107,37 +109,37 @@ class Sideline:
         return rows_within(overload.budget, self.paces.get(stream.name, ()))
 
     def note(self, stream: Stream, rows: int, seconds: float) -> None:
-        """Remember a batch's pace, if the stream's budget is a time."""
+        """Record a batch's pace, if the stream's budget is a time."""
         overload = stream.rules.overload
         if overload is not None and overload.in_time and rows:
             self.paces[stream.name] = [*self.paces.get(stream.name, ()), (rows, seconds)][-PACES:]
 
     # --- while it runs ---
 
-    def part(self, intent: BatchIntent, stream: Stream, batch: DataBatch) -> Parting:
-        """A batch with the chunks that it takes in and without the rows that it sets aside or sheds.
+    def split(self, intent: BatchIntent, stream: Stream, batch: DataBatch) -> SplitBatch:
+        """A batch with the chunks that it resumes, and without the rows that it sidelines or sheds.
 
-        A batch that brings nothing new consists of such chunks alone, which were judged when they came.
+        A batch without new rows consists of such chunks alone; their times were judged on arrival.
         """
-        taken = self._taken(intent, batch.before)
+        resumed = self._resumed_chunks(intent, batch.before)
         if not intent.reference:
-            return Parting(replace(batch, is_judged=True, on_driver=False), BurstOutcome(resumed=taken))
-        if intent.budget is None and not taken:
-            return Parting(batch)
+            return SplitBatch(replace(batch, is_judged=True, on_driver=False), BurstOutcome(resumed=resumed))
+        if intent.budget is None and not resumed:
+            return SplitBatch(batch)
         with ExitStack() as resources:
-            parting = self._kept(intent, stream, batch, chunk_rows(taken), resources)
-            if taken:
-                both = parting.batch.frame.union(self._read(taken, stream))
-                parting.batch = replace(parting.batch, frame=both, on_driver=False)
-                parting.burst = replace(parting.burst, resumed=taken)
-            parting.resources = resources.pop_all()
-            return parting
+            split = self._kept(intent, stream, batch, chunk_rows(resumed), resources)
+            if resumed:
+                both = split.batch.frame.union(self._read(resumed, stream))
+                split.batch = replace(split.batch, frame=both, on_driver=False)
+                split.burst = replace(split.burst, resumed=resumed)
+            split.resources = resources.pop_all()
+            return split
 
     def rows(self, intent: BatchIntent, stream: Stream, state: State) -> Frame:
-        """The rows of a batch that brings nothing new."""
-        return self._read(self._taken(intent, state.stream(stream.name)), stream)
+        """The rows of a batch without new ones."""
+        return self._read(self._resumed_chunks(intent, state.stream(stream.name)), stream)
 
-    def _taken(self, intent: BatchIntent, known: StreamState) -> tuple[SidelinedChunk, ...]:
+    def _resumed_chunks(self, intent: BatchIntent, known: StreamState) -> tuple[SidelinedChunk, ...]:
         return tuple(chunk for chunk in known.sidelined if chunk.name in intent.sidelined)
 
     def _read(self, chunks: tuple[SidelinedChunk, ...], stream: Stream) -> Frame:
@@ -145,63 +147,65 @@ class Sideline:
         return frame.project({name: f"c{i}" for i, name in enumerate(stream.columns)})
 
     def _kept(
-        self, intent: BatchIntent, stream: Stream, batch: DataBatch, taken: int, resources: ExitStack
-    ) -> Parting:
-        """The rows of a batch that fit its budget, judged by all that came: what is ahead of the stream is
-        not to depend on what is set aside."""
+        self, intent: BatchIntent, stream: Stream, batch: DataBatch, resumed: int, resources: ExitStack
+    ) -> SplitBatch:
+        """The rows of a batch that fit its budget.
+
+        All rows that arrived decide which rows are beyond the horizon, whatever is sidelined.
+        """
         run = IngestRun(batch, self.tables, self.backend)
         limit, profile = run.judge_times(batch.frame)
         batch = replace(batch, time_limit=limit, is_judged=True)
-        if intent.budget is None or profile.count + taken <= intent.budget:
-            return Parting(batch)
-        cut = _Cut(batch, run, limit)
+        if intent.budget is None or profile.count + resumed <= intent.budget:
+            return SplitBatch(batch)
+        splitter = _BurstSplitter(batch, run, limit)
         frame = resources.enter_context(batch.frame.held())
         top = profile.runs[-1][1]
         start, width = bucket_grid(profile.runs[0][0], top if limit is None else min(limit, top))
-        counts, others = cut.histogram(frame, start, width)
-        choice = plan_burst(start, width, counts, intent.budget, intent.budget - taken - others)
-        if not choice.affected:
-            return Parting(batch)
-        ranked = resources.enter_context(cut.ranked(frame, choice).held())
-        chunks = self._write(intent, stream, cut, ranked, choice)
-        kept = cut.kept(frame, ranked, choice)
+        counts, others = splitter.histogram(frame, start, width)
+        plan = plan_burst(start, width, counts, intent.budget, intent.budget - resumed - others)
+        if not plan.affected:
+            return SplitBatch(batch)
+        ranked = resources.enter_context(splitter.ranked(frame, plan).held())
+        chunks = self._write(intent, stream, splitter, ranked, plan)
+        kept = splitter.kept(frame, ranked, plan)
         is_shed = stream.rules.overload is not None and stream.rules.overload.shed
         burst = BurstOutcome(shed=chunks) if is_shed else BurstOutcome(sidelined=chunks)
-        return Parting(replace(batch, frame=kept, on_driver=False), burst)
+        return SplitBatch(replace(batch, frame=kept, on_driver=False), burst)
 
     def _write(
-        self, intent: BatchIntent, stream: Stream, cut: _Cut, ranked: Frame, choice: BurstPlan
+        self, intent: BatchIntent, stream: Stream, splitter: _BurstSplitter, ranked: Frame, plan: BurstPlan
     ) -> tuple[SidelinedChunk, ...]:
         """The chunks of the rows beyond the budget, written unless they are shed."""
-        aside = cut.aside(ranked, choice)
+        sidelined = splitter.sidelined(ranked, plan)
         directory = f"sidelined/{stream.name}/{intent.batch_id:010d}"
-        chunks = cut.chunks(aside, directory, intent.clock)
+        chunks = splitter.chunks(sidelined, directory, intent.clock)
         if stream.rules.overload is not None and stream.rules.overload.shed:
             log.warning("batch %d of %s: %d rows were shed", intent.batch_id, stream.name, chunk_rows(chunks))
             return chunks
-        columns = {f"c{i}": quoted(name) for i, name in enumerate(cut.batch.columns)}
-        numbered = aside.project(columns | {"chunk": CHUNK})
+        columns = {f"c{i}": quoted(name) for i, name in enumerate(splitter.batch.columns)}
+        numbered = sidelined.project(columns | {"chunk": CHUNK})
         numbered.write_parquet(self.store.path(directory), partition_by="chunk")
-        log.info("batch %d of %s: %d rows were set aside", intent.batch_id, stream.name, chunk_rows(chunks))
+        log.info("batch %d of %s: %d rows were sidelined", intent.batch_id, stream.name, chunk_rows(chunks))
         return chunks
 
     # --- when it is committed ---
 
     def forget(self, before: State, after: State) -> None:
-        """Delete the chunks that a committed batch has taken in, and their directory with the last of them."""
+        """Delete the chunks that a committed batch resumed, and their directory with the last of them."""
         for name, stream in before.streams.items():
             if stream.sidelined:
                 kept = {chunk.name for chunk in after.stream(name).sidelined}
                 batches = {posixpath.dirname(chunk) for chunk in kept}
-                gone = [chunk.name for chunk in stream.sidelined if chunk.name not in kept]
-                for chunk in gone:
+                resumed = [chunk.name for chunk in stream.sidelined if chunk.name not in kept]
+                for chunk in resumed:
                     self.store.delete(chunk)
-                for batch_id in {posixpath.dirname(chunk) for chunk in gone} - batches:
+                for batch_id in {posixpath.dirname(chunk) for chunk in resumed} - batches:
                     self.store.delete(batch_id)
 
 
-class _Cut:
-    """Where a batch is cut: the expressions that tell its rows apart."""
+class _BurstSplitter:
+    """The expressions that split a batch's rows into kept and sidelined ones."""
 
     def __init__(self, batch: DataBatch, run: IngestRun, limit: int | None):
         self.batch, self.run, self.limit = batch, run, limit
@@ -213,7 +217,7 @@ class _Cut:
         return self.run.time if clock == self.batch.rules.clock else self.run.micros(clock)
 
     def _is_open(self) -> str:
-        """Which accepted rows may be sidelined: nothing is closed yet where they are."""
+        """A condition for accepted rows that may be sidelined: nothing is closed at their times."""
         ranges = closed_times({clock: self.batch.before.clock(clock).closed for clock in self.clocks})
         parts = [
             f"({self._value(clock)}) >= {start} AND ({self._value(clock)}) < {stop}"
@@ -234,37 +238,39 @@ class _Cut:
         counts = {row[BUCKET]: row["rows"] for row in counted.to_table().to_pylist()}
         return [counts.get(bucket, 0) for bucket in range(BUCKETS)], counts.get(-1, 0)
 
-    def ranked(self, frame: Frame, choice: BurstPlan) -> Frame:
-        """The rows of the affected buckets, numbered by time, ties by their other columns. Where queries
-        prefer some rows, the ones to keep come first."""
+    def ranked(self, frame: Frame, plan: BurstPlan) -> Frame:
+        """The rows of the affected buckets, numbered by time, ties by their other columns.
+
+        If queries prefer some rows, the rows to keep come first.
+        """
         clauses = clauses_of(self.batch.queries)
-        marked = frame.extend({BUCKET: self.bucket(choice.start, choice.width)})
-        affected = marked.filter(_is_affected(BUCKET, choice))
+        marked = frame.extend({BUCKET: self.bucket(plan.start, plan.width)})
+        affected = marked.filter(_is_affected(BUCKET, plan))
         if clauses:
-            keeps = _by_bucket(choice.keeps)
+            keeps = _by_bucket(plan.keeps)
             return preferred(self.run, frame, self.limit, affected, keeps, clauses)
         return affected.rank(RANK, BUCKET, self.run.order(affected))
 
-    def kept(self, frame: Frame, ranked: Frame, choice: BurstPlan) -> Frame:
+    def kept(self, frame: Frame, ranked: Frame, plan: BurstPlan) -> Frame:
         """The rows that the batch processes."""
         names = list(frame.columns)
-        bucket = self.bucket(choice.start, choice.width)
-        others = frame.filter(f"NOT coalesce({_is_affected(bucket, choice)}, false)")
-        return others.union(ranked.filter(f"{RANK} <= {_by_bucket(choice.keeps)}").project({}, names))
+        bucket = self.bucket(plan.start, plan.width)
+        others = frame.filter(f"NOT coalesce({_is_affected(bucket, plan)}, false)")
+        return others.union(ranked.filter(f"{RANK} <= {_by_bucket(plan.keeps)}").project({}, names))
 
-    def aside(self, ranked: Frame, choice: BurstPlan) -> Frame:
-        """The other rows, with the number of the chunk of each."""
-        keeps, firsts = _by_bucket(choice.keeps), _by_bucket(choice.first_chunks())
-        chunk = f"{firsts} + ({RANK} - 1 - {keeps}) div {choice.size}"
+    def sidelined(self, ranked: Frame, plan: BurstPlan) -> Frame:
+        """The rows to sideline, each with the number of its chunk."""
+        keeps, firsts = _by_bucket(plan.keeps), _by_bucket(plan.first_chunks())
+        chunk = f"{firsts} + ({RANK} - 1 - {keeps}) div {plan.size}"
         return ranked.filter(f"{RANK} > {keeps}").extend({CHUNK: chunk})
 
-    def chunks(self, aside: Frame, directory: str, now: int) -> tuple[SidelinedChunk, ...]:
+    def chunks(self, sidelined: Frame, directory: str, now: int) -> tuple[SidelinedChunk, ...]:
         """The chunks with their numbers of rows and the times that they span."""
         ends: dict[str, tuple[str, str]] = {}
         for i, clock in enumerate(self.clocks):
             value = self._value(clock)
             ends |= {f"low{i}": ("min", value), f"high{i}": ("max", value)}
-        rows = aside.aggregate({CHUNK: CHUNK}, {"rows": ("count", "*")} | ends).to_table().to_pylist()
+        rows = sidelined.aggregate({CHUNK: CHUNK}, {"rows": ("count", "*")} | ends).to_table().to_pylist()
         return tuple(
             SidelinedChunk(f"{directory}/chunk={row[CHUNK]}", row["rows"], now, self._ranges(row))
             for row in sorted(rows, key=lambda row: int(row[CHUNK]))
@@ -275,9 +281,9 @@ class _Cut:
         return {clock: span for clock, span in ends.items() if span[0] is not None}
 
 
-def _is_affected(bucket: str, choice: BurstPlan) -> str:
+def _is_affected(bucket: str, plan: BurstPlan) -> str:
     """A condition that is true for rows of the buckets that are cut."""
-    return f"({bucket}) IN ({', '.join(map(str, choice.affected))})"
+    return f"({bucket}) IN ({', '.join(map(str, plan.affected))})"
 
 
 def _by_bucket(values: Sequence[int]) -> str:

@@ -53,7 +53,7 @@ class BatchInput:
     partial: frozenset[str] = frozenset()  # queries that also want windows seen only in part
     clock: int = 0  # the engine's, when the rows arrived
     origin: Origin | None = None  # of a stream of results
-    burst: BurstOutcome = NO_BURST  # rows set aside, taken in again, or shed
+    burst: BurstOutcome = NO_BURST  # rows sidelined, resumed, or shed
     store_sets: Sequence[StoreSet] = ()  # of the on-demand queries that read the stream
 
     @property

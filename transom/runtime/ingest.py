@@ -80,9 +80,9 @@ class Ingest:
             frame = self.sideline.rows(intent, stream, state)
         else:
             carried, frame = carried_control(stream, frame)
-        parting = self.sideline.part(intent, stream, self._batch(intent, stream, frame, registry, state))
-        batch = parting.batch
-        with parting.resources:
+        split = self.sideline.split(intent, stream, self._batch(intent, stream, frame, registry, state))
+        batch = split.batch
+        with split.resources:
             while True:
                 self.executors.files.begin(intent.batch_id)
                 try:
@@ -102,8 +102,8 @@ class Ingest:
                     )
         tuples = (arrival.file for arrival in arrivals.values() if arrival.file is not None)
         self.executors.files.tidy([*outcome.refs, *(ref for _, ref, _ in outcome.run_refs), *tuples])
-        credible = self._credible(carried, batch, outcome, parting.burst)
-        return IngestedBatch(credible, outcome, parting.burst, arrivals)
+        credible = self._credible(carried, batch, outcome, split.burst)
+        return IngestedBatch(credible, outcome, split.burst, arrivals)
 
     def _credible(
         self, carried: list[Carried], batch: DataBatch, outcome: Outcome, burst: BurstOutcome

@@ -183,7 +183,7 @@ class BatchLoop:
         with self.lock:
             intent = self.pending()
             if intent is None and (self.directory.waiting or self._timer_is_due()):
-                # A stream whose rows are aside ends with a batch that takes them in.
+                # A stream with sidelined rows ends with a batch that resumes them.
                 waiting = (name for name in self.directory.waiting.ended if self.state.stream(name).sidelined)
                 intent = self._begin(next(waiting, None), {}, ())
             if intent is None or intent.reference:
@@ -192,7 +192,7 @@ class BatchLoop:
             return True
 
     def lull_batch(self, stream: Stream, is_ending: bool = False) -> bool:
-        """Run a batch of rows of a stream that are aside, if there are some and nothing else waits.
+        """Run a batch of sidelined rows of a stream, if there are some and nothing else waits.
 
         It can't tell a query that follows a clock anew how far that has come: unless the stream is ending,
         the query's first batch is one with new rows.
@@ -248,7 +248,7 @@ class BatchLoop:
                 bound.ended,
                 dict(self.declared.versions),
                 bound.budget,
-                bound.aside,
+                bound.sidelined,
                 self.promising.probes(self.directory.registry.preference_queries()),
                 resumes,
             )
