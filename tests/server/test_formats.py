@@ -11,7 +11,7 @@ import pytest
 
 from transom.api.formats import RowsFormat
 from transom.api.records import ColumnInfo
-from transom.api.value_text import json_text
+from transom.api.value_text import value_to_json
 from transom.server.formats import (
     arrow_stream,
     csv_text,
@@ -48,7 +48,7 @@ KINDS = [
 def test_json_is_as_the_command_line_writes_it(column: pa.Array) -> None:
     table = pa.table({'100% "x"': column})
     written = json_rows(table)
-    rows = [f'{{"100% \\"x\\"": {json_text(value)}}}' for value in column.to_pylist()]
+    rows = [f'{{"100% \\"x\\"": {value_to_json(value)}}}' for value in column.to_pylist()]
     assert written == "[" + ", ".join(rows) + "]"
     json.loads(written)
 

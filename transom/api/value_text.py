@@ -11,10 +11,10 @@ from typing import Any
 from transom.durations import format_duration
 
 
-def json_text(value: Any) -> str:
+def value_to_json(value: Any) -> str:
     """A value as JSON; decimals keep every digit, NaN and infinities are strings.
 
-    >>> json_text(Decimal("12.50")), json_text(float("nan")), json_text([1, None])
+    >>> value_to_json(Decimal("12.50")), value_to_json(float("nan")), value_to_json([1, None])
     ('12.50', '"NaN"', '[1, null]')
     """
     match value:
@@ -25,18 +25,18 @@ def json_text(value: Any) -> str:
         case Decimal():
             return format(value, "f")
         case list():
-            return "[" + ", ".join(map(json_text, value)) + "]"
+            return "[" + ", ".join(map(value_to_json, value)) + "]"
         case dict():
-            pairs = (f"{json.dumps(str(key))}: {json_text(each)}" for key, each in value.items())
+            pairs = (f"{json.dumps(str(key))}: {value_to_json(each)}" for key, each in value.items())
             return "{" + ", ".join(pairs) + "}"
         case _:
-            return json.dumps(plain_text(value), ensure_ascii=False)
+            return json.dumps(value_to_text(value), ensure_ascii=False)
 
 
-def plain_text(value: Any) -> str:
+def value_to_text(value: Any) -> str:
     """A value without quotes: ISO times in UTC, numbers as in Python, NaN and Infinity as in Spark.
 
-    >>> plain_text(datetime(2013, 1, 1, 12, 5, tzinfo=UTC)), plain_text(float("-inf")), plain_text(True)
+    >>> value_to_text(datetime(2013, 1, 1, 12, 5, tzinfo=UTC)), value_to_text(float("-inf")), value_to_text(True)
     ('2013-01-01T12:05:00Z', '-Infinity', 'true')
     """
     match value:
@@ -57,6 +57,6 @@ def plain_text(value: Any) -> str:
         case bytes():
             return value.hex()
         case list() | dict():
-            return json_text(value)
+            return value_to_json(value)
         case _:
             return str(value)

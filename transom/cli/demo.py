@@ -19,7 +19,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from transom.api.value_text import plain_text
+from transom.api.value_text import value_to_text
 from transom.cli.build_engine import open_engine
 from transom.cli.commands import POLL_SECONDS
 from transom.cli.flights import (
@@ -138,7 +138,7 @@ def window_and_values(row: dict[str, Any], system_columns: int) -> tuple[datetim
     return (
         start,
         end,
-        "  ".join(f"{key}={'null' if v is None else plain_text(v)}" for key, v in rounded.items()),
+        "  ".join(f"{key}={'null' if v is None else value_to_text(v)}" for key, v in rounded.items()),
     )
 
 

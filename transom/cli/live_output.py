@@ -9,7 +9,7 @@ from typing import TextIO
 
 import pyarrow as pa
 
-from transom.api.value_text import plain_text
+from transom.api.value_text import value_to_text
 from transom.cli.result_text import (
     SYSTEM_COLUMNS,
     Format,
@@ -75,7 +75,7 @@ def result_lines(results: pa.Table) -> Iterator[str]:
     for row in zip(*(column.to_pylist() for column in results.columns), strict=True):
         cells = []
         for name, value in zip(results.column_names, row, strict=True):
-            text = "null" if value is None else plain_text(value)
+            text = "null" if value is None else value_to_text(value)
             if isinstance(value, datetime):
                 text = text.replace("T", " ").removesuffix("Z")
             cells.append(text if name in UNNAMED_COLUMNS else f"{name} {text}")

@@ -46,7 +46,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def common(
+def global_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,

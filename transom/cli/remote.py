@@ -240,7 +240,7 @@ def prod(
     full: bool,
 ) -> None:
     """Print early results of open windows."""
-    form, pattern = default_format(form, sys.stdout), group_pattern(server, where)
+    form, pattern = default_format(form, sys.stdout), where_pattern(server, where)
     options: dict[str, Any] = {"until": parse_time(until), "at": parse_time(at), "where": pattern}
     if names:
         results = {name: server.query(name).prod(**options) for name in names}
@@ -267,7 +267,7 @@ def lookup(
     full: bool,
 ) -> None:
     """Print the current answer of an on-demand query, given by name or as SQL."""
-    form, pattern = default_format(form, sys.stdout), group_pattern(server, where)
+    form, pattern = default_format(form, sys.stdout), where_pattern(server, where)
     if not is_sql(name_or_sql):
         length = int(range) if range is not None and range.strip().isdigit() else range
         answer = server.query(name_or_sql).lookup(length, rows, at=parse_time(at), where=pattern)
@@ -287,7 +287,7 @@ def parse_time(text: str | None) -> str | int | None:
     return int(text) if text is not None and re.fullmatch(r"-?\d+", text.strip()) else text
 
 
-def group_pattern(server: Server, where: Sequence[str]) -> dict[str, Any] | None:
+def where_pattern(server: Server, where: Sequence[str]) -> dict[str, Any] | None:
     """The pattern of `--where COLUMN=VALUE ...`, with values of the columns' types."""
     if not where:
         return None
@@ -299,16 +299,16 @@ def group_pattern(server: Server, where: Sequence[str]) -> dict[str, Any] | None
         column, equals, text = pair.partition("=")
         if not equals or not column.strip():
             raise SettingError(f"--where {pair}: write COLUMN=VALUE")
-        pattern.setdefault(column.strip(), []).append(parse_value(text, column.strip(), types))
+        pattern.setdefault(column.strip(), []).append(where_value(text, column.strip(), types))
     return {column: values[0] if len(values) == 1 else values for column, values in pattern.items()}
 
 
-def parse_value(text: str, column: str, types: Mapping[str, str]) -> Any:
+def where_value(text: str, column: str, types: Mapping[str, str]) -> Any:
     """A value of `--where`: JSON, or text if the column's type is text or time.
 
-    >>> parse_value("1", "site", {"site": "int"}), parse_value("1", "zip", {"zip": "string"})
+    >>> where_value("1", "site", {"site": "int"}), where_value("1", "zip", {"zip": "string"})
     (1, '1')
-    >>> parse_value("PDX", "city", {})
+    >>> where_value("PDX", "city", {})
     'PDX'
     """
     if types.get(column.casefold(), "").lower().startswith(TEXT_TYPES):

@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence, TextIO
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from transom.api.value_text import json_text, plain_text
+from transom.api.value_text import value_to_json, value_to_text
 
 SYSTEM_COLUMNS = 6  # every result ends with kind, complete, rows, batch, made and latency
 LOOKUP_COLUMNS = 3  # every lookup ends with complete, batch and made
@@ -76,7 +76,7 @@ def _write_json(table: pa.Table, name: str | None, out: TextIO) -> None:
     owner = [] if name is None else [f'"query": {json.dumps(name, ensure_ascii=False)}']
     keys = [json.dumps(column, ensure_ascii=False) for column in table.column_names]
     for row in _rows(table):
-        pairs = [f"{key}: {json_text(value)}" for key, value in zip(keys, row, strict=True)]
+        pairs = [f"{key}: {value_to_json(value)}" for key, value in zip(keys, row, strict=True)]
         out.write("{" + ", ".join(owner + pairs) + "}\n")
 
 
@@ -85,7 +85,7 @@ def _write_csv(table: pa.Table, name: str | None, out: TextIO) -> None:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["query"] * len(owner) + table.column_names)
     for row in _rows(table):
-        writer.writerow(owner + ["" if value is None else plain_text(value) for value in row])
+        writer.writerow(owner + ["" if value is None else value_to_text(value) for value in row])
 
 
 def _write_table(table: pa.Table, name: str | None, out: TextIO) -> None:
@@ -128,6 +128,7 @@ def _cells(column: pa.ChunkedArray) -> list[str]:
     values = column.to_pylist()
     if kinds.is_timestamp(column.type):
         return [
-            "" if value is None else plain_text(value).replace("T", " ").removesuffix("Z") for value in values
+            "" if value is None else value_to_text(value).replace("T", " ").removesuffix("Z")
+            for value in values
         ]
-    return ["null" if value is None else plain_text(value) for value in values]
+    return ["null" if value is None else value_to_text(value) for value in values]

@@ -117,7 +117,7 @@ class HttpClient:
             path,
             params=sent,
             headers=headers,
-            json=None if body is None else to_json(body),
+            json=None if body is None else json_ready(body),
             timeout=httpx.Timeout(self.timeout, read=self.timeout + wait),
         )
         if not response.is_success:
@@ -184,10 +184,10 @@ def without_none(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def to_json(value: Any) -> Any:
+def json_ready(value: Any) -> Any:
     """A value that JSON can represent: times become ISO text, durations become text.
 
-    >>> to_json({"at": datetime(2013, 1, 1, 12), "range": timedelta(minutes=5)})
+    >>> json_ready({"at": datetime(2013, 1, 1, 12), "range": timedelta(minutes=5)})
     {'at': '2013-01-01T12:00:00', 'range': '5 minutes'}
     """
     match value:
@@ -198,8 +198,8 @@ def to_json(value: Any) -> Any:
         case Decimal():
             return str(value)
         case Mapping():
-            return {str(name): to_json(each) for name, each in value.items()}
+            return {str(name): json_ready(each) for name, each in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [to_json(each) for each in value]
+            return [json_ready(each) for each in value]
         case _:
             return value

@@ -9,7 +9,7 @@ from decimal import Decimal
 from html import escape
 from typing import Any
 
-from transom.api.value_text import plain_text
+from transom.api.value_text import value_to_text
 from transom.durations import format_instant
 
 NONE = "–"
@@ -33,11 +33,11 @@ def format_number(value: Any) -> str:
     if value is None:
         return NONE
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-        return plain_text(value)
+        return value_to_text(value)
     if isinstance(value, int):
         return f"{value:,}"
     if not math.isfinite(value):
-        return plain_text(value)
+        return value_to_text(value)
     size = abs(float(value))
     if size and size < 1e-4:
         return f"{value:.3g}"
@@ -157,7 +157,7 @@ def format_percent(part: float | None, digits: int = 1) -> str:
 def format_cell(value: Any) -> str:
     """A value of a result, as shown in a table."""
     if isinstance(value, datetime):
-        return plain_text(value).replace("T", " ").removesuffix("Z")
+        return value_to_text(value).replace("T", " ").removesuffix("Z")
     return format_number(value)
 
 

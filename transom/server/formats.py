@@ -14,7 +14,7 @@ import pyarrow.types as kinds
 
 from transom.api.formats import MEDIA_TYPES, RowsFormat
 from transom.api.records import ColumnInfo
-from transom.api.value_text import json_text, plain_text
+from transom.api.value_text import value_to_json, value_to_text
 from transom.server.query_description import sql_type
 
 
@@ -57,7 +57,7 @@ def with_unique_names(table: pa.Table) -> pa.Table:
 
 
 def json_rows(table: pa.Table) -> str:
-    """Rows as a JSON list of objects, each value as `json_text` writes it.
+    """Rows as a JSON list of objects, each value as `value_to_json` writes it.
 
     >>> json_rows(pa.table({"site": [1, None], "n": [float("nan"), 2.5]}))
     '[{"site": 1, "n": "NaN"}, {"site": null, "n": 2.5}]'
@@ -80,7 +80,7 @@ def _json_column(column: pa.ChunkedArray) -> list[str]:
         return _encode_repeated(values, _json_instant)
     if kinds.is_string(kind) or kinds.is_large_string(kind):
         return _encode_repeated(values, _json_string)
-    return [json_text(value) for value in values]
+    return [value_to_json(value) for value in values]
 
 
 def _encode_repeated(values: list[Any], encode: Callable[[Any], str]) -> list[str]:
@@ -133,7 +133,7 @@ def csv_text(table: pa.Table) -> str:
     writer.writerow(unique_names(table.column_names))
     columns = (column.to_pylist() for column in table.columns)
     writer.writerows(
-        ["" if value is None else plain_text(value) for value in row] for row in zip(*columns, strict=True)
+        ["" if value is None else value_to_text(value) for value in row] for row in zip(*columns, strict=True)
     )
     return out.getvalue()
 

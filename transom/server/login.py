@@ -114,7 +114,7 @@ class Login:
         if not _equal(token, self._token):
             self._wrong.append(now)
             return sign_in_form(target, "That is not the token.", 401)
-        answer = RedirectResponse(local_path(target), 303)
+        answer = RedirectResponse(same_site_path(target), 303)
         answer.set_cookie(
             COOKIE,
             self._session(int(time.time()) + SESSION_DAYS * 86_400),
@@ -128,13 +128,15 @@ class Login:
 
 def sign_in_form(target: str, error: str = "", status: int = 200) -> HTMLResponse:
     """The form that asks for the token, and then leads to a path on this server."""
-    return HTMLResponse(FORM.format(next=html.escape(local_path(target)), error=html.escape(error)), status)
+    return HTMLResponse(
+        FORM.format(next=html.escape(same_site_path(target)), error=html.escape(error)), status
+    )
 
 
-def local_path(path: str) -> str:
+def same_site_path(path: str) -> str:
     """A path on this server; anything else becomes "/".
 
-    >>> local_path("/query/per_site"), local_path("//example.org"), local_path("https://example.org")
+    >>> same_site_path("/query/per_site"), same_site_path("//example.org"), same_site_path("https://example.org")
     ('/query/per_site', '/', '/')
     """
     is_local = path.startswith("/") and not path.startswith("//") and "\\" not in path and path.isprintable()
