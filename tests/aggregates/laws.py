@@ -1,4 +1,4 @@
-"""Every accumulator that a SQL function can ask for, over every input type, with values to feed it."""
+"""Every accumulator of every registered function, over every input type, with sample values."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def uses() -> list[tuple[str, pa.DataType, tuple[Any, ...], pa.DataType]]:
 
 def accumulators() -> list[tuple[Accumulator, pa.DataType]]:
     """Each accumulator with each input type, once."""
-    found: list[tuple[Accumulator, pa.DataType]] = []
+    pairs: list[tuple[Accumulator, pa.DataType]] = []
     for function, kind, parameters, _ in uses():
         for accumulator in aggregate_function(function).accumulators(kind, parameters):
-            if (accumulator, kind) not in found:
-                found.append((accumulator, kind))
-    return found
+            if (accumulator, kind) not in pairs:
+                pairs.append((accumulator, kind))
+    return pairs
 
 
 def array(values: list[Any], kind: pa.DataType) -> pa.Array:

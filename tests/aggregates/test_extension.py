@@ -87,11 +87,11 @@ def extended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def plain(rows: list[tuple[int, str, int | None]], start: int, end: int) -> list[dict[str, object]]:
     """The answer of the query for one window, recomputed from its rows."""
-    found = []
+    rows_of_window = []
     for key in sorted({g for t, g, _ in rows if start <= t < end}):
         values = [float(x) for t, g, x in rows if g == key and start <= t < end and x is not None]
         large = [value for value in values if value > 1]
-        found.append(
+        rows_of_window.append(
             {
                 "g": key,
                 "p": math.prod(values) if values else None,
@@ -100,7 +100,7 @@ def plain(rows: list[tuple[int, str, int | None]], start: int, end: int) -> list
                 "m": int(max(values)) if values else None,
             }
         )
-    return found
+    return rows_of_window
 
 
 @pytest.mark.usefixtures("extended")
@@ -115,12 +115,14 @@ def test_a_registered_aggregate_gives_what_a_recomputation_gives(window: tuple[i
     for start in range(0, 60, 13):  # batches end inside of windows
         pure.batch(rows[start : start + 13])
     pure.batch(ended=True)
-    told: dict[int, list[dict[str, object]]] = {}
+    results: dict[int, list[dict[str, object]]] = {}
     for _, row in pure.results:
-        told.setdefault(row["window_end"], []).append({name: row[name] for name in ("g", "p", "q", "d", "m")})
+        results.setdefault(row["window_end"], []).append(
+            {name: row[name] for name in ("g", "p", "q", "d", "m")}
+        )
     expected = {end: plain(rows, end - range_, end) for end in range(slide, 60 + range_ + slide, slide)}
-    assert {end: sorted(own, key=lambda row: str(row["g"])) for end, own in told.items()} == {
-        end: own for end, own in expected.items() if own
+    assert {end: sorted(window, key=lambda row: str(row["g"])) for end, window in results.items()} == {
+        end: window for end, window in expected.items() if window
     }
 
 
@@ -141,7 +143,9 @@ def test_functions_that_need_equal_accumulators_share_them() -> None:
 
 @pytest.mark.usefixtures("extended")
 def test_the_laws_hold_for_registered_aggregates() -> None:
-    products = [(one, kind) for one, kind in accumulators() if isinstance(one, Product)]
+    products = [
+        (accumulator, kind) for accumulator, kind in accumulators() if isinstance(accumulator, Product)
+    ]
     assert len(products) > 4
     laws = [
         law
@@ -153,7 +157,7 @@ def test_the_laws_hold_for_registered_aggregates() -> None:
         for accumulator, kind in products:
             law(accumulator=accumulator, kind=kind)
     test_laws.test_every_registered_function_takes_some_input_type()
-    test_laws.test_the_value_over_no_rows_is_read_off_the_identities()
+    test_laws.test_the_value_over_no_rows_is_lowered_from_the_identities()
     test_lower.test_every_function_gives_what_the_oracle_gives(seed=9)
 
 
@@ -206,5 +210,7 @@ def test_an_executor_imports_the_module_that_registers_a_function(
     pack = begin + "import my_aggregates; print(pickle.dumps(my_aggregates.TOTAL).hex())"
     packed = subprocess.run([sys.executable, "-c", pack], capture_output=True, text=True, check=True).stdout
     unpack = begin + f"print(pickle.loads(bytes.fromhex({packed.strip()!r})).name)"
-    told = subprocess.run([sys.executable, "-c", unpack], capture_output=True, text=True, check=True).stdout
-    assert told.strip() == "total"
+    results = subprocess.run(
+        [sys.executable, "-c", unpack], capture_output=True, text=True, check=True
+    ).stdout
+    assert results.strip() == "total"

@@ -1,4 +1,4 @@
-"""The laws of the algebra, for every accumulator over every input type that it can be asked for."""
+"""The laws of the algebra, for every accumulator over every input type that it takes."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def test_every_registered_function_takes_some_input_type() -> None:
     assert set(PARAMETERS) == {function.name for function in aggregate_functions() if function.parameters}
 
 
-def test_the_value_over_no_rows_is_read_off_the_identities() -> None:
+def test_the_value_over_no_rows_is_lowered_from_the_identities() -> None:
     for name, kind, parameters, type in uses():
         function = aggregate_function(name)
-        nothing = [lift(one, [], kind) for one in function.accumulators(kind, parameters)]
+        nothing = [lift(accumulator, [], kind) for accumulator in function.accumulators(kind, parameters)]
         assert function.lower(nothing, type, parameters).to_pylist() == [function.empty], name
         assert function.over(array([], kind), type, parameters) == function.empty, name
 
 
 @every
-def test_states_have_the_types_that_were_promised(accumulator: Accumulator, kind: pa.DataType) -> None:
+def test_states_have_the_declared_types(accumulator: Accumulator, kind: pa.DataType) -> None:
     for values in draws(kind):
         lifted_state = lift(accumulator, values, kind)
         assert [column.type for column in lifted_state] == accumulator.types()
@@ -81,16 +81,16 @@ def test_the_identity_changes_nothing(accumulator: Accumulator, kind: pa.DataTyp
 
 @every
 def test_combining_is_associative_and_commutative(accumulator: Accumulator, kind: pa.DataType) -> None:
-    one, two, three = (lift(accumulator, values, kind) for values in draws(kind)[-3:])
-    left = combine(accumulator, combine(accumulator, one, two), three)
-    right = combine(accumulator, one, combine(accumulator, two, three))
-    turned = combine(accumulator, three, one, two)
+    first, second, third = (lift(accumulator, values, kind) for values in draws(kind)[-3:])
+    left = combine(accumulator, combine(accumulator, first, second), third)
+    right = combine(accumulator, first, combine(accumulator, second, third))
+    reordered = combine(accumulator, third, first, second)
     assert alike(answers(accumulator, kind, left), answers(accumulator, kind, right))
-    assert alike(answers(accumulator, kind, left), answers(accumulator, kind, turned))
+    assert alike(answers(accumulator, kind, left), answers(accumulator, kind, reordered))
 
 
 @every
-def test_parts_combined_are_the_whole(accumulator: Accumulator, kind: pa.DataType) -> None:
+def test_combined_parts_equal_the_whole(accumulator: Accumulator, kind: pa.DataType) -> None:
     for values in draws(kind):
         whole = answers(accumulator, kind, lift(accumulator, values, kind))
         for parts in (1, 2, 3):
@@ -99,28 +99,28 @@ def test_parts_combined_are_the_whole(accumulator: Accumulator, kind: pa.DataTyp
 
 
 @every
-def test_groups_do_not_see_each_other_and_may_be_empty(accumulator: Accumulator, kind: pa.DataType) -> None:
+def test_groups_are_independent_and_may_be_empty(accumulator: Accumulator, kind: pa.DataType) -> None:
     lists = draws(kind)
     rows = [(code, value) for code, values in enumerate(lists) for value in values]
     random.Random(8).shuffle(rows)
     codes = np.array([code for code, _ in rows], np.int64)
     states = accumulator.lift(array([value for _, value in rows], kind), codes, len(lists) + 1)
     again = accumulator.combine(states, np.arange(len(lists) + 1), len(lists) + 2)
-    for found in (states, again):
+    for grouped in (states, again):
         for code, values in enumerate([*lists, []]):
-            own = answers(accumulator, kind, [column.slice(code, 1) for column in found])
-            assert alike(own, answers(accumulator, kind, lift(accumulator, values, kind)))
+            answer = answers(accumulator, kind, [column.slice(code, 1) for column in grouped])
+            assert alike(answer, answers(accumulator, kind, lift(accumulator, values, kind)))
     assert [column[-1].as_py() for column in again] == accumulator.identity()
 
 
 @every
-def test_a_filter_shows_some_of_the_tuples(accumulator: Accumulator, kind: pa.DataType) -> None:
+def test_a_filter_selects_tuples(accumulator: Accumulator, kind: pa.DataType) -> None:
     for values in draws(kind):
         mask = np.arange(len(values)) % 3 != 1
-        found = lift_where(accumulator, array(values, kind), mask, zeros(len(values)), 1)
+        filtered = lift_where(accumulator, array(values, kind), mask, zeros(len(values)), 1)
         shown = [value for value, chosen in zip(values, mask, strict=True) if chosen]
         assert alike(
-            answers(accumulator, kind, found), answers(accumulator, kind, lift(accumulator, shown, kind))
+            answers(accumulator, kind, filtered), answers(accumulator, kind, lift(accumulator, shown, kind))
         )
 
 

@@ -1,4 +1,4 @@
-"""What is read off the states: each SQL function against plain Python."""
+"""`lower`: the results of each SQL function against plain Python."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WIDE = pa.decimal128(38, 0)
 NINES = D("9" * 38)
 
 
-def told(function: str, kind: pa.DataType, values: list[Any], *parameters: Any, parts: int = 1) -> Any:
+def answer_of(function: str, kind: pa.DataType, values: list[Any], *parameters: Any, parts: int = 1) -> Any:
     """The function's answer over one group, lifted in parts and combined."""
     type = result_type(function, [kind], parameters)
     assert isinstance(type, pa.DataType)
@@ -54,19 +54,19 @@ I64, F64, F32, D10 = pa.int64(), pa.float64(), pa.float32(), pa.decimal128(10, 2
         pytest.param("count_rows", I64, [1, None, 3], 3, id="count(*) counts nulls"),
         pytest.param("count", I64, [1, None, 3], 2, id="count(x) does not"),
         pytest.param("count", F64, [NAN, None], 1, id="NaN is a value"),
-        pytest.param("sum", I64, [1, None, 3], 4, id="sum passes over nulls"),
+        pytest.param("sum", I64, [1, None, 3], 4, id="sum ignores nulls"),
         pytest.param("sum", I64, [None], None, id="the sum of nothing is null"),
         pytest.param("sum", I64, [2**63 - 1, 1], -(2**63), id="integers wrap at 64 bits"),
         pytest.param("sum", pa.int8(), [127, 127], 254, id="small integers sum to long"),
         pytest.param("sum", F32, [0.5, 0.25], 0.75, id="floats sum to double"),
         pytest.param("sum", F64, [1.0, NAN], NAN, id="a NaN spoils a sum"),
-        pytest.param("sum", F64, [INF, -INF], NAN, id="so do two infinities"),
+        pytest.param("sum", F64, [INF, -INF], NAN, id="two infinities make NaN"),
         pytest.param("sum", D10, [D("1.10"), None, D("2.05")], D("3.15"), id="decimals are exact"),
         pytest.param("sum", D10, [D("99999999.99")] * 3, D("299999999.97"), id="and gain ten digits"),
         pytest.param("sum", WIDE, [NINES], NINES, id="38 digits fit"),
-        pytest.param("sum", WIDE, [NINES, D(1)], None, id="39 are null"),
-        pytest.param("sum", WIDE, [NINES] * 5, None, id="however often they run over"),
-        pytest.param("sum", WIDE, [NINES, D(1), D(-1)], NINES, id="running over on the way does no harm"),
+        pytest.param("sum", WIDE, [NINES, D(1)], None, id="39 digits are null"),
+        pytest.param("sum", WIDE, [NINES] * 5, None, id="a sum that overflows several times is null"),
+        pytest.param("sum", WIDE, [NINES, D(1), D(-1)], NINES, id="an overflow on the way does no harm"),
         pytest.param("avg", I64, [1, None, 4], 2.5, id="avg divides by what is not null"),
         pytest.param("avg", I64, [None], None, id="the average of nothing is null"),
         pytest.param("avg", D10, [D("1.00"), D("0.00"), D("0.00")], D("0.333333"),
@@ -82,14 +82,14 @@ I64, F64, F32, D10 = pa.int64(), pa.float64(), pa.float32(), pa.decimal128(10, 2
         pytest.param("max", pa.date32(), [date(1, 1, 1), date(9999, 12, 31)], date(9999, 12, 31), id="dates"),
         pytest.param("max", pa.null(), [None], None, id="the greatest of untyped nulls"),
         pytest.param("var_samp", I64, [5], None, id="one value is no sample"),
-        pytest.param("var_pop", I64, [5], 0.0, id="but has a spread: none"),
+        pytest.param("var_pop", I64, [5], 0.0, id="one value has a population variance of 0"),
         pytest.param("stddev_samp", I64, [2, 4, 4, 4, 5, 5, 7, 9, None], math.sqrt(32 / 7),
                      id="a sample's deviation"),
         pytest.param("stddev_pop", I64, [2, 4, 4, 4, 5, 5, 7, 9], 2.0, id="a population's deviation"),
         pytest.param("var_pop", F64, [1.0, NAN], NAN, id="a NaN spoils a variance"),
         pytest.param("var_pop", F64, [], None, id="the variance of nothing is null"),
         pytest.param("var_pop", F64, [1e9, 1e9 + 1, 1e9 + 2], 2 / 3, id="nothing is lost to cancellation"),
-        pytest.param("var_pop", F64, [1e308, 1e308], 0.0, id="nor to a sum that runs over"),
+        pytest.param("var_pop", F64, [1e308, 1e308], 0.0, id="a sum that overflows does not spoil a variance"),
         pytest.param("var_pop", D10, [D("1.50"), D("2.50")], 0.25, id="decimals vary as doubles"),
     ],
 )  # fmt: skip
@@ -97,7 +97,7 @@ I64, F64, F32, D10 = pa.int64(), pa.float64(), pa.float32(), pa.decimal128(10, 2
 def test_exact_functions(
     function: str, kind: pa.DataType, values: list[Any], expected: Any, parts: int
 ) -> None:
-    assert alike(told(function, kind, values, parts=parts), expected)
+    assert alike(answer_of(function, kind, values, parts=parts), expected)
 
 
 def test_a_constant_group_has_no_spread_at_all_in_any_order_of_combining() -> None:
@@ -122,7 +122,11 @@ def test_every_function_gives_what_the_oracle_gives(seed: int) -> None:
         expected = aggregate(
             Call(function, args, type, parameters=parameters), [{"x": value} for value in values]
         )
-        assert alike(told(function, kind, values, *parameters, parts=2), expected), (function, kind, values)
+        assert alike(answer_of(function, kind, values, *parameters, parts=2), expected), (
+            function,
+            kind,
+            values,
+        )
 
 
 # --- sketches --------------------------------------------------------------------------------
@@ -152,34 +156,36 @@ def test_every_function_gives_what_the_oracle_gives(seed: int) -> None:
 def test_percentiles_of_few_values_are_exact(
     kind: pa.DataType, values: list[Any], fraction: Any, expected: Any
 ) -> None:
-    assert alike(told("approx_percentile", kind, values, fraction, 10_000), expected)
+    assert alike(answer_of("approx_percentile", kind, values, fraction, 10_000), expected)
 
 
-def test_percentiles_of_many_values_are_within_the_accuracy_asked_for() -> None:
+def test_percentiles_of_many_values_are_within_the_given_accuracy() -> None:
     numbers = list(range(100_000))
     random.Random(11).shuffle(numbers)
     fractions = (0.01, 0.25, 0.5, 0.99)
-    found = told("approx_percentile", I64, numbers, fractions, 100, parts=4)
-    for fraction, value in zip(fractions, found, strict=True):
+    result = answer_of("approx_percentile", I64, numbers, fractions, 100, parts=4)
+    for fraction, value in zip(fractions, result, strict=True):
         assert abs(value / 100_000 - fraction) < 3 / 100
 
 
 @pytest.mark.parametrize(("error", "allowed"), [(0.05, 0.2), (0.01, 0.04)])
 def test_distinct_counts_are_within_four_standard_errors(error: float, allowed: float) -> None:
     values = [f"user {number % 20_000}" for number in range(40_000)]
-    found = told("approx_count_distinct", pa.string(), values, error, parts=3)
-    assert abs(found / 20_000 - 1) < allowed
+    result = answer_of("approx_count_distinct", pa.string(), values, error, parts=3)
+    assert abs(result / 20_000 - 1) < allowed
 
 
 def test_few_distinct_values_are_counted_exactly() -> None:
     for size in (0, 1, 2, 10, 50):
-        assert told("approx_count_distinct", I64, [*range(size), None, *range(size)], 0.05) == size
-    assert told("approx_count_distinct", F64, [0.0, -0.0, NAN, -NAN], 0.05) == 2
-    assert told("approx_count_distinct", pa.struct([("a", I64)]), [{"a": 1}, {"a": 2}, {"a": 1}], 0.05) == 2
+        assert answer_of("approx_count_distinct", I64, [*range(size), None, *range(size)], 0.05) == size
+    assert answer_of("approx_count_distinct", F64, [0.0, -0.0, NAN, -NAN], 0.05) == 2
+    assert (
+        answer_of("approx_count_distinct", pa.struct([("a", I64)]), [{"a": 1}, {"a": 2}, {"a": 1}], 0.05) == 2
+    )
 
 
 @pytest.mark.parametrize(("error", "lg_k"), [(0.05, 9), (0.02, 12), (0.99, 7), (1e-9, 21)])
-def test_a_sketch_is_as_large_as_its_error_asks_within_bounds(error: float, lg_k: int) -> None:
+def test_the_relative_error_decides_the_size_of_a_sketch(error: float, lg_k: int) -> None:
     assert Distinct.with_error(I64, error).lg_k == lg_k
 
 
@@ -206,28 +212,30 @@ def test_floats_are_never_subtracted() -> None:
         pytest.param([None], None, id="nothing but nulls"),
     ],
 )
-def test_an_average_read_off_moments_is_the_sum_by_the_count(
+def test_an_average_from_moments_is_the_sum_divided_by_the_count(
     values: list[float | None], expected: float | None
 ) -> None:
     state = lift(Moments(), values, F64)
-    served = [[state[i] for i in columns_in_moments(one) or ()] for one in (Sum(F64), Count())]
-    assert [[column.type for column in own] for own in served] == [Sum(F64).types(), Count().types()]
-    (found,) = aggregate_function("avg").lower(served, F64, ()).to_pylist()
-    assert found == expected or (math.isnan(found) and math.isnan(expected))
+    served = [
+        [state[i] for i in columns_in_moments(accumulator) or ()] for accumulator in (Sum(F64), Count())
+    ]
+    assert [[column.type for column in states] for states in served] == [Sum(F64).types(), Count().types()]
+    (result,) = aggregate_function("avg").lower(served, F64, ()).to_pylist()
+    assert result == expected or (math.isnan(result) and math.isnan(expected))
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), F64])
 @pytest.mark.parametrize("parts", [1, 2])
-def test_moments_hold_the_states_of_those_they_serve(kind: pa.DataType, parts: int) -> None:
+def test_moments_have_the_states_of_the_accumulators_they_serve(kind: pa.DataType, parts: int) -> None:
     for values in ([], [None], [1e308] * 4, [0.1, 0.2, None, -0.0], [NAN, 1.0], [math.inf, -math.inf]):
         halves = [values[i::parts] for i in range(parts)]
         moments = combine(Moments(), *(lift(Moments(), half, kind) for half in halves))
         for accumulator in (Sum(kind), Count()):
-            own = combine(accumulator, *(lift(accumulator, half, kind) for half in halves))
+            states = combine(accumulator, *(lift(accumulator, half, kind) for half in halves))
             served = [moments[i].to_pylist() for i in columns_in_moments(accumulator) or ()]
-            assert alike(served, [column.to_pylist() for column in own])
+            assert alike(served, [column.to_pylist() for column in states])
 
 
 @pytest.mark.parametrize("accumulator", [Sum(I64), Sum(D10), CountRows(), Extreme(F64, "max"), Moments()])
-def test_moments_serve_nothing_that_they_do_not_hold_exactly(accumulator: Accumulator) -> None:
+def test_moments_serve_no_accumulator_whose_state_they_do_not_have(accumulator: Accumulator) -> None:
     assert columns_in_moments(accumulator) is None

@@ -1,4 +1,4 @@
-"""Accumulators as arrays answer what the algebra answers."""
+"""Numeric forms on arrays give the results of the accumulators."""
 
 from __future__ import annotations
 
@@ -28,25 +28,23 @@ def values(kind: pa.DataType, rng: random.Random) -> list[Any]:
 
 
 @every
-def test_runs_of_states_are_what_combining_them_one_by_one_gives(
-    accumulator: Accumulator, kind: pa.DataType
-) -> None:
+def test_combining_runs_equals_combining_each_run(accumulator: Accumulator, kind: pa.DataType) -> None:
     rng = random.Random(3)
     for _ in range(6):
         states = accumulator.lift(array(values(kind, rng), kind), np.arange(12) // 2, 8)  # 6 and 7 are empty
         pairs = sorted({tuple(sorted(rng.sample(range(9), 2))) for _ in range(6)} | {(0, 8), (6, 8)})
         starts, stops = np.array(pairs).T
-        found = combine_runs(accumulator, states, (starts, stops))
-        assert [column.type for column in found] == accumulator.types()
+        combined = combine_runs(accumulator, states, (starts, stops))
+        assert [column.type for column in combined] == accumulator.types()
         for i, (start, stop) in enumerate(pairs):
             parts = [state.slice(start, stop - start) for state in states]
             expected = accumulator.combine(parts, np.zeros(stop - start, np.int64), 1)
-            ours = answers(accumulator, kind, [column.slice(i, 1) for column in found])
+            ours = answers(accumulator, kind, [column.slice(i, 1) for column in combined])
             assert alike(ours, answers(accumulator, kind, expected)), (pairs[i], ours)
 
 
 @every
-def test_numbers_gathered_by_cell_are_lifted_states(accumulator: Accumulator, kind: pa.DataType) -> None:
+def test_numbers_gathered_by_cell_equal_lifted_states(accumulator: Accumulator, kind: pa.DataType) -> None:
     form = numeric_form(accumulator)
     if form is None or pa.types.is_null(kind):
         return
@@ -62,36 +60,36 @@ def test_numbers_gathered_by_cell_are_lifted_states(accumulator: Accumulator, ki
         else:
             codes_of = codes
             present = None if form.counts else np.bincount(codes, minlength=5) > 0
-        found = form.column(form.gathered(numbers, codes_of, 5), present)
+        combined = form.column(form.gathered(numbers, codes_of, 5), present)
         (expected,) = accumulator.lift(drawn, codes, 5)
-        assert found.type == expected.type
-        assert alike(found.to_pylist(), expected.to_pylist()), drawn
+        assert combined.type == expected.type
+        assert alike(combined.to_pylist(), expected.to_pylist()), drawn
 
 
 @pytest.mark.parametrize(
     ("function", "numbers", "answer"),
     [
         pytest.param("max", [1.0, math.nan, 2.0], math.nan, id="NaN is above every number"),
-        pytest.param("min", [1.0, math.nan, 2.0], 1.0, id="so that it is the least only of nothing else"),
-        pytest.param("min", [math.nan, math.nan], math.nan, id="of NaN alone"),
+        pytest.param("min", [1.0, math.nan, 2.0], 1.0, id="min ignores NaN beside numbers"),
+        pytest.param("min", [math.nan, math.nan], math.nan, id="the min of NaN alone is NaN"),
         pytest.param("min", [math.inf, None], math.inf, id="infinity is a number, not the identity"),
-        pytest.param("max", [-math.inf, None], -math.inf, id="from below as well"),
-        pytest.param("max", [None, None], None, id="nothing has no extreme"),
+        pytest.param("max", [-math.inf, None], -math.inf, id="minus infinity is a number, too"),
+        pytest.param("max", [None, None], None, id="no value has no extreme"),
     ],
 )
 def test_extremes_of_doubles(function: str, numbers: list[float | None], answer: float | None) -> None:
     states = [pa.array(numbers, pa.float64(), from_pandas=False)]
     runs = np.array([0]), np.array([len(numbers)])
-    (found,) = combine_runs(Extreme(pa.float64(), function), states, runs)
-    assert alike(found.to_pylist(), [answer])
+    (combined,) = combine_runs(Extreme(pa.float64(), function), states, runs)
+    assert alike(combined.to_pylist(), [answer])
 
 
 def test_a_huge_neighbour_does_not_disturb_a_small_sum() -> None:
     """Sums of runs by subtracting sums from the start would lose the 7 beside 1e300."""
     states = [pa.array([1e300, 3.0, 4.0, -1e300, math.nan, 5.0])]
     starts, stops = np.array([0, 1, 1, 3, 4, 5]), np.array([1, 3, 2, 4, 5, 6])
-    (found,) = combine_runs(Sum(pa.float64()), states, (starts, stops))
-    assert alike(found.to_pylist(), [1e300, 7.0, 3.0, -1e300, math.nan, 5.0])
+    (combined,) = combine_runs(Sum(pa.float64()), states, (starts, stops))
+    assert alike(combined.to_pylist(), [1e300, 7.0, 3.0, -1e300, math.nan, 5.0])
 
 
 @pytest.mark.parametrize("ufunc", [np.add, np.maximum, np.fmin])

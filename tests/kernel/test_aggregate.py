@@ -1,4 +1,4 @@
-"""Rows to partials: what is asked for, what is late, and tasks that share a batch."""
+"""Rows to partial aggregates: wanted and late rows, and tasks that share a batch."""
 
 from __future__ import annotations
 
@@ -48,36 +48,38 @@ def query(items: str, rest: str = "", name: str = "q", size: int = 10) -> Compil
     return compile_query(name, bound(f"SELECT {items} FROM bids [RANGE {size} SLIDE 10 WATTR seq] {rest}"))
 
 
-def told(
-    asked: CompiledQuery, given: BatchPlan, outcome: Outcome, closed: Closed = Closed()
+def results_of(
+    compiled: CompiledQuery, given: BatchPlan, outcome: Outcome, closed: Closed = Closed()
 ) -> list[tuple[Any, ...]]:
     """(window end, aggregates) of all windows that an outcome's partials hold and that are not closed yet."""
     (selection,) = (
-        member for family in given.families for member in family.members if asked.name in member.queries
+        member for family in given.families for member in family.members if compiled.name in member.queries
     )
     before = Boundary(closed.view({}, {}), IntervalSet())
-    reader = Reader(asked, selection.id, before, Boundary(before.view, IntervalSet.of((LOWEST, 99))))
-    found = close(selection.layout, outcome.partials[selection.layout.id], [reader]).table
-    places = slot_columns(asked, {slot.id: i for i, slot in enumerate(selection.slots)})
-    table = lower_windows(selection.layout, found, [asked], np.zeros(found.num_rows, np.int64), places)
-    names = ["window_end", *(f"a{i}" for i in range(len(asked.query.calls)))]
+    reader = Reader(compiled, selection.id, before, Boundary(before.view, IntervalSet.of((LOWEST, 99))))
+    closed_windows = close(selection.layout, outcome.partials[selection.layout.id], [reader]).table
+    places = slot_columns(compiled, {slot.id: i for i, slot in enumerate(selection.slots)})
+    table = lower_windows(
+        selection.layout, closed_windows, [compiled], np.zeros(closed_windows.num_rows, np.int64), places
+    )
+    names = ["window_end", *(f"a{i}" for i in range(len(compiled.query.calls)))]
     return sorted(zip(*(table[name].to_pylist() for name in names), strict=True))
 
 
 def test_rows_without_time_and_rows_beyond_the_limit_are_not_accepted() -> None:
-    asked = query("count(*)")
-    given = plan(asked, limit=50)
+    compiled = query("count(*)")
+    given = plan(compiled, limit=50)
     outcome = aggregate_rows(batch(ROWS), given)
     assert (outcome.rows, outcome.timeless, outcome.ahead, outcome.counted) == (6, 1, 1, 4)
-    assert told(asked, given, outcome) == [(10, 3), (20, 1)]
+    assert results_of(compiled, given, outcome) == [(10, 3), (20, 1)]
     assert outcome.clocks[SEQ].top == 12, "what is rejected moves no watermark"
     assert outcome.profile.top == 90, "but is seen by the horizon"
 
 
 def test_rows_up_to_the_floor_were_aggregated_before() -> None:
-    asked = query("count(*)")
-    given = plan(asked, limit=50, floor=4)
-    assert told(asked, given, aggregate_rows(batch(ROWS), given)) == [(10, 1), (20, 1)]
+    compiled = query("count(*)")
+    given = plan(compiled, limit=50, floor=4)
+    assert results_of(compiled, given, aggregate_rows(batch(ROWS), given)) == [(10, 1), (20, 1)]
 
 
 @pytest.mark.parametrize(
@@ -93,10 +95,10 @@ def test_rows_up_to_the_floor_were_aggregated_before() -> None:
                      id="a sketch of nothing counts nothing"),
     ],
 )  # fmt: skip
-def test_aggregates_are_shown_what_they_ask_for(items: str, expected: list[tuple[Any, ...]]) -> None:
-    asked = query(items)
-    given = plan(asked, limit=50)
-    assert told(asked, given, aggregate_rows(batch(ROWS), given)) == expected
+def test_aggregates_read_the_rows_that_pass_their_filter(items: str, expected: list[tuple[Any, ...]]) -> None:
+    compiled = query(items)
+    given = plan(compiled, limit=50)
+    assert results_of(compiled, given, aggregate_rows(batch(ROWS), given)) == expected
 
 
 def test_a_row_late_for_one_query_counts_for_another() -> None:
@@ -105,13 +107,13 @@ def test_a_row_late_for_one_query_counts_for_another() -> None:
     given = plan(narrow, wide, closed={SEQ: closed}, limit=50)
     outcome = aggregate_rows(batch(ROWS), given)
     assert (outcome.counted, outcome.late, outcome.unwanted) == (4, 0, 0)
-    assert told(narrow, given, outcome, closed) == [(20, 1)]
-    assert told(wide, given, outcome, closed) == [(20, 4), (30, 4), (40, 1)]
+    assert results_of(narrow, given, outcome, closed) == [(20, 1)]
+    assert results_of(wide, given, outcome, closed) == [(20, 4), (30, 4), (40, 1)]
 
 
-def test_a_row_late_for_all_who_asked_is_late_and_one_nobody_asked_for_is_not() -> None:
-    asked = query("count(*)", "WHERE site = 1")
-    given = plan(asked, closed={SEQ: Closed().close(10)}, limit=50, row_id="id")
+def test_a_row_late_for_every_interested_query_is_late_and_an_unwanted_row_is_not() -> None:
+    compiled = query("count(*)", "WHERE site = 1")
+    given = plan(compiled, closed={SEQ: Closed().close(10)}, limit=50, row_id="id")
     outcome = aggregate_rows(batch(ROWS), given)
     assert (outcome.counted, outcome.late, outcome.unwanted) == (0, 2, 2)
     assert late_rows(batch(ROWS), given).tolist() == [True, False, True, False, False, False]
@@ -120,33 +122,35 @@ def test_a_row_late_for_all_who_asked_is_late_and_one_nobody_asked_for_is_not() 
 
 
 def test_windows_forced_to_close_make_rows_late() -> None:
-    asked = query("count(*)")
-    outcome = aggregate_rows(batch(ROWS), plan(asked, forced=1, limit=50))
+    compiled = query("count(*)")
+    outcome = aggregate_rows(batch(ROWS), plan(compiled, forced=1, limit=50))
     assert (outcome.counted, outcome.late) == (1, 3)
 
 
 @pytest.mark.parametrize("splits", [1, 2, 3, 7])
 @pytest.mark.parametrize("naive", [False, True])
-def test_tasks_together_make_what_one_task_makes(splits: int, naive: bool) -> None:
+def test_several_tasks_give_the_outcome_of_one_task(splits: int, naive: bool) -> None:
     text = "SELECT count(*), sum(price), stddev(price), max(kind), approx_count_distinct(site)"
-    asked = compile_query("q", bound(f"{text} FROM bids [RANGE 10 SLIDE 10 WATTR seq] WHERE site > 0"), naive)
-    given = plan(asked, closed={SEQ: Closed().close(10, 0)}, limit=50)
+    compiled = compile_query(
+        "q", bound(f"{text} FROM bids [RANGE 10 SLIDE 10 WATTR seq] WHERE site > 0"), naive
+    )
+    given = plan(compiled, closed={SEQ: Closed().close(10, 0)}, limit=50)
     whole = aggregate_rows(batch(ROWS), given)
     parts = merge((aggregate_rows(batch(ROWS[i::splits]), given) for i in range(splits)), given.layouts)
-    assert told(asked, given, parts) == told(asked, given, whole)
+    assert results_of(compiled, given, parts) == results_of(compiled, given, whole)
     for count in ("rows", "timeless", "ahead", "counted", "late", "unwanted"):
         assert getattr(parts, count) == getattr(whole, count), count
     assert parts.profile.count == whole.profile.count
 
 
 def test_zero_and_nan_have_one_group_each_in_every_task() -> None:
-    asked = query("price, count(*)", "GROUP BY price")
+    compiled = query("price, count(*)", "GROUP BY price")
     rows = [(1, 1, "a", value) for value in (0.0, -0.0, float("nan"), -float("nan"), None)]
-    given = plan(asked)
+    given = plan(compiled)
     ((key, layout),) = given.layouts.items()
-    found = combine(layout, [aggregate_rows(batch([row]), given).partials[key] for row in rows])
-    assert sorted(map(str, found["k0"].to_pylist())) == ["0.0", "None", "nan"]
-    assert sorted(found["rows"].to_pylist()) == [1, 2, 2]
+    closed_windows = combine(layout, [aggregate_rows(batch([row]), given).partials[key] for row in rows])
+    assert sorted(map(str, closed_windows["k0"].to_pylist())) == ["0.0", "None", "nan"]
+    assert sorted(closed_windows["rows"].to_pylist()) == [1, 2, 2]
 
 
 def test_an_empty_batch_brings_no_partials_and_no_slices_make_a_sheet_of_the_right_shape() -> None:

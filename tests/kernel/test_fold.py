@@ -1,4 +1,4 @@
-"""Folding: however tuples are aggregated, every selection gets the slices of its own tuples."""
+"""Folding: whichever way tuples are aggregated, each selection gets the slices of its tuples."""
 
 from __future__ import annotations
 
@@ -81,15 +81,15 @@ def folded(
     plan = BatchPlan(shared.families, shared.interests, columns | opaque, {SEQ: "seq"}, "seq")
     names = {member.id: member.name for member in shared.selections}
     layouts = {member.id: (member.layout, [s.id for s in member.slots]) for member in shared.selections}
-    found: Found = {}
+    slices_by_place: Found = {}
     for sheet in aggregate_rows(batch_id, plan).partials.values():
         for row in sheet.to_pylist():
             layout, slots = layouts[row["selection"]]
             states = tuple(sorted(zip(slots, _states(layout, row), strict=True)))
             place = names[row["selection"]], row["slice"], row.get("k0")
-            assert place not in found, "a slice comes once"
-            found[place] = row["stop"], row["rows"], states
-    return found
+            assert place not in slices_by_place, "a slice comes once"
+            slices_by_place[place] = row["stop"], row["rows"], states
+    return slices_by_place
 
 
 def _states(layout: Layout, row: dict[str, Any]) -> list[str]:
@@ -114,14 +114,14 @@ def with_opaque(batch: pa.Table, sqls: list[str]) -> pa.Table:
 
 def queries_of(kind: str, items: list[str], by: str, constants: list[int]) -> list[CompiledQuery]:
     windows = [(10, 10), (12, 5), (3, 7)]
-    found = []
+    slices_by_place = []
     for i, constant in enumerate(constants):
         where = WHERES[kind][i % len(WHERES[kind])].format(constant)
         size, slide = windows[i % len(windows)]
         bracket = f"[RANGE {size} SLIDE {slide} WATTR seq]"
         text = f"SELECT {items[i % len(items)]} FROM bids {bracket} WHERE {where} {by}"
-        found.append(compiled(text, f"q{i}"))
-    return found
+        slices_by_place.append(compiled(text, f"q{i}"))
+    return slices_by_place
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -163,8 +163,12 @@ def test_a_huge_neighbour_does_not_disturb_a_small_sum(way: str, monkeypatch: py
         for i, where in enumerate(wheres)
     ]
     rows = [(1, 1, "a", 3.0), (2, 1, "a", 4.0), (3, 2, "a", 1e300), (11, 1, "a", 1e300), (12, 1, "a", -1e300)]
-    found = folded(queries, rows)
-    sums = [states[0][1] for (_, start, site), (_, _, states) in found.items() if (start, site) == (0, 1)]
+    slices_by_place = folded(queries, rows)
+    sums = [
+        states[0][1]
+        for (_, start, site), (_, _, states) in slices_by_place.items()
+        if (start, site) == (0, 1)
+    ]
     assert sums == ["['7']"] * 4, "of all but the last"
 
 
@@ -174,7 +178,7 @@ def test_tuples_far_apart_in_time_are_not_given_all_the_slices_between() -> None
         for i in range(3)
     ]
     rows = [(0, 1, "a", 9.0), (10**15, 1, "a", 9.0), (-(10**15), 1, "a", 1.5)]
-    found = folded(queries, rows)
-    assert sorted((start, stop, count) for (_, start, _), (stop, count, _) in found.items()) == [
+    slices_by_place = folded(queries, rows)
+    assert sorted((start, stop, count) for (_, start, _), (stop, count, _) in slices_by_place.items()) == [
         *[(-(10**15), -(10**15) + 1, 1)] * 2, *[(0, 1, 1)] * 3, *[(10**15, 10**15 + 1, 1)] * 3,
     ]  # fmt: skip

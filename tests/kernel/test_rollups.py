@@ -109,7 +109,7 @@ def counts(done: Outcome) -> tuple[int, ...]:
 @settings(max_examples=25)
 @given(
     rows=ROWS,
-    asked=st.lists(
+    drawn=st.lists(
         st.tuples(
             st.sampled_from(LISTS), st.sampled_from(ITEMS), st.sampled_from(WHERES), st.sampled_from(WINDOWS)
         ),
@@ -119,9 +119,9 @@ def counts(done: Outcome) -> tuple[int, ...]:
     paned=st.booleans(),
 )
 def test_rolled_up_slices_are_those_of_rows(
-    way: str, rows: list[Row], asked: list[tuple[str, str, str, tuple[int, int]]], paned: bool
+    way: str, rows: list[Row], drawn: list[tuple[str, str, str, tuple[int, int]]], paned: bool
 ) -> None:
-    queries = [query(i, *one) for i, one in enumerate(asked)]
+    queries = [query(i, *one) for i, one in enumerate(drawn)]
     expected = outcome(queries, rows, rolls=False, paned=paned)
     with pytest.MonkeyPatch.context() as patch:
         force(patch)
@@ -182,10 +182,10 @@ def test_groups_that_are_hardly_fewer_than_tuples_are_made_of_tuples() -> None:
 
 def test_of_many_tuples_some_tell_that_it_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
-    known = rollups.group
+    original = rollups.group
     monkeypatch.setattr(rollups, "SAMPLE", 100)
     monkeypatch.setattr(
-        rollups, "group", lambda columns, rows: (looked_at.append(rows), known(columns, rows))[1]
+        rollups, "group", lambda columns, rows: (looked_at.append(rows), original(columns, rows))[1]
     )
     outcome(NESTED[:2], many(1_000, 1_000), rolls=True)
     assert looked_at == [100]
@@ -207,7 +207,7 @@ def test_sketches_are_merged_only_where_they_are_very_few() -> None:
     assert outcome(queries, more, rolls=True).lifted == 2 * len(more)
 
 
-# --- who takes part ---
+# --- which families take part ---
 
 
 @pytest.mark.parametrize(
@@ -223,8 +223,8 @@ def test_kin_ask_for_the_same_rows(others: list[str], added: int, always: None) 
     by, where = (*others, "WHERE price > 0")[:2]
     rows = [(i % 20, i % 2, "a", 9.0, None) for i in range(10, 50)]
     queries = [query(0, "site, kind", where="WHERE price > 0"), query(1, by, where=where)]
-    asked = len(rows) + (0 if added == 1 else sum(row[0] > 5 for row in rows))
-    assert outcome(queries, rows, rolls=True).lifted == asked
+    expected = len(rows) + (0 if added == 1 else sum(row[0] > 5 for row in rows))
+    assert outcome(queries, rows, rolls=True).lifted == expected
 
 
 @pytest.mark.parametrize("strategy", [Strategy(shared=False), Strategy(fragments=Fragments.JOINT)])

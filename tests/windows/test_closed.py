@@ -1,4 +1,4 @@
-"""What is closed: ranges for all rows and by pattern, as a query's groups see them."""
+"""Closed time: ranges for all rows and by pattern, and the views of queries."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def test_ranges_of_one_pattern_add_up_whatever_the_order_of_its_columns() -> Non
         pytest.param({"site": 0}, {}, {0: None}, None, id="nor is the group of nulls"),
         pytest.param({"kind": 0, "site": 1}, {}, {1: 3}, 9, id="the column may stand anywhere in GROUP BY"),
         pytest.param({}, {"site": (3,)}, {}, 9, id="a query pinned to the site is closed"),
-        pytest.param({}, {"site": (3, 4)}, {}, None, id="one that also reads site 4 is not"),
-        pytest.param({}, {"site": ()}, {}, None, id="one whose WHERE no site fits is as open as ever"),
+        pytest.param({}, {"site": (3, 4)}, {}, None, id="a query that also reads site 4 is not"),
+        pytest.param({}, {"site": ()}, {}, None, id="a query whose WHERE no site passes stays open"),
         pytest.param({}, {}, {}, None, id="a count over all sites stays open"),
-        pytest.param({"kind": 0}, {}, {}, None, id="so does one by another column"),
+        pytest.param({"kind": 0}, {}, {}, None, id="so does a count by another column"),
     ],
 )
 def test_a_pattern_applies_to_groups_and_queries_of_that_value(
@@ -90,8 +90,8 @@ def test_a_view_that_no_pattern_concerns_is_the_same_for_all_groups() -> None:
 def test_thousands_of_punctuated_groups_are_looked_up_not_searched() -> None:
     closed = Closed().close_all((100 + site % 7, 0, (("site", site),)) for site in range(20_000))
     view = closed.view({"site": 0}, {})
-    found = [view.of({0: site}).pairs for site in range(20_000)]
-    assert found == [((0, 100 + site % 7),) for site in range(20_000)]
+    closed_ranges = [view.of({0: site}).pairs for site in range(20_000)]
+    assert closed_ranges == [((0, 100 + site % 7),) for site in range(20_000)]
 
 
 # --- against the definition ------------------------------------------------------------------

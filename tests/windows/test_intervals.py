@@ -25,56 +25,56 @@ def is_canonical(intervals: IntervalSet) -> bool:
 
 @given(st.lists(PAIR, max_size=8))
 def test_of_is_the_union_of_its_intervals(pairs: list[tuple[int, int]]) -> None:
-    found = IntervalSet.of(*pairs)
-    assert members(found) == {number for start, stop in pairs for number in range(start, stop)}
-    assert is_canonical(found)
+    result = IntervalSet.of(*pairs)
+    assert members(result) == {number for start, stop in pairs for number in range(start, stop)}
+    assert is_canonical(result)
 
 
 @given(SETS, SETS)
-def test_union_intersection_and_difference_are_those_of_sets(one: IntervalSet, other: IntervalSet) -> None:
-    for found, expected in [
-        (one | other, members(one) | members(other)),
-        (one & other, members(one) & members(other)),
-        (one - other, members(one) - members(other)),
+def test_union_intersection_and_difference_are_those_of_sets(first: IntervalSet, other: IntervalSet) -> None:
+    for result, expected in [
+        (first | other, members(first) | members(other)),
+        (first & other, members(first) & members(other)),
+        (first - other, members(first) - members(other)),
     ]:
-        assert members(found) == expected
-        assert is_canonical(found)
-    assert bool(one) == bool(members(one))
+        assert members(result) == expected
+        assert is_canonical(result)
+    assert bool(first) == bool(members(first))
 
 
 @given(st.lists(SETS, max_size=4))
 def test_the_union_of_many_is_the_union_of_all(sets: list[IntervalSet]) -> None:
-    found = union(sets)
-    assert members(found) == set().union(*map(members, sets))
-    assert is_canonical(found)
+    result = union(sets)
+    assert members(result) == set().union(*map(members, sets))
+    assert is_canonical(result)
 
 
 @given(SETS, st.lists(PAIR, max_size=5))
 def test_a_run_is_covered_when_all_of_its_members_are_in_the_set(
-    one: IntervalSet, runs: list[tuple[int, int]]
+    first: IntervalSet, runs: list[tuple[int, int]]
 ) -> None:
     runs = [(min(run), max(run)) for run in runs]
     both = np.array(runs, np.int64).reshape(-1, 2)
-    expected = [set(range(first, last + 1)) <= members(one) for first, last in runs]
-    assert one.covers(both[:, 0], both[:, 1]).tolist() == expected
+    expected = [set(range(low, high + 1)) <= members(first) for low, high in runs]
+    assert first.covers(both[:, 0], both[:, 1]).tolist() == expected
 
 
 @given(SETS, st.lists(PAIR, max_size=5))
 def test_an_interval_meets_the_set_when_they_share_a_member(
-    one: IntervalSet, pairs: list[tuple[int, int]]
+    first: IntervalSet, pairs: list[tuple[int, int]]
 ) -> None:
     pairs = [(min(pair), max(pair) + 1) for pair in pairs]
     both = np.array(pairs, np.int64).reshape(-1, 2)
-    expected = [bool(set(range(start, stop)) & members(one)) for start, stop in pairs]
-    assert one.meets(both[:, 0], both[:, 1]).tolist() == expected
+    expected = [bool(set(range(start, stop)) & members(first)) for start, stop in pairs]
+    assert first.meets(both[:, 0], both[:, 1]).tolist() == expected
 
 
 @given(SETS, st.integers(1, 5))
-def test_a_coarsened_set_is_a_superset_of_so_many_intervals(one: IntervalSet, most: int) -> None:
-    found = one.coarsened(most)
-    assert members(found) >= members(one)
-    assert len(found) == min(most, len(one))
-    assert is_canonical(found)
+def test_a_coarsened_set_is_a_superset_of_so_many_intervals(first: IntervalSet, most: int) -> None:
+    result = first.coarsened(most)
+    assert members(result) >= members(first)
+    assert len(result) == min(most, len(first))
+    assert is_canonical(result)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where rows lie in time: runs, cuts, and tasks that each see a part of a batch."""
+"""Profiles: runs of times, cuts, and tasks that each have a part of a batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def profile(times: list[int], gap: int | None = None, cut: int | None = None) ->
         pytest.param([5], None, None, ((5, 5, 1),), id="one row is a run"),
         pytest.param([1, 3, 2, 2], 5, None, ((1, 3, 4),), id="order does not matter, ties count"),
         pytest.param([1, 2, 4], 5, None, ((1, 2, 2), (4, 4, 1)), id="short batches are cut finely"),
-        pytest.param([1, 2, 3], 5, 2, ((1, 2, 2), (3, 3, 1)), id="always cut above the time asked for"),
+        pytest.param([1, 2, 3], 5, 2, ((1, 2, 2), (3, 3, 1)), id="always cut above the given time"),
         pytest.param([1, 2, 3], 5, 9, ((1, 3, 3),), id="a cut above all rows cuts nothing"),
         pytest.param([1, 2, 3], 5, 0, ((1, 3, 3),), id="nor one below all rows"),
         pytest.param([-(2**63), 0, 2**63 - 1], 10, None,
@@ -39,21 +39,19 @@ def test_runs(
 
 
 @given(TIMES, st.integers(1, 40), st.none() | st.integers(-60, 160))
-def test_runs_hold_all_rows_and_no_gap_larger_than_the_one_asked_for(
-    times: list[int], gap: int, cut: int | None
-) -> None:
-    found = profile(times, gap, cut)
-    assert found.count == len(times)
-    assert found.top == max(times, default=None)
-    for low, top, count in found.runs:
+def test_runs_have_all_rows_and_no_gap_larger_than_given(times: list[int], gap: int, cut: int | None) -> None:
+    whole = profile(times, gap, cut)
+    assert whole.count == len(times)
+    assert whole.top == max(times, default=None)
+    for low, top, count in whole.runs:
         inside = sorted(time for time in times if low <= time <= top)
         assert len(inside) == count and inside[0] == low and inside[-1] == top
         assert all(b - a <= gap for a, b in pairwise(inside))
         assert cut is None or not low <= cut < top
     if cut is not None:
-        assert found.count_above(cut) == sum(time > cut for time in times)
-        assert found.upto(cut).count == sum(time <= cut for time in times)
-    assert found.upto(None) == found
+        assert whole.count_above(cut) == sum(time > cut for time in times)
+        assert whole.upto(cut).count == sum(time <= cut for time in times)
+    assert whole.upto(None) == whole
 
 
 @given(TIMES.filter(bool), st.integers(1, 40))
