@@ -13,7 +13,7 @@ import pytest
 from transom.oracle import OracleBatch, OracleStreamRules, answer
 from transom.sql import Catalog, Relation, bind_one
 from transom.sql.interpreter.scalars import InterpretedScalars
-from transom.sql.interpreter.values import rows_of, table_of
+from transom.sql.interpreter.values import table_of, table_rows
 
 pytestmark = pytest.mark.spark
 
@@ -83,7 +83,7 @@ def test_a_query_that_pastes_over_from_spark_has_spark_s_answers(
     )
     rows = drawn(seed=len(window))
     spark_without_ansi.createDataFrame(table_of(rows, COLUMNS)).createOrReplaceTempView("drawn")
-    theirs = rows_of(spark_without_ansi.sql(text).toArrow())
+    theirs = table_rows(spark_without_ansi.sql(text).toArrow())
 
     catalog = Catalog(streams={"drawn": Relation("drawn", COLUMNS, time="ts")})
     query = bind_one(text, catalog, InterpretedScalars())

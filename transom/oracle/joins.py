@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from transom.oracle.batches import Row
 from transom.sql.catalog import Scalars
-from transom.sql.interpreter.values import rows_of, table_of
+from transom.sql.interpreter.values import table_of, table_rows
 from transom.sql.query import Join, Query
 
 Columns = Mapping[str, pa.DataType]
@@ -49,13 +49,15 @@ def left_join(
     wider = {**columns, **added, join.id: pa.bool_()}
     others = [
         {**{f"{join.id}.{name}": value for name, value in other.items()}, join.id: True}
-        for other in rows_of(table)
+        for other in table_rows(table)
     ]
     candidates = [(place, number, {**row, **other})
              for place, (number, row) in enumerate(pairs) for other in others]  # fmt: skip
     verdicts = scalars.project(table_of([row for _, _, row in candidates], wider), {"meets": join.on})
     matching = [
-        each for each, verdict in zip(candidates, rows_of(verdicts), strict=True) if verdict["meets"] is True
+        each
+        for each, verdict in zip(candidates, table_rows(verdicts), strict=True)
+        if verdict["meets"] is True
     ]
     without_match = set(range(len(pairs))) - {place for place, _, _ in matching}
     nulls = {name: None for name in (*added, join.id)}

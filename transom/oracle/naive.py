@@ -28,7 +28,7 @@ from transom.oracle.joins import Joined, without_joins
 from transom.oracle.lookups import KeptRow, looked_up, newest, oldest_kept
 from transom.oracle.window_close import Window, is_closed, is_prodded, windows_of
 from transom.sql.catalog import Scalars
-from transom.sql.interpreter.values import grouped, microseconds, rows_of, sameness, table_of
+from transom.sql.interpreter.values import grouped, microseconds, sameness, table_of, table_rows
 from transom.sql.query import Query
 
 
@@ -241,7 +241,7 @@ class Oracle:
         if not expressions:
             return [(i, {}) for i, _ in pairs]
         projected = self.scalars.project(table_of([row for _, row in pairs], wider), expressions)
-        return [(i, values) for (i, _), values in zip(pairs, rows_of(projected), strict=True)]
+        return [(i, values) for (i, _), values in zip(pairs, table_rows(projected), strict=True)]
 
     def close_windows(self, live: LiveQuery, batch_id: int, ending: bool) -> list[Row]:
         """Remove the windows that are closed now, and return their results."""
@@ -314,7 +314,7 @@ class Oracle:
         ]
         expressions = {f"item {i}": item.sql for i, item in enumerate(query.items)}
         expressions["having"] = query.having or "true"
-        outputs = rows_of(self.scalars.project(table_of(inputs, types), expressions))
+        outputs = table_rows(self.scalars.project(table_of(inputs, types), expressions))
         return [
             (cell, {item.name: output[f"item {i}"] for i, item in enumerate(query.items)})
             for cell, output in zip(cells, outputs, strict=True)

@@ -18,7 +18,7 @@ from transom.runtime.membership import Newcomers
 from transom.runtime.registry import Registry
 from transom.sql.binding.bind_preference_query import bind_preference_query
 from transom.sql.binding.cascades import bind_all, relation_of, sources_of
-from transom.sql.binding.promises import summaries_of
+from transom.sql.binding.promises import summaries_on
 from transom.sql.catalog import Catalog
 from transom.sql.clauses.query_parser import has_preference
 from transom.sql.clauses.summary import bind_summary
@@ -113,7 +113,7 @@ class QueryDirectory:
         """The window queries that prefer rows by counts that no other summary has."""
         known = self.catalog().summaries
         own = known.get(summary)
-        if own is None or len(summaries_of(known, own.stream, own.column)) > 1:
+        if own is None or len(summaries_on(known, own.stream, own.column)) > 1:
             return []
         overloads = {name: query.overload for name, query in self.known_queries().items()}
         count = Count(own.stream, own.column)

@@ -13,7 +13,7 @@ import pytest
 from tests.sql.interpreter.scalar_cases import CASES, COLUMNS
 from transom.errors import SQLError
 from transom.sql.interpreter.scalars import InterpretedScalars
-from transom.sql.interpreter.values import rows_of, table_of
+from transom.sql.interpreter.values import table_of, table_rows
 
 NAMES, ARGUMENTS = [case[0] for case in CASES], [case[1:] for case in CASES]
 
@@ -35,7 +35,7 @@ def test_an_expression_has_its_type_and_value(sql: str, row: dict, type: pa.Data
     assert scalars.types(COLUMNS, [sql]) == [type]
     projected = scalars.project(table_of([row], COLUMNS), {"x": sql})
     assert projected.schema.field("x").type == type
-    found = rows_of(projected)[0]["x"]
+    found = table_rows(projected)[0]["x"]
     assert same(found, value), f"{found!r} instead of {value!r}"
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.sql.interpreter.scalar_cases import CASES, COLUMNS
 from tests.sql.interpreter.test_expressions import same
 from transom.sql.interpreter.scalars import InterpretedScalars
-from transom.sql.interpreter.values import rows_of, table_of
+from transom.sql.interpreter.values import table_of, table_rows
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +28,7 @@ def test_spark_gives_every_expression_the_same_type_and_value_on_every_row(spark
         for (name, sql, *_), column in zip(CASES, ours.column_names[1:], strict=True)
         if theirs.schema.field(column).type != ours.schema.field(column).type
     ]
-    for mine, spark_s, row in zip(rows_of(ours), rows_of(theirs), rows, strict=True):
+    for mine, spark_s, row in zip(table_rows(ours), table_rows(theirs), rows, strict=True):
         differences += [
             f"{sql} of {row} is {spark_s[f'c{i}']!r} in Spark, not {mine[f'c{i}']!r}"
             for i, (_, sql, *_) in enumerate(CASES)

@@ -18,7 +18,7 @@ from transom.aggregates.table import (
     star_form,
     window_function,
 )
-from transom.sql.binding.constants import literal
+from transom.sql.binding.constants import constant_of
 from transom.sql.syntax.canonical import bare
 from transom.sql.syntax.parsed_query import Parsed
 
@@ -57,7 +57,7 @@ def read_call(
     if (
         star is not None
         and len(args) == 1
-        and (isinstance(args[0], exp.Star) or literal(args[0]) is not None)
+        and (isinstance(args[0], exp.Star) or constant_of(args[0]) is not None)
     ):
         return Draft(star.name, (), where, (), node)
     _check_count(parsed, node, function)
@@ -100,7 +100,7 @@ def _constant(node: exp.Expr) -> Any:
 
 
 def _number(node: exp.Expr) -> int | float | Decimal | None:
-    constant = literal(bare(node))
+    constant = constant_of(bare(node))
     value = constant.value if constant is not None else None
     return value if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool) else None
 

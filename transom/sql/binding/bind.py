@@ -13,11 +13,11 @@ from sqlglot import exp
 from transom.elements import Using
 from transom.errors import SQLError
 from transom.sql.binding.aggregate_calls import Draft, result_type
-from transom.sql.binding.expression_types import Steps, Typed, Typer, TypeTable, run_steps
-from transom.sql.binding.joins import join
-from transom.sql.binding.predicates import both, lower
+from transom.sql.binding.expression_types import ScalarBinder, Steps, Typer, TypeTable, run_steps
+from transom.sql.binding.joins import bind_joins
+from transom.sql.binding.predicates import bind_predicate, conjunction
 from transom.sql.binding.promises import summarized_promise
-from transom.sql.binding.select import WINDOW_STRUCT, Selection
+from transom.sql.binding.select import WINDOW_STRUCT, SelectBinder
 from transom.sql.binding.structure_checks import check_structure
 from transom.sql.binding.templates import Cut, Template, cut
 from transom.sql.catalog import Catalog, Scalars
@@ -107,7 +107,7 @@ def _window_clauses(clauses: Sequence[EndClause]) -> list[WindowQueryClause]:
     return [clause for clause in clauses if isinstance(clause, WindowQueryClause)]
 
 
-class _Reader(Typed):
+class _Reader(ScalarBinder):
     """A query that is read once and bound in steps, for its own constants or for those of others like it.
 
     Between two steps the types that it asked for are found out, and other queries may put their constants in.
@@ -117,10 +117,10 @@ class _Reader(Typed):
         super().__init__(parse(text), catalog.utc)
         _refuse_preference(self.parsed)
         self.table = table
-        self.selection = Selection(self.parsed, catalog)
+        self.selection = SelectBinder(self.parsed, catalog)
         self.scope = self.selection.scope
         with self.selection.inside("ON"):
-            self.joined = join(self.scope, self.selection.rows)
+            self.joined = bind_joins(self.scope, self.selection.rows)
         self.selection.read()
         for clause in _window_clauses(self.parsed.clauses):
             clause.check(self.parsed, self.selection.windowing.on_demand)
@@ -198,11 +198,11 @@ class _Reader(Typed):
     def _rows(self, whole: Cut) -> tuple[Predicate | None, tuple[Key, ...], tuple[Call, ...]]:
         self.template.put(whole.constants)
         with self.selection.inside("WHERE"):
-            parts = [lower(node, self) for node in self.joined.where]
+            parts = [bind_predicate(node, self) for node in self.joined.where]
         with self.selection.inside("GROUP BY"):
             keys = [self._key(name, node) for name, node in self.selection.named_keys()]
         calls = [self._call(draft) for draft in self.selection.drafts]
-        return both([*self.joined.flags, *parts]), tuple(keys), tuple(calls)
+        return conjunction([*self.joined.flags, *parts]), tuple(keys), tuple(calls)
 
     def _key(self, name: str, node: exp.Expr) -> Key:
         scalar = self.scalar(node)
@@ -216,7 +216,7 @@ class _Reader(Typed):
         with self.selection.inside("another aggregate"):
             args = [self.scalar(arg) for arg in draft.args]
         with self.selection.inside("FILTER"):
-            where = None if draft.where is None else lower(draft.where, self)
+            where = None if draft.where is None else bind_predicate(draft.where, self)
         known = tuple(arg for arg in args if arg is not None)
         if len(known) < len(args):
             return Call(draft.function, known, pa.null())
@@ -232,7 +232,7 @@ class _Reader(Typed):
         return columns | {"window_start": kind, "window_end": kind}
 
 
-class _Result(Typed):
+class _Result(ScalarBinder):
     """What is computed for a result: the columns of the SELECT list, and whether HAVING keeps it."""
 
     def __init__(self, reader: _Reader, typer: Typer, columns: Mapping[str, pa.DataType]):
@@ -252,7 +252,7 @@ class _Result(Typed):
             made.append(Item(name, sql, kind if kind is not None else pa.null()))
         having = self.selection.having
         with self.selection.inside("HAVING"):
-            kept = None if having is None else lower(having, self)
+            kept = None if having is None else bind_predicate(having, self)
         return tuple(made), kept
 
     def scalar(self, node: exp.Expr) -> Scalar | None:

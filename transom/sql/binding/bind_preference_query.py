@@ -11,13 +11,13 @@ from sqlglot import exp
 from transom.durations import format_duration
 from transom.elements import Summary
 from transom.errors import SQLError
-from transom.sql.binding.expression_types import Steps, Typed, Typer, TypeTable, run_steps
-from transom.sql.binding.guides import Equality, Led, lead
+from transom.sql.binding.expression_types import ScalarBinder, Steps, Typer, TypeTable, run_steps
+from transom.sql.binding.guides import Equality, Guides, find_guides
 from transom.sql.binding.joins import conjuncts
-from transom.sql.binding.predicates import both, lower
+from transom.sql.binding.predicates import bind_predicate, conjunction
 from transom.sql.binding.preference_aggregates import bound_figure, is_aggregate
 from transom.sql.binding.promises import bound_promise, leaves_of, stream_column
-from transom.sql.binding.scope import Column, Scope
+from transom.sql.binding.scope import ResolvedColumn, Scope
 from transom.sql.catalog import Catalog, Relation, Scalars
 from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.clauses.query_parser import parse
@@ -76,7 +76,7 @@ class _Streams(Scope):
         super()._unknown_relation(name, place)
 
 
-class _Over(Typed):
+class _Over(ScalarBinder):
     """Expressions over one side's own columns, or over the columns of all sides, named by their side."""
 
     def __init__(self, reader: _Reader, columns: Mapping[str, pa.DataType], key: Hashable, numbered: bool):
@@ -94,7 +94,7 @@ class _Over(Typed):
         kind = self.typer.type(text, node)
         return None if kind is None else Scalar(text, kind)
 
-    def _column(self, column: Column) -> str:
+    def _column(self, column: ResolvedColumn) -> str:
         if not self.numbered:
             return column.sql
         name = f"{self.scope.sources.index(column.source)}.{column.name}"
@@ -133,8 +133,8 @@ class _Reader:
             f"{at}.{name}": kind for at, known in enumerate(columns) for name, kind in known.items()
         }
         self.pairs = _Over(self, both_sides, streams, numbered=True)
-        self.led: Led = lead(parsed, self.scope, clause, self.conditions, summaries)
-        self.promise = bound_promise(clause.promise, self.led.known)
+        self.guides: Guides = find_guides(parsed, self.scope, clause, self.conditions, summaries)
+        self.promise = bound_promise(clause.promise, self.guides.column_of)
         self._check_window()
 
     def steps(self) -> Steps[PreferenceQuery]:
@@ -199,7 +199,7 @@ class _Reader:
 
     def _check_window(self) -> None:
         window = self.clause.preference.window
-        for summary in self.led.summaries:
+        for summary in self.guides.summaries:
             if window is not None and window > summary.reach and self.clause.window is not None:
                 kept = format_duration(summary.reach)
                 message = f"WINDOW is {format_duration(window)}, and the summary {summary.name} keeps {kept}"
@@ -227,19 +227,19 @@ class _Reader:
         return [node for node in self._conditions() if self.scope.reads(node) in sides]
 
     def _conditions(self) -> list[exp.Expr]:
-        link: Equality | None = self.led.link
+        link: Equality | None = self.guides.link
         return [node for node in self.conditions if link is None or node is not link.node]
 
     def _side(self, at: int) -> Side:
-        summary, view, conditions = self.led.summaries[at], self.own[at], self._alone(at)
+        summary, view, conditions = self.guides.summaries[at], self.own[at], self._alone(at)
         view.place = "WHERE"
         guided = [node for node in conditions if self._reads(at, node) == {summary.column}]
         columns = self._needed(at)
         return Side(
             stream=self.scope.sources[at].relation.name,
             summary=summary.name,
-            where=both([lower(node, view) for node in conditions]),
-            guide=both([lower(node, view) for node in guided]),
+            where=conjunction([bind_predicate(node, view) for node in conditions]),
+            guide=conjunction([bind_predicate(node, view) for node in guided]),
             columns=tuple(name for name in self.scope.sources[at].relation.columns if name in columns),
         )
 
@@ -251,7 +251,7 @@ class _Reader:
 
     def _needed(self, at: int) -> set[str]:
         expressions = [*self._conditions(), *self.parsed.select.expressions]
-        promised = (self.led.known(leaf) for leaf in leaves_of(self.clause.promise))
+        promised = (self.guides.column_of(leaf) for leaf in leaves_of(self.clause.promise))
         source = self.scope.sources[at]
         return {name for node in expressions for name in self._reads(at, node)} | {
             column.name for column in promised if column.source is source

@@ -25,7 +25,7 @@ _END = {"WHERE", "GROUP", "HAVING", "EMIT"}
 _DEPTH = {"(": 1, "[": 1, ")": -1, "]": -1}
 
 
-class Source(NamedTuple):
+class FromName(NamedTuple):
     """A name in FROM, and where it stands."""
 
     name: str
@@ -65,12 +65,12 @@ def bind_all(
 
     Streams and tables go before queries of the same name, and a text before a known query.
     """
-    batch = _Batch(texts, catalog, scalars, known)
-    batch.bind()
-    return {name: batch.outcome[name] for name in texts}
+    binder = _CascadeBinder(texts, catalog, scalars, known)
+    binder.bind()
+    return {name: binder.outcome[name] for name in texts}
 
 
-class _Batch:
+class _CascadeBinder:
     """Binds queries in the order in which they read one another."""
 
     def __init__(
@@ -84,13 +84,17 @@ class _Batch:
 
     def bind(self) -> None:
         """Bind those that read streams only, then those that read these, and so on."""
-        waiting: dict[str, list[tuple[Source, str]]] = {}
+        waiting: dict[str, list[tuple[FromName, str]]] = {}
         for name, text in self.texts.items():
             if inner := self._inner(text):
                 waiting[name] = inner
         self.outcome |= bind(self._without(waiting), self.catalog, self.scalars)
         while waiting:
-            ready = [name for name, inner in waiting.items() if all(self._is_bound(one) for _, one in inner)]
+            ready = [
+                name
+                for name, inner in waiting.items()
+                if all(self._is_bound(inner_name) for _, inner_name in inner)
+            ]
             if ready:
                 self._bind_ready({name: waiting.pop(name) for name in ready})
             else:
@@ -103,7 +107,7 @@ class _Batch:
             else self.texts
         )
 
-    def _inner(self, text: str) -> list[tuple[Source, str]]:
+    def _inner(self, text: str) -> list[tuple[FromName, str]]:
         """The queries that a text reads: where, and what they are called."""
         found = []
         for source in _sources(text):
@@ -124,50 +128,52 @@ class _Batch:
     def _is_bound(self, name: str) -> bool:
         return name in self.outcome or name not in self.texts
 
-    def _bind_ready(self, ready: Mapping[str, list[tuple[Source, str]]]) -> None:
+    def _bind_ready(self, ready: Mapping[str, list[tuple[FromName, str]]]) -> None:
         streams, texts = dict(self.catalog.streams), {}
         for name, inner in ready.items():
             text = self.texts[name]
-            for source, one in inner:
-                query = self.outcome[one] if one in self.texts else self.known[one]
+            for source, inner_name in inner:
+                query = self.outcome[inner_name] if inner_name in self.texts else self.known[inner_name]
                 if isinstance(query, SQLError):
-                    self.outcome[name] = _at(text, source, f"{one} has an error of its own: {query.message}")
+                    self.outcome[name] = _at(
+                        text, source, f"{inner_name} has an error of its own: {query.message}"
+                    )
                     break
                 if query.is_on_demand:
-                    message = f"{one} has no SLIDE: it is looked up, and has no results to read"
+                    message = f"{inner_name} has no SLIDE: it is looked up, and has no results to read"
                     self.outcome[name] = _at(text, source, message)
                     break
                 if source.name not in streams:
-                    streams[source.name] = relation_of(one, query)
+                    streams[source.name] = relation_of(inner_name, query)
             else:
                 texts[name] = text
         self.outcome |= bind(texts, replace(self.catalog, streams=streams), self.scalars)
 
-    def _refuse_circle(self, waiting: dict[str, list[tuple[Source, str]]]) -> None:
+    def _refuse_circle(self, waiting: dict[str, list[tuple[FromName, str]]]) -> None:
         """Refuse queries that read each other; those that only read these are refused after them."""
         path: list[str] = []
         name = next(iter(waiting))
         while name not in path:
             path.append(name)
-            name = next(one for _, one in waiting[name] if one in waiting)
+            name = next(inner_name for _, inner_name in waiting[name] if inner_name in waiting)
         circle = path[path.index(name) :]
         for at, member in enumerate(circle):
             following = [*circle[at + 1 :], *circle[: at + 1]]
-            source = next(source for source, one in waiting.pop(member) if one == following[0])
+            source = next(source for source, inner_name in waiting.pop(member) if inner_name == following[0])
             message = f"{member} can't read its own results"
             if len(circle) > 1:
                 message += f": it reads {', which reads '.join(following)}"
             self.outcome[member] = _at(self.texts[member], source, message)
 
 
-def _at(text: str, source: Source, message: str) -> SQLError:
+def _at(text: str, source: FromName, message: str) -> SQLError:
     return SQLError(message, text, source.start, source.end)
 
 
-def _sources(text: str) -> list[Source]:
+def _sources(text: str) -> list[FromName]:
     """The names in FROM, with their places; of a text that is no query whatever there is."""
     start = _start(text)
-    found: list[Source] = []
+    found: list[FromName] = []
     if start is None:
         return found
     expected, depth = True, 0
@@ -182,7 +188,7 @@ def _sources(text: str) -> list[Source]:
         elif word == "," or word.upper() == "JOIN":
             expected = True
         elif expected:
-            found.append(Source(word.strip("`"), *piece.span(1)))
+            found.append(FromName(word.strip("`"), *piece.span(1)))
             expected = False
         elif word.upper() in _END:
             break

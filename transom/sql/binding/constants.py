@@ -22,25 +22,25 @@ _EXACT_DOUBLE = 2**53
 _ZONED = {exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPLTZ}
 
 
-class Literal:
+class Constant:
     """A constant of the text: its value, and the type it was written with if that was said."""
 
     def __init__(self, value: Any, kind: exp.DType | None = None):
         self.value, self.kind = value, kind
 
 
-def literal(node: exp.Expr) -> Literal | None:
+def constant_of(node: exp.Expr) -> Constant | None:
     """The constant that a node is, or None when it is none or Spark has to read it."""
     node = bare(node)
     if isinstance(node, exp.Neg):
-        inner = literal(node.this)
+        inner = constant_of(node.this)
         number = inner is not None and isinstance(inner.value, (int, Decimal, float))
-        return Literal(-inner.value, inner.kind) if inner is not None and number else None
+        return Constant(-inner.value, inner.kind) if inner is not None and number else None
     if isinstance(node, exp.Boolean):
-        return Literal(bool(node.this))
+        return Constant(bool(node.this))
     if isinstance(node, exp.Literal):
         value = node.name if node.is_string else _number(node.name)
-        return None if value is None else Literal(value)
+        return None if value is None else Constant(value)
     if type(node) is exp.Cast and isinstance(node.this, exp.Literal):
         return _cast(node.this, node.args["to"].this)
     return None
@@ -56,18 +56,18 @@ def _number(text: str) -> int | Decimal | float | None:
         return None
 
 
-def _cast(inner: exp.Literal, kind: exp.DType) -> Literal | None:
+def _cast(inner: exp.Literal, kind: exp.DType) -> Constant | None:
     """`1L`, `1.5D`, `DATE '...'` and `TIMESTAMP '...'`, which sqlglot reads as casts."""
     if inner.is_string:
         temporal = kind in _ZONED or kind in (exp.DType.DATE, exp.DType.TIMESTAMPNTZ)
-        return Literal(inner.name, kind) if temporal else None
+        return Constant(inner.name, kind) if temporal else None
     if kind == exp.DType.DOUBLE:
-        return Literal(float(inner.name))
+        return Constant(float(inner.name))
     whole = inner.name.isdigit() and int(inner.name) < 2**63
-    return Literal(int(inner.name)) if kind == exp.DType.BIGINT and whole else None
+    return Constant(int(inner.name)) if kind == exp.DType.BIGINT and whole else None
 
 
-def comparable(constant: Literal, kind: pa.DataType, utc: bool = True) -> Any:
+def comparable(constant: Constant, kind: pa.DataType, utc: bool = True) -> Any:
     """The value to compare a scalar of this type with, or None when Spark has to compare.
 
     `utc` says that times without a zone are in UTC.

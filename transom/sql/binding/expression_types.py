@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from decimal import Decimal
 from typing import Any, Callable, Generator, Hashable, Mapping, TypeVar
 
@@ -140,15 +141,15 @@ class Typer:
             yield
 
 
-class Typed:
+class ScalarBinder(ABC):
     """Expressions with their types, over a row or over a result."""
 
     def __init__(self, parsed: Parsed, utc: bool):
         self.parsed, self.utc = parsed, utc
 
+    @abstractmethod
     def scalar(self, node: exp.Expr) -> Scalar | None:
-        """The scalar that a node is, once its type is known."""
-        raise NotImplementedError
+        """The scalar that a node is; None if its type is not known yet."""
 
     def truth(self, node: exp.Expr) -> Scalar:
         """A condition that Spark evaluates."""

@@ -10,8 +10,8 @@ from typing import NoReturn
 from sqlglot import exp
 
 from transom.elements import Summary
-from transom.sql.binding.promises import leaves_of, no_summary, stream_column, summaries_of
-from transom.sql.binding.scope import Column, Scope
+from transom.sql.binding.promises import leaves_of, no_summary, stream_column, summaries_on
+from transom.sql.binding.scope import ResolvedColumn, Scope
 from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.clauses.promise_reader import COUNT, Leaf
 from transom.sql.syntax.canonical import bare
@@ -23,37 +23,37 @@ class Equality:
     """A condition that equates a column of the first stream with one of the second."""
 
     node: exp.Expr
-    columns: tuple[Column, Column]
+    columns: tuple[ResolvedColumn, ResolvedColumn]
 
 
 @dataclass(frozen=True)
-class Led:
+class Guides:
     """The summary of each side, the equality that joins them, and the columns of the promise."""
 
     summaries: tuple[Summary, ...]
     link: Equality | None
-    leaves: Mapping[int, Column]  # by the id of the leaf, which the clause keeps
+    leaves: Mapping[int, ResolvedColumn]  # by the id of the leaf, which the clause keeps
 
-    def known(self, leaf: Leaf) -> Column:
+    def column_of(self, leaf: Leaf) -> ResolvedColumn:
         """What a leaf of the promise means."""
         return self.leaves[id(leaf)]
 
 
-def lead(
+def find_guides(
     parsed: Parsed,
     scope: Scope,
     clause: PreferenceClause,
     conditions: Sequence[exp.Expr],
     summaries: Mapping[str, Summary],
-) -> Led:
+) -> Guides:
     """Find the summaries for a query, or say which statement would make them."""
     leaves = leaves_of(clause.promise)
     found = {id(leaf): stream_column(parsed, scope, leaf) for leaf in leaves}
     finder = _Finder(parsed, scope, clause, summaries, [(leaf, found[id(leaf)]) for leaf in leaves])
     if len(scope.sources) == 1:
-        return Led((finder.alone(),), None, found)
+        return Guides((finder.alone(),), None, found)
     link, chosen = finder.joined(conditions)
-    return Led(chosen, link, found)
+    return Guides(chosen, link, found)
 
 
 class _Finder:
@@ -65,7 +65,7 @@ class _Finder:
         scope: Scope,
         clause: PreferenceClause,
         summaries: Mapping[str, Summary],
-        leaves: Sequence[tuple[Leaf, Column]],
+        leaves: Sequence[tuple[Leaf, ResolvedColumn]],
     ):
         self.parsed, self.scope, self.summaries, self.leaves = parsed, scope, summaries, leaves
         self.window = clause.preference.window or 0
@@ -75,18 +75,18 @@ class _Finder:
         stream = self.scope.stream.relation.name
         counted = [(leaf, column) for leaf, column in self.leaves if leaf.counted]
         for leaf, column in counted:
-            if not summaries_of(self.summaries, stream, column.name):
+            if not summaries_on(self.summaries, stream, column.name):
                 self._fail_without(column, leaf.column)
             if column.name != counted[0][1].name:
                 message = f"a selection is led by one column, and {counted[0][1].name} is counted already"
                 self.parsed.fail(message, leaf.column)
         if counted:
-            return self._best(summaries_of(self.summaries, stream, counted[0][1].name))
+            return self._best(summaries_on(self.summaries, stream, counted[0][1].name))
         return self._only(stream)
 
     def _only(self, stream: str) -> Summary:
         """The summary of a stream whose promise counts nothing."""
-        known = summaries_of(self.summaries, stream)
+        known = summaries_on(self.summaries, stream)
         columns = sorted({summary.column for summary in known})
         if not known:
             leaf = next((column for _, column in self.leaves), None)
@@ -179,13 +179,13 @@ class _Finder:
         return next(long, alike[0])
 
     @staticmethod
-    def _id(column: Column) -> tuple[str, str]:
+    def _id(column: ResolvedColumn) -> tuple[str, str]:
         return column.source.relation.name, column.name
 
-    def _of(self, column: Column) -> list[Summary]:
-        return summaries_of(self.summaries, *self._id(column))
+    def _of(self, column: ResolvedColumn) -> list[Summary]:
+        return summaries_on(self.summaries, *self._id(column))
 
-    def _fail_without(self, column: Column, node: exp.Expr) -> NoReturn:
+    def _fail_without(self, column: ResolvedColumn, node: exp.Expr) -> NoReturn:
         self.parsed.fail(no_summary(column.source.relation.name, column.name), node)
 
 

@@ -9,7 +9,7 @@ from typing import Iterator, NoReturn
 import pyarrow as pa
 from sqlglot import exp
 
-from transom.sql.binding.scope import Column, Scope, Source
+from transom.sql.binding.scope import FromItem, ResolvedColumn, Scope
 from transom.sql.query import Join, Predicate, Scalar, Truth
 from transom.sql.syntax.canonical import Printer, bare, quote
 
@@ -18,7 +18,7 @@ from transom.sql.syntax.canonical import Printer, bare, quote
 class _Pending:
     """A table that waits to be joined until all that its condition reads has been."""
 
-    source: Source
+    source: FromItem
     node: exp.Join
     inner: bool
     comma: bool
@@ -26,10 +26,10 @@ class _Pending:
 
 
 @dataclass
-class Joined:
+class BoundJoins:
     """The outcome: joins in order, the flags that INNER asks for, and what WHERE still has to say."""
 
-    joins: list[tuple[Source, str, tuple[str, ...]]] = field(default_factory=list)
+    joins: list[tuple[FromItem, str, tuple[str, ...]]] = field(default_factory=list)
     flags: list[Predicate] = field(default_factory=list)
     where: list[exp.Expr] = field(default_factory=list)
 
@@ -58,7 +58,7 @@ def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
         yield node
 
 
-def join(scope: Scope, printer: Printer) -> Joined:
+def bind_joins(scope: Scope, printer: Printer) -> BoundJoins:
     """Read the FROM clause into the scope and join every table to what came before it."""
     select = scope.parsed.select
     if select.args.get("from_") is None:
@@ -67,7 +67,7 @@ def join(scope: Scope, printer: Printer) -> Joined:
     if all(source.table for source in scope.sources):
         scope.parsed.fail("a query needs a stream; this is a static table", scope.sources[0].node)
     where = select.args.get("where")
-    result = Joined(where=list(conjuncts(where.this if where is not None else None)))
+    result = BoundJoins(where=list(conjuncts(where.this if where is not None else None)))
     placed = {scope.sources.index(scope.stream)}
     while pending:
         ready = next((table for table in pending if _link(scope, table, placed, result.where)), None)
@@ -113,8 +113,8 @@ def _conditions(scope: Scope, table: _Pending) -> list[exp.Expr]:
 
 
 def _own_key(
-    scope: Scope, table: Source, node: exp.Expr, placed: set[int] | None = None
-) -> tuple[Column, exp.Expr] | None:
+    scope: Scope, table: FromItem, node: exp.Expr, placed: set[int] | None = None
+) -> tuple[ResolvedColumn, exp.Expr] | None:
     """The table's column and the other side, when a conjunct equates the two."""
     if not isinstance(node, exp.EQ):
         return None
@@ -153,7 +153,7 @@ def _no_link(scope: Scope, printer: Printer, table: _Pending, where: list[exp.Ex
     )
 
 
-def _place(scope: Scope, printer: Printer, table: _Pending, result: Joined) -> None:
+def _place(scope: Scope, printer: Printer, table: _Pending, result: BoundJoins) -> None:
     source = table.source
     source.id = source.relation.name
     condition = _condition(scope, printer, table)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Callable, Protocol
+from typing import Callable
 
 import pyarrow as pa
 from sqlglot import exp
 
-from transom.sql.binding.constants import comparable, literal
+from transom.sql.binding.constants import comparable, constant_of
+from transom.sql.binding.expression_types import ScalarBinder
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Scalar, Truth
 from transom.sql.syntax.canonical import bare
 
@@ -30,85 +31,68 @@ _LOOSE = (*_OPERATORS, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.Reg
 _PENDING = Truth(Scalar("", pa.bool_()))
 
 
-class Typist(Protocol):
-    """Whoever knows the scalars of a query, and what times without a zone mean."""
-
-    @property
-    def utc(self) -> bool:
-        """Whether they are in UTC."""
-        ...
-
-    def scalar(self, node: exp.Expr) -> Scalar | None:
-        """The scalar that a node is, or None when its type had to be asked for."""
-        ...
-
-    def truth(self, node: exp.Expr) -> Scalar:
-        """A condition for Spark; whatever while its type is not known."""
-        ...
-
-
-def lower(node: exp.Expr, typist: Typist) -> Predicate:
+def bind_predicate(node: exp.Expr, binder: ScalarBinder) -> Predicate:
     """The predicate that a condition is."""
     node = bare(node)
     if isinstance(node, (exp.And, exp.Or)):
-        parts = tuple(_flatten(node, type(node), typist))
+        parts = tuple(_flatten(node, type(node), binder))
         return And(parts) if isinstance(node, exp.And) else Or(parts)
     if isinstance(node, exp.Not):
-        return Not(lower(node.this, typist))
-    lowered = _lower_leaf(node, typist)
-    return lowered if lowered is not None else Truth(typist.truth(node))
+        return Not(bind_predicate(node.this, binder))
+    lowered = _lower_leaf(node, binder)
+    return lowered if lowered is not None else Truth(binder.truth(node))
 
 
-def both(parts: list[Predicate]) -> Predicate | None:
+def conjunction(parts: list[Predicate]) -> Predicate | None:
     """All of them; nothing when there are none."""
     flat = [inner for part in parts for inner in (part.parts if isinstance(part, And) else (part,))]
     return None if not flat else flat[0] if len(flat) == 1 else And(tuple(flat))
 
 
-def _flatten(node: exp.Expr, kind: type[exp.Expr], typist: Typist) -> list[Predicate]:
+def _flatten(node: exp.Expr, kind: type[exp.Expr], binder: ScalarBinder) -> list[Predicate]:
     inner = bare(node)
     if isinstance(inner, kind):
-        return [*_flatten(inner.this, kind, typist), *_flatten(inner.expression, kind, typist)]
-    lowered = lower(inner, typist)
+        return [*_flatten(inner.this, kind, binder), *_flatten(inner.expression, kind, binder)]
+    lowered = bind_predicate(inner, binder)
     same = isinstance(lowered, And) if kind is exp.And else isinstance(lowered, Or)
     return list(lowered.parts) if same and isinstance(lowered, (And, Or)) else [lowered]
 
 
-def _lower_leaf(node: exp.Expr, typist: Typist) -> Predicate | None:
+def _lower_leaf(node: exp.Expr, binder: ScalarBinder) -> Predicate | None:
     operator = _OPERATORS.get(type(node))
     if operator is not None:
         if isinstance(node.this, _LOOSE) or isinstance(node.expression, _LOOSE):
             return None
-        compared = _compare(node.this, operator, node.expression, typist)
+        compared = _compare(node.this, operator, node.expression, binder)
         return Not(compared) if compared is not None and isinstance(node, exp.NullSafeNEQ) else compared
     lowering = _LEAVES.get(type(node))
     if lowering is None or isinstance(node.this, _LOOSE):
         return None
-    return lowering(node, typist)
+    return lowering(node, binder)
 
 
-def _compare(left: exp.Expr, operator: str, right: exp.Expr, typist: Typist) -> Predicate | None:
+def _compare(left: exp.Expr, operator: str, right: exp.Expr, binder: ScalarBinder) -> Predicate | None:
     if operator == "<=>" and isinstance(bare(right), exp.Null):
-        scalar = typist.scalar(left)
+        scalar = binder.scalar(left)
         return _PENDING if scalar is None else IsNull(scalar)
-    constant = literal(right)
+    constant = constant_of(right)
     if constant is None:
-        constant = literal(left)
+        constant = constant_of(left)
         if constant is None:
             return None
         left, operator = right, _MIRRORED.get(operator, operator)
-    if literal(left) is not None:
+    if constant_of(left) is not None:
         return None
-    scalar = typist.scalar(left)
+    scalar = binder.scalar(left)
     if scalar is None:
         return _PENDING
-    value = comparable(constant, scalar.type, typist.utc)
+    value = comparable(constant, scalar.type, binder.utc)
     return None if value is None else Comparison(scalar, operator, value)
 
 
-def _between(node: exp.Expr, typist: Typist) -> Predicate | None:
-    low = _compare(node.this, ">=", node.args["low"], typist)
-    high = _compare(node.this, "<=", node.args["high"], typist)
+def _between(node: exp.Expr, binder: ScalarBinder) -> Predicate | None:
+    low = _compare(node.this, ">=", node.args["low"], binder)
+    high = _compare(node.this, "<=", node.args["high"], binder)
     if low is _PENDING or high is _PENDING:
         return _PENDING
     if not isinstance(low, Comparison) or not isinstance(high, Comparison) or node.args.get("symmetric"):
@@ -116,24 +100,24 @@ def _between(node: exp.Expr, typist: Typist) -> Predicate | None:
     return And((low, high))
 
 
-def _member(node: exp.Expr, typist: Typist) -> Predicate | None:
+def _member(node: exp.Expr, binder: ScalarBinder) -> Predicate | None:
     values = [bare(value) for value in node.expressions]
-    constants = [literal(value) for value in values if not isinstance(value, exp.Null)]
-    if not constants or None in constants or literal(node.this) is not None:
+    constants = [constant_of(value) for value in values if not isinstance(value, exp.Null)]
+    if not constants or None in constants or constant_of(node.this) is not None:
         return None
-    scalar = typist.scalar(node.this)
+    scalar = binder.scalar(node.this)
     if scalar is None:
         return _PENDING
     members = [
-        comparable(constant, scalar.type, typist.utc) for constant in constants if constant is not None
+        comparable(constant, scalar.type, binder.utc) for constant in constants if constant is not None
     ]
     if None in members or (pa.types.is_integer(scalar.type) and len({type(m) is float for m in members}) > 1):
         return None
     return Member(scalar, tuple(dict.fromkeys(members)), null=len(constants) < len(values))
 
 
-def _is(node: exp.Expr, typist: Typist) -> Predicate | None:
-    scalar = typist.scalar(node.this)
+def _is(node: exp.Expr, binder: ScalarBinder) -> Predicate | None:
+    scalar = binder.scalar(node.this)
     if scalar is None:
         return _PENDING
     if isinstance(node.expression, exp.Null):
@@ -142,7 +126,7 @@ def _is(node: exp.Expr, typist: Typist) -> Predicate | None:
     return Comparison(scalar, "<=>", bool(node.expression.this)) if boolean else None
 
 
-_LEAVES: dict[type[exp.Expr], Callable[[exp.Expr, Typist], Predicate | None]] = {
+_LEAVES: dict[type[exp.Expr], Callable[[exp.Expr, ScalarBinder], Predicate | None]] = {
     exp.Between: _between,
     exp.In: _member,
     exp.Is: _is,

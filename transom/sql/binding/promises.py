@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 
 from transom.columns.types import is_number
 from transom.elements import Summary
-from transom.sql.binding.scope import Column as Found
-from transom.sql.binding.scope import Scope
+from transom.sql.binding.scope import ResolvedColumn, Scope
 from transom.sql.clauses.promise_reader import Leaf, WrittenPromise
 from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
 from transom.sql.syntax.canonical import quote
@@ -17,7 +16,7 @@ from transom.sql.syntax.parsed_query import Parsed
 _PLAIN = re.compile(r"[^\W\d]\w*")
 
 
-def summaries_of(summaries: Mapping[str, Summary], stream: str, column: str | None = None) -> list[Summary]:
+def summaries_on(summaries: Mapping[str, Summary], stream: str, column: str | None = None) -> list[Summary]:
     """The summaries of a stream, or those of one of its columns, in order of their names."""
     return [
         summaries[name]
@@ -52,7 +51,7 @@ def leaves_of(written: WrittenPromise) -> list[Leaf]:
     return [] if isinstance(written, Number) else [*leaves_of(written.left), *leaves_of(written.right)]
 
 
-def stream_column(parsed: Parsed, scope: Scope, leaf: Leaf) -> Found:
+def stream_column(parsed: Parsed, scope: Scope, leaf: Leaf) -> ResolvedColumn:
     """The column of a stream that a leaf names; one that is not counted is a number."""
     column = scope.once(leaf.column)
     if column.source.table:
@@ -64,7 +63,7 @@ def stream_column(parsed: Parsed, scope: Scope, leaf: Leaf) -> Found:
     return column
 
 
-def bound_promise(written: WrittenPromise, known: Callable[[Leaf], Found]) -> Promise:
+def bound_promise(written: WrittenPromise, known: Callable[[Leaf], ResolvedColumn]) -> Promise:
     """A promise over streams' own names, given what its leaves are."""
     match written:
         case Number():
@@ -79,10 +78,10 @@ def bound_promise(written: WrittenPromise, known: Callable[[Leaf], Found]) -> Pr
 def summarized_promise(parsed: Parsed, scope: Scope, written: WrittenPromise) -> Promise:
     """The promise of ON OVERLOAD PREFER over the stream of a window query; what it counts has a summary."""
 
-    def known(leaf: Leaf) -> Found:
+    def known(leaf: Leaf) -> ResolvedColumn:
         column = stream_column(parsed, scope, leaf)
         stream = column.source.relation.name
-        if leaf.counted and not summaries_of(scope.catalog.summaries, stream, column.name):
+        if leaf.counted and not summaries_on(scope.catalog.summaries, stream, column.name):
             parsed.fail(no_summary(stream, column.name), leaf.column)
         return column
 

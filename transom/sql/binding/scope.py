@@ -19,7 +19,7 @@ _WITHOUT_PARENTHESES = {"current_timestamp", "current_date"}
 
 
 @dataclass
-class Source:
+class FromItem:
     """A relation of the FROM clause. A table gets its id when it is joined, a stream has none."""
 
     alias: str
@@ -37,10 +37,10 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Column:
+class ResolvedColumn:
     """A column that a name was found to mean, perhaps with fields of a struct after it."""
 
-    source: Source
+    source: FromItem
     name: str
     fields: tuple[str, ...]
     type: pa.DataType
@@ -70,14 +70,14 @@ class Scope:
 
     def __init__(self, parsed: Parsed, catalog: Catalog):
         self.parsed, self.catalog = parsed, catalog
-        self.sources: list[Source] = []
-        self._found: dict[int, Column] = {}  # by the node's id: the tree outlives the scope
+        self.sources: list[FromItem] = []
+        self._found: dict[int, ResolvedColumn] = {}  # by the node's id: the tree outlives the scope
 
     @property
-    def stream(self) -> Source:
+    def stream(self) -> FromItem:
         return next(source for source in self.sources if not source.table)
 
-    def add(self, node: exp.Expr) -> Source:
+    def add(self, node: exp.Expr) -> FromItem:
         """Take a relation of the FROM clause in."""
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             self.parsed.fail("expected the name of a stream or a table", node)
@@ -86,7 +86,7 @@ class Scope:
             self.parsed.fail("expected the plain name of a stream or a table", node)
         relation, table = self._relation(node)
         self._admit(node, relation, table)
-        source = Source(node.alias or node.name, relation, node, table)
+        source = FromItem(node.alias or node.name, relation, node, table)
         if any(source.alias.casefold() == other.alias.casefold() for other in self.sources):
             self.parsed.fail(f"{source.alias} is there twice; give one an alias", node)
         self.sources.append(source)
@@ -116,7 +116,7 @@ class Scope:
         what = "stream, table or query" if queries else "stream or table"
         self.parsed.fail(f"unknown {what} {name}{hint}", place)
 
-    def column(self, node: exp.Column) -> Column:
+    def column(self, node: exp.Column) -> ResolvedColumn:
         """What a column's name means; unknown and ambiguous names are errors."""
         column = self.find(node)
         if column is None:
@@ -125,13 +125,13 @@ class Scope:
             column.source.used.add(column.name)
         return column
 
-    def once(self, node: exp.Column) -> Column:
+    def once(self, node: exp.Column) -> ResolvedColumn:
         """The same for a node that the scope may outlive: another could get its id."""
         column = self.column(node)
         self._found.pop(id(node), None)
         return column
 
-    def find(self, node: exp.Column) -> Column | None:
+    def find(self, node: exp.Column) -> ResolvedColumn | None:
         """What a column's name means, if anything."""
         known = self._found.get(id(node))
         if known is None:
@@ -140,7 +140,7 @@ class Scope:
                 self._found[id(node)] = known
         return known
 
-    def _lookup(self, node: exp.Column, parts: tuple[str, ...]) -> Column | None:
+    def _lookup(self, node: exp.Column, parts: tuple[str, ...]) -> ResolvedColumn | None:
         if len(parts) > 1:
             for source in self.sources:
                 if source.alias.casefold() == parts[0].casefold():
@@ -156,8 +156,8 @@ class Scope:
         return self._one(node, found, parts[1:])
 
     def _one(
-        self, node: exp.Column, found: list[tuple[Source, str]], fields: tuple[str, ...]
-    ) -> Column | None:
+        self, node: exp.Column, found: list[tuple[FromItem, str]], fields: tuple[str, ...]
+    ) -> ResolvedColumn | None:
         if not found:
             return None
         if len(found) > 1:
@@ -173,7 +173,7 @@ class Scope:
                 self.parsed.fail(f"{name} has no field {part}{hint}", node)
             kind = child.type
             spelled.append(child.name)
-        return Column(source, name, tuple(spelled), kind)
+        return ResolvedColumn(source, name, tuple(spelled), kind)
 
     def _unknown(self, node: exp.Column) -> NoReturn:
         parts = [part.name for part in node.parts]

@@ -32,7 +32,7 @@ _CHAINS = (
 )
 
 
-class Selection:
+class SelectBinder:
     """What a query selects and groups by. `rows` prints over a row, `results` over keys and aggregates."""
 
     def __init__(self, parsed: Parsed, catalog: Catalog):

@@ -11,7 +11,7 @@ from sqlglot import exp
 from transom.aggregates.table import AggregateFunction, aggregate_function, aggregate_functions, listed
 from transom.columns.types import is_number
 from transom.elements import Using
-from transom.sql.binding.select import Selection
+from transom.sql.binding.select import SelectBinder
 from transom.sql.query import Call
 from transom.sql.syntax.parsed_query import Parsed
 
@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"`[ak]\d+`")
 ENDS = ("_low", "_high")  # what the bounds of an interval are called, after its item
 
 
-def check_structure(parsed: Parsed, selection: Selection, using: Using, calls: Sequence[Call]) -> None:
+def check_structure(parsed: Parsed, selection: SelectBinder, using: Using, calls: Sequence[Call]) -> None:
     """Refuse what a query's structure can't answer."""
     is_answered = _ANSWERS.get(using.structure)
     if is_answered is None:
@@ -38,7 +38,7 @@ def check_structure(parsed: Parsed, selection: Selection, using: Using, calls: S
         _check_timegram(parsed, selection, calls)
 
 
-def _check_timegram(parsed: Parsed, selection: Selection, calls: Sequence[Call]) -> None:
+def _check_timegram(parsed: Parsed, selection: SelectBinder, calls: Sequence[Call]) -> None:
     for call, draft in zip(calls, selection.drafts, strict=True):
         counts = aggregate_function(call.function).interval == "count"
         if not counts and not is_number(call.args[0].type):

@@ -15,8 +15,8 @@ from typing import Any, Iterator, NamedTuple
 
 from sqlglot import exp
 
-from transom.sql.binding.joins import Joined
-from transom.sql.binding.select import Selection
+from transom.sql.binding.joins import BoundJoins
+from transom.sql.binding.select import SelectBinder
 from transom.sql.binding.window import is_window, windowing
 from transom.sql.syntax.canonical import OPERATORS
 from transom.sql.syntax.parsed_query import Bracket, Parsed
@@ -101,7 +101,7 @@ class _End(NamedTuple):
 class Template:
     """A query that was read, into which the constants of others can be put."""
 
-    def __init__(self, whole: Cut, parsed: Parsed, selection: Selection, joined: Joined):
+    def __init__(self, whole: Cut, parsed: Parsed, selection: SelectBinder, joined: BoundJoins):
         self.constants, self.parsed, self.selection = whole.constants, parsed, selection
         self._starts = _starts(whole)
         self._lengths = list(self._cut_bracket(parsed.bracket)) if parsed.bracket else []
@@ -151,7 +151,7 @@ class Template:
             if len(rest) > 1 and (not piece.quoted or rest == ["", ""]):
                 yield _Length(name, piece, rest, first)
 
-    def _find_holes(self, joined: Joined) -> Iterator[tuple[int, exp.Literal]]:
+    def _find_holes(self, joined: BoundJoins) -> Iterator[tuple[int, exp.Literal]]:
         """The literals that are read anew each time: of WHERE, HAVING, aggregates and `window()`."""
         selection, select = self.selection, self.parsed.select
         roots = list(joined.where)

@@ -13,7 +13,7 @@ from transom.elements import Clock, ClockKind, WindowSpec
 from transom.errors import SettingError, SQLError, near_miss
 from transom.sql.binding.scope import Scope
 from transom.sql.syntax.parsed_query import Bracket, Parsed, span
-from transom.sql.syntax.token_reader import INTEGER, Piece, length_of
+from transom.sql.syntax.token_reader import INTEGER, Piece, read_length
 
 _FORMS = (
     "write FROM {stream} [RANGE 4 minutes SLIDE 1 minute], "
@@ -62,7 +62,7 @@ def check_place(scope: Scope, bracket: Bracket) -> None:
         raise SQLError(message, text, bracket.start, bracket.end)
 
 
-def clock_of(scope: Scope, column: str) -> tuple[ClockKind, pa.DataType] | None:
+def column_clock(scope: Scope, column: str) -> tuple[ClockKind, pa.DataType] | None:
     """What kind of clock a column of the stream is, or None when it can't be one."""
     kind = scope.stream.relation.columns[column]
     if pa.types.is_timestamp(kind):
@@ -86,9 +86,9 @@ class _Bracket:
         if bracket.rows and bracket.range:
             raise self._error("a window has RANGE or ROWS, not both", bracket.rows)
         clock, kind = self._rows() if bracket.rows else self._attribute()
-        length = length_of(self.text, size, clock.kind, "ROWS" if bracket.rows else "RANGE")
+        length = read_length(self.text, size, clock.kind, "ROWS" if bracket.rows else "RANGE")
         if bracket.slide is not None:
-            slide = length_of(self.text, bracket.slide, clock.kind, "SLIDE")
+            slide = read_length(self.text, bracket.slide, clock.kind, "SLIDE")
             return Windowing(clock, kind, WindowSpec.ending(length, slide, self._origin(clock.kind)))
         if bracket.origin is not None:
             message = "ORIGIN needs SLIDE: windows of a query that is looked up end at the newest row"
@@ -116,7 +116,7 @@ class _Bracket:
         found = self.scope.stream.folded.get(name.casefold())
         if not found:
             raise self._error(f"unknown column {name}{near_miss(name, relation.columns)}", piece)
-        clock = clock_of(self.scope, found[0])
+        clock = column_clock(self.scope, found[0])
         if clock is None:
             kind = relation.columns[found[0]]
             raise self._error(f"{found[0]} is no clock: it is {kind}, not a time or an integer", piece)
@@ -146,7 +146,7 @@ def _from_call(scope: Scope, call: exp.Expr) -> Windowing:
     column = scope.column(args[0]) if isinstance(args[0], exp.Column) else None
     if column is None or not column.plain:
         parsed.fail("window() takes a time column of the stream", args[0])
-    clock = clock_of(scope, column.name)
+    clock = column_clock(scope, column.name)
     if clock is None or clock[0] != ClockKind.TIME:
         kind = scope.stream.relation.columns[column.name]
         parsed.fail(f"window() takes a time column, and {column.name} is {kind}", args[0])

@@ -22,7 +22,7 @@ from transom.sql.syntax.token_reader import (
     Piece,
     TokenReader,
     is_after_from,
-    length_of,
+    read_length,
     word_of,
 )
 
@@ -57,7 +57,7 @@ class UsingClause(WindowQueryClause):
         """The value of the clause; a slice is as long as the query's clock says."""
         if self.slice is None:
             return self.using
-        return replace(self.using, slice=length_of(text, self.slice, context.clock, "SLICE"))
+        return replace(self.using, slice=read_length(text, self.slice, context.clock, "SLICE"))
 
 
 def opens_using(tokens: Sequence[Token], at: int) -> bool:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.errors import SQLError
 from transom.sql.interpreter import types
 from transom.sql.interpreter.casts import cast
-from transom.sql.interpreter.typed import Typed, converted, strict
+from transom.sql.interpreter.typed import TypedExpression, converted, strict
 from transom.sql.interpreter.types import (
     BOOL,
     DOUBLE,
@@ -50,10 +50,10 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
+def arithmetic(operator: str, left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """`left operator right`: integers wrap, decimals too large and division by zero are null."""
     narrow_left, narrow_right = as_literal_decimal(left, right), as_literal_decimal(right, left)
-    type = types.arithmetic(operator, narrow_left, narrow_right)
+    type = types.arithmetic_type(operator, narrow_left, narrow_right)
     compute = OPERATORS[operator]
 
     def function(a: Any, b: Any) -> Any:
@@ -68,7 +68,7 @@ def arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
     return strict(type, function, converted(left, type), converted(right, type))
 
 
-def as_literal_decimal(arg: Typed, other: Typed) -> pa.DataType:
+def as_literal_decimal(arg: TypedExpression, other: TypedExpression) -> pa.DataType:
     """Beside a decimal, an integer literal is a decimal of just its digits, and NULL one like it."""
     if is_decimal(other.type) and arg.type == NULL:
         return other.type
@@ -86,7 +86,7 @@ def settled(value: Any, type: pa.DataType) -> Any:
     return single(value) if type == types.FLOAT else value
 
 
-def whole_quotient(left: Typed, right: Typed) -> Typed:
+def whole_quotient(left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """`left div right`, towards zero."""
 
     def function(a: Any, b: Any) -> int | None:
@@ -99,26 +99,26 @@ def whole_quotient(left: Typed, right: Typed) -> Typed:
     return strict(LONG, function, left, right)
 
 
-def negative(arg: Typed) -> Typed:
+def negative(arg: TypedExpression) -> TypedExpression:
     """`-x`."""
     arg = converted(arg, DOUBLE) if types.is_text(arg.type) or arg.type == NULL else numeric(arg)
     return strict(arg.type, lambda value: settled(-value, arg.type), arg)
 
 
-def absolute(arg: Typed) -> Typed:
+def absolute(arg: TypedExpression) -> TypedExpression:
     """`abs(x)`, which wraps for the least integer."""
     arg = converted(arg, DOUBLE) if types.is_text(arg.type) or arg.type == NULL else numeric(arg)
     return strict(arg.type, lambda value: settled(abs(value), arg.type), arg)
 
 
-def numeric(arg: Typed) -> Typed:
+def numeric(arg: TypedExpression) -> TypedExpression:
     """The argument itself, if it is a number."""
     if not types.is_number(arg.type):
         raise SQLError(f"a number was expected, not {arg.type}")
     return arg
 
 
-def stepped(towards: Callable[[Any], int], arg: Typed) -> Typed:
+def stepped(towards: Callable[[Any], int], arg: TypedExpression) -> TypedExpression:
     """`floor(x)` and `ceil(x)`: a long, or for decimals a decimal without fraction."""
     if is_decimal(arg.type):
         scale = arg.type.scale
@@ -130,7 +130,7 @@ def stepped(towards: Callable[[Any], int], arg: Typed) -> Typed:
     return strict(LONG, lambda v: cast(float(towards(v)) if math.isfinite(v) else v, DOUBLE, LONG), arg)
 
 
-def rounded(arg: Typed, digits: Typed | None) -> Typed:
+def rounded(arg: TypedExpression, digits: TypedExpression | None) -> TypedExpression:
     """`round(x, d)`, half up, of a double by way of its shortest decimal text."""
     places = 0 if digits is None else digits.constant
     if not isinstance(places, int):
@@ -166,7 +166,7 @@ def rounded_type(type: pa.DataType, places: int) -> pa.DataType:
     return types.bounded(whole + min(type.scale, places), min(type.scale, places))
 
 
-def of_doubles(function: Callable[..., float | None], *args: Typed) -> Typed:
+def of_doubles(function: Callable[..., float | None], *args: TypedExpression) -> TypedExpression:
     """A function that reads its arguments as doubles."""
     return strict(DOUBLE, function, *(converted(arg, DOUBLE) for arg in args))
 
@@ -200,13 +200,13 @@ def power(base: float, exponent: float) -> float:
         return math.copysign(math.inf, base if odd else 1.0) if base == 0 else math.nan
 
 
-def is_nan(arg: Typed) -> Typed:
+def nan_test(arg: TypedExpression) -> TypedExpression:
     """`isnan(x)`, false for null."""
     arg = converted(arg, DOUBLE) if not is_float(arg.type) else arg
-    return Typed(BOOL, lambda row: (value := arg.of(row)) is not None and math.isnan(value))
+    return TypedExpression(BOOL, lambda row: (value := arg.of(row)) is not None and math.isnan(value))
 
 
-def nan_value(arg: Typed, instead: Typed) -> Typed:
+def nan_value(arg: TypedExpression, instead: TypedExpression) -> TypedExpression:
     """`nanvl(x, y)`: y where x is NaN, else x."""
     type = FLOAT if arg.type == instead.type == FLOAT else DOUBLE
     left, right = converted(arg, type), converted(instead, type)
@@ -215,7 +215,7 @@ def nan_value(arg: Typed, instead: Typed) -> Typed:
         value = left.of(row)
         return right.of(row) if value is not None and math.isnan(value) else value
 
-    return Typed(type, of)
+    return TypedExpression(type, of)
 
 
 def sign(value: float) -> float:
@@ -253,7 +253,7 @@ def real(function: Callable[..., float]) -> Callable[..., float]:
     return of
 
 
-def positive_remainder(left: Typed, right: Typed) -> Typed:
+def positive_remainder(left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """`pmod(x, y)`: the remainder that is never negative for a positive divisor."""
     type = arithmetic("%", left, right).type
     if is_decimal(type):
@@ -268,7 +268,9 @@ def positive_remainder(left: Typed, right: Typed) -> Typed:
     return strict(type, function, converted(left, type), converted(right, type))
 
 
-def bitwise(compute: Callable[[int, int], int], left: Typed, right: Typed) -> Typed:
+def bitwise(
+    compute: Callable[[int, int], int], left: TypedExpression, right: TypedExpression
+) -> TypedExpression:
     """`&`, `|` and `^` of two integers."""
     type = types.wider(left.type, right.type)
     if not is_int(type):
@@ -278,14 +280,16 @@ def bitwise(compute: Callable[[int, int], int], left: Typed, right: Typed) -> Ty
     )
 
 
-def bit_complement(arg: Typed) -> Typed:
+def bit_complement(arg: TypedExpression) -> TypedExpression:
     """`~x`."""
     if not is_int(arg.type):
         raise SQLError(f"bits are those of integers, not of {arg.type}")
     return strict(arg.type, lambda value: ~value, arg)
 
 
-def shifted(compute: Callable[[int, int, int], int], arg: Typed, distance: Typed) -> Typed:
+def shifted(
+    compute: Callable[[int, int, int], int], arg: TypedExpression, distance: TypedExpression
+) -> TypedExpression:
     """`shiftleft`, `shiftright` and `shiftrightunsigned`: the distance counts modulo the number of bits."""
     type = LONG if arg.type == LONG else INT
     bits = type.bit_width
@@ -301,6 +305,8 @@ def right_unsigned(value: int, places: int, bits: int) -> int:
     return (value % (1 << bits)) >> places
 
 
-def double_function(function: Callable[..., float | None]) -> Callable[[Sequence[Typed]], Typed]:
+def double_function(
+    function: Callable[..., float | None],
+) -> Callable[[Sequence[TypedExpression]], TypedExpression]:
     """A builder for a function of doubles."""
     return lambda args: of_doubles(function, *args)

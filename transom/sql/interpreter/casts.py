@@ -42,7 +42,7 @@ def cast(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
     if value is None or source == target:
         return value
     if is_text(target):
-        return value if is_text(source) else text(value, source)
+        return value if is_text(source) else spark_text(value, source)
     if is_int(target):
         return to_int(value, source, target.bit_width)
     if is_float(target):
@@ -156,7 +156,7 @@ def to_bool(value: Any, source: pa.DataType) -> bool | None:
 def to_timestamp(value: Any, source: pa.DataType) -> int | None:
     """From text, a date, another timestamp (the session's zone is UTC) or seconds since 1970."""
     if is_text(source):
-        return moment(value)
+        return parse_timestamp(value)
     if source == DATE:
         return (datetime(value.year, value.month, value.day, tzinfo=UTC) - EPOCH) // MICROSECOND
     if is_timestamp(source):
@@ -173,17 +173,17 @@ def to_timestamp(value: Any, source: pa.DataType) -> int | None:
 def to_date(value: Any, source: pa.DataType) -> date | None:
     """From text or from a timestamp, whose time of day is cut off."""
     if is_text(source):
-        micros = moment(value)
+        micros = parse_timestamp(value)
         return None if micros is None else to_date(micros, pa.timestamp("us"))
     if is_timestamp(source):
         return (EPOCH + timedelta(microseconds=value)).date()
     raise impossible(source, "a date")
 
 
-def moment(word: str) -> int | None:
+def parse_timestamp(word: str) -> int | None:
     """Microseconds since 1970 of a date or a time as text; parts left out at the end are the first.
 
-    >>> moment("1970-01-02"), moment("1970-1-1 0:00:01.5"), moment("yesterday")
+    >>> parse_timestamp("1970-01-02"), parse_timestamp("1970-1-1 0:00:01.5"), parse_timestamp("yesterday")
     (86400000000, 1500000, None)
     """
     found = MOMENT.match(word.strip())
@@ -208,7 +208,7 @@ def offset(zone: str | None) -> int:
     return (-1 if zone[0] == "-" else 1) * (int(hours) * 60 + int(minutes or 0)) * 60 * SECOND
 
 
-def text(value: Any, source: pa.DataType) -> str:
+def spark_text(value: Any, source: pa.DataType) -> str:
     """A value as Spark prints it."""
     if pa.types.is_boolean(source):
         return "true" if value else "false"

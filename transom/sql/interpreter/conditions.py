@@ -6,50 +6,50 @@ from typing import Any, Sequence
 
 from transom.errors import SQLError
 from transom.sql.interpreter import types
-from transom.sql.interpreter.typed import Row, Typed, converted, literal, strict
+from transom.sql.interpreter.typed import Row, TypedExpression, converted, literal, strict
 from transom.sql.interpreter.types import BOOL, NULL
 from transom.sql.interpreter.values import TESTS, order, order_nulls
 
 
-def comparison(operator: str, left: Typed, right: Typed) -> Typed:
+def comparison(operator: str, left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """`left operator right` for = != < <= > >= and the null-safe <=>."""
     type = types.compared(left.type, right.type)
     left, right = converted(left, type), converted(right, type)
     if operator == "<=>":
-        return Typed(BOOL, lambda row: order_nulls(left.of(row), right.of(row)) == 0)
+        return TypedExpression(BOOL, lambda row: order_nulls(left.of(row), right.of(row)) == 0)
     return strict(BOOL, lambda a, b: TESTS[operator](order(a, b)), left, right)
 
 
-def boolean(arg: Typed) -> Typed:
+def boolean(arg: TypedExpression) -> TypedExpression:
     """The argument itself, if it is a truth value."""
     if arg.type not in (BOOL, NULL):
         raise SQLError(f"a condition was expected, not {arg.type}")
     return arg
 
 
-def all_of(*parts: Typed) -> Typed:
+def all_of(*parts: TypedExpression) -> TypedExpression:
     """Kleene's AND."""
 
     def of(row: Row) -> bool | None:
         values = [part.of(row) for part in parts]
         return False if False in values else None if None in values else True
 
-    return Typed(BOOL, of)
+    return TypedExpression(BOOL, of)
 
 
-def inverse(part: Typed) -> Typed:
+def inverse(part: TypedExpression) -> TypedExpression:
     """Kleene's NOT."""
     return strict(BOOL, lambda value: not value, boolean(part))
 
 
-def any_of(*parts: Typed) -> Typed:
+def any_of(*parts: TypedExpression) -> TypedExpression:
     """Kleene's OR."""
     return inverse(all_of(*map(inverse, parts)))
 
 
-def member(arg: Typed, values: Sequence[Typed]) -> Typed:
+def member(arg: TypedExpression, values: Sequence[TypedExpression]) -> TypedExpression:
     """`arg IN (values)`: an OR of equalities, over one common type."""
-    type = types.common([arg.type, *(value.type for value in values)], text=True)
+    type = types.common_type([arg.type, *(value.type for value in values)], text=True)
     arg = converted(arg, type)
     return any_of(*(comparison("=", arg, converted(value, type)) for value in values))
 
@@ -57,24 +57,28 @@ def member(arg: Typed, values: Sequence[Typed]) -> Typed:
 # --- choices ---------------------------------------------------------------------------------
 
 
-def case(branches: Sequence[tuple[Typed, Typed]], otherwise: Typed) -> Typed:
+def case(
+    branches: Sequence[tuple[TypedExpression, TypedExpression]], otherwise: TypedExpression
+) -> TypedExpression:
     """The value of the first branch whose condition is true."""
-    type = types.common([*(value.type for _, value in branches), otherwise.type], text=True)
+    type = types.common_type([*(value.type for _, value in branches), otherwise.type], text=True)
     chosen = [(boolean(condition), converted(value, type)) for condition, value in branches]
     last = converted(otherwise, type)
-    return Typed(type, lambda row: next((v for c, v in chosen if c.of(row) is True), last).of(row))
+    return TypedExpression(type, lambda row: next((v for c, v in chosen if c.of(row) is True), last).of(row))
 
 
-def coalesce(args: Sequence[Typed]) -> Typed:
+def coalesce(args: Sequence[TypedExpression]) -> TypedExpression:
     """The first that is not null."""
-    type = types.common([arg.type for arg in args], text=True)
+    type = types.common_type([arg.type for arg in args], text=True)
     casts = [converted(arg, type) for arg in args]
-    return Typed(type, lambda row: next((v for arg in casts if (v := arg.of(row)) is not None), None))
+    return TypedExpression(
+        type, lambda row: next((v for arg in casts if (v := arg.of(row)) is not None), None)
+    )
 
 
-def extreme(sign: int, args: Sequence[Typed]) -> Typed:
+def extreme(sign: int, args: Sequence[TypedExpression]) -> TypedExpression:
     """`greatest` (sign 1) and `least` (sign -1), which skip nulls."""
-    type = types.common([arg.type for arg in args])
+    type = types.common_type([arg.type for arg in args])
     casts = [converted(arg, type) for arg in args]
 
     def of(row: Row) -> Any:
@@ -84,24 +88,24 @@ def extreme(sign: int, args: Sequence[Typed]) -> Typed:
                 best = value
         return best
 
-    return Typed(type, of)
+    return TypedExpression(type, of)
 
 
-def null_if(left: Typed, right: Typed) -> Typed:
+def null_if(left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """`nullif(x, y)`: null where they are equal, else x."""
     return case([(comparison("=", left, right), literal(None, NULL))], left)
 
 
-def is_null(arg: Typed) -> Typed:
+def is_null(arg: TypedExpression) -> TypedExpression:
     """`x IS NULL`."""
-    return Typed(BOOL, lambda row: arg.of(row) is None)
+    return TypedExpression(BOOL, lambda row: arg.of(row) is None)
 
 
-def is_truth(left: Typed, right: Typed) -> Typed:
+def is_truth(left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """`x IS NULL`, `x IS TRUE`, `x IS FALSE`."""
     return is_null(left) if right.type == NULL else comparison("<=>", boolean(left), right)
 
 
-def between(value: Typed, low: Typed, high: Typed) -> Typed:
+def between(value: TypedExpression, low: TypedExpression, high: TypedExpression) -> TypedExpression:
     """`x BETWEEN low AND high` is two comparisons."""
     return all_of(comparison(">=", value, low), comparison("<=", value, high))

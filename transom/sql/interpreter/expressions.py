@@ -22,13 +22,13 @@ from transom.sql.interpreter import text_functions as texts
 from transom.sql.interpreter import time_functions as times
 from transom.sql.interpreter.function_table import FUNCTIONS
 from transom.sql.interpreter.string_literals import string_value
-from transom.sql.interpreter.typed import Typed, converted, literal
+from transom.sql.interpreter.typed import TypedExpression, converted, literal
 from transom.sql.interpreter.types import BOOL, BY_NAME, DOUBLE, INT, LONG, NULL, STRING, unsupported
 from transom.sql.interpreter.values import wrap
 from transom.sql.syntax.spark_parser import parse_expression
 
 Columns = Mapping[str, pa.DataType]
-Functions = Mapping[str, Callable[[Sequence[Typed]], Typed]]
+Functions = Mapping[str, Callable[[Sequence[TypedExpression]], TypedExpression]]
 
 parsed = lru_cache(maxsize=4096)(parse_expression)
 
@@ -42,30 +42,30 @@ class Compiler:
     functions: Functions  # that the program registered, by their names in lower case
     used: set[str] = field(default_factory=set)
 
-    def build(self, node: exp.Expr) -> Typed:
+    def build(self, node: exp.Expr) -> TypedExpression:
         """The typed function of one node, its children first."""
         builder = BUILDERS.get(type(node))
         if builder is None:
             raise unsupported(node.key.upper())
         return builder(self, node)
 
-    def column(self, name: str) -> Typed:
+    def column(self, name: str) -> TypedExpression:
         """A column, in any case of its name."""
         same = (each for each in self.columns if each.casefold() == name.casefold())
         stored = name if name in self.columns else next(same, None)
         if stored is None:
             raise SQLError(f"unknown column {name}{near_miss(name, self.columns)}")
         self.used.add(stored)
-        return Typed(self.columns[stored], operator.itemgetter(stored))
+        return TypedExpression(self.columns[stored], operator.itemgetter(stored))
 
 
-Builder = Callable[[Compiler, Any], Typed]
+Builder = Callable[[Compiler, Any], TypedExpression]
 
 
 # --- names and literals ----------------------------------------------------------------------
 
 
-def column(compiler: Compiler, node: exp.Column) -> Typed:
+def build_column(compiler: Compiler, node: exp.Column) -> TypedExpression:
     """A column, or a field of a struct column: `a`.`b`."""
     first, *fields = (part.name for part in node.parts)
     typed = compiler.column(first)
@@ -74,17 +74,17 @@ def column(compiler: Compiler, node: exp.Column) -> Typed:
     return typed
 
 
-def constant(compiler: Compiler, node: exp.Literal) -> Typed:
+def build_literal(compiler: Compiler, node: exp.Literal) -> TypedExpression:
     """A string, or a number: an int, a long or a decimal as it fits, a double if it has an exponent."""
-    return literal(node.this, STRING) if node.is_string else number(node.this)
+    return literal(node.this, STRING) if node.is_string else number_literal(node.this)
 
 
-def written_string(compiler: Compiler, node: exp.RawString) -> Typed:
+def build_string(compiler: Compiler, node: exp.RawString) -> TypedExpression:
     """A string with backslashes or doubled quotes."""
     return literal(string_value(compiler.text[node.meta["start"] : node.meta["end"] + 1]), STRING)
 
 
-def number(text: str) -> Typed:
+def number_literal(text: str) -> TypedExpression:
     """The number that a text without suffix stands for."""
     if "e" in text.lower():
         return literal(float(text), DOUBLE)
@@ -96,14 +96,14 @@ def number(text: str) -> Typed:
     return literal(value, pa.decimal128(max(len(digits), scale), scale))
 
 
-def negation(compiler: Compiler, node: exp.Neg) -> Typed:
+def build_negation(compiler: Compiler, node: exp.Neg) -> TypedExpression:
     """`-x`; before a literal the sign belongs to the literal."""
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
-        return number("-" + node.this.this)
+        return number_literal("-" + node.this.this)
     return numbers.negative(compiler.build(node.this))
 
 
-def conversion(compiler: Compiler, node: exp.Cast) -> Typed:
+def build_cast(compiler: Compiler, node: exp.Cast) -> TypedExpression:
     """`CAST(x AS type)`, also the literals DATE '...' and 1.5D."""
     name, parameters = (
         node.to.this.name,
@@ -122,35 +122,35 @@ def conversion(compiler: Compiler, node: exp.Cast) -> Typed:
 # --- operators -------------------------------------------------------------------------------
 
 
-def binary(function: Callable[[Typed, Typed], Typed]) -> Builder:
+def binary_builder(function: Callable[[TypedExpression, TypedExpression], TypedExpression]) -> Builder:
     """A node with a left and a right side."""
     return lambda compiler, node: function(compiler.build(node.this), compiler.build(node.expression))
 
 
-def unary(function: Callable[[Typed], Typed]) -> Builder:
+def unary_builder(function: Callable[[TypedExpression], TypedExpression]) -> Builder:
     """A node with one argument."""
     return lambda compiler, node: function(compiler.build(node.this))
 
 
-def arithmetic(symbol: str) -> Builder:
+def arithmetic_builder(symbol: str) -> Builder:
     """An operator on numbers, and `+` and `-` on times too."""
 
-    def function(left: Typed, right: Typed) -> Typed:
+    def function(left: TypedExpression, right: TypedExpression) -> TypedExpression:
         if times.is_time(left.type) or times.is_time(right.type):
             return times.time_arithmetic(symbol, left, right)
         return numbers.arithmetic(symbol, left, right)
 
-    return binary(function)
+    return binary_builder(function)
 
 
-def bitwise(compute: Callable[[int, int], int]) -> Builder:
+def bitwise_builder(compute: Callable[[int, int], int]) -> Builder:
     """An operator on bits.
 
     Spark binds `&` before `^` before `|`, and sqlglot does not, so a mixture needs parentheses.
     """
-    build = binary(partial(numbers.bitwise, compute))
+    build = binary_builder(partial(numbers.bitwise, compute))
 
-    def builder(compiler: Compiler, node: exp.Binary) -> Typed:
+    def builder(compiler: Compiler, node: exp.Binary) -> TypedExpression:
         for side in (node.this, node.expression):
             if isinstance(side, BITWISE) and type(side) is not type(node):
                 raise SQLError("a mixture of &, | and ^ needs parentheses to be evaluated without Spark")
@@ -162,12 +162,12 @@ def bitwise(compute: Callable[[int, int], int]) -> Builder:
 BITWISE = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)
 
 
-def logical(function: Callable[..., Typed]) -> Builder:
+def logical_builder(function: Callable[..., TypedExpression]) -> Builder:
     """AND and OR."""
-    return binary(lambda left, right: function(conditions.boolean(left), conditions.boolean(right)))
+    return binary_builder(lambda left, right: function(conditions.boolean(left), conditions.boolean(right)))
 
 
-def case(compiler: Compiler, node: exp.Case) -> Typed:
+def build_case(compiler: Compiler, node: exp.Case) -> TypedExpression:
     """CASE with conditions, or with values to compare with."""
     default = node.args.get("default")
     otherwise = compiler.build(default) if default else literal(None, NULL)
@@ -178,25 +178,25 @@ def case(compiler: Compiler, node: exp.Case) -> Typed:
     return conditions.case(branches, otherwise)
 
 
-def choice(compiler: Compiler, node: exp.If) -> Typed:
+def build_if(compiler: Compiler, node: exp.If) -> TypedExpression:
     """`if(condition, x, y)`."""
     parts = (node.this, node.args["true"], node.args.get("false"))
     return FUNCTIONS["if"].call("if", [compiler.build(part) for part in parts if part is not None])
 
 
-def between(compiler: Compiler, node: exp.Between) -> Typed:
+def build_between(compiler: Compiler, node: exp.Between) -> TypedExpression:
     """`x BETWEEN low AND high`."""
     return conditions.between(*map(compiler.build, (node.this, node.args["low"], node.args["high"])))
 
 
-def membership(compiler: Compiler, node: exp.In) -> Typed:
+def build_in(compiler: Compiler, node: exp.In) -> TypedExpression:
     """`x IN (...)`."""
     if not node.expressions:
         raise SQLError("IN takes a list of values: subqueries are not supported")
     return conditions.member(compiler.build(node.this), [compiler.build(value) for value in node.expressions])
 
 
-def escaped_like(compiler: Compiler, node: exp.Escape) -> Typed:
+def build_escaped_like(compiler: Compiler, node: exp.Escape) -> TypedExpression:
     """`x LIKE pattern ESCAPE '/'`."""
     escape, inner = compiler.build(node.expression).constant, node.this
     if not isinstance(escape, str) or len(escape) != 1 or not isinstance(inner, exp.Like | exp.ILike):
@@ -206,19 +206,19 @@ def escaped_like(compiler: Compiler, node: exp.Escape) -> Typed:
     )
 
 
-def subscript(compiler: Compiler, node: exp.Bracket) -> Typed:
+def build_subscript(compiler: Compiler, node: exp.Bracket) -> TypedExpression:
     """`array[index]` and `map[key]`."""
     if len(node.expressions) != 1:
         raise SQLError("brackets take one index")
     return nested_values.subscript(compiler.build(node.this), compiler.build(node.expressions[0]))
 
 
-def field_access(compiler: Compiler, node: exp.Dot) -> Typed:
+def build_field(compiler: Compiler, node: exp.Dot) -> TypedExpression:
     """`(expression).name`."""
     return nested_values.field_of(compiler.build(node.this), node.expression.name)
 
 
-def interval(compiler: Compiler, node: exp.Interval) -> Typed:
+def build_interval(compiler: Compiler, node: exp.Interval) -> TypedExpression:
     """`INTERVAL '5' MINUTES`."""
     unit = node.args.get("unit")
     if not isinstance(node.this, exp.Literal) or isinstance(unit, exp.IntervalSpan):
@@ -229,38 +229,38 @@ def interval(compiler: Compiler, node: exp.Interval) -> Typed:
 # --- functions -------------------------------------------------------------------------------
 
 
-def call(compiler: Compiler, node: exp.Anonymous) -> Typed:
+def build_call(compiler: Compiler, node: exp.Anonymous) -> TypedExpression:
     """A call of a function that the program registered, or of one of Spark's."""
     name = (node.this if isinstance(node.this, str) else node.this.name).lower()
     if name in compiler.functions:
         return compiler.functions[name]([compiler.build(arg) for arg in node.expressions])
     if name == "struct":
-        return structure(compiler, node.expressions)
+        return build_struct(compiler, node.expressions)
     if name not in FUNCTIONS:
         raise unsupported(f"the function {name}")
     return FUNCTIONS[name].call(name, [compiler.build(arg) for arg in node.expressions])
 
 
-def structure(compiler: Compiler, parts: Sequence[exp.Expr]) -> Typed:
+def build_struct(compiler: Compiler, parts: Sequence[exp.Expr]) -> TypedExpression:
     """`struct(x, y AS z, ...)`: a field is named by its column or alias, else by its place."""
     names = [part.alias_or_name if isinstance(part, exp.Alias | exp.Column) else f"col{place}"
              for place, part in enumerate(parts, start=1)]  # fmt: skip
     return nested_values.structure(names, [compiler.build(part.unalias()) for part in parts])
 
 
-def trim(compiler: Compiler, node: exp.Trim) -> Typed:
+def build_trim(compiler: Compiler, node: exp.Trim) -> TypedExpression:
     """`trim(x)` and `trim(BOTH characters FROM x)`."""
     characters = compiler.build(node.expression) if node.expression else None
     return texts.trimmed((node.args.get("position") or "BOTH").upper(), compiler.build(node.this), characters)
 
 
-def position(compiler: Compiler, node: exp.StrPosition) -> Typed:
+def build_position(compiler: Compiler, node: exp.StrPosition) -> TypedExpression:
     """`position(search IN text)`."""
     parts = (node.args["substr"], node.this, node.args.get("position"))
     return texts.located_from([compiler.build(part) for part in parts if part is not None])
 
 
-def substring(compiler: Compiler, node: exp.Substring) -> Typed:
+def build_substring(compiler: Compiler, node: exp.Substring) -> TypedExpression:
     """`substring(text, start, length)`."""
     parts = (node.this, node.args.get("start"), node.args.get("length"))
     return FUNCTIONS["substring"].call(
@@ -268,62 +268,62 @@ def substring(compiler: Compiler, node: exp.Substring) -> Typed:
     )
 
 
-def extraction(compiler: Compiler, node: exp.Extract) -> Typed:
+def build_extract(compiler: Compiler, node: exp.Extract) -> TypedExpression:
     """`extract(unit FROM x)`."""
     return times.extracted(node.this.name, compiler.build(node.expression))
 
 
 BUILDERS: dict[type, Builder] = {
-    exp.Column: column,
-    exp.Literal: constant,
-    exp.RawString: written_string,
+    exp.Column: build_column,
+    exp.Literal: build_literal,
+    exp.RawString: build_string,
     exp.Boolean: lambda compiler, node: literal(bool(node.this), BOOL),
     exp.Null: lambda compiler, node: literal(None, NULL),
     exp.Paren: lambda compiler, node: compiler.build(node.this),
-    exp.Cast: conversion,
-    exp.TryCast: conversion,
-    exp.Interval: interval,
-    exp.Neg: negation,
-    exp.Add: arithmetic("+"),
-    exp.Sub: arithmetic("-"),
-    exp.Mul: arithmetic("*"),
-    exp.Div: arithmetic("/"),
-    exp.Mod: arithmetic("%"),
-    exp.IntDiv: binary(numbers.whole_quotient),
-    exp.BitwiseAnd: bitwise(operator.and_),
-    exp.BitwiseOr: bitwise(operator.or_),
-    exp.BitwiseXor: bitwise(operator.xor),
-    exp.BitwiseNot: unary(numbers.bit_complement),
-    exp.BitwiseLeftShift: binary(lambda left, right: FUNCTIONS["shiftleft"].build([left, right])),
-    exp.BitwiseRightShift: binary(lambda left, right: FUNCTIONS["shiftright"].build([left, right])),
-    exp.EQ: binary(partial(conditions.comparison, "=")),
-    exp.NEQ: binary(partial(conditions.comparison, "!=")),
-    exp.LT: binary(partial(conditions.comparison, "<")),
-    exp.LTE: binary(partial(conditions.comparison, "<=")),
-    exp.GT: binary(partial(conditions.comparison, ">")),
-    exp.GTE: binary(partial(conditions.comparison, ">=")),
-    exp.NullSafeEQ: binary(partial(conditions.comparison, "<=>")),
-    exp.NullSafeNEQ: binary(
+    exp.Cast: build_cast,
+    exp.TryCast: build_cast,
+    exp.Interval: build_interval,
+    exp.Neg: build_negation,
+    exp.Add: arithmetic_builder("+"),
+    exp.Sub: arithmetic_builder("-"),
+    exp.Mul: arithmetic_builder("*"),
+    exp.Div: arithmetic_builder("/"),
+    exp.Mod: arithmetic_builder("%"),
+    exp.IntDiv: binary_builder(numbers.whole_quotient),
+    exp.BitwiseAnd: bitwise_builder(operator.and_),
+    exp.BitwiseOr: bitwise_builder(operator.or_),
+    exp.BitwiseXor: bitwise_builder(operator.xor),
+    exp.BitwiseNot: unary_builder(numbers.bit_complement),
+    exp.BitwiseLeftShift: binary_builder(lambda left, right: FUNCTIONS["shiftleft"].build([left, right])),
+    exp.BitwiseRightShift: binary_builder(lambda left, right: FUNCTIONS["shiftright"].build([left, right])),
+    exp.EQ: binary_builder(partial(conditions.comparison, "=")),
+    exp.NEQ: binary_builder(partial(conditions.comparison, "!=")),
+    exp.LT: binary_builder(partial(conditions.comparison, "<")),
+    exp.LTE: binary_builder(partial(conditions.comparison, "<=")),
+    exp.GT: binary_builder(partial(conditions.comparison, ">")),
+    exp.GTE: binary_builder(partial(conditions.comparison, ">=")),
+    exp.NullSafeEQ: binary_builder(partial(conditions.comparison, "<=>")),
+    exp.NullSafeNEQ: binary_builder(
         lambda left, right: conditions.inverse(conditions.comparison("<=>", left, right))
     ),
-    exp.And: logical(conditions.all_of),
-    exp.Or: logical(conditions.any_of),
-    exp.Not: unary(conditions.inverse),
-    exp.Is: binary(conditions.is_truth),
-    exp.Between: between,
-    exp.In: membership,
-    exp.Like: binary(texts.like),
-    exp.ILike: binary(partial(texts.like, ignore_case=True)),
-    exp.Escape: escaped_like,
-    exp.RegexpLike: binary(texts.matches),
-    exp.Case: case,
-    exp.If: choice,
-    exp.DPipe: binary(lambda left, right: texts.concatenated([left, right])),
-    exp.Bracket: subscript,
-    exp.Dot: field_access,
-    exp.Anonymous: call,
-    exp.Trim: trim,
-    exp.StrPosition: position,
-    exp.Substring: substring,
-    exp.Extract: extraction,
+    exp.And: logical_builder(conditions.all_of),
+    exp.Or: logical_builder(conditions.any_of),
+    exp.Not: unary_builder(conditions.inverse),
+    exp.Is: binary_builder(conditions.is_truth),
+    exp.Between: build_between,
+    exp.In: build_in,
+    exp.Like: binary_builder(texts.like),
+    exp.ILike: binary_builder(partial(texts.like, ignore_case=True)),
+    exp.Escape: build_escaped_like,
+    exp.RegexpLike: binary_builder(texts.matches),
+    exp.Case: build_case,
+    exp.If: build_if,
+    exp.DPipe: binary_builder(lambda left, right: texts.concatenated([left, right])),
+    exp.Bracket: build_subscript,
+    exp.Dot: build_field,
+    exp.Anonymous: build_call,
+    exp.Trim: build_trim,
+    exp.StrPosition: build_position,
+    exp.Substring: build_substring,
+    exp.Extract: build_extract,
 }

@@ -13,8 +13,8 @@ from transom.sql.interpreter import conditions, hashes, nested_values
 from transom.sql.interpreter import text_functions as texts
 from transom.sql.interpreter import time_functions as times
 from transom.sql.interpreter.casts import SECOND
-from transom.sql.interpreter.json_text import to_json
-from transom.sql.interpreter.typed import Typed, converted, literal
+from transom.sql.interpreter.json_text import json_function
+from transom.sql.interpreter.typed import TypedExpression, converted, literal
 from transom.sql.interpreter.types import (
     BOOL,
     DATE,
@@ -30,7 +30,7 @@ from transom.sql.interpreter.types import (
     decimal,
 )  # fmt: skip
 
-Build = Callable[[Sequence[Typed]], Typed]
+Build = Callable[[Sequence[TypedExpression]], TypedExpression]
 ANY_NUMBER = 1 << 30
 
 
@@ -42,7 +42,7 @@ class Function:
     least: int
     most: int
 
-    def call(self, name: str, args: Sequence[Typed]) -> Typed:
+    def call(self, name: str, args: Sequence[TypedExpression]) -> TypedExpression:
         """The expression of a call, or an error if the number of arguments is wrong."""
         if self.least <= len(args) <= self.most:
             return self.build(args)
@@ -51,11 +51,11 @@ class Function:
         raise SQLError(f"{name}() takes {wanted} arguments, not {len(args)}")
 
 
-def _one(build: Callable[[Typed], Typed]) -> Function:
+def _one(build: Callable[[TypedExpression], TypedExpression]) -> Function:
     return Function(lambda args: build(args[0]), 1, 1)
 
 
-def _two(build: Callable[[Typed, Typed], Typed]) -> Function:
+def _two(build: Callable[[TypedExpression, TypedExpression], TypedExpression]) -> Function:
     return Function(lambda args: build(args[0], args[1]), 2, 2)
 
 
@@ -63,17 +63,17 @@ def _some(build: Build, least: int, most: int = ANY_NUMBER) -> Function:
     return Function(build, least, most)
 
 
-def _if(args: Sequence[Typed]) -> Typed:
+def _if(args: Sequence[TypedExpression]) -> TypedExpression:
     condition, value, otherwise = args
     return conditions.case([(condition, value)], otherwise)
 
 
-def _if_not_null(args: Sequence[Typed]) -> Typed:
+def _if_not_null(args: Sequence[TypedExpression]) -> TypedExpression:
     arg, value, otherwise = args
     return conditions.case([(conditions.inverse(conditions.is_null(arg)), value)], otherwise)
 
 
-def _logarithm(args: Sequence[Typed]) -> Typed:
+def _logarithm(args: Sequence[TypedExpression]) -> TypedExpression:
     if len(args) == 1:
         return numbers.of_doubles(numbers.natural_logarithm, args[0])
     return numbers.of_doubles(numbers.logarithm, *args)
@@ -83,11 +83,11 @@ def _trim(position: str) -> Function:
     return _one(lambda arg: texts.trimmed(position, arg, None))
 
 
-def _round(args: Sequence[Typed]) -> Typed:
+def _round(args: Sequence[TypedExpression]) -> TypedExpression:
     return numbers.rounded(args[0], args[1] if len(args) > 1 else None)
 
 
-def _null_safe_equal(left: Typed, right: Typed) -> Typed:
+def _null_safe_equal(left: TypedExpression, right: TypedExpression) -> TypedExpression:
     return conditions.comparison("<=>", left, right)
 
 
@@ -121,7 +121,7 @@ FUNCTIONS: dict[str, Function] = {
     "floor": _one(partial(numbers.stepped, math.floor)),
     "greatest": _some(partial(conditions.extreme, 1), 2),
     "hypot": _two(partial(numbers.of_doubles, math.hypot)),
-    "isnan": _one(numbers.is_nan),
+    "isnan": _one(numbers.nan_test),
     "least": _some(partial(conditions.extreme, -1), 2),
     "log": _some(_logarithm, 1, 2),
     "mod": _two(partial(numbers.arithmetic, "%")),
@@ -212,7 +212,7 @@ FUNCTIONS: dict[str, Function] = {
     "map_values": _one(partial(nested_values.map_parts, 1)),
     "named_struct": _some(nested_values.named_structure, 2),
     "size": _one(partial(nested_values.size, -1)),
-    "to_json": _one(to_json),
+    "to_json": _one(json_function),
     # hashes
     "hash": _some(hashes.hash32, 1),
     "xxhash64": _some(hashes.xxhash64, 1),

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterable, Sequence
 
 import pyarrow as pa
 
-from transom.sql.interpreter.typed import Row, Typed
+from transom.sql.interpreter.typed import Row, TypedExpression
 from transom.sql.interpreter.types import (
     DATE,
     INT,
@@ -126,7 +126,7 @@ def _big_endian(value: int) -> bytes:
     return value.to_bytes(bits // 8 + 1, "big", signed=True)
 
 
-def hashed(function: Hash, type: pa.DataType, args: Sequence[Typed]) -> Typed:
+def hashed(function: Hash, type: pa.DataType, args: Sequence[TypedExpression]) -> TypedExpression:
     """The hash of several values, each with the hash of those before as its seed; nulls are left out."""
     mixers = [(arg.of, mixer(function, arg.type)) for arg in args]
 
@@ -136,7 +136,7 @@ def hashed(function: Hash, type: pa.DataType, args: Sequence[Typed]) -> Typed:
             hash = mix(value(row), hash)
         return wrap(hash, type.bit_width)
 
-    return Typed(type, of)
+    return TypedExpression(type, of)
 
 
 def mixer(function: Hash, type: pa.DataType) -> Callable[[Any, int], int]:
@@ -161,11 +161,11 @@ def _chained(parts: Iterable[tuple[Any, Callable[[Any, int], int]]], seed: int) 
     return seed
 
 
-def xxhash64(args: Sequence[Typed]) -> Typed:
+def xxhash64(args: Sequence[TypedExpression]) -> TypedExpression:
     """`xxhash64(x, ...)`."""
     return hashed(xxh64, LONG, args)
 
 
-def hash32(args: Sequence[Typed]) -> Typed:
+def hash32(args: Sequence[TypedExpression]) -> TypedExpression:
     """`hash(x, ...)`."""
     return hashed(murmur3, INT, args)

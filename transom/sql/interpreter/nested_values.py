@@ -8,36 +8,36 @@ import pyarrow as pa
 
 from transom.errors import SQLError
 from transom.sql.interpreter import types
-from transom.sql.interpreter.typed import Row, Typed, converted, literal, strict
+from transom.sql.interpreter.typed import Row, TypedExpression, converted, literal, strict
 from transom.sql.interpreter.types import BOOL, INT, is_int, unsupported
 from transom.sql.interpreter.values import order
 
 is_array, is_map = pa.types.is_list, pa.types.is_map
 
 
-def array(args: Sequence[Typed]) -> Typed:
+def array(args: Sequence[TypedExpression]) -> TypedExpression:
     """`array(x, ...)`, of one common type."""
-    type = types.common([arg.type for arg in args], text=True) if args else types.NULL
+    type = types.common_type([arg.type for arg in args], text=True) if args else types.NULL
     elements = [converted(arg, type) for arg in args]
-    return Typed(pa.list_(type), lambda row: [element.of(row) for element in elements])
+    return TypedExpression(pa.list_(type), lambda row: [element.of(row) for element in elements])
 
 
-def mapping(args: Sequence[Typed]) -> Typed:
+def mapping(args: Sequence[TypedExpression]) -> TypedExpression:
     """`map(key, value, ...)`; a later pair replaces an earlier one with the same key."""
     if len(args) % 2:
         raise SQLError("map() takes pairs: a key and a value, a key and a value, ...")
-    key_type = types.common([arg.type for arg in args[::2]], text=True) if args else types.STRING
-    value_type = types.common([arg.type for arg in args[1::2]], text=True) if args else types.STRING
+    key_type = types.common_type([arg.type for arg in args[::2]], text=True) if args else types.STRING
+    value_type = types.common_type([arg.type for arg in args[1::2]], text=True) if args else types.STRING
     pairs = [(converted(key, key_type), converted(value, value_type))
              for key, value in zip(args[::2], args[1::2], strict=True)]  # fmt: skip
 
     def of(row: Row) -> list[tuple[Any, Any]]:
         return list({key.of(row): value.of(row) for key, value in pairs}.items())
 
-    return Typed(pa.map_(key_type, value_type), of)
+    return TypedExpression(pa.map_(key_type, value_type), of)
 
 
-def map_parts(place: int, arg: Typed) -> Typed:
+def map_parts(place: int, arg: TypedExpression) -> TypedExpression:
     """`map_keys` (place 0) and `map_values` (place 1)."""
     if not is_map(arg.type):
         raise SQLError(f"a map was expected, not {arg.type}")
@@ -45,7 +45,7 @@ def map_parts(place: int, arg: Typed) -> Typed:
     return strict(pa.list_(type), lambda pairs: [pair[place] for pair in pairs], arg)
 
 
-def subscript(arg: Typed, index: Typed) -> Typed:
+def subscript(arg: TypedExpression, index: TypedExpression) -> TypedExpression:
     """`a[i]`, counted from 0, and `m[key]`; null where there is no such element."""
     if is_map(arg.type):
         return map_value(arg, index)
@@ -55,7 +55,7 @@ def subscript(arg: Typed, index: Typed) -> Typed:
     return strict(arg.type.value_type, function, arg, integer(index))
 
 
-def element_at(arg: Typed, index: Typed) -> Typed:
+def element_at(arg: TypedExpression, index: TypedExpression) -> TypedExpression:
     """`element_at(a, i)`, counted from 1 or back from the end, and `element_at(m, key)`."""
     if is_map(arg.type):
         return map_value(arg, index)
@@ -69,14 +69,14 @@ def element_at(arg: Typed, index: Typed) -> Typed:
     return strict(arg.type.value_type, function, arg, integer(index))
 
 
-def integer(index: Typed) -> Typed:
+def integer(index: TypedExpression) -> TypedExpression:
     """The argument itself, if it is an integer."""
     if not is_int(index.type):
         raise SQLError(f"an integer was expected as the place in an array, not {index.type}")
     return index
 
 
-def map_value(arg: Typed, key: Typed) -> Typed:
+def map_value(arg: TypedExpression, key: TypedExpression) -> TypedExpression:
     """The value that a map has for a key, or null."""
     key = converted(key, arg.type.key_type)
 
@@ -86,14 +86,14 @@ def map_value(arg: Typed, key: Typed) -> Typed:
     return strict(arg.type.item_type, function, arg, key)
 
 
-def size(null: int | None, arg: Typed) -> Typed:
+def size(null: int | None, arg: TypedExpression) -> TypedExpression:
     """The number of elements: `size` is -1 of null, `array_size` is null."""
     if not (is_array(arg.type) or is_map(arg.type)):
         raise SQLError(f"an array or a map was expected, not {arg.type}")
-    return Typed(INT, lambda row: null if (value := arg.of(row)) is None else len(value))
+    return TypedExpression(INT, lambda row: null if (value := arg.of(row)) is None else len(value))
 
 
-def array_contains(arg: Typed, value: Typed) -> Typed:
+def array_contains(arg: TypedExpression, value: TypedExpression) -> TypedExpression:
     """`array_contains(a, x)`: null where x is not found and an element is null."""
     if not is_array(arg.type):
         raise SQLError(f"array_contains() takes an array, not {arg.type}")
@@ -109,13 +109,15 @@ def array_contains(arg: Typed, value: Typed) -> Typed:
     return strict(BOOL, function, arg, converted(value, type))
 
 
-def structure(names: Sequence[str], parts: Sequence[Typed]) -> Typed:
+def structure(names: Sequence[str], parts: Sequence[TypedExpression]) -> TypedExpression:
     """`named_struct(name, part, ...)` and `struct(part, ...)`."""
     type = pa.struct([pa.field(name, part.type) for name, part in zip(names, parts, strict=True)])
-    return Typed(type, lambda row: {name: part.of(row) for name, part in zip(names, parts, strict=True)})
+    return TypedExpression(
+        type, lambda row: {name: part.of(row) for name, part in zip(names, parts, strict=True)}
+    )
 
 
-def named_structure(args: Sequence[Typed]) -> Typed:
+def named_structure(args: Sequence[TypedExpression]) -> TypedExpression:
     """`named_struct('a', x, ...)`."""
     names = [arg.constant for arg in args[::2]]
     if len(args) % 2 or not all(isinstance(name, str) for name in names):
@@ -123,7 +125,7 @@ def named_structure(args: Sequence[Typed]) -> Typed:
     return structure(names, args[1::2])
 
 
-def field_of(arg: Typed, name: str) -> Typed:
+def field_of(arg: TypedExpression, name: str) -> TypedExpression:
     """`struct.name`, in any case of the name; `map.name` is the map's value for that key."""
     if is_map(arg.type):
         return map_value(arg, literal(name, types.STRING))

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.sql.interpreter.typed import Row, Typed
+from transom.sql.interpreter.typed import Row, TypedExpression
 from transom.sql.interpreter.types import is_text, is_timestamp
-from transom.sql.interpreter.values import EPOCH, plain
+from transom.sql.interpreter.values import EPOCH, plain_value
 
 
 class PythonFunction:
@@ -23,7 +23,7 @@ class PythonFunction:
         self.function, self.type = function, type
         self.failures = 0
 
-    def call(self, args: Sequence[Typed]) -> Typed:
+    def call(self, args: Sequence[TypedExpression]) -> TypedExpression:
         """The expression of a call with these arguments."""
         times = [is_timestamp(arg.type) for arg in args]
 
@@ -38,13 +38,13 @@ class PythonFunction:
                 self.failures += 1
                 return None
 
-        return Typed(self.type, of)
+        return TypedExpression(self.type, of)
 
     def _result(self, value: Any) -> Any:
         """The result as a plain value of the declared type; an exception if it has another type."""
         kind = type(value)
         quick = (kind is float and self.type == pa.float64()) or (kind is str and is_text(self.type))
-        return value if value is None or quick else plain(pa.scalar(value, self.type))
+        return value if value is None or quick else plain_value(pa.scalar(value, self.type))
 
 
 def _datetime(micros: int | None) -> Any:

@@ -12,8 +12,8 @@ from sqlglot import exp
 from transom.errors import SQLError
 from transom.sql.interpreter.expressions import Columns, Compiler, parsed
 from transom.sql.interpreter.python_functions import PythonFunction
-from transom.sql.interpreter.typed import Row, Typed
-from transom.sql.interpreter.values import plain_values
+from transom.sql.interpreter.typed import Row, TypedExpression
+from transom.sql.interpreter.values import column_values
 
 MAX_CACHED = 100_000  # compiled expressions; a day of queries that come and go must not fill the memory
 
@@ -22,7 +22,7 @@ MAX_CACHED = 100_000  # compiled expressions; a day of queries that come and go 
 class Compiled:
     """A compiled expression; `column` is the column that it is, if it is nothing else."""
 
-    typed: Typed
+    typed: TypedExpression
     used: tuple[str, ...]
     column: str | None
 
@@ -110,11 +110,11 @@ def _rows(table: pa.Table, names: tuple[str, ...]) -> list[Row]:
     """The rows of some columns."""
     if not names:
         return [{}] * table.num_rows
-    columns = [plain_values(table[name]) for name in names]
+    columns = [column_values(table[name]) for name in names]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def _array(typed: Typed, rows: Sequence[Row]) -> pa.Array:
+def _array(typed: TypedExpression, rows: Sequence[Row]) -> pa.Array:
     """An expression's value for each row; null where Python or Arrow has none, as for a date after the year 9999."""
     try:
         return pa.array(list(map(typed.of, rows)), typed.type)
@@ -123,7 +123,7 @@ def _array(typed: Typed, rows: Sequence[Row]) -> pa.Array:
         return pa.array(values, typed.type)
 
 
-def _value_or_null(typed: Typed, row: Row) -> Any:
+def _value_or_null(typed: TypedExpression, row: Row) -> Any:
     try:
         value = typed.of(row)
         pa.scalar(value, typed.type)

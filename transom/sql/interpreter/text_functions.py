@@ -8,25 +8,27 @@ from typing import Any, Callable, Sequence
 
 import pyarrow as pa
 
-from transom.sql.interpreter.typed import Row, Typed, converted, strict
+from transom.sql.interpreter.typed import Row, TypedExpression, converted, strict
 from transom.sql.interpreter.types import BOOL, INT, STRING, unsupported
 
 LONGEST_PADDING = 1 << 20  # characters; a longer text is a mistake, and would fill the memory
 
 
-def text(arg: Typed) -> Typed:
+def as_text(arg: TypedExpression) -> TypedExpression:
     """The argument as a string."""
     return converted(arg, STRING)
 
 
-def of_text(type: pa.DataType, function: Callable[..., Any]) -> Callable[[Sequence[Typed]], Typed]:
+def of_text(
+    type: pa.DataType, function: Callable[..., Any]
+) -> Callable[[Sequence[TypedExpression]], TypedExpression]:
     """A builder for a null-strict function whose arguments are all strings."""
-    return lambda args: strict(type, function, *map(text, args))
+    return lambda args: strict(type, function, *map(as_text, args))
 
 
 def of_text_and_numbers(
     function: Callable[..., Any], integers: Sequence[int]
-) -> Callable[[Sequence[Typed]], Typed]:
+) -> Callable[[Sequence[TypedExpression]], TypedExpression]:
     """A builder for a function from strings, and integers at these places, to a string."""
     return lambda args: strict(
         STRING, function, *(converted(arg, INT if at in integers else STRING) for at, arg in enumerate(args))
@@ -44,7 +46,9 @@ def like_pattern(pattern: str, escape: str) -> re.Pattern[str]:
     return re.compile("".join(wild.get(part) or re.escape(part[-1]) for part in parts), re.DOTALL)
 
 
-def like(arg: Typed, pattern: Typed, escape: str = "\\", ignore_case: bool = False) -> Typed:
+def like(
+    arg: TypedExpression, pattern: TypedExpression, escape: str = "\\", ignore_case: bool = False
+) -> TypedExpression:
     """`x LIKE pattern`, in which % and _ are plain characters after the escape character; also ILIKE."""
 
     def function(value: str, wanted: str) -> bool:
@@ -52,7 +56,7 @@ def like(arg: Typed, pattern: Typed, escape: str = "\\", ignore_case: bool = Fal
             value, wanted = value.lower(), wanted.lower()
         return like_pattern(wanted, escape).fullmatch(value) is not None
 
-    return strict(BOOL, function, text(arg), text(pattern))
+    return strict(BOOL, function, as_text(arg), as_text(pattern))
 
 
 @lru_cache(maxsize=4096)
@@ -61,7 +65,7 @@ def regular_expression(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)
 
 
-def matches(arg: Typed, pattern: Typed) -> Typed:
+def matches(arg: TypedExpression, pattern: TypedExpression) -> TypedExpression:
     """`x RLIKE pattern`: whether the regular expression occurs anywhere in the text."""
     if isinstance(pattern.constant, str):
         try:
@@ -69,25 +73,25 @@ def matches(arg: Typed, pattern: Typed) -> Typed:
         except re.error as error:
             raise unsupported(f"the regular expression {pattern.constant!r} ({error})") from None
     return strict(BOOL, lambda value, wanted: regular_expression(wanted).search(value) is not None,
-                  text(arg), text(pattern))  # fmt: skip
+                  as_text(arg), as_text(pattern))  # fmt: skip
 
 
 # --- parts of texts ----------------------------------------------------------------------------
 
 
-def concatenated(args: Sequence[Typed]) -> Typed:
+def concatenated(args: Sequence[TypedExpression]) -> TypedExpression:
     """`concat(...)`: all arguments as text, one after the other."""
-    return strict(STRING, lambda *values: "".join(values), *map(text, args))
+    return strict(STRING, lambda *values: "".join(values), *map(as_text, args))
 
 
-def joined(args: Sequence[Typed]) -> Typed:
+def joined(args: Sequence[TypedExpression]) -> TypedExpression:
     """`concat_ws(separator, ...)`: nulls are skipped, arrays contribute their elements."""
     separator, *rest = args
-    parts = [arg if pa.types.is_list(arg.type) else text(arg) for arg in rest]
+    parts = [arg if pa.types.is_list(arg.type) else as_text(arg) for arg in rest]
     for part in parts:
         if pa.types.is_list(part.type) and not pa.types.is_string(part.type.value_type):
             raise unsupported(f"concat_ws() of {part.type}")
-    between = text(separator)
+    between = as_text(separator)
 
     def of(row: Row) -> str | None:
         mark = between.of(row)
@@ -99,17 +103,17 @@ def joined(args: Sequence[Typed]) -> Typed:
             values += value if isinstance(value, list) else [value]
         return str(mark.join(value for value in values if value is not None))
 
-    return Typed(STRING, of)
+    return TypedExpression(STRING, of)
 
 
-def substring(args: Sequence[Typed]) -> Typed:
+def substring(args: Sequence[TypedExpression]) -> TypedExpression:
     """`substring(text, start, length)`: the start counts from 1, or back from the end when negative."""
 
     def function(value: str, place: int, count: int = 1 << 31) -> str:
         begin = place - 1 if place > 0 else len(value) + place if place < 0 else 0
         return value[max(begin, 0) : max(begin + count, 0)]
 
-    return strict(STRING, function, text(args[0]), *(converted(number, INT) for number in args[1:]))
+    return strict(STRING, function, as_text(args[0]), *(converted(number, INT) for number in args[1:]))
 
 
 def left(value: str, count: int) -> str:
@@ -122,11 +126,11 @@ def right(value: str, count: int) -> str:
     return value[-count:] if count > 0 else ""
 
 
-def trimmed(position: str, arg: Typed, characters: Typed | None) -> Typed:
+def trimmed(position: str, arg: TypedExpression, characters: TypedExpression | None) -> TypedExpression:
     """`trim`, `ltrim` and `rtrim`: spaces, or the given characters, off both ends or one of them."""
     strip = {"BOTH": str.strip, "LEADING": str.lstrip, "TRAILING": str.rstrip}[position]
-    rest = () if characters is None else (text(characters),)
-    return strict(STRING, lambda value, what=" ": strip(value, what) if what else value, text(arg), *rest)
+    rest = () if characters is None else (as_text(characters),)
+    return strict(STRING, lambda value, what=" ": strip(value, what) if what else value, as_text(arg), *rest)
 
 
 def replaced(value: str, search: str, replacement: str = "") -> str:
@@ -169,14 +173,14 @@ def located(value: str, search: str) -> int:
     return value.find(search) + 1
 
 
-def located_from(args: Sequence[Typed]) -> Typed:
+def located_from(args: Sequence[TypedExpression]) -> TypedExpression:
     """`locate(search, text, from)` and `position(search, text, from)`."""
     search, value, *start = args
 
     def function(wanted: str, whole: str, place: int = 1) -> int:
         return whole.find(wanted, place - 1) + 1 if place > 0 else 0
 
-    return strict(INT, function, text(search), text(value), *(converted(each, INT) for each in start))
+    return strict(INT, function, as_text(search), as_text(value), *(converted(each, INT) for each in start))
 
 
 def translated(value: str, search: str, replacement: str) -> str:

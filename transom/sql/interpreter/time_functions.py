@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from transom.errors import SQLError
 from transom.sql.interpreter.casts import SECOND, cast, to_date
-from transom.sql.interpreter.typed import Typed, converted, literal, strict
+from transom.sql.interpreter.typed import TypedExpression, converted, literal, strict
 from transom.sql.interpreter.types import (
     DATE,
     INT,
@@ -59,14 +59,14 @@ PART_NAMES = {"week": "weekofyear", "dow": "dayofweek", "doy": "dayofyear", "d":
               "years": "year", "y": "year"}  # fmt: skip
 
 
-def part(name: str, arg: Typed) -> Typed:
+def part(name: str, arg: TypedExpression) -> TypedExpression:
     """`year(x)`, `hour(x)` and the others."""
     if name in DATE_PARTS:
         return strict(INT, DATE_PARTS[name], as_date(arg))
     return strict(INT, CLOCK_PARTS[name], as_timestamp(arg))
 
 
-def extracted(unit: str, arg: Typed) -> Typed:
+def extracted(unit: str, arg: TypedExpression) -> TypedExpression:
     """`extract(unit FROM x)` and `date_part('unit', x)`."""
     name = PART_NAMES.get(unit.lower(), unit.lower())
     if name not in DATE_PARTS and name not in ("hour", "minute"):  # Spark's second has a fraction here
@@ -74,12 +74,12 @@ def extracted(unit: str, arg: Typed) -> Typed:
     return part(name, arg)
 
 
-def as_date(arg: Typed) -> Typed:
+def as_date(arg: TypedExpression) -> TypedExpression:
     """The argument as a date."""
     return converted(arg, DATE)
 
 
-def as_timestamp(arg: Typed) -> Typed:
+def as_timestamp(arg: TypedExpression) -> TypedExpression:
     """The argument as a timestamp, with or without zone."""
     return arg if is_timestamp(arg.type) else converted(arg, TIMESTAMP)
 
@@ -87,14 +87,14 @@ def as_timestamp(arg: Typed) -> Typed:
 # --- arithmetic with times -----------------------------------------------------------------------
 
 
-def date_plus(sign: int, arg: Typed, days: Typed) -> Typed:
+def date_plus(sign: int, arg: TypedExpression, days: TypedExpression) -> TypedExpression:
     """`date_add(d, n)` (sign 1) and `date_sub(d, n)` (sign -1)."""
     if not (is_int(days.type) or is_text(days.type)):
         raise SQLError(f"a number of days is an integer, not {days.type}")
     return strict(DATE, lambda day, n: day + timedelta(days=sign * n), as_date(arg), converted(days, INT))
 
 
-def date_difference(end: Typed, start: Typed) -> Typed:
+def date_difference(end: TypedExpression, start: TypedExpression) -> TypedExpression:
     """`datediff(end, start)` in days."""
     return strict(INT, lambda last, first: (last - first).days, as_date(end), as_date(start))
 
@@ -104,7 +104,7 @@ def is_time(type: pa.DataType) -> bool:
     return bool(type == DATE or is_timestamp(type) or is_interval(type))
 
 
-def time_arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
+def time_arithmetic(operator: str, left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """`+` and `-` where one side is a date, a timestamp or an interval."""
     sign = 1 if operator == "+" else -1
     if operator == "+" and is_interval(left.type) and not is_interval(right.type):
@@ -118,12 +118,12 @@ def time_arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
     raise unsupported(f"{left.type} {operator} {right.type}")
 
 
-def to_micros(arg: Typed) -> Typed:
+def to_micros(arg: TypedExpression) -> TypedExpression:
     """A date, a timestamp or text as a timestamp."""
     return arg if is_timestamp(arg.type) else converted(arg, TIMESTAMP)
 
 
-def interval(length: str, unit: str) -> Typed:
+def interval(length: str, unit: str) -> TypedExpression:
     """`INTERVAL '5' MINUTES`, of days or shorter units."""
     size = UNITS.get(unit.lower().removesuffix("s"))
     try:
@@ -156,7 +156,7 @@ def truncated_date(day: date, unit: str) -> date | None:
     return first_date(unit.lower(), day)
 
 
-def trunc(arg: Typed, unit: Typed) -> Typed:
+def trunc(arg: TypedExpression, unit: TypedExpression) -> TypedExpression:
     """`trunc(d, unit)`."""
     return strict(DATE, truncated_date, as_date(arg), converted(unit, STRING))
 
@@ -170,7 +170,7 @@ def truncated_timestamp(unit: str, micros: int) -> int | None:
     return None if start is None else (start - FIRST_DAY).days * DAY
 
 
-def date_trunc(unit: Typed, arg: Typed) -> Typed:
+def date_trunc(unit: TypedExpression, arg: TypedExpression) -> TypedExpression:
     """`date_trunc(unit, x)`."""
     return strict(TIMESTAMP, truncated_timestamp, converted(unit, STRING), converted(arg, TIMESTAMP))
 
@@ -178,12 +178,12 @@ def date_trunc(unit: Typed, arg: Typed) -> Typed:
 # --- numbers since 1970 --------------------------------------------------------------------------
 
 
-def since_1970(unit: int, arg: Typed) -> Typed:
+def since_1970(unit: int, arg: TypedExpression) -> TypedExpression:
     """`unix_seconds`, `unix_millis` and `unix_micros`, rounded down."""
     return strict(LONG, lambda micros: micros // unit, converted(arg, TIMESTAMP))
 
 
-def timestamp_from(unit: int, arg: Typed) -> Typed:
+def timestamp_from(unit: int, arg: TypedExpression) -> TypedExpression:
     """`timestamp_seconds`, `timestamp_millis` and `timestamp_micros`."""
     if not is_int(arg.type) and not (unit == SECOND and arg.type != STRING):
         raise SQLError(f"a number was expected, not {arg.type}")
@@ -195,7 +195,7 @@ def fitting(micros: int) -> int | None:
     return micros if wrap(micros, 64) == micros else None
 
 
-def unix_timestamp(args: Sequence[Typed]) -> Typed:
+def unix_timestamp(args: Sequence[TypedExpression]) -> TypedExpression:
     """`unix_timestamp(x)`: seconds since 1970 of a date, a timestamp or text like 2020-02-29 13:00:00."""
     arg = args[0]
     if not is_text(arg.type):  # towards zero, unlike unix_seconds
@@ -211,17 +211,17 @@ def unix_timestamp(args: Sequence[Typed]) -> Typed:
     return strict(LONG, function, arg)
 
 
-def unix_date(arg: Typed) -> Typed:
+def unix_date(arg: TypedExpression) -> TypedExpression:
     """`unix_date(d)`: days since 1970."""
     return strict(INT, lambda day: (day - FIRST_DAY).days, as_date(arg))
 
 
-def date_from_days(arg: Typed) -> Typed:
+def date_from_days(arg: TypedExpression) -> TypedExpression:
     """`date_from_unix_date(n)`."""
     return strict(DATE, lambda days: FIRST_DAY + timedelta(days=days), converted(arg, INT))
 
 
-def seconds_as_text(arg: Typed) -> Typed:
+def seconds_as_text(arg: TypedExpression) -> TypedExpression:
     """`from_unixtime(n)` in Spark's usual format."""
     return strict(STRING, lambda seconds: cast(seconds * SECOND, TIMESTAMP, STRING), converted(arg, LONG))
 
@@ -232,12 +232,12 @@ def last_day(day: date) -> date:
     return following - timedelta(days=following.day)
 
 
-def last_day_of(arg: Typed) -> Typed:
+def last_day_of(arg: TypedExpression) -> TypedExpression:
     """`last_day(d)`."""
     return strict(DATE, last_day, as_date(arg))
 
 
-def add_months(arg: Typed, months: Typed) -> Typed:
+def add_months(arg: TypedExpression, months: TypedExpression) -> TypedExpression:
     """`add_months(d, n)`: the same day of another month, or its last day."""
 
     def function(day: date, number: int) -> date:
@@ -248,7 +248,7 @@ def add_months(arg: Typed, months: Typed) -> Typed:
     return strict(DATE, function, as_date(arg), converted(months, INT))
 
 
-def part_by_name(args: Sequence[Typed]) -> Typed:
+def part_by_name(args: Sequence[TypedExpression]) -> TypedExpression:
     """`date_part('unit', x)`."""
     unit, arg = args
     if not isinstance(unit.constant, str):

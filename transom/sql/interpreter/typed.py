@@ -13,7 +13,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Typed:
+class TypedExpression:
     """An expression with its type: `of` computes it from a row. `constant` is a literal's value."""
 
     type: pa.DataType
@@ -21,29 +21,29 @@ class Typed:
     constant: Any = None
 
 
-def literal(value: Any, type: pa.DataType) -> Typed:
+def literal(value: Any, type: pa.DataType) -> TypedExpression:
     """A constant."""
-    return Typed(type, lambda row: value, value)
+    return TypedExpression(type, lambda row: value, value)
 
 
-def strict(type: pa.DataType, function: Callable[..., Any], *args: Typed) -> Typed:
+def strict(type: pa.DataType, function: Callable[..., Any], *args: TypedExpression) -> TypedExpression:
     """A function of values that is null when any argument is null."""
     if len(args) == 1:
         only = args[0].of
-        return Typed(type, lambda row: None if (value := only(row)) is None else function(value))
+        return TypedExpression(type, lambda row: None if (value := only(row)) is None else function(value))
 
     def of(row: Row) -> Any:
         values = [arg.of(row) for arg in args]
         return None if any(value is None for value in values) else function(*values)
 
-    return Typed(type, of)
+    return TypedExpression(type, of)
 
 
-def converted(arg: Typed, type: pa.DataType) -> Typed:
+def converted(arg: TypedExpression, type: pa.DataType) -> TypedExpression:
     """An expression cast to a type."""
     if arg.type == type:
         return arg
     check_cast(arg.type, type)
     if arg.constant is not None:
         return literal(cast(arg.constant, arg.type, type), type)
-    return Typed(type, lambda row: cast(arg.of(row), arg.type, type))
+    return TypedExpression(type, lambda row: cast(arg.of(row), arg.type, type))

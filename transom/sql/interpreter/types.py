@@ -62,12 +62,12 @@ def as_decimal(type: pa.DataType) -> pa.DataType:
     return type if is_decimal(type) else pa.decimal128(DIGITS[type.bit_width], 0)
 
 
-def arithmetic(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
+def arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """The type of `left operator right`, for one of + - * / %.
 
-    >>> arithmetic("/", pa.int32(), pa.int64())
+    >>> arithmetic_type("/", pa.int32(), pa.int64())
     DataType(double)
-    >>> arithmetic("*", pa.decimal128(10, 2), pa.decimal128(4, 1))
+    >>> arithmetic_type("*", pa.decimal128(10, 2), pa.decimal128(4, 1))
     Decimal128Type(decimal128(15, 3))
     """
     left, right = (DOUBLE if is_text(type) else type for type in (left, right))
@@ -130,7 +130,7 @@ def wider_or_text(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     return wider(left, right)
 
 
-def common(types: Iterable[pa.DataType], text: bool = False) -> pa.DataType:
+def common_type(types: Iterable[pa.DataType], text: bool = False) -> pa.DataType:
     """The widest of several types."""
     return reduce(wider_or_text if text else wider, types)
 

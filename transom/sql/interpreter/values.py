@@ -25,10 +25,10 @@ TESTS: dict[str, Callable[[int], bool]] = {  # what an operator asks of the orde
 }  # fmt: skip
 
 
-def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+def column_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """The values of an Arrow column: timestamps and intervals as microseconds, structs as dicts.
 
-    >>> plain_values(pa.array([1, None], pa.timestamp("ms")))
+    >>> column_values(pa.array([1, None], pa.timestamp("ms")))
     [1000, None]
     """
     type = column.type
@@ -39,10 +39,10 @@ def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
         ]
     if not pa.types.is_nested(type):
         return list(column.to_pylist())
-    return [plain(scalar) for scalar in column]
+    return [plain_value(scalar) for scalar in column]
 
 
-def plain(scalar: pa.Scalar) -> Any:
+def plain_value(scalar: pa.Scalar) -> Any:
     """The Python value of an Arrow scalar, with timestamps and intervals as microseconds."""
     if not scalar.is_valid:
         return None
@@ -50,20 +50,20 @@ def plain(scalar: pa.Scalar) -> Any:
         times, over = PER_UNIT[scalar.type.unit]
         return scalar.value * times // over
     if pa.types.is_struct(scalar.type):
-        return {field.name: plain(scalar[i]) for i, field in enumerate(scalar.type)}
+        return {field.name: plain_value(scalar[i]) for i, field in enumerate(scalar.type)}
     if pa.types.is_map(scalar.type):
-        return [(plain(pair[0]), plain(pair[1])) for pair in scalar.values]
+        return [(plain_value(pair[0]), plain_value(pair[1])) for pair in scalar.values]
     if pa.types.is_list(scalar.type):
-        return [plain(element) for element in scalar]
+        return [plain_value(element) for element in scalar]
     return scalar.as_py()
 
 
-def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+def table_rows(table: pa.Table) -> list[dict[str, Any]]:
     """The rows of a table, as dicts of plain values."""
     names = table.column_names
     if not names:
         return [{} for _ in range(table.num_rows)]
-    columns = [plain_values(column) for column in table.columns]
+    columns = [column_values(column) for column in table.columns]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 

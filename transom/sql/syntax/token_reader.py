@@ -156,7 +156,7 @@ class TokenReader:
             self.at += 1
         if first == self.at:
             self.fail(f"{name} needs a duration like {example}", word)
-        return length_of(self.text, Piece.of(self.text, self.tokens[first : self.at]), ClockKind.TIME, name)
+        return read_length(self.text, Piece.of(self.text, self.tokens[first : self.at]), ClockKind.TIME, name)
 
     def is_name(self) -> bool:
         """Whether a name is next: a word, or anything in backticks."""
@@ -188,7 +188,7 @@ def is_after_from(tokens: Sequence[Token], at: int) -> bool:
     )
 
 
-def length_of(text: str, piece: Piece, kind: ClockKind, word: str) -> int:
+def read_length(text: str, piece: Piece, kind: ClockKind, word: str) -> int:
     """The length along a clock that a piece says: a duration on time, a plain number elsewhere."""
 
     def wrong(message: str) -> SQLError:
