@@ -27,7 +27,7 @@ from transom.kernel.sheets import one_array
 from transom.kernel.tuples import FamilyTuples, Ranges
 from transom.plan.compiled import Slot
 from transom.plan.families import Family
-from transom.plan.layout import reshaped, state_columns
+from transom.plan.layout import state_columns, with_slots
 from transom.storage.shard_refs import ShardRef
 from transom.windows.slices import Progressions
 
@@ -247,7 +247,7 @@ def together(shards: Iterable[Shard], slots: Sequence[Slot]) -> Together | None:
     for shard in shards:
         if not shard.table.num_rows:
             continue
-        table = reshaped(shard.table, shard.head.slots, slots)
+        table = with_slots(shard.table, shard.head.slots, slots)
         place = table.schema.get_field_index(FRAGMENT)
         moved = one_array(table[FRAGMENT]).to_numpy() + count
         tables.append(table.set_column(place, FRAGMENT, pa.array(moved)))

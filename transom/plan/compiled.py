@@ -1,4 +1,4 @@
-"""From a bound query to what the kernel runs: accumulators that its aggregates share, and pinned columns."""
+"""Compiled queries: the accumulators that the aggregates of a bound query share, and its pinned columns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from transom.sql.query import (
 
 @dataclass(frozen=True)
 class Slot:
-    """An accumulator, what it accumulates, and which tuples it is shown (FILTER)."""
+    """An accumulator with its argument and the tuples that it takes (FILTER)."""
 
     accumulator: Accumulator
     argument: Scalar | None
@@ -47,15 +47,15 @@ class Slot:
         return f"{self.accumulator.id} of {argument}{where}"
 
     @cached_property
-    def server(self) -> Slot | None:
-        """A slot that it could be read off: the moments of the same values."""
+    def substitute(self) -> Slot | None:
+        """A slot that holds the same and more: the moments of the same values."""
         if self.argument is None or columns_in_moments(self.accumulator) is None:
             return None
         return Slot(Moments(), self.argument, self.where)
 
 
 class Shape:
-    """The shape of a SELECT list: equal shapes are one object, which is quickly compared."""
+    """The shape of a SELECT list. Equal shapes are one object, so that they compare fast."""
 
 
 _shapes: WeakValueDictionary[object, Shape] = WeakValueDictionary()
@@ -64,9 +64,9 @@ _clocks: WeakValueDictionary[Clock, Clock] = WeakValueDictionary()
 
 @dataclass(frozen=True)
 class CompiledQuery:
-    """A query ready to run: `functions[i]` is the function of its i-th aggregate, read off the slots `reads[i]`.
+    """A query ready to run: its i-th aggregate is `functions[i]` over the states of the slots `reads[i]`.
 
-    Not all of its slots need be kept: some are served by others.
+    A selection need not keep all these slots: some can be read from others.
     """
 
     name: str
@@ -74,9 +74,9 @@ class CompiledQuery:
     functions: tuple[AggregateFunction, ...]
     slots: tuple[Slot, ...]
     reads: tuple[tuple[int, ...], ...]
-    key_columns: Mapping[str, int]  # plain columns in GROUP BY, and their places
-    pinned: Mapping[str, tuple[Any, ...]]  # plain columns that WHERE leaves only these values
-    naive: bool = False  # keep every tuple, and rescan those of a window when it closes
+    key_columns: Mapping[str, int]  # the plain columns in GROUP BY, each with its place
+    pinned: Mapping[str, tuple[Any, ...]]  # the plain columns that WHERE restricts to some values
+    naive: bool = False  # keeps every tuple, and rescans those of a window when it closes
 
     @property
     def is_on_demand(self) -> bool:
@@ -95,12 +95,12 @@ class CompiledQuery:
 
     @cached_property
     def clock(self) -> Clock:
-        """What its windows follow: equal clocks of queries are one object, which is quickly compared."""
+        """The clock of its windows. Equal clocks are one object, so that they compare fast."""
         return _clocks.setdefault(self.query.clock, self.query.clock)
 
     @cached_property
     def spec(self) -> tuple[int, int, int]:
-        """Range, slide and phase of its windows."""
+        """The range, slide and phase of its windows."""
         window = self.query.window
         return window.range, window.slide, window.phase
 
@@ -110,19 +110,19 @@ class CompiledQuery:
         return tuple(slot.id for slot in self.slots)
 
     @cached_property
-    def serves(self) -> bool:
-        """Whether it keeps what other queries could read, too."""
+    def has_moments(self) -> bool:
+        """Whether it keeps moments, from which other queries can read sums and counts."""
         return any(slot.accumulator == Moments() for slot in self.slots)
 
     @cached_property
     def conjuncts(self) -> tuple[Predicate, ...]:
-        """The parts of WHERE that must all be true."""
+        """The conditions that WHERE combines with AND."""
         where = self.query.where
         return () if where is None else where.parts if isinstance(where, And) else (where,)
 
     @cached_property
     def selection(self) -> str:
-        """Which tuples it asks for and how they are grouped, as a name: queries that agree share slices."""
+        """The id in checkpoints of its tuples and groups: queries with the same selection share slices."""
         bound = self.query
         parts = [f"{bound.stream} by {bound.clock.attribute or 'rows'}"]
         parts += [f"join {join.table} on {join.on}" for join in sorted(bound.joins, key=lambda join: join.id)]
@@ -134,7 +134,7 @@ class CompiledQuery:
 
     @cached_property
     def shape(self) -> Shape:
-        """What two queries have in common whose results can be finished together."""
+        """The shape of its results: queries of the same shape are finished together."""
         bound = self.query
         calls = tuple((call.function, call.type, call.parameters) for call in bound.calls)
         keys = tuple(key.scalar.type for key in bound.keys)
@@ -144,14 +144,14 @@ class CompiledQuery:
 
 
 def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery:
-    """Find the accumulators a query needs, each once."""
+    """Compile a query: every accumulator that its aggregates need becomes one slot."""
     slots: list[Slot] = []
     reads = []
     for call in query.calls:
         argument = call.args[0] if call.args else None
         places = []
-        for accumulator in _needed(call):
-            slot = Slot(accumulator, argument, _shown(call))
+        for accumulator in _accumulators(call):
+            slot = Slot(accumulator, argument, _condition(call))
             if slot not in slots:
                 slots.append(slot)
             places.append(slots.index(slot))
@@ -164,13 +164,13 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
     return CompiledQuery(name, query, functions, tuple(slots), tuple(reads), keys, pinned, naive)
 
 
-def _needed(call: Call) -> tuple[Accumulator, ...]:
+def _accumulators(call: Call) -> tuple[Accumulator, ...]:
     input = call.args[0].type if call.args else None
     return aggregate_function(call.function).accumulators(input, call.parameters)
 
 
-def _shown(call: Call) -> Predicate | None:
-    """Which tuples an aggregate is shown: count(a, b) counts a where b is not null, too."""
+def _condition(call: Call) -> Predicate | None:
+    """The condition for tuples that an aggregate takes: FILTER, and for count(a, b) that b is not null."""
     parts: list[Predicate] = [Not(IsNull(scalar)) for scalar in call.args[1:]]
     if call.where is not None:
         parts.append(call.where)
@@ -189,7 +189,7 @@ def _pins(predicate: Predicate | None) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 def typed_value(value: Any, kind: pa.DataType) -> Any:
-    """A value in a column's type; what stands for a time, a date or a decimal, as in JSON, is read as such.
+    """A value in a column's type; times, dates and decimals may be written as text or as numbers, as in JSON.
 
     >>> typed_value("2013-01-01", pa.date32()), typed_value(12.5, pa.decimal128(10, 2))
     (datetime.date(2013, 1, 1), Decimal('12.50'))
@@ -203,7 +203,7 @@ def typed_value(value: Any, kind: pa.DataType) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """A value as patterns compare it: instants as microseconds, everything else as it is."""
+    """A value as patterns compare it: an instant as microseconds, any other value unchanged."""
     if isinstance(value, datetime):
         return pa.scalar(value, pa.timestamp("us")).value
     return value

@@ -1,4 +1,4 @@
-"""The columns of a sheet: slices of all selections whose groups and accumulators have the same types."""
+"""Layouts of sheets: selections whose groups and accumulators have the same types share a sheet."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from transom.columns.table_columns import (
 )
 from transom.columns.type_ids import type_id
 from transom.plan.compiled import CompiledQuery, Slot
-from transom.plan.serving import source
+from transom.plan.slot_sources import source_slot
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A stream, the types of group columns and accumulators; a sheet that is not `merged` keeps every row."""
+    """The stream, the group types and the accumulators of a sheet; one that is not `merged` keeps every row."""
 
     stream: str
     keys: tuple[pa.DataType, ...]
@@ -71,29 +71,29 @@ class Layout:
         return group_columns(len(self.keys))
 
     def columns(self, accumulator: int) -> list[str]:
-        """The names of an accumulator's columns."""
+        """The state columns of the accumulator at a place."""
         return state_columns(self.accumulators[accumulator], accumulator)
 
 
 def state_columns(accumulator: Accumulator, place: int) -> list[str]:
-    """The names of the columns of the accumulator at a place."""
+    """The state columns of an accumulator at a place."""
     return [state_column(place, part) for part in range(len(accumulator.types()))]
 
 
-def columns_of(slot: Slot, places: Mapping[str, int]) -> tuple[str, ...]:
-    """The columns of a slot's state in a sheet that keeps slots at these places."""
-    read = source(slot, places)
-    assert read is not None
-    names = state_columns(read.accumulator, places[read.id])
-    if read.id == slot.id:
+def slot_columns(slot: Slot, places: Mapping[str, int]) -> tuple[str, ...]:
+    """The columns to read a slot's state from, in a table that keeps slots at these places."""
+    source = source_slot(slot, places)
+    assert source is not None
+    names = state_columns(source.accumulator, places[source.id])
+    if source.id == slot.id:
         return tuple(names)
-    served = columns_in_moments(slot.accumulator)
-    assert served is not None
-    return tuple(names[i] for i in served)
+    parts = columns_in_moments(slot.accumulator)
+    assert parts is not None
+    return tuple(names[part] for part in parts)
 
 
-def reshaped(table: pa.Table, old: Sequence[str], new: Sequence[Slot]) -> pa.Table:
-    """A sheet's rows for other slots: those read off old ones keep their states, others begin with none.
+def with_slots(table: pa.Table, old: Sequence[str], new: Sequence[Slot]) -> pa.Table:
+    """The rows of a sheet or shard with other slots: a slot without a source begins with its identity.
 
     `old` are the ids of the slots in the table.
     """
@@ -101,8 +101,8 @@ def reshaped(table: pa.Table, old: Sequence[str], new: Sequence[Slot]) -> pa.Tab
     columns = {name: table[name] for name in table.column_names if not is_state_column(name)}
     for i, slot in enumerate(new):
         names = state_columns(slot.accumulator, i)
-        if source(slot, places) is not None:
-            states = [table[name] for name in columns_of(slot, places)]
+        if source_slot(slot, places) is not None:
+            states = [table[name] for name in slot_columns(slot, places)]
         else:
             identity = zip(slot.accumulator.identity(), slot.accumulator.types(), strict=True)
             states = [pa.repeat(pa.scalar(value, kind), table.num_rows) for value, kind in identity]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.columns.grouping import sorted_distinct
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
-from transom.plan.serving import known_slots
+from transom.plan.slot_sources import readable_slots
 from transom.results.close import Reader
 from transom.results.lowering import Places, combine_parts, lower_by_shape, slot_columns
 from transom.results.presentation import LoweredWindows
@@ -48,7 +48,7 @@ class Reading:
     def _layout(self, asking: Sequence[tuple[CompiledQuery, int]]) -> Layout:
         """The layout of a sheet, from all who read one of its selections."""
         first, home = asking[0]
-        slots = known_slots(query for query, own in asking if own == home)
+        slots = readable_slots(query for query, own in asking if own == home)
         return Layout.of(first, [slots[key] for key in self.selections[home].slots])
 
     def lowered(

@@ -19,7 +19,7 @@ from transom.columns.table_columns import aggregate_column, group_column
 from transom.kernel.shards import Shelf
 from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.placement import placement_group
-from transom.plan.serving import known_slots
+from transom.plan.slot_sources import readable_slots
 from transom.plan.strategy import Place, Strategy
 from transom.results.presentation import Moment, Stored, computed_texts, result_schema
 from transom.results.shard_work import ShardWork
@@ -201,7 +201,7 @@ class ExecutorState:
                 held.setdefault(home, set()).update(slices)
         homes = (home for query in queries for home in state.queries[query.name].homes)
         kept = {key for home in homes for key in state.selections[home].slots}
-        slots = [slot for key, slot in known_slots(queries).items() if key in kept]
+        slots = [slot for key, slot in readable_slots(queries).items() if key in kept]
         target = ShardRef(
             f"{directory_of(state.batch_id)}/{uuid.uuid4().hex}",
             (),

@@ -52,7 +52,7 @@ from transom.plan.families import Family, Selection, family_kind, family_numbers
 from transom.plan.passes.rollups import rollup_groups
 from transom.plan.planner import Planner
 from transom.plan.predicate_text import predicate_text
-from transom.plan.serving import source
+from transom.plan.slot_sources import source_slot
 from transom.plan.strategy import Strategy
 from transom.results.cascade import cascade_order, derived_rules
 from transom.sql.preference_query import PreferenceQuery
@@ -374,7 +374,7 @@ def _kept(slots: Sequence[Slot], queries: Sequence[CompiledQuery]) -> Iterator[K
     readers: dict[str, list[SlotReader]] = {slot.id: [] for slot in slots}
     for query in queries:
         for call, places in zip(query.query.calls, query.reads, strict=True):
-            for slot in dict.fromkeys(source(query.slots[place], readers) for place in places):
+            for slot in dict.fromkeys(source_slot(query.slots[place], readers) for place in places):
                 if slot is not None:
                     readers[slot.id].append(SlotReader(query.name, call_text(call)))
     for slot in slots:

@@ -23,8 +23,8 @@ from transom.plan.compiled import CompiledQuery, Slot
 from transom.plan.context import Known, Membership, PlanContext
 from transom.plan.decisions import Choice, Decision
 from transom.plan.families import Selection
-from transom.plan.layout import Layout, reshaped
-from transom.plan.serving import is_served, kept, known_slots, source, sources
+from transom.plan.layout import Layout, with_slots
+from transom.plan.slot_sources import is_answered, readable_slots, slots_to_keep, source_slot, source_slots
 from transom.plan.strategy import Strategy
 from transom.state.state import QueryState, SelectionState, State
 from transom.storage.shard_refs import ShardRef
@@ -57,7 +57,8 @@ def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State,
     partial, results = set(change.partial), set(change.result_streams)
     homes = {state.selections[own.homes[0]].name: own.homes[0] for own in state.queries.values() if own.homes}
     changed, choices = _Change(state), []
-    for query in sorted(change.joining, key=lambda query: not query.serves):  # first those that serve others
+    # Queries with moments come first, so that others can read theirs.
+    for query in sorted(change.joining, key=lambda query: not query.has_moments):
         missed = None if query.query.stream in results else state.missed(query.query.clock)
         private = _why_private(query, strategy, query.name in partial and missed != IntervalSet())
         name = query.selection if private is None else f"{query.selection} for {query.name}"
@@ -143,7 +144,9 @@ def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQue
             change.close(home)
             continue
         keys = change.selections[home].slots
-        slots = {key: slot for name in readers[home] for key, slot in sources(living[name], keys).items()}
+        slots = {
+            key: slot for name in readers[home] for key, slot in source_slots(living[name], keys).items()
+        }
         change.reslot(home, [slots[key] for key in keys if key in slots], living[readers[home][0]])
     return change.state()
 
@@ -157,7 +160,7 @@ def is_kept(state: State, own: QueryState, query: CompiledQuery) -> bool:
     """Whether a query's slices have the types that it has now."""
     group_types = Layout.of(query, ()).group_types
     homes = [state.selections[home] for home in own.homes]
-    return all(is_served(query, home.slots) and home.group_types == group_types for home in homes)
+    return all(is_answered(query, home.slots) and home.group_types == group_types for home in homes)
 
 
 def release_suspended(state: State, living: Mapping[str, CompiledQuery]) -> State:
@@ -188,7 +191,7 @@ def selections(state: State, queries: Iterable[CompiledQuery], known: Known | No
 
 def _selection(home: int, own: SelectionState, queries: Sequence[CompiledQuery]) -> Selection:
     first = queries[0]
-    known = known_slots(queries)
+    known = readable_slots(queries)
     slots = tuple(known[key] for key in own.slots)
     return Selection(
         home,
@@ -257,7 +260,7 @@ class _Change:
 
     def open(self, name: str, query: CompiledQuery) -> int:
         self.last_selection += 1
-        slots = kept(query.slots)
+        slots = slots_to_keep(query.slots)
         layout = Layout.of(query, slots.values())
         self.selections[self.last_selection] = SelectionState(
             name, layout.id, tuple(slots), group_types=layout.group_types
@@ -297,10 +300,10 @@ class _Change:
         if not missed or home not in self.before.selections:
             return missed
         across = self._file_anew(home, query, missed, living, paned)
-        if not is_served(query, own.slots):
+        if not is_answered(query, own.slots):
             return missed | across
         before = IntervalSet()
-        for slot in (None, *sources(query, own.slots).values()):
+        for slot in (None, *source_slots(query, own.slots).values()):
             unseen = self._unseen_by_all(home, slot, living)
             if unseen is None:
                 return None
@@ -330,7 +333,7 @@ class _Change:
             return missed & cut
         layout = self.moved[home][0] if home in self.moved else None
         if layout is None:
-            known = known_slots(living[name] for name in self.members[home])
+            known = readable_slots(living[name] for name in self.members[home])
             layout = Layout.of(query, [known[key] for key in own.slots])
         rows = self._take(home, own.sheet)
         assert rows is not None
@@ -358,7 +361,7 @@ class _Change:
         kept = self.selections[home].slots
         for name in self.members[home]:
             unseen = self.queries[name].unseen
-            has_it = slot is None or slot.id in sources(living[name], kept)
+            has_it = slot is None or slot.id in source_slots(living[name], kept)
             if unseen is not None and has_it:
                 found = unseen if found is None else found & unseen
             if found == IntervalSet():
@@ -369,9 +372,9 @@ class _Change:
     def extend(self, home: int, query: CompiledQuery, living: Mapping[str, CompiledQuery]) -> None:
         """Let a selection keep what a newcomer needs, too."""
         own = self.selections[home]
-        missing = kept(slot for slot in query.slots if source(slot, own.slots) is None)
+        missing = slots_to_keep(slot for slot in query.slots if source_slot(slot, own.slots) is None)
         if missing:
-            known = known_slots(living[name] for name in self.members[home])
+            known = readable_slots(living[name] for name in self.members[home])
             self.reslot(home, [*(known[key] for key in own.slots), *missing.values()], query)
 
     def reslot(self, home: int, slots: Sequence[Slot], query: CompiledQuery) -> None:
@@ -384,4 +387,4 @@ class _Change:
         self.selections[home] = replace(own, sheet=layout.id, slots=keys)
         rows = None if own.on_executors else self._take(home, own.sheet)
         if rows is not None:
-            self.moved[home] = layout, reshaped(rows, own.slots, slots).cast(layout.schema)
+            self.moved[home] = layout, with_slots(rows, own.slots, slots).cast(layout.schema)

@@ -16,7 +16,7 @@ from transom.plan.cost import Cost, is_better, shared, unshared
 from transom.plan.decisions import Choice, Decision, LazyChoices
 from transom.plan.layout import Layout
 from transom.plan.passes.admission import slices_held
-from transom.plan.serving import kept
+from transom.plan.slot_sources import slots_to_keep
 from transom.plan.strategy import Strategy
 from transom.state.state import SelectionState, State
 from transom.windows.intervals import LOWEST
@@ -120,7 +120,7 @@ def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, s
     slots: dict[str, dict[str, Slot]] = {}
     for query in members:
         known = slots.get(names[query.name], {})
-        slots[names[query.name]] = kept((*known.values(), *query.slots))
+        slots[names[query.name]] = slots_to_keep((*known.values(), *query.slots))
     for query in members:
         name = names[query.name]
         if name not in opened:

@@ -6,8 +6,8 @@ import pytest
 
 from tests.plan.bids import compiled, planned
 from transom.plan.compiled import CompiledQuery
-from transom.plan.layout import columns_of
-from transom.plan.serving import is_served, kept, known_slots, source, sources
+from transom.plan.layout import slot_columns
+from transom.plan.slot_sources import is_answered, readable_slots, slots_to_keep, source_slot, source_slots
 from transom.plan.strategy import Strategy
 
 WINDOW = "FROM bids [RANGE 10 SLIDE 10 WATTR seq]"
@@ -36,31 +36,31 @@ def query(items: str, name: str = "q") -> CompiledQuery:
     ],
 )  # fmt: skip
 def test_what_is_served_is_not_kept(items: str, keeps: list[str]) -> None:
-    found = kept(query(items).slots)
+    found = slots_to_keep(query(items).slots)
     assert [type(slot.accumulator).__name__ for slot in found.values()] == keeps
-    assert is_served(query(items), found)
+    assert is_answered(query(items), found)
 
 
 def test_a_slot_is_read_off_itself_where_it_is_kept() -> None:
     average, variance = query("avg(price)"), query("variance(price)")
     both = [slot.id for slot in (*average.slots, *variance.slots)]
-    assert list(sources(average, both)) == both[:2]
-    assert list(sources(average, both[2:])) == both[2:], "else off moments"
-    assert source(variance.slots[0], both[:2]) is None and not is_served(variance, both[:2])
+    assert list(source_slots(average, both)) == both[:2]
+    assert list(source_slots(average, both[2:])) == both[2:], "else off moments"
+    assert source_slot(variance.slots[0], both[:2]) is None and not is_answered(variance, both[:2])
 
 
 def test_columns_of_a_served_slot_are_some_of_its_servers() -> None:
     total, count = query("avg(price)").slots
     (moments,) = query("variance(price)").slots
-    assert columns_of(total, {moments.id: 2}) == ("s2_3",)
-    assert columns_of(count, {moments.id: 2}) == ("s2_0",)
-    assert columns_of(total, {moments.id: 2, total.id: 0}) == ("s0_0",)
+    assert slot_columns(total, {moments.id: 2}) == ("s2_3",)
+    assert slot_columns(count, {moments.id: 2}) == ("s2_0",)
+    assert slot_columns(total, {moments.id: 2, total.id: 0}) == ("s0_0",)
 
 
 def test_queries_know_the_slots_that_they_could_be_served_by() -> None:
     (moments,) = query("variance(price)").slots
-    assert known_slots([query("sum(price)")])[moments.id] == moments
-    assert moments.id not in known_slots([query("sum(seq), max(price)")])
+    assert readable_slots([query("sum(price)")])[moments.id] == moments
+    assert moments.id not in readable_slots([query("sum(seq), max(price)")])
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["VARIANCE first", "VARIANCE last"])
