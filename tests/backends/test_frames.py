@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.engine_factory import ON_BOTH
-from transom.backends.base import Backend, Frame, JoinedTable
+from transom.backends.base import Backend, Frame, TableJoin
 from transom.sql.query import Join
 
 pytestmark = ON_BOTH
@@ -195,13 +195,13 @@ JOINS: dict[str, tuple[str, tuple[str, ...], list[tuple[Any, ...]]]] = {
 @pytest.mark.parametrize("name", JOINS)
 def test_left_joins_keep_every_row(backend: Backend, name: str) -> None:
     on, keys, expected = JOINS[name]
-    join = JoinedTable(Join("t", "others", on, keys, ("key", "city")), backend.frame(OTHERS))
+    join = TableJoin(Join("t", "others", on, keys, ("key", "city")), backend.frame(OTHERS))
     frame = backend.frame(ROWS).project({"city": "`t.city`", "matched": "`t`"}, ["id"], [join])
     assert shown(frame.to_table()) == sorted(expected, key=lambda row: [(v is not None, str(v)) for v in row])
 
 
 def test_a_join_with_no_rows(backend: Backend) -> None:
-    join = JoinedTable(
+    join = TableJoin(
         Join("t", "others", "`site` = `t.key`", ("key",), ("city",)), backend.frame(OTHERS.slice(0, 0))
     )
     scalars = {"city": "`t.city`", "matched": "`t`"}
@@ -212,7 +212,7 @@ def test_a_join_with_no_rows(backend: Backend) -> None:
 
 def test_keys_that_repeat_repeat_rows(backend: Backend) -> None:
     tags = pa.table({"key": pa.array([1, 1, None], pa.int32()), "city": ["a", "b", "c"]})
-    join = JoinedTable(Join("t", "tags", "`t.key` = `site`", ("key",), ("city",)), backend.frame(tags))
+    join = TableJoin(Join("t", "tags", "`t.key` = `site`", ("key",), ("city",)), backend.frame(tags))
     found = backend.frame(ROWS).project({"city": "`t.city`"}, ["id"], [join]).to_table()
     assert shown(found) == [
         (1, "a"), (1, "b"), (2, "a"), (2, "b"), (3, None), (4, None), (5, None), (6, "a"), (6, "b")

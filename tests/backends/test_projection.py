@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.engine_factory import ON_BOTH, EngineFactory, on_spark
-from transom.backends.base import Backend, Frame, JoinedTable
+from transom.backends.base import Backend, Frame, TableJoin
 from transom.backends.expressions import at_clock, micros
 from transom.errors import SettingError
 from transom.sql.query import Join
@@ -61,8 +61,8 @@ def rows(frame: Frame) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def joined(tables: dict[str, Frame], *joins: Join) -> list[JoinedTable]:
-    return [JoinedTable(join, tables[join.table]) for join in joins]
+def joined(tables: dict[str, Frame], *joins: Join) -> list[TableJoin]:
+    return [TableJoin(join, tables[join.table]) for join in joins]
 
 
 def test_scalars_are_named_and_raw_columns_kept(batch: Frame) -> None:

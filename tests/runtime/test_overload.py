@@ -25,7 +25,6 @@ from tests.runtime.engine_helpers import (
 from tests.runtime.fault_helpers import Crash, Fault
 from transom.ingest.batch import IngestRun
 from transom.overload.sideline import Sideline
-from transom.runtime.emit import Emit
 from transom.runtime.outputs import Outputs
 from transom.runtime.write_ahead_log import BatchLog
 from transom.storage.file_store import Store
@@ -331,7 +330,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "writing rows aside": (Sideline, "_write"),
     "ingest": (IngestRun, "process"),
     "writing late rows": (Outputs, "write_rows"),
-    "emit": (Emit, "process"),
+    "emit": (Emitter, "process"),
     "writing results": (Outputs, "write_results"),
     "the commit": (BatchLog, "commit"),
     "forgetting what was taken in": (Sideline, "forget"),

@@ -37,7 +37,7 @@ class Frame(ABC):
 
     @abstractmethod
     def project(
-        self, scalars: Mapping[str, str], keep: Sequence[str] = (), joins: Sequence[JoinedTable] = ()
+        self, scalars: Mapping[str, str], keep: Sequence[str] = (), joins: Sequence[TableJoin] = ()
     ) -> Frame:
         """The columns in `keep` and the named scalars, over the rows left-joined with static tables.
 
@@ -107,7 +107,7 @@ class Frame(ABC):
 
 
 @dataclass(frozen=True)
-class JoinedTable:
+class TableJoin:
     """A static table as a query joins it."""
 
     join: Join

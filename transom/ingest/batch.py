@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from transom.backends.base import Backend, Frame, JoinedTable
+from transom.backends.base import Backend, Frame, TableJoin
 from transom.backends.expressions import at_clock, micros, quoted
 from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
 from transom.elements import Clock, ClockKind
@@ -275,7 +275,7 @@ class IngestRun:
     def _projected(self, branch: _Branch, frame: Frame, keep: Sequence[str] = ()) -> Frame:
         versions = self.batch.versions
         joins = [
-            JoinedTable(join, self.tables.frame(join.table, versions[join.table])) for join in branch.joins
+            TableJoin(join, self.tables.frame(join.table, versions[join.table])) for join in branch.joins
         ]
         return frame.project(self.at_clock(branch.scalars), keep, joins)
 

@@ -24,7 +24,7 @@ def aggregate_task(shipped: ShippedPlan, shelf: Shelf | None) -> Task:
         spare_collection()
         plan = shipped.plan()
         done: Outcome | None = None
-        for table in gathered(batches):
+        for table in in_large_tables(batches):
             outcome = aggregate_rows(table, plan)
             done = outcome if done is None else merge([done, outcome], plan.layouts)
             cells = sum(shard.table.num_rows for _, shard in done.shards)
@@ -45,7 +45,7 @@ def late_task(shipped: ShippedPlan, keep: list[str]) -> Task:
 
     def task(batches: RecordBatches) -> RecordBatches:
         plan = shipped.plan()
-        for table in gathered(batches):
+        for table in in_large_tables(batches):
             chosen = table.filter(pa.array(late_rows(table, plan))).select(keep)
             yield from chosen.combine_chunks().to_batches()
 
@@ -58,7 +58,7 @@ def spare_collection() -> None:
         gc.freeze()
 
 
-def gathered(batches: RecordBatches) -> Iterator[pa.Table]:
+def in_large_tables(batches: RecordBatches) -> Iterator[pa.Table]:
     """Batches put together into tables of a good size."""
     held: list[pa.RecordBatch] = []
     rows = 0

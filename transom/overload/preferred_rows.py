@@ -14,7 +14,7 @@ import pyarrow as pa
 from transom.backends.base import Frame, RecordBatches, Task
 from transom.backends.expressions import quoted
 from transom.ingest.batch import DataBatch, IngestRun
-from transom.ingest.tasks import gathered
+from transom.ingest.tasks import in_large_tables
 from transom.plan.compiled import CompiledQuery
 from transom.promising.batch_tuples import NUMBER, as_numbers
 from transom.promising.execution import key_sql
@@ -107,7 +107,7 @@ def estimate_task(known: Representation) -> Task:
     """A task that adds what is known of values to how often they occur."""
 
     def task(batches: RecordBatches) -> RecordBatches:
-        for table in gathered(batches):
+        for table in in_large_tables(batches):
             keys = table["key"].to_numpy().view("uint64")
             buckets = bucket_of(known.shape, keys, as_numbers(table[NUMBER]))
             counts = table["rows"].to_numpy() + known.total(keys, buckets)

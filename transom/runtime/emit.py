@@ -25,7 +25,7 @@ from transom.state.batch_intent import BatchIntent
 from transom.state.state import State
 
 
-class Emit:
+class Emitter:
     """Turns the partial aggregates of a batch into results and the next state."""
 
     def __init__(self, backend: Backend, outputs: Outputs, executors: ExecutorState, ingest: Ingest):
@@ -54,7 +54,7 @@ class Emit:
 class BatchEffects(EmitBackend):
     """The side effects of one batch, by the backend."""
 
-    emit: Emit
+    emit: Emitter
     intent: BatchIntent
     registry: Registry
     directory: str

@@ -41,13 +41,13 @@ from transom.runtime.lookups import Lookups
 from transom.runtime.loop import BatchLoop
 from transom.runtime.options import clock_kind, declared_column, overload_rule, sharing_strategy, stream_rules
 from transom.runtime.preference_handle import PreferenceHandle, refuse_statement
-from transom.runtime.prods import ProdAnswers, clock_of, punctuation_of
+from transom.runtime.prods import ProdAnswers, clock_named, punctuation_of
 from transom.runtime.progress import Progress, log_batch, progress_of
 from transom.runtime.quality import guarded_quality
 from transom.runtime.query_access import QueryAccess
 from transom.runtime.replay import Replay, ReplayOptions, replay_source
 from transom.runtime.runner import Runner
-from transom.runtime.summary_status import SummaryInfo, summaries_of
+from transom.runtime.summary_status import SummaryInfo, summary_reports
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
 from transom.sql.clauses.query_parser import has_preference, split_by_preference
@@ -238,7 +238,7 @@ class Engine:
         target, found = self._loop.declared.streams[of], self._source(source, format, schema, options, 1)
         columns = visible(found.columns)
         names = where if isinstance(where, Mapping) else {column: column for column in where}
-        clock, time = clock_of(target, on), until if at is None else at
+        clock, time = clock_named(target, on), until if at is None else at
         if time is not None:
             time = declared_column(name, time, columns)
             columns = with_time_column(columns, time)
@@ -604,7 +604,7 @@ class Engine:
     def summaries(self) -> dict[str, SummaryInfo]:
         """The summaries by name: what they keep, and in which structure."""
         self._loop.directory.bind()
-        return summaries_of(self._loop)
+        return summary_reports(self._loop)
 
     def explain(self, format: str = "text", verbose: bool = False) -> str:
         """How the registered queries are computed together: as text, json or mermaid.

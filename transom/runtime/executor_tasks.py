@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from transom.backends.arrow_types import plain_table
 from transom.backends.base import RecordBatches, Task
-from transom.ingest.tasks import gathered
+from transom.ingest.tasks import in_large_tables
 from transom.kernel.shards import fetched, rolled
 from transom.plan.compiled import Slot
 from transom.results.presentation import LoweredWindows, Moment, ResultBatch, result_batch
@@ -123,7 +123,7 @@ def write_task(work: ShardWork, texts: Sequence[str], target: ResultTarget) -> T
 
     def task(batches: RecordBatches) -> RecordBatches:
         with _Writer(target) as writer:
-            for table in gathered(batches):
+            for table in in_large_tables(batches):
                 table = plain_table(table)
                 which = table["which"].to_numpy()
                 order = np.argsort(which, kind="stable")

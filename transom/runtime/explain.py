@@ -9,7 +9,7 @@ from transom.errors import SettingError, SQLError, near_miss
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.explain import Explained, Explanation, gather, mermaid, plan_text, query_text
 from transom.runtime.loop import BatchLoop
-from transom.runtime.registry import Entry
+from transom.runtime.registry import RegisteredQuery
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
 from transom.sql.catalog import Catalog
@@ -93,7 +93,7 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
     )
 
 
-def _stream(entry: Entry) -> str:
+def _stream(entry: RegisteredQuery) -> str:
     """The stream that a query reads, or the first of two."""
     if entry.preference_query is not None:
         return entry.preference_query.sides[0].stream

@@ -18,7 +18,7 @@ from transom.ondemand.lookup import lookup_schema
 from transom.plan.compiled import compile_query
 from transom.results.presentation import result_schema
 from transom.runtime.explain import explain_query
-from transom.runtime.lookups import length_of
+from transom.runtime.lookups import window_length
 from transom.runtime.prods import prod_of, punctuation_of
 from transom.runtime.query_access import QueryAccess
 from transom.sql.preference_query import PreferenceQuery
@@ -105,7 +105,7 @@ class QueryHandle:
         `at` lets the window end later than the newest row; `where` is a pattern on the groups.
         """
         query = self._on_demand()
-        length = length_of(query, range, rows)
+        length = window_length(query, range, rows)
         if self._is_dropped:
             raise StateError(f"the query {self.name} was dropped")
         if not self._access.registered(

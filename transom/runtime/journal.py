@@ -88,7 +88,7 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """The results of a batch, or the answer to a prod."""
 
     number: int
@@ -127,7 +127,7 @@ class Journal:
     def __init__(self, loop: BatchLoop, limit: int):
         self.loop, self.limit, self.epoch = loop, limit, uuid.uuid4().hex[:8]
         self._lock = threading.Lock()
-        self._entries: list[Entry] = []
+        self._entries: list[JournalEntry] = []
         self._last, self._bytes = 0, 0
         self._listeners: list[Callable[[], None]] = []
         self._read: dict[tuple[str, int, int], tuple[pa.Table, int]] = {}  # what was before, and until where
@@ -155,7 +155,7 @@ class Journal:
             self._through = batch_id if is_batch else self._through
             if results:
                 self._last += 1
-                self._entries.append(Entry(self._last, self._through, batch_id, kept, is_batch, size))
+                self._entries.append(JournalEntry(self._last, self._through, batch_id, kept, is_batch, size))
                 self._bytes += size
             while (self._bytes > self.limit or len(self._entries) > MOST_ENTRIES) and len(self._entries) > 1:
                 self._bytes -= self._entries.pop(0).bytes
@@ -238,12 +238,12 @@ class Journal:
         first = self._entries[0].number if self._entries else self._last + 1
         return cursor.epoch == self.epoch and first - 1 <= cursor.number <= self._last
 
-    def _behind(self, cursor: Cursor) -> list[Entry]:
+    def _behind(self, cursor: Cursor) -> list[JournalEntry]:
         if not self._entries:
             return []
         return self._entries[cursor.number - self._entries[0].number + 1 :]
 
-    def _near(self, query: JournalQuery, entries: list[Entry], unread: int = 0) -> Iterator[Part]:
+    def _near(self, query: JournalQuery, entries: list[JournalEntry], unread: int = 0) -> Iterator[Part]:
         """What entries hold; those of batches before `unread` are read already."""
         for entry in entries:
             behind = Cursor(entry.batch_id + 1, self.epoch, entry.number)

@@ -29,7 +29,7 @@ from transom.plan.compiled import CompiledQuery, compile_query
 from transom.results.presentation import computed_texts
 from transom.runtime.loop import BatchLoop
 from transom.runtime.prods import instant_of
-from transom.runtime.registry import Entry, Registry
+from transom.runtime.registry import RegisteredQuery, Registry
 from transom.sql.binding.cascades import bind_all
 from transom.sql.catalog import Catalog
 from transom.sql.clauses.query_parser import has_preference
@@ -54,7 +54,9 @@ class Lookups:
             lambda state, registry: self._registered(state, registry[name], length, at, where)
         )
 
-    def _registered(self, state: State, entry: Entry, length: int | None, at: Any, where: Where) -> pa.Table:
+    def _registered(
+        self, state: State, entry: RegisteredQuery, length: int | None, at: Any, where: Where
+    ) -> pa.Table:
         name = entry.name
         if entry.suspended is not None:
             raise StateError(f"the query {name} is suspended: {entry.suspended}")
@@ -194,7 +196,7 @@ def _readings(query: CompiledQuery, kept: StoreSet, registry: Registry) -> Itera
                 yield compile_query("", bound.on_demand(using), registry.naive)
 
 
-def length_of(query: Query, range: str | int | timedelta | None, rows: int | None) -> int | None:
+def window_length(query: Query, range: str | int | timedelta | None, rows: int | None) -> int | None:
     """The length of a window from a program's arguments; None for the query's own."""
     if range is None and rows is None:
         return None

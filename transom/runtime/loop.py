@@ -33,7 +33,7 @@ from transom.results.stream_progress import BatchInput
 from transom.runtime.archive import Archive
 from transom.runtime.batch_report import BatchReport, Stopwatch, notify
 from transom.runtime.declared import Declared
-from transom.runtime.emit import Emit
+from transom.runtime.emit import Emitter
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.ingest import Ingest, IngestedBatch
 from transom.runtime.membership import check_types, joined_and_left
@@ -80,7 +80,7 @@ class BatchLoop:
             self.promising,
             self.sideline,
         )
-        self.emit = Emit(backend, self.outputs, self.executors, self.ingest)
+        self.emit = Emitter(backend, self.outputs, self.executors, self.ingest)
         self.lookup_cache = LookupCache()
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every batch

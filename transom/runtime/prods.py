@@ -115,7 +115,7 @@ def prod_of(
     """A prod from a program's arguments."""
     if until is not None and at is not None:
         raise SettingError("a prod is for the windows up to a time (until) or for the one at a time (at)")
-    clock = clock_of(stream, on)
+    clock = clock_named(stream, on)
     moment = until if at is None else at
     time = None if moment is None else instant_of(clock, moment)
     return Prod(clock, time, at is not None, pattern_of(stream, where), queries)
@@ -129,12 +129,12 @@ def punctuation_of(
     on: str | None = None,
 ) -> Punctuation:
     """A punctuation from a program's arguments."""
-    clock = clock_of(stream, on)
+    clock = clock_named(stream, on)
     start = None if since is None else instant_of(clock, since)
     return Punctuation(clock, instant_of(clock, until), start, pattern_of(stream, where))
 
 
-def clock_of(stream: Stream, on: str | None) -> Clock:
+def clock_named(stream: Stream, on: str | None) -> Clock:
     """The clock that a time is of: the stream's own, or that of a column."""
     if on is None:
         return stream.rules.clock

@@ -20,7 +20,7 @@ from transom.state.commit_record import QueryRecord, SummaryRecord
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegisteredQuery:
     """A registered query. A suspended query has a reason, and takes no part in batches."""
 
     name: str
@@ -43,7 +43,7 @@ class Entry:
         return identity(self.name, self.since)
 
     @classmethod
-    def of_record(cls, record: QueryRecord) -> Entry:
+    def of_record(cls, record: QueryRecord) -> RegisteredQuery:
         """The entry that a checkpoint stored, not bound yet."""
         return cls(
             record.name,
@@ -90,7 +90,7 @@ class Registry:
         naive: bool = False,
         summaries: Iterable[SummaryRecord] = (),
     ):
-        self.entries = {record.name: Entry.of_record(record) for record in queries}
+        self.entries = {record.name: RegisteredQuery.of_record(record) for record in queries}
         self.created = {
             record.name: SummaryEntry(record.name, record.text, record.since) for record in summaries
         }
@@ -100,13 +100,13 @@ class Registry:
     def __contains__(self, name: str) -> bool:
         return name in self.entries
 
-    def __getitem__(self, name: str) -> Entry:
+    def __getitem__(self, name: str) -> RegisteredQuery:
         try:
             return self.entries[name]
         except KeyError:
             raise StateError(f"there is no query named {name}") from None
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[RegisteredQuery]:
         return iter(self.entries.values())
 
     def query_records(self) -> tuple[QueryRecord, ...]:
@@ -153,7 +153,7 @@ class Registry:
     ) -> None:
         """Add a query with a preference."""
         names = tuple(side.summary for side in preference_query.sides)
-        self.entries[control.name] = Entry(
+        self.entries[control.name] = RegisteredQuery(
             control.name, control.text, since=batch_id, preference_query=preference_query, summaries=names
         )
 
@@ -183,7 +183,7 @@ class Registry:
 
     def add(self, control: Register, query: Query, batch_id: int) -> CompiledQuery:
         compiled = compile_query(control.name, query, self.naive)
-        self.entries[control.name] = Entry(
+        self.entries[control.name] = RegisteredQuery(
             control.name, control.text, control.partial, batch_id, compiled=compiled
         )
         return compiled

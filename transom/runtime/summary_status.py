@@ -41,7 +41,7 @@ class PreferenceProgress:
     regions: int
 
 
-def summaries_of(loop: BatchLoop) -> dict[str, SummaryInfo]:
+def summary_reports(loop: BatchLoop) -> dict[str, SummaryInfo]:
     """The status of the summaries of a batch loop."""
     return summary_infos(loop.state.promising, loop.directory.registry)
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from transom.backends.arrow_types import plain_table
-from transom.backends.base import Frame, JoinedTable, Task
+from transom.backends.base import Frame, TableJoin, Task
 from transom.backends.expressions import quoted
 from transom.backends.local.joins import left_join
 from transom.columns.grouping import group
@@ -44,7 +44,7 @@ class LocalFrame(Frame):
         return self._with(self.table.filter(self._values(condition)))
 
     def project(
-        self, scalars: Mapping[str, str], keep: Sequence[str] = (), joins: Sequence[JoinedTable] = ()
+        self, scalars: Mapping[str, str], keep: Sequence[str] = (), joins: Sequence[TableJoin] = ()
     ) -> LocalFrame:
         table = self.table
         for joined in joins:

@@ -39,7 +39,7 @@ def parse_schema(text: str) -> dict[str, pa.DataType]:
     try:
         table = sqlglot.parse_one(f"CREATE TABLE t ({text})", dialect="spark")
         columns = list(table.this.expressions)
-        schema = {column.name: arrow_type(column.args["kind"]) for column in columns}
+        schema = {column.name: parsed_type(column.args["kind"]) for column in columns}
     except (sqlglot.errors.SqlglotError, AttributeError, KeyError) as error:
         raise SettingError(f"not a schema: {text!r}; expected one like 'site int, ts timestamp'") from error
     if not schema:
@@ -50,12 +50,12 @@ def parse_schema(text: str) -> dict[str, pa.DataType]:
 def parse_type(text: str) -> pa.DataType:
     """The type that a text describes."""
     try:
-        return arrow_type(exp.DataType.build(text, dialect="spark"))
+        return parsed_type(exp.DataType.build(text, dialect="spark"))
     except (sqlglot.errors.SqlglotError, SettingError) as error:
         raise SettingError(f"not a type: {text!r}; expected one like 'double'") from error
 
 
-def arrow_type(node: exp.DataType) -> pa.DataType:
+def parsed_type(node: exp.DataType) -> pa.DataType:
     """The Arrow type of a parsed one."""
     name = node.this.name
     parts = node.expressions
@@ -63,11 +63,11 @@ def arrow_type(node: exp.DataType) -> pa.DataType:
         precision, scale = [*(int(part.name) for part in parts), *(10, 0)[len(parts) :]]
         return pa.decimal128(precision, scale)
     if name in ("ARRAY", "LIST"):
-        return pa.list_(arrow_type(parts[0]))
+        return pa.list_(parsed_type(parts[0]))
     if name == "MAP":
-        return pa.map_(arrow_type(parts[0]), arrow_type(parts[1]))
+        return pa.map_(parsed_type(parts[0]), parsed_type(parts[1]))
     if name == "STRUCT":
-        return pa.struct([pa.field(part.name, arrow_type(part.args["kind"])) for part in parts])
+        return pa.struct([pa.field(part.name, parsed_type(part.args["kind"])) for part in parts])
     if name not in _TYPES:
         raise SettingError(f"the local backend has no type {node.sql('spark')}")
     return _TYPES[name]

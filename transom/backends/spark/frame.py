@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, VariantType
 
-from transom.backends.base import Frame, JoinedTable, Task
+from transom.backends.base import Frame, TableJoin, Task
 from transom.backends.expressions import quoted
 from transom.backends.spark.scalars import collect_small
 from transom.backends.spark.session import ansi_off
@@ -33,7 +33,7 @@ class SparkFrame(Frame):
             return SparkFrame(self.df.filter(condition))
 
     def project(
-        self, scalars: Mapping[str, str], keep: Sequence[str] = (), joins: Sequence[JoinedTable] = ()
+        self, scalars: Mapping[str, str], keep: Sequence[str] = (), joins: Sequence[TableJoin] = ()
     ) -> SparkFrame:
         # As texts, and in few steps: each column object and each step is several calls of the JVM.
         df = self.df
