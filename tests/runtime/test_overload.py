@@ -25,6 +25,7 @@ from tests.runtime.engine_helpers import (
 from tests.runtime.fault_helpers import Crash, Fault
 from transom.ingest.batch import IngestRun
 from transom.overload.sideline import Sideline
+from transom.runtime.emit import Emitter
 from transom.runtime.outputs import Outputs
 from transom.runtime.write_ahead_log import BatchLog
 from transom.storage.file_store import Store
