@@ -327,14 +327,14 @@ def undisturbed(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFac
 
 STEPS: dict[str, tuple[Any, str]] = {
     "writing the batch ahead": (BatchLog, "begin"),
-    "choosing rows": (Sideline, "part"),
-    "writing rows aside": (Sideline, "_write"),
+    "choosing rows": (Sideline, "split"),
+    "writing sidelined rows": (Sideline, "_write"),
     "ingest": (IngestRun, "process"),
     "writing late rows": (Outputs, "write_rows"),
     "emit": (Emitter, "process"),
     "writing results": (Outputs, "write_results"),
     "the commit": (BatchLog, "commit"),
-    "forgetting what was taken in": (Sideline, "forget"),
+    "deleting resumed rows": (Sideline, "forget"),
 }
 CASES = [
     *(("the burst", step, after) for step in STEPS if "forgetting" not in step for after in (False, True)),
