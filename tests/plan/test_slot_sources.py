@@ -6,7 +6,7 @@ import pytest
 
 from tests.plan.bids import compiled, planned
 from transom.plan.compiled import CompiledQuery
-from transom.plan.layout import slot_columns
+from transom.plan.layout import source_columns
 from transom.plan.slot_sources import is_answered, readable_slots, slots_to_keep, source_slot, source_slots
 from transom.plan.strategy import Strategy
 
@@ -52,9 +52,9 @@ def test_a_slot_is_read_off_itself_where_it_is_kept() -> None:
 def test_columns_of_a_served_slot_are_some_of_its_servers() -> None:
     total, count = query("avg(price)").slots
     (moments,) = query("variance(price)").slots
-    assert slot_columns(total, {moments.id: 2}) == ("s2_3",)
-    assert slot_columns(count, {moments.id: 2}) == ("s2_0",)
-    assert slot_columns(total, {moments.id: 2, total.id: 0}) == ("s0_0",)
+    assert source_columns(total, {moments.id: 2}) == ("s2_3",)
+    assert source_columns(count, {moments.id: 2}) == ("s2_0",)
+    assert source_columns(total, {moments.id: 2, total.id: 0}) == ("s0_0",)
 
 
 def test_queries_know_the_slots_that_they_could_be_served_by() -> None:

@@ -80,7 +80,7 @@ def state_columns(accumulator: Accumulator, place: int) -> list[str]:
     return [state_column(place, part) for part in range(len(accumulator.types()))]
 
 
-def slot_columns(slot: Slot, places: Mapping[str, int]) -> tuple[str, ...]:
+def source_columns(slot: Slot, places: Mapping[str, int]) -> tuple[str, ...]:
     """The columns to read a slot's state from, in a table that keeps slots at these places."""
     source = source_slot(slot, places)
     assert source is not None
@@ -102,7 +102,7 @@ def with_slots(table: pa.Table, old: Sequence[str], new: Sequence[Slot]) -> pa.T
     for i, slot in enumerate(new):
         names = state_columns(slot.accumulator, i)
         if source_slot(slot, places) is not None:
-            states = [table[name] for name in slot_columns(slot, places)]
+            states = [table[name] for name in source_columns(slot, places)]
         else:
             identity = zip(slot.accumulator.identity(), slot.accumulator.types(), strict=True)
             states = [pa.repeat(pa.scalar(value, kind), table.num_rows) for value, kind in identity]

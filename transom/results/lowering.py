@@ -12,7 +12,7 @@ from transom.columns.grouping import group
 from transom.columns.table_columns import aggregate_column
 from transom.kernel.sheets import one_array, regroup
 from transom.plan.compiled import CompiledQuery
-from transom.plan.layout import Layout, slot_columns
+from transom.plan.layout import Layout, source_columns
 from transom.results.close import specs_of
 from transom.results.presentation import LoweredWindows
 from transom.windows import ids as windows
@@ -98,4 +98,4 @@ def combine_parts(
 
 def slot_columns(query: CompiledQuery, slots: Mapping[str, int]) -> Places:
     """Where a query's slots are in a sheet, from the places of those that its selection keeps."""
-    return tuple(slot_columns(slot, slots) for slot in query.slots)
+    return tuple(source_columns(slot, slots) for slot in query.slots)
