@@ -112,7 +112,7 @@ def test_without_the_clause_nothing_is_reported_early() -> None:
         ("EMIT EARLY EVERY - 5 s", "EVERY must be positive", "- 5 s"),
         ("EMIT EARLY EVERY 1 month", "no fixed length", "1 month"),
         ("EMIT EARLY AT", "AT needs a percentage like 75%", "AT"),
-        ("EMIT EARLY AT 75%", "expected OF after %; a point is told as a part of the slide: AT 75% OF SLIDE", "%"),
+        ("EMIT EARLY AT 75%", "expected OF after %; a point is written as a part of the slide: AT 75% OF SLIDE", "%"),
         ("EMIT EARLY AT 75% OF RANGE", "expected SLIDE after OF, found RANGE", "RANGE"),
         ("EMIT EARLY AT 0.75 OF SLIDE", "AT needs a percentage; write 75%", "0.75"),
         ("EMIT EARLY AT 75 OF SLIDE", "AT needs a percentage; write 75%", "75"),

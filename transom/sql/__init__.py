@@ -1,4 +1,9 @@
-"""The SQL front: text in, bound queries out."""
+"""The SQL front: text in, bound queries out.
+
+Read `syntax/` (text to tokens and a tree), `clauses/` (the clauses that Spark does not have), `binding/` (names and
+types resolved), then `query.py` and `preference_query.py`, the bound queries. `interpreter/` evaluates scalar
+expressions without Spark.
+"""
 
 from transom.sql.binding.bind import Binding, bind, bind_one
 from transom.sql.binding.bind_preference_query import bind_preference_queries, bind_preference_query

@@ -1,4 +1,4 @@
-"""What the SQL front may refer to: streams, tables, functions, and a way to type expressions."""
+"""The names that a query can use: streams, tables and functions; and the protocol for typing expressions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Relation:
 
 
 class Scalars(Protocol):
-    """Whoever types and evaluates scalar expressions in Spark SQL's dialect: Spark, or the oracle."""
+    """Types and evaluates scalar expressions in Spark SQL's dialect: in Spark, or by the interpreter."""
 
     def types(
         self, columns: Mapping[str, pa.DataType], expressions: Sequence[str]
@@ -41,8 +41,8 @@ class Catalog:
     streams: Mapping[str, Relation] = field(default_factory=dict)
     tables: Mapping[str, Relation] = field(default_factory=dict)
     functions: frozenset[str] = frozenset()  # user-defined scalar functions that the program registered
-    utc: bool = True  # whether a time written without a zone is in UTC; else only Spark knows what it means
+    utc: bool = True  # whether a time written without a zone is in UTC; otherwise Spark has to read it
     qualities: frozenset[str] = frozenset()  # functions that compare an early value with the final one
-    queries: frozenset[str] = frozenset()  # names that may have been meant when one is unknown
+    queries: frozenset[str] = frozenset()  # names to suggest for an unknown one
     preference_queries: frozenset[str] = frozenset()  # queries WITH PREFERENCE, whose results can't be read
     summaries: Mapping[str, Summary] = field(default_factory=dict)  # of streams, by their names

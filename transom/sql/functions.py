@@ -1,6 +1,6 @@
 """Which scalar functions a query may call: those of Spark's that are deterministic.
 
-Aggregates are in `transom.aggregates.table`. Not here, on purpose: what is random or depends on the machine
+Aggregates are in `transom.aggregates.table`. Not here, on purpose: functions that are random or depend on the machine
 (rand, uuid, input_file_name), what reaches out of SQL (reflect, java_method), generators (explode), and
 functions that take lambdas.
 """

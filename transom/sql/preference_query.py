@@ -1,4 +1,4 @@
-"""A bound query with a preference: what the SQL front hands on of WITH PREFERENCE queries."""
+"""A bound query WITH PREFERENCE."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transom.sql.query import Predicate, Scalar
 
 @dataclass(frozen=True)
 class Side:
-    """A stream of a query with a preference: its summary, the conditions on its tuples alone, what is kept of them.
+    """A stream of a preference query: its summary, the conditions on its tuples alone, and the kept columns.
 
     `guide` is the part of `where` that reads nothing but the summarized column, which the summary can be
     asked about. Both are over the stream's own columns, `` `item` ``. `columns` are those of them that
@@ -52,7 +52,7 @@ class Figure:
 @dataclass(frozen=True)
 class PreferenceQuery:
     """One side: a selection, or aggregates (`figures`) over one. Two sides: a window join on their summaries'
-    columns; `rest` is what else is to hold for a pair, over the columns that `outputs` are over."""
+    columns; `rest` is the condition on a pair beside that, over the columns that `outputs` are over."""
 
     sides: tuple[Side, ...]
     preference: Preference

@@ -1,4 +1,4 @@
-"""What a tuple promises: an arithmetic expression over estimated counts, columns and numbers.
+"""The promise of a tuple: an arithmetic expression over estimated counts, columns and numbers.
 
 `SUMMARY.Estimate.Count(a.item) * b.price` is `Times(Count("a", "item"), Column("b", "price"))`, with the
 streams' own names in place of aliases.
@@ -38,7 +38,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Two parts with one of `+ - * /` between them; dividing by nothing promises nothing."""
+    """Two parts with one of `+ - * /` between them; a division by zero is 0."""
 
     op: str
     left: Promise
@@ -67,7 +67,7 @@ def counts(promise: Promise, stream: str, column: str) -> bool:
 
 
 def promised(promise: Promise, known: Callable[[Count | Column], Floats]) -> Floats:
-    """The promise of each of some tuples, given what is known of them.
+    """The promises of some tuples, given the values of the counts and columns.
 
     >>> twice = Arithmetic("*", Number(2.0), Count("store1", "item"))
     >>> promised(twice, lambda leaf: np.array([1.0, 3.0])).tolist()

@@ -1,4 +1,4 @@
-"""A bound query: what the SQL front hands to everything behind it.
+"""A bound query: the output of the SQL front, and the input of the planner.
 
 Scalar expressions stay Spark SQL text in one canonical spelling, so that equal expressions of
 different queries are equal strings and are computed once. In that text a stream's column is
@@ -21,7 +21,7 @@ from transom.sql.promise import Promise
 
 @dataclass(frozen=True)
 class Scalar:
-    """A scalar expression over a row: canonical Spark SQL text, its type, and what it reads.
+    """A scalar expression over a row: canonical Spark SQL text and its type.
 
     `column` is the stream's column when the expression is nothing but that column.
     """
@@ -38,7 +38,7 @@ _KEY = re.compile(r"`k\d+`")
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
-    """What a system column of a result is called: it steps aside for an item of its name.
+    """The name of a system column in a result: it gets a prefix if an item has its name.
 
     >>> free_name("rows", ["n"]), free_name("rows", ["rows"])
     ('rows', 'transom_rows')
@@ -64,7 +64,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Member:
-    """`scalar IN (values)`; `null` says that a NULL stood in the list."""
+    """`scalar IN (values)`; `null` is whether the list has a NULL."""
 
     scalar: Scalar
     values: tuple[Any, ...]
@@ -173,7 +173,7 @@ class Item:
 
 @dataclass(frozen=True)
 class OverloadPreference:
-    """ON OVERLOAD PREFER: which rows to take when there is not time for all, as of a preference."""
+    """ON OVERLOAD PREFER: which rows to process first when there is not time for all."""
 
     order: str
     promise: Promise

@@ -108,6 +108,6 @@ def _number(node: exp.Expr) -> int | float | Decimal | None:
 def result_type(
     function: str, types: Sequence[pa.DataType], parameters: tuple[Any, ...]
 ) -> pa.DataType | str:
-    """The type of an aggregate by Spark's rules, or what is wrong with its argument."""
+    """The type of an aggregate by Spark's rules, or an error message about its argument."""
     kind = aggregate_function(function).result_type(types[0] if types else None, parameters)
     return f"{aggregate_function(function).sql_name} {kind}" if isinstance(kind, str) else kind

@@ -36,12 +36,12 @@ MAX_TYPES = 100_000  # remembered; queries that come and go must not fill the me
 
 
 def bind(texts: Mapping[str, str], catalog: Catalog, scalars: Scalars) -> dict[str, Query | SQLError]:
-    """Bind named queries; each gives a query or its own error, and none hinders another."""
+    """Bind named queries; each gives a query or its own error."""
     return Binding(catalog, scalars).bind(texts)
 
 
 def bind_one(text: str, catalog: Catalog, scalars: Scalars) -> Query:
-    """Bind one query or raise what is wrong with it."""
+    """Bind one query, or raise its error."""
     bound = bind({"": text}, catalog, scalars)[""]
     if isinstance(bound, SQLError):
         raise bound
@@ -61,7 +61,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 class Binding:
-    """Binds queries over one catalog, and remembers what they have in common: templates and types."""
+    """Binds queries over one catalog, and caches what they share: templates and types."""
 
     def __init__(self, catalog: Catalog, scalars: Scalars):
         self.catalog, self.table = catalog, TypeTable(scalars)
@@ -69,10 +69,10 @@ class Binding:
         self._lock = threading.Lock()  # a template holds one query's constants at a time
 
     def bind(self, texts: Mapping[str, str]) -> dict[str, Query | SQLError]:
-        """Bind named queries; each gives a query or its own error, and none hinders another."""
+        """Bind named queries; each gives a query or its own error."""
         with self._lock, _collector_paused():
             outcome = self._bind(texts)
-            self.table.tidy(MAX_TYPES)
+            self.table.evict(MAX_TYPES)
         return {name: outcome[name] for name in texts}
 
     def _bind(self, texts: Mapping[str, str]) -> dict[str, Query | SQLError]:
@@ -85,10 +85,10 @@ class Binding:
         reader = next((one for one in alike if one.template.fits(whole.constants)), None)
         if reader is not None:
             if not reader.is_typed:
-                yield  # the first of its kind asks for what all will want to know
+                yield  # the first query of a template requests the types that all of them need
             try:
                 return (yield from reader.steps(text, whole))
-            except SQLError:  # read alone, the query says it again and points into its own text
+            except SQLError:  # read alone, the query raises an error that points into its own text
                 return (yield from _Reader(text, whole, self.catalog, self.table).steps(text, whole))
         reader = _Reader(text, whole, self.catalog, self.table)
         if len(self._readers) >= MAX_TEMPLATES:
@@ -108,9 +108,9 @@ def _window_clauses(clauses: Sequence[EndClause]) -> list[WindowQueryClause]:
 
 
 class _Reader(ScalarBinder):
-    """A query that is read once and bound in steps, for its own constants or for those of others like it.
+    """A query that is read once and bound in steps, with its own constants or those of similar queries.
 
-    Between two steps the types that it asked for are found out, and other queries may put their constants in.
+    Between two steps the missing types are resolved, and other queries may fill in their constants.
     """
 
     def __init__(self, text: str, whole: Cut, catalog: Catalog, table: TypeTable):
@@ -140,7 +140,7 @@ class _Reader(ScalarBinder):
 
     def steps(self, text: str, whole: Cut) -> Steps[Query]:
         """Bind a query that fits the template."""
-        where, keys, calls = yield from self.row.until_known(lambda: self._rows(whole))
+        where, keys, calls = yield from self.row.build_until_typed(lambda: self._rows(whole))
         end = dict(self._end(whole))
         using = end.pop("using", None)
         if using is not None:
@@ -149,7 +149,7 @@ class _Reader(ScalarBinder):
         signature = tuple((name, str(kind)) for name, kind in columns.items())
         results = Typer(self.parsed, self.table.over(signature, lambda: columns))
         result = _Result(self, results, columns)
-        items, kept = yield from results.until_known(lambda: result.build(whole))
+        items, kept = yield from results.build_until_typed(lambda: result.build(whole))
         self.is_typed = True
         windowing = self.selection.windowing
         query = Query(
@@ -196,7 +196,7 @@ class _Reader(ScalarBinder):
         return None if kind is None else self.table.shared(Scalar(text, kind))
 
     def _rows(self, whole: Cut) -> tuple[Predicate | None, tuple[Key, ...], tuple[Call, ...]]:
-        self.template.put(whole.constants)
+        self.template.fill(whole.constants)
         with self.selection.inside("WHERE"):
             parts = [bind_predicate(node, self) for node in self.joined.where]
         with self.selection.inside("GROUP BY"):
@@ -233,7 +233,7 @@ class _Reader(ScalarBinder):
 
 
 class _Result(ScalarBinder):
-    """What is computed for a result: the columns of the SELECT list, and whether HAVING keeps it."""
+    """Binds what is computed for a result: the SELECT list and HAVING."""
 
     def __init__(self, reader: _Reader, typer: Typer, columns: Mapping[str, pa.DataType]):
         super().__init__(reader.parsed, reader.utc)
@@ -245,7 +245,7 @@ class _Result(ScalarBinder):
 
     def build(self, whole: Cut) -> tuple[tuple[Item, ...], Predicate | None]:
         """The result's columns, and HAVING as a predicate over them."""
-        self.template.put(whole.constants)
+        self.template.fill(whole.constants)
         made = []
         for name, sql, node in self.selection.result_items():
             kind = self._type(sql, node)

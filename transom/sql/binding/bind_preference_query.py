@@ -30,7 +30,7 @@ from transom.sql.syntax.parsed_query import Parsed
 def bind_preference_query(
     text: str, catalog: Catalog, scalars: Scalars, summaries: Mapping[str, Summary]
 ) -> PreferenceQuery:
-    """Bind a query WITH PREFERENCE to streams and their summaries, or raise what is wrong with it."""
+    """Bind a query WITH PREFERENCE to streams and their summaries, or raise its error."""
     bound = bind_preference_queries({"": text}, catalog, scalars, summaries)[""]
     if isinstance(bound, SQLError):
         raise bound
@@ -138,7 +138,7 @@ class _Reader:
         self._check_window()
 
     def steps(self) -> Steps[PreferenceQuery]:
-        """Build the query again after each round of questions, until nothing had to be asked."""
+        """Build the query again after each round of type resolution, until all types are known."""
         views = [*self.own, self.pairs]
         while True:
             for view in views:
@@ -148,7 +148,7 @@ class _Reader:
                 return made
             yield
 
-    # --- what is there -------------------------------------------------------------------------
+    # --- reading -------------------------------------------------------------------------
 
     def _refuse(self) -> None:
         """Refuse what belongs to window queries."""
@@ -164,7 +164,7 @@ class _Reader:
             parsed.fail("expected FROM and the name of a stream", select)
 
     def _read_from(self) -> list[exp.Expr]:
-        """Take the streams in; the conjuncts of ON, USING and WHERE say which tuples belong together."""
+        """Read the streams of FROM; the conjuncts of ON, USING and WHERE are the conditions on tuples."""
         select = self.parsed.select
         self.scope.add(select.args["from_"].this)
         found: list[exp.Expr] = []
@@ -206,7 +206,7 @@ class _Reader:
                 message += "; a longer GRANULARITY or a deeper COLLAPSE keeps more"
                 raise SQLError(message, self.parsed.text, *self.clause.window)
 
-    # --- what is made of it --------------------------------------------------------------------
+    # --- building --------------------------------------------------------------------
 
     def _build(self) -> PreferenceQuery:
         outputs, figures = self._items()
@@ -258,7 +258,7 @@ class _Reader:
         }
 
     def _rest(self) -> str | None:
-        """What is to hold for a pair beside the equality, as one condition."""
+        """The condition on a pair beside the equality."""
         self.pairs.place = "WHERE"
         across = [node for node in self._conditions() if len(self.scope.reads(node)) > 1]
         texts = []

@@ -1,4 +1,4 @@
-"""Constants in a comparison: which ones the kernel may compare by value, with Spark's meaning."""
+"""Constants in a comparison: which of them the kernel can compare by value, as Spark does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ZONED = {exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPLTZ}
 
 
 class Constant:
-    """A constant of the text: its value, and the type it was written with if that was said."""
+    """A constant of the text: its value, and its type if the text names one."""
 
     def __init__(self, value: Any, kind: exp.DType | None = None):
         self.value, self.kind = value, kind

@@ -1,4 +1,4 @@
-"""Types of expressions, asked for in bulk: one question for many texts, each distinct text once."""
+"""Types of expressions, resolved in bulk: one call for many texts, each distinct text once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ARITHMETIC = re.compile(rf"(?:`[^`]*`|{_NUMBER}|[-+*/%()<>=! ]|\b(?:abs|AND|OR|
 
 
 def shape(text: str) -> str:
-    """What the type of a text depends on: in plain arithmetic not the numbers, but how long they are.
+    """The part of a text on which its type depends: of numbers in plain arithmetic only the length.
 
     Spark gives a number the smallest type that holds it, a decimal's being its number of digits.
 
@@ -47,7 +47,7 @@ def _length(found: re.Match[str]) -> str:
 
 
 class Inputs:
-    """The columns that some expressions are over, and what is known of the types of those."""
+    """A set of columns, and the known types of expressions over them."""
 
     def __init__(self, columns: Mapping[str, pa.DataType]):
         self.columns = columns
@@ -56,7 +56,7 @@ class Inputs:
         self.wanted: dict[str, None] = {}
 
     def find(self, text: str) -> pa.DataType | SQLError | None:
-        """The type of a text, if it is known, or why it has none; otherwise it is wanted from now on."""
+        """The type of a text or its error; None if it is not known, and then it is wanted from now on."""
         kind = self.known.get(text)
         if kind is None:
             kind = self.shapes.get(shape(text))
@@ -66,8 +66,8 @@ class Inputs:
                 self.known[text] = kind
         return kind
 
-    def ask(self, scalars: Scalars) -> None:
-        """Find out what is wanted: one text of each shape first, then those that this did not answer."""
+    def resolve(self, scalars: Scalars) -> None:
+        """Resolve the wanted types: one text of each shape first, then the texts that are still open."""
         first: dict[str, str] = {}
         for text in self.wanted:
             first.setdefault(shape(text), text)
@@ -81,7 +81,7 @@ class Inputs:
 
 
 class TypeTable:
-    """All the questions of many queries; `ask` has them answered, one call for each set of columns."""
+    """The types that many queries want; `resolve` finds them, with one call for each set of columns."""
 
     def __init__(self, scalars: Scalars):
         self.scalars = scalars
@@ -95,18 +95,18 @@ class TypeTable:
         return self.inputs[key]
 
     def shared(self, value: Shared) -> Shared:
-        """The one of all equal values that queries share: less memory, and less to send to executors."""
+        """The first of all equal values, which queries share: less memory, and less to send to executors."""
         found: Shared = self._shared.setdefault(value, value)
         return found
 
-    def ask(self) -> None:
-        """Have all questions answered."""
+    def resolve(self) -> None:
+        """Resolve all wanted types."""
         for inputs in self.inputs.values():
             if inputs.wanted:
-                inputs.ask(self.scalars)
+                inputs.resolve(self.scalars)
 
-    def tidy(self, most: int) -> None:
-        """Forget errors, which may be mended, and everything if there are more types than `most`."""
+    def evict(self, most: int) -> None:
+        """Forget errors, which may be fixed later, and all types if there are more than `most`."""
         for inputs in self.inputs.values():
             for text in [text for text, kind in inputs.known.items() if isinstance(kind, SQLError)]:
                 del inputs.known[text]
@@ -124,15 +124,15 @@ class Typer:
         self.missing = False
 
     def type(self, text: str, node: exp.Expr) -> pa.DataType | None:
-        """The type of a text, or None when it has to be asked for first."""
+        """The type of a text, or None if it has to be resolved first."""
         known = self.inputs.find(text)
         self.missing |= known is None
         if isinstance(known, SQLError):
             self.parsed.fail(known.message, node)
         return known
 
-    def until_known(self, build: Callable[[], Result]) -> Steps[Result]:
-        """Build again after each round of questions, until nothing had to be asked."""
+    def build_until_typed(self, build: Callable[[], Result]) -> Steps[Result]:
+        """Build again after each round of type resolution, until all types are known."""
         while True:
             self.missing = False
             result = build()
@@ -166,9 +166,9 @@ class ScalarBinder(ABC):
 def run_steps(
     running: dict[str, Steps[Result]], texts: Mapping[str, str], table: TypeTable
 ) -> dict[str, Result | SQLError]:
-    """Bind queries side by side, so that the types that they ask for are found together.
+    """Bind queries side by side, so that the types that they want are resolved together.
 
-    Each gives what it is bound to or its own error, and none hinders another.
+    Each gives its bound query or its own error.
     """
     outcome: dict[str, Result | SQLError] = {}
     while running:
@@ -183,5 +183,5 @@ def run_steps(
             except RecursionError:
                 outcome[name] = SQLError("the query is nested too deeply", texts[name])
             del running[name]
-        table.ask()
+        table.resolve()
     return outcome

@@ -1,4 +1,4 @@
-"""Which summaries lead a query WITH PREFERENCE to its tuples, and what joins two streams."""
+"""Which summaries guide a query WITH PREFERENCE to its tuples, and which equality joins two streams."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Guides:
     leaves: Mapping[int, ResolvedColumn]  # by the id of the leaf, which the clause keeps
 
     def column_of(self, leaf: Leaf) -> ResolvedColumn:
-        """What a leaf of the promise means."""
+        """The column of a leaf of the promise."""
         return self.leaves[id(leaf)]
 
 
@@ -46,7 +46,7 @@ def find_guides(
     conditions: Sequence[exp.Expr],
     summaries: Mapping[str, Summary],
 ) -> Guides:
-    """Find the summaries for a query, or say which statement would make them."""
+    """Find the summaries for a query, or raise an error with the statement that makes them."""
     leaves = leaves_of(clause.promise)
     found = {id(leaf): stream_column(parsed, scope, leaf) for leaf in leaves}
     finder = _Finder(parsed, scope, clause, summaries, [(leaf, found[id(leaf)]) for leaf in leaves])

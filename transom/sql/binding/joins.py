@@ -16,7 +16,7 @@ from transom.sql.syntax.canonical import Printer, bare, quote
 
 @dataclass
 class _Pending:
-    """A table that waits to be joined until all that its condition reads has been."""
+    """A table that is joined once all relations that its condition reads are joined."""
 
     source: FromItem
     node: exp.Join
@@ -27,7 +27,7 @@ class _Pending:
 
 @dataclass
 class BoundJoins:
-    """The outcome: joins in order, the flags that INNER asks for, and what WHERE still has to say."""
+    """The outcome: joins in order, the flags that INNER asks for, and the rest of WHERE."""
 
     joins: list[tuple[FromItem, str, tuple[str, ...]]] = field(default_factory=list)
     flags: list[Predicate] = field(default_factory=list)

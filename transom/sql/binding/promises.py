@@ -1,4 +1,4 @@
-"""Promises bound to streams: what the names in one mean, and the summaries that its counts come from."""
+"""Promises bound to streams: their names resolved, and the summaries of their counts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def summaries_on(summaries: Mapping[str, Summary], stream: str, column: str | No
 
 
 def no_summary(stream: str, column: str) -> str:
-    """What to say of a column without a summary: the statement that makes one.
+    """The error for a column without a summary, with the statement that makes one.
 
     >>> no_summary("store1", "item")  # doctest: +NORMALIZE_WHITESPACE
     "item of store1 has no summary; make one with CREATE SUMMARY store1_item ON store1(item)
@@ -64,7 +64,7 @@ def stream_column(parsed: Parsed, scope: Scope, leaf: Leaf) -> ResolvedColumn:
 
 
 def bound_promise(written: WrittenPromise, known: Callable[[Leaf], ResolvedColumn]) -> Promise:
-    """A promise over streams' own names, given what its leaves are."""
+    """A promise over the streams' own names, given the columns of its leaves."""
     match written:
         case Number():
             return written

@@ -1,4 +1,4 @@
-"""What the names in a query stand for: the stream, the joined tables, and their columns."""
+"""Name resolution: the stream and the tables of a query, and their columns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FromItem:
 
 @dataclass(frozen=True)
 class ResolvedColumn:
-    """A column that a name was found to mean, perhaps with fields of a struct after it."""
+    """The column that a name resolves to, with fields of a struct if the name has them."""
 
     source: FromItem
     name: str
@@ -61,12 +61,12 @@ class ResolvedColumn:
 
 @lru_cache(maxsize=1_000)
 def _near_query(name: str, queries: frozenset[str]) -> str:
-    """A query that was probably meant: there may be thousands to choose from, for thousands of mistakes."""
+    """A hint for a query with a similar name; cached, since there may be thousands of names and mistakes."""
     return near_miss(name, queries)
 
 
 class Scope:
-    """The relations of one query, and what a column's name means among them."""
+    """The relations of one query; resolves column names among them."""
 
     def __init__(self, parsed: Parsed, catalog: Catalog):
         self.parsed, self.catalog = parsed, catalog
@@ -78,7 +78,7 @@ class Scope:
         return next(source for source in self.sources if not source.table)
 
     def add(self, node: exp.Expr) -> FromItem:
-        """Take a relation of the FROM clause in."""
+        """Add a relation of the FROM clause."""
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             self.parsed.fail("expected the name of a stream or a table", node)
         extra = [key for key, value in node.args.items() if value and key not in ("this", "alias")]
@@ -93,7 +93,7 @@ class Scope:
         return source
 
     def _admit(self, node: exp.Table, relation: Relation, table: bool) -> None:
-        """Refuse a relation that can't stand beside those before it."""
+        """Refuse a relation that can't be joined with those before it."""
         if table is False and any(not source.table for source in self.sources):
             message = "joins of two streams are not supported in window queries; WITH PREFERENCE joins two"
             self.parsed.fail(message, node)
@@ -117,7 +117,7 @@ class Scope:
         self.parsed.fail(f"unknown {what} {name}{hint}", place)
 
     def column(self, node: exp.Column) -> ResolvedColumn:
-        """What a column's name means; unknown and ambiguous names are errors."""
+        """The column of a name; unknown and ambiguous names are errors."""
         column = self.find(node)
         if column is None:
             self._unknown(node)
@@ -132,7 +132,7 @@ class Scope:
         return column
 
     def find(self, node: exp.Column) -> ResolvedColumn | None:
-        """What a column's name means, if anything."""
+        """The column of a name, or None."""
         known = self._found.get(id(node))
         if known is None:
             known = self._lookup(node, tuple(part.name for part in node.parts))

@@ -33,7 +33,7 @@ _CHAINS = (
 
 
 class SelectBinder:
-    """What a query selects and groups by. `rows` prints over a row, `results` over keys and aggregates."""
+    """Reads SELECT, GROUP BY and HAVING. `rows` prints over a row, `results` over keys and aggregates."""
 
     def __init__(self, parsed: Parsed, catalog: Catalog):
         self.parsed = parsed
@@ -56,7 +56,7 @@ class SelectBinder:
 
     @contextmanager
     def inside(self, place: str) -> Iterator[None]:
-        """Say, for errors, which clause is being read."""
+        """Set the clause that errors name."""
         before, self._place = self._place, place
         yield
         self._place = before
@@ -129,7 +129,7 @@ class SelectBinder:
                 self.keys.setdefault(self.row_text(key), key)
 
     def _grouped(self, node: exp.Expr) -> exp.Expr:
-        """What a GROUP BY expression means: a position or an alias stands for a SELECT item."""
+        """The expression to group by: a position or an alias refers to a SELECT item."""
         if isinstance(node, exp.Literal) and not node.is_string:
             items = self.parsed.select.expressions
             if not node.name.isdigit() or not 1 <= int(node.name) <= len(items):

@@ -1,4 +1,4 @@
-"""What an on-demand query may ask of the structure that answers it."""
+"""Which on-demand queries a structure can answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDS = ("_low", "_high")  # what the bounds of an interval are called, after its
 
 
 def check_structure(parsed: Parsed, selection: SelectBinder, using: Using, calls: Sequence[Call]) -> None:
-    """Refuse what a query's structure can't answer."""
+    """Raise an error if the query's structure can't answer it."""
     is_answered = _ANSWERS.get(using.structure)
     if is_answered is None:
         return

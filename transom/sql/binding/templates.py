@@ -1,4 +1,4 @@
-"""Queries that differ in constants only: one of them is read, the others put their own constants in.
+"""Templates of queries that differ in constants only: one is read, the others fill in their constants.
 
 A text is cut at its constants. Texts that are the same but for those have the same syntax tree with
 other literals in it, unless the parser looks into a literal. Where a literal decides what is read from
@@ -38,7 +38,7 @@ class Cut(NamedTuple):
 
     @property
     def key(self) -> tuple[tuple[str, ...], str]:
-        """What texts have in common that one template may serve."""
+        """Equal for texts that one template may serve."""
         return self.rest, self.kinds
 
 
@@ -99,7 +99,7 @@ class _End(NamedTuple):
 
 
 class Template:
-    """A query that was read, into which the constants of others can be put."""
+    """A query that was read, into which the constants of similar queries are filled."""
 
     def __init__(self, whole: Cut, parsed: Parsed, selection: SelectBinder, joined: BoundJoins):
         self.constants, self.parsed, self.selection = whole.constants, parsed, selection
@@ -117,7 +117,7 @@ class Template:
         """Whether another query, cut to the same pieces, differs in holes only."""
         return all(constants[at] == self.constants[at] for at in self._fixed)
 
-    def put(self, constants: tuple[str, ...]) -> None:
+    def fill(self, constants: tuple[str, ...]) -> None:
         """Make the tree, the window and the texts those of the query with these constants.
 
         An error means that they have to be read by themselves; it points into another query's text.

@@ -209,8 +209,8 @@ class _EmitReader(TokenReader):
         self.values["quality"], self.quality = token.text, (token.start, token.end + 1)
 
     def _of_slide(self) -> None:
-        self.expect("OF", "a point is told as a part of the slide: AT 75% OF SLIDE")
-        self.expect("SLIDE", "a point is told as a part of the slide: AT 75% OF SLIDE")
+        self.expect("OF", "a point is written as a part of the slide: AT 75% OF SLIDE")
+        self.expect("SLIDE", "a point is written as a part of the slide: AT 75% OF SLIDE")
 
     def _point(self, word: str) -> float:
         first = self.at

@@ -57,7 +57,7 @@ class PromiseReader(TokenReader):
         return order
 
     def promise(self) -> WrittenPromise:
-        """Read the expression that says what tuples promise: a sum of products."""
+        """Read the promise: a sum of products."""
         return self._chain(_SUMS, lambda: self._chain(_PRODUCTS, self._operand))
 
     def _chain(self, operators: dict[TokenType, str], part: Any) -> WrittenPromise:

@@ -69,7 +69,7 @@ def split_by_preference(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[
 
 @lru_cache(maxsize=4096)
 def has_preference(text: str) -> bool:
-    """Whether a query says WITH PREFERENCE, found without parsing it.
+    """Whether a query has WITH PREFERENCE, found without parsing it.
 
     >>> has_preference("SELECT a FROM s WITH PREFERENCE desc a"), has_preference("SELECT a AS preference FROM s")
     (True, False)

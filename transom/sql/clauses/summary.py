@@ -68,7 +68,7 @@ def is_statement(text: str) -> bool:
 
 
 def read_statement(text: str) -> Summary | Forget | None:
-    """What a statement says, without looking anything up; None if the text is no statement."""
+    """The statement in a text, before names are resolved; None if the text is no statement."""
     if not is_statement(text):
         return None
     read = _read(text)
@@ -97,7 +97,7 @@ def bind_summary(text: str, catalog: Catalog) -> Summary:
 
 
 def bind_drop(text: str, summaries: Iterable[str]) -> Forget | None:
-    """The summary that DROP SUMMARY drops, as it is spelled; None if IF EXISTS was said and it does not."""
+    """The summary to drop, as it is spelled; None if it does not exist and the statement has IF EXISTS."""
     read = _read(text)
     if isinstance(read, _Created):
         raise SQLError("expected DROP SUMMARY", text, 0, read.name.end)
@@ -153,7 +153,7 @@ def _column(text: str, place: _Place, relation: Relation) -> str:
 
 
 def _is_hashable(kind: pa.DataType) -> bool:
-    """Whether equal values of a type can be told by a hash."""
+    """Whether equal values of a type have equal hashes."""
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
     time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)

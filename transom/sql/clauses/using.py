@@ -1,4 +1,4 @@
-"""USING and WITHIN, the clause at the end of a query without SLIDE: what its lookups are answered from.
+"""USING and WITHIN, at the end of an on-demand query: the structure that answers its lookups.
 
 The structures are those of "Aggregate Sharing in Stream Databases", sections 2, 3 and 6, and an exact one.
 """
@@ -54,7 +54,7 @@ class UsingClause(WindowQueryClause):
             )
 
     def bound(self, text: str, context: ClauseContext) -> Using:
-        """The value of the clause; a slice is as long as the query's clock says."""
+        """The value of the clause; the length of a slice is read in units of the query's clock."""
         if self.slice is None:
             return self.using
         return replace(self.using, slice=read_length(text, self.slice, context.clock, "SLICE"))

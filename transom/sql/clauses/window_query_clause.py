@@ -1,4 +1,4 @@
-"""What the clauses at the end of a window query have in common: how they are checked and bound."""
+"""The interface of the clauses at the end of a window query: how they are checked and bound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transom.sql.syntax.parsed_query import Parsed
 
 @dataclass(frozen=True)
 class ClauseContext:
-    """What a clause can ask about its query when it is bound."""
+    """The properties of a query that its clauses need when they are bound."""
 
     clock: ClockKind  # of the query's window
     qualities: frozenset[str]  # quality functions that the program registered

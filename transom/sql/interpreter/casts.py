@@ -38,7 +38,7 @@ MOMENT = re.compile(
 
 
 def cast(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
-    """A value of the source type as the target type, null where Spark says null."""
+    """A value of the source type as the target type, null where Spark gives null."""
     if value is None or source == target:
         return value
     if is_text(target):

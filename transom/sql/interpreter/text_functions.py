@@ -61,7 +61,7 @@ def like(
 
 @lru_cache(maxsize=4096)
 def regular_expression(pattern: str) -> re.Pattern[str]:
-    """A Java regular expression in Python; Java's character classes are ASCII unless told otherwise."""
+    """A Java regular expression in Python; Java's character classes are ASCII by default."""
     return re.compile(pattern, re.ASCII)
 
 

@@ -1,7 +1,7 @@
-"""A second wall before Spark: texts that are made from queries are expressions, and reach out to nothing.
+"""A second check before Spark: a text that is made from a query is an expression over columns and nothing else.
 
-The SQL front prints what it has understood, word by word. Should a word of a user's ever slip through, it is
-met here, read as Spark would read it.
+The SQL front prints only what it has parsed. If a user's word gets through all the same, this check finds it in
+the text as Spark would read it.
 """
 
 from __future__ import annotations

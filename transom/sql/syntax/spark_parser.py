@@ -79,7 +79,7 @@ def query_tokens(text: str) -> list[Token]:
 
 
 def _refuse_variables(text: str, tokens: list[Token]) -> None:
-    """Spark replaces `${env:HOME}` in any text by what it names: a query could read the environment."""
+    """Refuse `${env:HOME}`: Spark replaces it in any text, and a query could read the environment."""
     if "${" in text or "\\" in text:  # a literal may spell it with escapes
         for token in tokens:
             if "${" in token.text or "${" in text[token.start : token.end + 1]:

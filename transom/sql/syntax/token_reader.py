@@ -1,4 +1,4 @@
-"""What the clauses at the end of a query have in common: they are read from its tokens, left to right."""
+"""Reads a clause from the tokens of a query, left to right, with errors that point at tokens."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class TokenReader:
         return token.token_type == TokenType.IDENTIFIER or _NAME.fullmatch(self.written(token)) is not None
 
     def outside(self, message: str, first: int) -> NoReturn:
-        """Refuse what was read since a token."""
+        """Raise an error that points at everything read since a token."""
         self.fail(message, self.tokens[first], self.tokens[self.at - 1])
 
     def fail(self, message: str, first: Token, last: Token | None = None) -> NoReturn:
@@ -180,7 +180,7 @@ def word_of(token: Token) -> str:
 
 
 def is_after_from(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a clause may begin at a token: FROM was there, and what it follows asks for no name."""
+    """Whether a clause may begin at a token: after FROM, and not where a name is expected."""
     return (
         at > 0
         and tokens[at - 1].token_type not in NAMES_FOLLOW
@@ -189,7 +189,7 @@ def is_after_from(tokens: Sequence[Token], at: int) -> bool:
 
 
 def read_length(text: str, piece: Piece, kind: ClockKind, word: str) -> int:
-    """The length along a clock that a piece says: a duration on time, a plain number elsewhere."""
+    """The length along a clock that is written in a piece: a duration on time, a plain number elsewhere."""
 
     def wrong(message: str) -> SQLError:
         return SQLError(message, text, piece.start, piece.end)
