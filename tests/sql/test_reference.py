@@ -28,6 +28,7 @@ from transom.sql.binding.preference_aggregates import preference_functions
 from transom.sql.clauses import summary
 from transom.sql.clauses.using import MAX_BUCKETS, STRUCTURES
 from transom.sql.functions import ALLOWED
+from transom.sql.interpreter.function_table import FUNCTIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
 BIDS = {"site": pa.int32(), "price": pa.float64(), "kind": pa.string(), "ts": pa.timestamp("us", "UTC")}
@@ -164,3 +165,10 @@ def test_the_aggregates_of_a_preference_are_those_of_the_reference() -> None:
 def test_the_query_with_a_preference_on_overload_can_be_registered() -> None:
     (text,) = re.findall(r"`(SELECT .*?)`", section("ON OVERLOAD PREFER"))
     assert bind_one(text, replace(STORES, summaries=SUMMARIES), Rules()).overload is not None
+
+
+def test_the_functions_without_spark_are_those_of_the_reference() -> None:
+    listed = set(re.findall(r"`([a-z0-9_]+)`", section("Scalar functions without Spark").split("Times are")[0]))
+    by_syntax = {"struct", "trim", "extract", "cast", "try_cast"}
+    assert listed == {*FUNCTIONS, *by_syntax}
+    assert listed <= ALLOWED
