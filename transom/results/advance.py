@@ -1,4 +1,4 @@
-"""What a batch brought is added to shared slices, and windows that close are read from them."""
+"""Add what a batch brought to shared slices, and read the windows that close."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ def apply_batch(
         sheets=work.sheets,
         shards=tuple(work.shards),
         stores=work.stores,
-        partitions=state.partitions if shelf is None else shelf.partitions if work.is_far else 0,
+        partitions=state.partitions if shelf is None else shelf.partitions if work.has_files else 0,
     )
-    return AppliedBatch(after, closed, work.all_finals, work.far)
+    return AppliedBatch(after, closed, work.all_finals, work.shard_work)
 
 
 def with_rows(state: State, batch: BatchInput) -> State:
-    """The state as if a batch's rows were in: for a glance, not to be kept."""
+    """The state with a batch's rows added: to read open windows from, not to keep."""
     work = _Work(state, None, Planner())
-    work.take_in(batch)
+    work.add_partials(batch)
     return replace(state, sheets=work.sheets, selections=work.selections)
 
 
@@ -88,7 +88,7 @@ def boundary(query: CompiledQuery, stream: StreamState, own: QueryState) -> Boun
 
 
 def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamState) -> int:
-    """How many windows of some queries hold rows and are not closed, over all groups together."""
+    """How many windows of some queries hold rows and are not closed, counted once for all groups."""
     counted: dict[object, int] = {}
     found = 0
     for query in queries:
@@ -106,13 +106,13 @@ def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamS
 def clocks_of(
     queries: Iterable[CompiledQuery], rules: StreamRules, store_sets: Iterable[StoreSet] = ()
 ) -> list[Clock]:
-    """The clocks that a stream's batch must carry: its own and those that its queries' windows follow."""
+    """The clocks that a stream's batch carries: the stream's own and those of its queries' windows."""
     once = {id(query.clock): query.clock for query in queries}
     return list(dict.fromkeys([rules.clock, *once.values(), *(one.clock for one in store_sets)]))
 
 
 class _Work(Reading):
-    """A batch's second half under way; what it changes are copies."""
+    """A batch being applied to a state; it changes copies."""
 
     streams: dict[str, StreamState]
     queries: dict[str, QueryState]
@@ -123,14 +123,14 @@ class _Work(Reading):
         self.before, self.shelf, self.planner = state, shelf, planner
         self.streams, self.queries = dict(state.streams), dict(state.queries)
         self.selections, self.sheets = dict(state.selections), dict(state.sheets)
-        self.shards, self.far = list(state.shards), list[ShardWork]()
+        self.shards, self.shard_work = list(state.shards), list[ShardWork]()
         self.stores = state.stores
         self.finals = self.unshared_finals = self.all_finals = 0
         self._boundaries: dict[tuple[int, Clock, int | None], Boundary] = {}
 
     @property
-    def is_far(self) -> bool:
-        """Whether anything is kept in files."""
+    def has_files(self) -> bool:
+        """Whether any state is in files."""
         return bool(self.shards) or any(store.refs for store in self.stores.values())
 
     def advance(self, batch: BatchInput) -> Iterator[LoweredWindows]:
@@ -140,7 +140,7 @@ class _Work(Reading):
         after = self.streams[name] = advance_stream(before, batch, clocks)
         if batch.store_sets:
             self.stores = fill_stores(self.stores, batch, batch.store_sets, after, self.shelf, self.planner)
-        readers, layouts = self.take_in(batch)
+        readers, layouts = self.add_partials(batch)
         for home in batch.outcome.too_fragmented & self.selections.keys():
             until = self.before.batch_id + self.planner.strategy.limits.batches_apart
             self.selections[home] = replace(self.selections[home], alone_until=until)
@@ -153,17 +153,17 @@ class _Work(Reading):
         for key, layout in layouts.items():
             if key in self.sheets:
                 yield from self._close(
-                    key, layout, self._sided(readers[key], before, after), batch, scattered
+                    key, layout, self._with_boundaries(readers[key], before, after), batch, scattered
                 )
         for query in batch.queries:
             if query.name in scattered:
                 yield from self.combined(query, scattered[query.name], batch.partial)
-        self._close_far(batch, before, after)
+        self._close_on_executors(batch, before, after)
         done = Work(finals=self.finals, unshared_finals=self.unshared_finals)
         self.streams[name] = replace(after, work=after.work + done)
         self.finals, self.all_finals, self.unshared_finals = 0, self.all_finals + self.finals, 0
 
-    def take_in(
+    def add_partials(
         self, batch: BatchInput
     ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
         """Add what the batch brought and move what is too large to the executors; who reads what on the driver."""
@@ -199,10 +199,10 @@ class _Work(Reading):
         observed = Observed(partials, held, batch.outcome.refs)
         return self.planner.place(self.before, batch.queries, observed)
 
-    def _sided(
+    def _with_boundaries(
         self, asking: Iterable[tuple[CompiledQuery, int]], before: StreamState, after: StreamState
     ) -> list[Reader]:
-        """Who reads what, with what is closed before and after: those who see the same have the same."""
+        """Readers with what is closed for them before and after; equal boundaries are one object."""
         found, known = [], dict[tuple[int, int | None, int | None], tuple[Boundary, Boundary]]()
         for query, home in asking:
             was, own = self.before.queries[query.name], self.queries[query.name]
@@ -216,7 +216,7 @@ class _Work(Reading):
         return found
 
     def _boundary(self, query: CompiledQuery, stream: StreamState, own: QueryState) -> Boundary:
-        """What is closed for a query: one object for all queries that see the same."""
+        """What is closed for a query: one object for all queries with the same closed time."""
         if stream.clock(query.query.clock).closed.patterned:  # then not all of them do
             return boundary(query, stream, own)
         key = id(stream), query.query.clock, own.forced
@@ -245,7 +245,7 @@ class _Work(Reading):
         """The last window of a query that holds tuples, when a stream ends; `starts` is its last slice."""
         spec, was = query.query.window, self._boundary(query, before, self.before.queries[query.name])
         if was.view.columns:
-            # What came too late for its group is kept, too, and is no reason to close a window of others.
+            # Rows that were late for their group are kept, too, and must not close a window of other groups.
             store = None if self.shelf is None else self.shelf.store
             return last_open(query, was, groups_held(self, home, store))
         if windows.has_gaps(spec):  # the last slice may lie between windows
@@ -267,16 +267,16 @@ class _Work(Reading):
             self.unshared_finals += int(counts @ alone)
             yield from self.lowered(layout, done.table, readers, batch.partial, scattered)
 
-    def _close_far(self, batch: BatchInput, before: StreamState, after: StreamState) -> None:
-        """Find the work that closed windows make over shards, and let go of shards that none needs."""
-        far = {home for home, own in self.selections.items() if own.on_executors}
+    def _close_on_executors(self, batch: BatchInput, before: StreamState, after: StreamState) -> None:
+        """Find the executors' work for closed windows, and drop the shards that no window needs."""
+        there = {home for home, own in self.selections.items() if own.on_executors}
         alike: dict[object, list[tuple[CompiledQuery, int]]] = defaultdict(list)
-        for query in batch.queries if far else ():
+        for query in batch.queries if there else ():
             for home in self.queries[query.name].homes:
-                if home in far:
+                if home in there:
                     alike[placement_group(query)].append((query, home))
         for asking in alike.values():
-            readers = self._sided(asking, before, after)
+            readers = self._with_boundaries(asking, before, after)
             homes = {reader.home for reader in readers}
             mine = [ref for ref in self.shards if not homes.isdisjoint(ref.held)]
             others = [ref for ref in self.shards if homes.isdisjoint(ref.held)]
@@ -285,12 +285,12 @@ class _Work(Reading):
             for home, floor in found.floors.items():
                 self._raise_floor(home, floor)
             if found.closing:
-                self.far.append(
-                    self.shard_work_for([readers[i] for i in found.closing], found.asked, batch.partial)
+                self.shard_work.append(
+                    self.shard_work_for([readers[i] for i in found.closing], found.read, batch.partial)
                 )
 
     def _trim(self, key: str, sheet: pa.Table, kept: np.ndarray) -> None:
-        """Let slices go that no open window needs, and note how far each selection's memory goes back."""
+        """Evict slices that no open window needs, and note since when each selection has all slices."""
         if kept.all():
             return
         gone = np.flatnonzero(~kept)

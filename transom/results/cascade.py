@@ -1,8 +1,8 @@
 """Queries over queries: the results of one are the rows of a stream that others read.
 
-A result's time is its window's end less one. Finals are added to the outer query's slices and stay there;
-early results are put on top for the moment of a glance and taken away again, so that the next replaces them.
-So all operators accumulate, and none has to be told that it must (thesis, the end of section 3.3).
+A result's time is its window's end less one. Final results are added to the outer query's slices and stay there.
+Early results are added to a copy that is read once, so that later early results replace them. So every operator
+accumulates without a special mode (thesis, the end of section 3.3).
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from transom.windows.stream_rules import StreamRules
 def cascade_order(
     queries: Sequence[CompiledQuery], declared: Collection[str]
 ) -> list[tuple[CompiledQuery, list[CompiledQuery]]]:
-    """The queries that others read, each with those, the innermost first; streams go before queries."""
+    """The queries whose results others read, each with its readers, the innermost first.
+
+    A declared stream hides a query of the same name.
+    """
     named = {query.name: query for query in queries if query.name not in declared}
     readers: dict[str, list[CompiledQuery]] = {}
     for query in queries:
@@ -52,7 +55,7 @@ def derived_clock(inner: CompiledQuery) -> Clock:
 
 
 def derived_rules(inner: CompiledQuery) -> StreamRules:
-    """The rules of a stream of results: what closes, closes because inner windows did."""
+    """The rules of a stream of results: its windows close when inner windows close, so it has no slack."""
     return StreamRules(derived_clock(inner), slack=None)
 
 
@@ -70,7 +73,7 @@ def result_rows(inner: CompiledQuery, results: pa.Table) -> pa.Table:
 def derived_batch(
     inner: CompiledQuery, outers: Sequence[CompiledQuery], batch: BatchInput, before: State, after: State
 ) -> BatchInput:
-    """What a batch brings to a stream of results, but for its rows."""
+    """What a batch brings to a stream of results, without the rows."""
     punctuations = closings(
         inner, boundary(inner, after.stream(inner.query.stream), after.queries[inner.name])
     )
@@ -101,7 +104,7 @@ def _lacking(inner: CompiledQuery, stream: StreamState) -> IntervalSet:
 
 
 def missed_results(inner: CompiledQuery, before: State, after: State) -> IntervalSet | None:
-    """Where results lie that were reported before a batch, or that the inner query can't report."""
+    """The times of results that were emitted before a batch, or that the inner query can't emit."""
     own = after.queries[inner.name]
     if own.unseen is None:
         return None
@@ -117,7 +120,7 @@ def missed_results(inner: CompiledQuery, before: State, after: State) -> Interva
 
 
 def closings(inner: CompiledQuery, closed: Boundary) -> list[Punctuation]:
-    """What closed inner windows say about the stream of their results."""
+    """The punctuations that closed inner windows are for the stream of their results."""
     clock, view = derived_clock(inner), closed.view
     found = []
     for pair in closed.wids(inner, view.general if view.columns else view.of({})):
@@ -125,7 +128,7 @@ def closings(inner: CompiledQuery, closed: Boundary) -> list[Punctuation]:
     shown = _shown(inner)
     for columns, patterns in view.patterned.items():
         if not columns <= shown.keys():
-            continue  # of a column that WHERE pins: they wait until the time is closed for all
+            continue  # a column that WHERE pins: such results wait until the time is closed for all groups
         for pattern, ranges in patterns.items():
             where = tuple(sorted((shown[column], value) for column, value in pattern))
             for pair in closed.wids(inner, view.general | ranges):
@@ -142,7 +145,7 @@ def _punctuation(clock: Clock, times: tuple[int, int], where: tuple[tuple[str, o
 def passed_on(
     prods: Sequence[Prod], cascade: Sequence[tuple[CompiledQuery, Sequence[CompiledQuery]]]
 ) -> list[Prod]:
-    """Prods of a stream, and what they are to the streams of results that it feeds."""
+    """Prods of a stream, and the corresponding prods of the streams of results that it feeds."""
     found = list(prods)
     for inner, _ in cascade:
         bound, shown = inner.query, _shown(inner)
@@ -157,6 +160,6 @@ def passed_on(
 
 
 def _shown(inner: CompiledQuery) -> dict[str, str]:
-    """The columns of a stream that a query groups by, and what they are called in its results."""
+    """The columns of a stream that a query groups by, and their names in its results."""
     names = {f"`k{place}`": column for column, place in inner.key_columns.items()}
     return {names[item.sql]: item.name for item in inner.query.items if item.sql in names}

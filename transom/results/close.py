@@ -1,8 +1,8 @@
-"""The second half of a batch: shared slices of closed windows -> the aggregates of each window and group.
+"""Close windows: from shared slices to the partial aggregates of each closed window and group.
 
 A sheet is sorted by selection, group and time, so that a window of a query is a run of rows in each of
-its selection's lanes. The runs of all windows that close with a batch are added up in one sweep; what was
-closed by patterns, or in many pieces, takes a longer way, row by row.
+its selection's lanes. One sweep combines the runs of all windows that close with a batch. Windows that were
+closed by patterns, or in many pieces, are closed row by row.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-MOST_PIECES = 32  # of closed time, before and after a batch, that are looked at for all readers at once
+MOST_PIECES = 32  # of closed time, before and after a batch, up to which all readers are closed at once
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Boundary:
         )
 
     def until(self, specs: WindowSpecs) -> Numbers:
-        """The ids below which windows are closed, if that is simple."""
+        """The ids below which windows are closed; only for a simple boundary."""
         stop = self.view.general.pairs[0][1] if self.view.general else LOWEST
         if LOWEST < stop < HIGHEST:
             ids = windows.wid_from(specs, np.array(stop))
@@ -118,7 +118,7 @@ def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> ClosedW
 def _simply_closed(readers: Sequence[Reader], specs: WindowSpecs) -> tuple[Numbers, Sequence[int]]:
     """Readers whose windows closed in few runs of ids for all groups: which, from, to. And the others.
 
-    Most readers see the same closed time: it is looked at once.
+    Most readers have the same closed time: it is compared once.
     """
     alike: dict[tuple[int, int], list[int]] = {}
     for i, reader in enumerate(readers):
@@ -137,7 +137,7 @@ def _simply_closed(readers: Sequence[Reader], specs: WindowSpecs) -> tuple[Numbe
 
 
 def _in_pieces(before: Boundary, after: Boundary) -> bool:
-    """Whether what is closed has few holes, as when times are held for rows that are aside, and only grew."""
+    """Whether closed time has few holes, as for sidelined rows, and only grew."""
     has_grown = not before.view.general - after.view.general
     is_alike = before.view.uniform and after.view.uniform and not before.forced and not after.forced
     return is_alike and has_grown and len(before.view.general) + len(after.view.general) <= MOST_PIECES
@@ -146,8 +146,8 @@ def _in_pieces(before: Boundary, after: Boundary) -> bool:
 def _gaps(before: Boundary, after: Boundary, specs: WindowSpecs) -> Iterator[tuple[Numbers, Numbers]]:
     """The runs of ids that are closed after and not before, where each closed piece has only grown.
 
-    First an empty run that says from where on windows may be open: what lies in closed windows between
-    held times is kept until those are released, which costs less than to look at every slice.
+    First comes an empty run that says from where on windows may be open. Slices in closed windows between
+    held times are kept until these are released, which costs less than to test every slice.
     """
     closed = after.pieces(specs)
     has_start = bool(after.view.general) and after.view.general.pairs[0][0] <= LOWEST
@@ -196,7 +196,7 @@ class _Sheet:
     def runs(
         self, readers: Sequence[Reader], all_specs: WindowSpecs, simple: Numbers
     ) -> tuple[pa.Table, Mask, int] | None:
-        """Close runs of windows, all readers at once; None if there are absurdly many windows."""
+        """Close runs of windows, all readers at once; None if there are too many windows for that."""
         which, first_wids, after_wids = simple
         specs, homes = all_specs[which], np.array([reader.home for reader in readers], np.int64)[which]
         heads = self.bounds[:-1]
@@ -268,7 +268,7 @@ class _Sheet:
         return pa.Table.from_arrays(columns, schema=_closed_schema(layout))
 
     def one(self, number: int, reader: Reader) -> tuple[pa.Table | None, Mask, int]:
-        """Close one reader's windows, whatever is closed for whichever group."""
+        """Close one reader's windows, also where groups differ in what is closed."""
         kept = np.zeros(self.table.num_rows, bool)
         low, high = (int(at) for at in np.searchsorted(self.selections, [reader.home, reader.home + 1]))
         if low == high:
@@ -293,7 +293,7 @@ class _Sheet:
     def _by_group(
         self, reader: Reader, low: int, high: int
     ) -> Iterator[tuple[Numbers, IntervalSet, IntervalSet]]:
-        """The slices in parts whose groups see the same closed windows, before and after."""
+        """The slices in parts whose groups have the same closed windows, before and after."""
         keys = [one_array(self.table[name].slice(low, high - low)) for name in self.layout.key_names]
         views = [reader.before.view, reader.after.view]
         for rows, (earlier, closed) in split_by_view(views, keys, high - low):

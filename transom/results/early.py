@@ -207,7 +207,7 @@ class _Sweep(Reading):
             mine = [ref for ref in self.shards if not homes.isdisjoint(ref.held)]
             found = shard_needs(mine, readers)
             if found.closing:
-                yield self.shard_work_for([readers[i] for i in found.closing], found.asked, partial)
+                yield self.shard_work_for([readers[i] for i in found.closing], found.read, partial)
 
 
 def _time(prod: Prod) -> int:

@@ -1,4 +1,4 @@
-"""Closed windows of many queries -> the columns that their SELECT lists are written over."""
+"""Lower windows: from the partial aggregates of closed windows to the columns that SELECT lists read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lower_by_shape(
     arrivals: Callable[[CompiledQuery], Arrivals],
     partial: frozenset[str],
 ) -> Iterator[LoweredWindows]:
-    """A sheet's closed windows by the shape of their queries; `places` are those of each query's slots."""
+    """A sheet's closed windows by the shape of their queries; `places` are the columns of each query's slots."""
     numbers, which = np.unique(closed["reader"].to_numpy(), return_inverse=True)
     present = numbers.tolist()
     alike: dict[object, list[int]] = {}
@@ -64,7 +64,7 @@ def lower_by_shape(
 def lower_windows(
     layout: Layout, closed: pa.Table, queries: Sequence[CompiledQuery], which: Numbers, places: Places
 ) -> pa.Table:
-    """What a SELECT list is written over: `k0`.., `a0`.., `window_start`, `window_end`; and `rows`."""
+    """The columns that a SELECT list reads: `k0`.., `a0`.., `window_start`, `window_end`; and `rows`."""
     bound, closed = queries[0].query, closed.combine_chunks()
     specs = specs_of(queries)[which]
     ends = windows.window_end(specs, closed["wid"].to_numpy())
@@ -82,7 +82,7 @@ def lower_windows(
 def combine_parts(
     query: CompiledQuery, parts: Sequence[tuple[Layout, pa.Table, Places]]
 ) -> tuple[Layout, pa.Table]:
-    """The closed windows of one query whose slices lie in several places, as if they lay in one."""
+    """The closed windows of one query whose slices lie on several sheets, combined into one table."""
     layout = Layout.of(query, query.slots)
     tables = []
     for own, table, places in parts:
@@ -97,5 +97,5 @@ def combine_parts(
 
 
 def slot_columns(query: CompiledQuery, slots: Mapping[str, int]) -> Places:
-    """Where a query's slots are in a sheet, from the places of those that its selection keeps."""
+    """The columns of a query's slots in a sheet, given the places of the slots that its selection keeps."""
     return tuple(source_columns(slot, slots) for slot in query.slots)

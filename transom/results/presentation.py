@@ -1,4 +1,4 @@
-"""From windows' aggregates to the rows that a user sees: SELECT items, HAVING, system columns.
+"""From lowered windows to result rows: SELECT items, HAVING, system columns.
 
 Queries that write the same SELECT list over the same types are finished together, in one table.
 """
@@ -34,7 +34,7 @@ FEW_CELLS = 200_000  # up to here it is cheaper to evaluate all shapes in one ta
 
 @dataclass(frozen=True)
 class Moment:
-    """What results are made, and when: their batch, their kind, and the clock."""
+    """The batch, the kind and the time of results that are made together."""
 
     batch_id: int
     kind: Kind = Kind.FINAL
@@ -43,7 +43,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class LoweredWindows:
-    """Windows of queries of one shape before their SELECT list is applied: row i is of query `which[i]`."""
+    """Windows of queries of one shape before their SELECT list is applied: row i belongs to query `which[i]`."""
 
     queries: Sequence[CompiledQuery]
     which: NDArray[np.int64]
@@ -54,7 +54,7 @@ class LoweredWindows:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The expressions that need computing."""
+        """The expressions that a backend must evaluate."""
         return computed_texts(self.queries[0].query)
 
     def extents(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -72,7 +72,7 @@ class LoweredWindows:
         return self._clear_of([own.shed for own in self.arrivals])
 
     def _clear_of(self, sets: Sequence[IntervalSet]) -> NDArray[np.bool_]:
-        """Which windows have nothing in common with a set of times, one of each query."""
+        """Which windows do not meet a set of times; there is one set for each query."""
         found = np.ones(self.table.num_rows, bool)
         kinds: dict[int, list[int]] = {}
         for i, times in enumerate(sets):
@@ -119,12 +119,12 @@ class Stored(Protocol):
         ...
 
     def and_also(self, more: Any) -> Stored:
-        """These, and more of the same kind and query."""
+        """These results and more of the same query."""
         ...
 
 
 class Results(Mapping[str, pa.Table]):
-    """A batch's results by query; queries without any are not in it. Those stored are read when asked for."""
+    """A batch's results by query, without queries that have none. Stored results are read on access."""
 
     def __init__(self, batches: Sequence[ResultBatch] = (), stored: Mapping[str, Stored] | None = None):
         self.batches, self.stored = tuple(batches), dict(stored or {})
@@ -151,18 +151,18 @@ class Results(Mapping[str, pa.Table]):
 
     @property
     def rows(self) -> int:
-        near = sum(batch.table.num_rows for batch in self.batches)
-        return near + sum(one.rows for one in self.stored.values())
+        in_memory = sum(batch.table.num_rows for batch in self.batches)
+        return in_memory + sum(one.rows for one in self.stored.values())
 
 
 def computed_texts(bound: Query) -> tuple[str, ...]:
-    """The expressions of a query's SELECT list, and those that its HAVING compares, that need computing."""
+    """The expressions of a query's SELECT list and HAVING that a backend must evaluate."""
     wanted = [*(item.sql for item in bound.items), *(scalar.sql for scalar in scalars_of(bound.kept))]
     return tuple(dict.fromkeys(text for text in wanted if not _REFERENCE.fullmatch(text)))
 
 
 def result_schema(query: Query) -> pa.Schema:
-    """The columns of a query's results; a system column steps aside for a user's column of its name."""
+    """The columns of a query's results; a system column is renamed where a user's column has its name."""
     fields = [("window_start", query.clock_type), ("window_end", query.clock_type)]
     taken = {item.name for item in query.items}
     fields = [(free_name(name, taken), kind) for name, kind in fields]
@@ -183,7 +183,7 @@ SYSTEM = (
 
 
 def finish(closed: Sequence[LoweredWindows], moment: Moment, scalars: Scalars) -> Results:
-    """The results of windows that closed, or of what is known of them so far.
+    """The results of closed windows, or early results of open ones.
 
     Expressions over aggregates are evaluated once for all queries that write them alike, and while
     there are few results, together with those of all others.
@@ -197,7 +197,7 @@ def finish(closed: Sequence[LoweredWindows], moment: Moment, scalars: Scalars) -
 
 
 def _computed(closed: Sequence[LoweredWindows], scalars: Scalars) -> list[dict[str, pa.ChunkedArray]]:
-    """For each shape the columns that need computing, by their text."""
+    """For each shape the evaluated columns, by their expression."""
     found: list[dict[str, pa.ChunkedArray]] = [{} for _ in closed]
     places = [i for i, one in enumerate(closed) if one.texts]
     shapes = [closed[i] for i in places]
@@ -207,7 +207,7 @@ def _computed(closed: Sequence[LoweredWindows], scalars: Scalars) -> list[dict[s
 
 
 def _evaluated(shapes: Sequence[LoweredWindows], scalars: Scalars) -> Iterator[dict[str, pa.ChunkedArray]]:
-    """The expressions of each shape over its windows, by their text."""
+    """The evaluated expressions of each shape, by their text."""
     rows = sum(shape.table.num_rows for shape in shapes)
     if len(shapes) > 1 and rows * sum(shape.table.num_columns for shape in shapes) <= FEW_CELLS:
         yield from _evaluated_together(shapes, scalars)
@@ -222,7 +222,7 @@ def _evaluated_together(
 ) -> Iterator[dict[str, pa.ChunkedArray]]:
     """One evaluation for all shapes: their tables below and beside each other, null elsewhere.
 
-    What an evaluation costs is starting it: a batch of thirty shapes would pay that thirty times.
+    Starting an evaluation is what costs: a batch of thirty shapes would start thirty.
     """
     beside = [
         shape.table.rename_columns([f"{name} of {i}" for name in shape.table.column_names])
@@ -269,7 +269,7 @@ def _kept(one: LoweredWindows, computed: dict[str, pa.ChunkedArray]) -> NDArray[
 
 
 def result_batch(one: LoweredWindows, computed: dict[str, pa.ChunkedArray], moment: Moment) -> ResultBatch:
-    """The results of queries of one shape, given the columns that need computing."""
+    """The results of queries of one shape, given the evaluated columns."""
     bound, table = one.queries[0].query, one.table
     seen = one.seen()
     columns = [table["window_start"], table["window_end"]]

@@ -1,4 +1,4 @@
-"""Windows read from shared slices, whoever asks: a batch that closes them, or a prod that does not."""
+"""Read windows from shared slices: for a batch that closes them, or a prod that does not."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import IntervalSet
 
-# What queries have in sheets besides others, by their names: to be put together before it is lowered.
+# Windows of queries with slices on several sheets, by query: to be combined before they are lowered.
 Scattered = dict[str, list[tuple[Layout, pa.Table, Places]]]
 
 
 class Reading:
-    """Who reads what of a state: sheets near, shards far."""
+    """Which query reads what of a state: sheets on the driver, shards on the executors."""
 
     streams: Mapping[str, StreamState]
     queries: Mapping[str, QueryState]
@@ -36,7 +36,7 @@ class Reading:
     def readers(
         self, queries: Sequence[CompiledQuery]
     ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
-        """Who reads which selection of each sheet, and the sheets' layouts."""
+        """The queries and the selections that they read, by sheet, and the sheets' layouts."""
         readers: dict[str, list[tuple[CompiledQuery, int]]] = defaultdict(list)
         for query in queries:
             for home in self.queries[query.name].homes:
@@ -46,7 +46,7 @@ class Reading:
         return readers, {sheet: self._layout(asking) for sheet, asking in readers.items()}
 
     def _layout(self, asking: Sequence[tuple[CompiledQuery, int]]) -> Layout:
-        """The layout of a sheet, from all who read one of its selections."""
+        """The layout of a sheet, from all queries that read one of its selections."""
         first, home = asking[0]
         slots = readable_slots(query for query, own in asking if own == home)
         return Layout.of(first, [slots[key] for key in self.selections[home].slots])
@@ -59,7 +59,7 @@ class Reading:
         partial: frozenset[str],
         scattered: Scattered,
     ) -> Iterator[LoweredWindows]:
-        """Windows read from a sheet; those of queries that have slices elsewhere too are put aside."""
+        """Windows read from a sheet; those of queries with slices on other sheets, too, go to `scattered`."""
         closing = sorted_distinct(table["reader"].to_numpy()).tolist()
         places = self._places(readers, closing)
         several = [i for i in places if len(self.queries[readers[i].query.name].homes) > 1]
@@ -80,7 +80,7 @@ class Reading:
         parts: Sequence[tuple[Layout, pa.Table, Places]],
         partial: frozenset[str],
     ) -> Iterator[LoweredWindows]:
-        """What was put aside of one query, put together."""
+        """The scattered windows of one query, combined."""
         layout, table = combine_parts(query, parts)
         table = table.set_column(0, "reader", pa.array(np.zeros(table.num_rows, np.int64)))
         places = [tuple(tuple(layout.columns(i)) for i in range(len(query.slots)))]
@@ -89,7 +89,7 @@ class Reading:
     def shard_work_for(
         self, closing: Sequence[Reader], refs: tuple[ShardRef, ...], partial: frozenset[str]
     ) -> ShardWork:
-        """What is to be read where the shards are."""
+        """The work of the executors for some readers."""
         once = {reader.query.name: reader for reader in closing}
         homes = tuple(self.queries[name].homes for name in once)
         alike = zip(once.values(), homes, strict=True)
@@ -98,16 +98,16 @@ class Reading:
         return ShardWork(readers, homes, refs, tuple(map(self.unseen, once)), partial, arrivals)
 
     def unseen(self, name: str) -> IntervalSet:
-        """Where rows lie that a query has missed."""
+        """The times of rows that a query missed."""
         found = self.queries[name].unseen
         return IntervalSet() if found is None else found
 
     def arrivals(self, query: CompiledQuery) -> Arrivals:
-        """When rows came on a query's clock."""
+        """When rows arrived on a query's clock."""
         return self.streams.get(query.query.stream, StreamState()).clock(query.query.clock).arrivals
 
     def _places(self, readers: Sequence[Reader], closing: Sequence[int]) -> dict[int, Places]:
-        """Where readers find their slots: one object for all who read the same of selections alike."""
+        """The columns of readers' slots: one object for readers of equal slots in equal selections."""
         found: dict[int, Places] = {}
         known: dict[tuple[tuple[str, ...], tuple[str, ...]], Places] = {}
         for i in closing:

@@ -1,8 +1,8 @@
-"""Windows closed over the cells of shards, one partition of the groups at a time, wherever these are.
+"""Close windows over the cells of shards, one partition of the groups at a time, on the executors.
 
-ShardCells are sorted by group once. A window of a reader is then a mask over them, by fragment and by slice, and
-what it leaves of a group is a run that is added up. Windows that closed for some groups only, or by the
-dozen, take the way of sheets.
+Cells are sorted by group once. A window of a reader is then a mask over them, by fragment and by slice, and the
+cells of a group under the mask are a run that is combined. Windows that closed for some groups only, or many at
+once, are closed as on a sheet.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from transom.windows.slices import crossed_slices
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Closed = tuple[LoweredWindows, int]  # and how many cells were combined for it
+LoweredPart = tuple[LoweredWindows, int]  # and how many cells were combined for it
 
 FEW_WINDOWS = 8  # of a reader: each is a mask
 ROWS_AT_ONCE = 1 << 21  # windows of groups that are finished together, roughly
 
 
-def close_shards(shards: Iterable[Shard], work: ShardWork) -> Iterator[Closed]:
+def close_shards(shards: Iterable[Shard], work: ShardWork) -> Iterator[LoweredPart]:
     """The windows that close over the shards of one partition."""
     slots = {slot.id: slot for reader in work.readers for slot in reader.query.slots}
     known = together(shards, list(slots.values()))
@@ -58,12 +58,12 @@ def close_shards(shards: Iterable[Shard], work: ShardWork) -> Iterator[Closed]:
     for homes, own in by_homes.items():
         mine = np.logical_or.reduce([known.asked(home) for home in homes])[fragments]
         if mine.any():
-            yield from Closing(cells, mine, homes[0], work.of(own)).all()
+            yield from ShardCloser(cells, mine, homes[0], work.of(own)).all()
 
 
 @dataclass(frozen=True)
 class ShardCells:
-    """ShardCells in the order of their groups; `places` are those of the slots among their states."""
+    """Cells of shards in the order of their groups; `places` are those of the slots among their states."""
 
     table: pa.Table
     codes: Numbers  # of the groups
@@ -78,8 +78,8 @@ class ShardCells:
         return [self.taken(name, at) for name in state_columns(slot.accumulator, self.places[key])]
 
 
-class Closing:
-    """Readers of the same selections, `mine` among the cells."""
+class ShardCloser:
+    """Closes the windows of readers of the same selections; `mine` are their cells."""
 
     def __init__(self, cells: ShardCells, mine: Mask, home: int, work: ShardWork):
         self.cells, self.mine, self.home, self.work = cells, mine, home, work
@@ -95,8 +95,8 @@ class Closing:
             if unseen:
                 _, self.starts = crossed_slices(self.starts, cells.stops, window, unseen)
 
-    def all(self) -> Iterator[Closed]:
-        """Everything that closes for the readers."""
+    def all(self) -> Iterator[LoweredPart]:
+        """All windows that close for the readers."""
         held = self.starts[self.mine]
         low, high = int(held.min()), int(held.max())
         alike: dict[tuple[WindowSpec, int, int], list[int]] = {}
@@ -113,7 +113,7 @@ class Closing:
         if others:
             yield from self._by_sheet(others)
 
-    def _window(self, spec: WindowSpec, wid: int, readers: list[int]) -> Iterator[Closed]:
+    def _window(self, spec: WindowSpec, wid: int, readers: list[int]) -> Iterator[LoweredPart]:
         """One window of readers that have it in common."""
         cells, start, end = self.cells, windows.window_start(spec, wid), windows.window_end(spec, wid)
         at = np.flatnonzero(self.mine & (self.starts >= start) & (self.starts < end))
@@ -136,8 +136,8 @@ class Closing:
             one = LoweredWindows([query], which, found, [self.work.unseen[i]], asked, [self.work.arrivals[i]])
             yield one, len(at)
 
-    def _by_sheet(self, readers: list[int]) -> Iterator[Closed]:
-        """Whatever closed, for whichever groups, over a sheet in which slices may occur several times."""
+    def _by_sheet(self, readers: list[int]) -> Iterator[LoweredPart]:
+        """Close windows over a sheet in which slices may occur several times, also for some groups only."""
         cells, at = self.cells, np.flatnonzero(self.mine)
         at = at[np.lexsort((self.starts[at], cells.codes[at]))]
         groups, rows = 1 + int(np.count_nonzero(np.diff(cells.codes[at]))), pa.array(at)

@@ -1,7 +1,7 @@
-"""The second half of a batch for far selections, as the driver sees it: which shards are needed, and for whom.
+"""Emit for selections on the executors, as the driver sees it: which shards are needed, and for which queries.
 
-It knows of each shard only which slices it holds, which is enough to tell whether a window that closes
-needs it and whether an open one still will. What comes of the cells is `final.cells`.
+The driver knows of each shard only which slices it holds. That is enough to decide whether a closing window needs
+it, and whether an open window will. The executors read the cells (`transom.results.shard_windows`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ShardWork:
-    """Windows over the same groups that close, and the shards that they are made of.
+    """Windows over the same groups that close, and the shards that hold their slices.
 
-    A reader may read several selections, `homes`: what its query has lies in all of them.
+    A reader may read several selections, `homes`: its query has slices in all of them.
     """
 
     readers: tuple[Reader, ...]
@@ -51,19 +51,19 @@ class ShardWork:
 
 @dataclass(frozen=True)
 class ShardNeeds:
-    """Shards after a batch: which readers have windows to close, from which shards; what is kept, and gone.
+    """Which readers have windows to close, from which shards, and which shards are kept.
 
-    `floors` say up to where slices of a selection were let go.
+    `floors` say up to where slices of a selection were evicted.
     """
 
     closing: tuple[int, ...]
-    asked: tuple[ShardRef, ...]
+    read: tuple[ShardRef, ...]
     kept: tuple[ShardRef, ...]
     floors: dict[int, int]
 
 
 def shard_needs(refs: Sequence[ShardRef], readers: Sequence[Reader]) -> ShardNeeds:
-    """Tell from the slices that shards hold which of them are needed now, and which will be.
+    """Determine from the slices that shards hold which shards are needed now, and which later.
 
     Slices of selections that no reader reads are kept as they are.
     """
@@ -79,7 +79,7 @@ def shard_needs(refs: Sequence[ShardRef], readers: Sequence[Reader]) -> ShardNee
         seen: dict[object, Mask] = {}
         for i in own:
             reader = readers[i]
-            known = _known(reader)
+            known = _closing_key(reader)
             if known not in seen:
                 seen[known], open_still = _touched(reader, slices[:, 0])
                 needed |= open_still
@@ -109,8 +109,8 @@ def _slices(refs: Sequence[ShardRef], home: int) -> tuple[Numbers, Numbers]:
     return rows[:, 0], rows[:, 1:]
 
 
-def _known(reader: Reader) -> tuple[object, ...]:
-    """Readers of a selection that are alike in this have the same windows closed."""
+def _closing_key(reader: Reader) -> tuple[object, ...]:
+    """Readers of a selection with equal keys have the same windows closed."""
     views = tuple(id(side.view.general) if side.view.uniform else id(side) for side in _sides(reader))
     spec: WindowSpec = reader.query.query.window
     return spec, *views, *(side.forced for side in _sides(reader))
@@ -121,7 +121,7 @@ def _sides(reader: Reader) -> tuple[Boundary, Boundary]:
 
 
 def _touched(reader: Reader, starts: Numbers) -> tuple[Mask, Mask]:
-    """Which slices lie in a window that closed for some group, and which in one still open for some."""
+    """Which slices lie in a window that closed for some group, and which in one that is open for some."""
     query, spec = reader.query, reader.query.query.window
     firsts, lasts = windows.wid_from(spec, starts), windows.wid_to(spec, starts)
     inside = firsts <= lasts

@@ -1,4 +1,4 @@
-"""When a stream ends or falls idle: up to which window its queries hold tuples."""
+"""When a stream ends or falls idle: the last window of each query that holds tuples."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def last_slices(sheets: Iterable[pa.Table], shards: Iterable[ShardRef]) -> dict[
 
 
 def groups_held(state: SliceHolder, home: int, store: ShardStore | None) -> Iterator[Held]:
-    """A selection's slices with their groups; those far away are read for that, file by file."""
+    """A selection's slices with their groups; those on the executors are read file by file."""
     own = state.selections[home]
     if not own.on_executors:
         yield _held(rows_of(state.sheets[own.sheet], home))

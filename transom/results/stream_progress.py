@@ -1,4 +1,4 @@
-"""A stream after a batch: how far its clocks have come, what is closed, every row accounted for."""
+"""A stream after a batch: the progress of its clocks, what is closed, and the account of its rows."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from transom.windows.stream_rules import StreamRules
 
 @dataclass(frozen=True)
 class Origin:
-    """What a stream that is made of another query's results knows from the stream that this one reads.
+    """What a stream of results inherits from the stream that the inner query reads.
 
-    `now` is how far time has come there, `arrived` where rows came that results here may stem from,
-    `missed` where results lie that nobody will see who joins now (None if the next batch must tell), and
-    `shed` where results may lack rows that were dropped.
+    `now` is the progress of time there, `arrived` the times of results that new rows may change, `missed` the
+    times of results that a query that joins now does not get (None: not determined yet), and `shed` the times of
+    results that may lack rows that were shed.
     """
 
     now: int | None
@@ -58,30 +58,37 @@ class BatchInput:
 
     @property
     def new_rows(self) -> int:
-        """Processed rows that were not aside before."""
+        """Processed rows that were not sidelined before."""
         return self.outcome.rows - chunk_rows(self.burst.resumed)
 
 
 def advance_stream(stream: StreamState, batch: BatchInput, followed: Collection[Clock]) -> StreamState:
     """A stream after a batch; `followed` are the clocks that the batch carries."""
     outcome, totals = batch.outcome, stream.totals + _counts(batch)
-    said = {clock: _said(own) for clock, own in stream.clocks.items()} if stream.sidelined else stream.clocks
+    promised = (
+        {clock: _without_sidelined(own) for clock, own in stream.clocks.items()}
+        if stream.sidelined
+        else stream.clocks
+    )
     clocks = {
         clock: own if clock in followed or not outcome.rows else replace(own, occupied=None)
-        for clock, own in said.items()
+        for clock, own in promised.items()
     }
     for clock in followed:
-        known, was = said.get(clock) or stream.clock(clock), stream.clock(clock).closed
+        known, was = promised.get(clock) or stream.clock(clock), stream.clock(clock).closed
         clocks[clock] = _advance_clock(known, was, clock, batch, totals)
     for clock in dict.fromkeys(one.clock for one in batch.punctuations):
         known = clocks.get(clock) or stream.clock(clock)
         ranges = ((one.until, one.since, one.where) for one in batch.punctuations if one.clock == clock)
         clocks[clock] = replace(known, closed=known.closed.close_all(ranges))
-    aside = stream.sidelined
-    if aside or batch.burst.sidelined:
-        aside = (*(chunk for chunk in aside if chunk not in batch.burst.resumed), *batch.burst.sidelined)
+    sidelined = stream.sidelined
+    if sidelined or batch.burst.sidelined:
+        sidelined = (
+            *(chunk for chunk in sidelined if chunk not in batch.burst.resumed),
+            *batch.burst.sidelined,
+        )
         clocks = {
-            clock: _held(own, stream.clock(clock).closed, held_times(aside, clock))
+            clock: _held(own, stream.clock(clock).closed, held_times(sidelined, clock))
             for clock, own in clocks.items()
         }
     if batch.burst.shed:
@@ -89,20 +96,20 @@ def advance_stream(stream: StreamState, batch: BatchInput, followed: Collection[
     if batch.origin is not None and batch.origin.shed:
         clocks[batch.rules.clock] = _shed(clocks[batch.rules.clock], batch.origin.shed)
     work = stream.work + Work(partials=outcome.lifted, unshared_partials=outcome.unshared)
-    return StreamState(clocks, totals, work, aside, _credit(stream, batch, bool(aside)))
+    return StreamState(clocks, totals, work, sidelined, _credit(stream, batch, bool(sidelined)))
 
 
 def _counts(batch: BatchInput) -> Totals:
-    """What became of the rows that came with a batch, and of those that had been aside."""
+    """What became of the new rows of a batch, and of its resumed rows."""
     outcome, burst = batch.outcome, batch.burst
-    aside, shed = chunk_rows(burst.sidelined), chunk_rows(burst.shed)
+    sidelined, shed = chunk_rows(burst.sidelined), chunk_rows(burst.shed)
     return Totals(
-        batch.new_rows + aside + shed,
+        batch.new_rows + sidelined + shed,
         outcome.counted,
         outcome.unwanted,
         outcome.late,
         outcome.timeless + outcome.ahead,
-        aside - chunk_rows(burst.resumed),
+        sidelined - chunk_rows(burst.resumed),
         shed,
     )
 
@@ -113,17 +120,17 @@ def _credit(stream: StreamState, batch: BatchInput, are_left: bool) -> int:
     return credit_after(stream.credit, bool(stream.sidelined) and are_left, batch.new_rows, taken, share)
 
 
-def _said(known: ClockState) -> ClockState:
-    """A clock as it would be if no rows were aside."""
+def _without_sidelined(known: ClockState) -> ClockState:
+    """A clock as it would be without sidelined rows."""
     return known if known.promised is None else replace(known, closed=known.promised, promised=None)
 
 
-def _held(said: ClockState, before: Closed, held: IntervalSet) -> ClockState:
-    """A clock on which all is closed that was said to be, but for times of which rows are aside."""
+def _held(promised: ClockState, before: Closed, held: IntervalSet) -> ClockState:
+    """A clock with the promised times closed, except the times of sidelined rows."""
     return (
-        replace(said, closed=closed_except_held(before, said.closed, held), promised=said.closed)
+        replace(promised, closed=closed_except_held(before, promised.closed, held), promised=promised.closed)
         if held
-        else said
+        else promised
     )
 
 
@@ -135,7 +142,7 @@ def _shed(known: ClockState, lost: IntervalSet) -> ClockState:
 def _advance_clock(
     known: ClockState, was: Closed, clock: Clock, batch: BatchInput, totals: Totals
 ) -> ClockState:
-    """A clock after a batch: `known` as it was said to be, `was` is what was closed of it."""
+    """A clock after a batch: `known` without sidelined rows, `was` what was closed on it."""
     profile = batch.outcome.clocks.get(clock, Profile())
     beside = highest_time((*batch.burst.sidelined, *batch.burst.shed), clock)
     high = max((top for top in (known.high, profile.top, beside) if top is not None), default=None)
@@ -167,15 +174,15 @@ def _oldest(clock: Clock, closed: Closed, batch: BatchInput) -> int | None:
 
 
 def missed_times(clock: Clock, batch: BatchInput) -> IntervalSet | None:
-    """Where rows may lie that came while nobody followed a clock: with disorder of at most the slack,
-    none of them lies further up than the first rows seen now plus the slack.
+    """The times of rows that may have come while no query followed a clock; None: not determined yet.
 
-    Rows that had been aside say nothing of how far the stream had come: then the last rows tell, and if
-    there were no others, nothing does.
+    With disorder of at most the slack, none of them is later than the first row of this batch plus the slack.
+    Resumed rows do not show the progress of the stream: then the last row counts instead of the first, and
+    without new rows every time may have been missed.
     """
     runs, slack = batch.outcome.clocks.get(clock, Profile()).runs, batch.rules.slack_of(clock)
     if not runs:
         return None
     first = runs[-1][1] if batch.burst.resumed else runs[0][0]
-    is_told = slack is not None and batch.new_rows > batch.outcome.timeless + batch.outcome.ahead
-    return IntervalSet.of((LOWEST, first + slack + 1 if is_told and slack is not None else HIGHEST))
+    is_bounded = slack is not None and batch.new_rows > batch.outcome.timeless + batch.outcome.ahead
+    return IntervalSet.of((LOWEST, first + slack + 1 if is_bounded and slack is not None else HIGHEST))
