@@ -1,6 +1,7 @@
-"""Stores of on-demand queries with too many groups for the driver: looked up and merged by tasks.
+"""Stores of on-demand queries with too many groups for the driver: tasks look them up and merge their files.
 
-A task works on one partition of the groups: all stores of a query have a group's tuples in the same one.
+A task works on one partition of the groups: all stores of a query have a group's tuples in the same
+partition.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class PartitionedStores:
     max_files: int  # of a store, before they are merged
 
     def answered(self, lookup: Lookup, state: State) -> Answer:
-        """What a query's stores hold of a window."""
+        """The answer of a lookup from the files of its stores."""
         refs = {key: _since(state.stores[key].refs, lookup.start) for key in lookup.stores}
         places = places_of(ref for own in refs.values() for ref in own)
         schema = answer_schema(lookup.query.query)
@@ -40,7 +41,7 @@ class PartitionedStores:
         return Answer(lookup, found.cast(schema).combine_chunks())
 
     def rolled_up(self, state: State, store_sets: Sequence[StoreSet]) -> State:
-        """The state with many small files of a store made into few, without what is too old."""
+        """The state with the small files of a store merged, without evicted tuples."""
         stores = dict(state.stores)
         for store_set in store_sets:
             for key, spec in store_set.stores.items():
@@ -80,7 +81,7 @@ def merge_runs_task(
     shards: FileShards,
     places: Sequence[int],
 ) -> Task:
-    """A task that makes one file of its partition's many: its place, entries and bytes."""
+    """A task that merges the files of its partition into one, and returns its partition, entries and bytes."""
 
     def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
@@ -95,5 +96,5 @@ def merge_runs_task(
 
 
 def _since(refs: Sequence[ShardRef], start: int) -> list[ShardRef]:
-    """The files that reach into a window."""
+    """The files with tuples in a window."""
     return [ref for ref in refs if ref.held[0][0][1] > start]

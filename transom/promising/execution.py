@@ -1,7 +1,7 @@
-"""Queries with a preference in a batch: rows become tuples of summaries, and budgets are spent on them.
+"""Preference queries in a batch: rows become tuples of summaries, and budgets are spent on probes.
 
 A small batch is inserted and probed on the driver. The rows of a large one go to partitions of the value
-buckets, where tasks summarize and keep them; the driver adds the summaries up, decides which regions the
+buckets, where tasks summarize and keep them. The driver adds the summaries, decides which regions the
 budget is spent on, and tasks make the probes where the tuples are.
 """
 
@@ -43,37 +43,37 @@ from transom.state.batch_intent import BatchIntent
 from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
 from transom.storage.executor_files import ExecutorFiles
 
-ROUNDS, FAR_ROUNDS = 40, 3  # in which what is left of a budget is spent, with so many times more probes
-FAR_TIMES = 32
+ROUNDS, EXECUTOR_ROUNDS = 40, 3  # in which what is left of a budget is spent, with so many times more probes
+EXECUTOR_FACTOR = 32
 FEW_ROWS = 2_000  # up to here rows are fetched faster without a job
-PACES = 8  # batches by which the pace is judged
+PACES = 8  # the last batches from which the pace is determined
 FIRST_PROBES = 100_000  # of a budget of time, while no pace is known
-LEAST_TIME = 0.1  # the part of such a budget that probes get, however long it takes to insert
+LEAST_TIME = 0.1  # the least part of such a budget for probes, however long insertion takes
 
 
 @dataclass
 class Pace:
-    """How fast probes are made, and how long it took to insert a batch, to turn a time into probes."""
+    """How fast probes are made, and how long a batch's insertion took, to convert a time into probes."""
 
     probed: list[tuple[int, float]] = field(default_factory=list)
     inserting: float = 0.0
 
     def note(self, probes: int, seconds: float, inserting: float) -> None:
-        """Remember a batch."""
+        """Record a batch."""
         if probes:
             self.probed = [*self.probed, (probes, seconds)][-PACES:]
         if inserting:
             self.inserting = inserting
 
     def probes(self, micros: int) -> int:
-        """How many probes fit a budget of time, of which inserting takes its part."""
+        """How many probes fit a budget of time after its part for insertion."""
         left = max(micros - int(self.inserting * 1e6), int(micros * LEAST_TIME))
         known = rows_within(left, self.probed)
         return FIRST_PROBES if known is None else known
 
     @classmethod
     def of(cls, probed: Sequence[tuple[int, float]] = (), inserting: float = 0.0) -> Pace:
-        """The pace that a checkpoint kept."""
+        """The pace of a checkpoint."""
         return cls([(probes, seconds) for probes, seconds in probed], inserting)
 
 
@@ -81,15 +81,15 @@ Preferences = Mapping[str, PreferenceQuery]  # queries with a preference, by nam
 
 
 class _Made:
-    """A query's probes of a batch: those of the last round, and what all have found and cost."""
+    """A query's probes of a batch: those of the last round, and the results and the cost of all rounds."""
 
     def __init__(self, probes: list[Probe], budget: int | None):
-        self.probes, self.budget, self.charge, self.is_far = probes, budget, 0, False
+        self.probes, self.budget, self.charge, self.on_executors = probes, budget, 0, False
         self._tables: list[pa.Table] = []
 
     @property
     def left(self) -> int | None:
-        """What is left of the budget; None if there is none to keep to."""
+        """What is left of the budget; None without a budget."""
         return None if self.budget is None else self.budget - self.charge
 
     def add(self, side: int, done: ProbeResult) -> None:
@@ -103,8 +103,8 @@ class _Made:
         return pa.concat_tables(self._tables, promote_options="default") if self._tables else None
 
     def goes_on(self, rounds: int) -> bool:
-        """Whether something is left of the budget, and of what it can be spent on."""
-        if not self.left or (self.is_far and rounds >= FAR_ROUNDS):
+        """Whether budget is left, and probes to spend it on."""
+        if not self.left or (self.on_executors and rounds >= EXECUTOR_ROUNDS):
             return False
         return any((probe.regions.left > probe.taken).any() for probe in self.probes)
 
@@ -119,7 +119,7 @@ class _Answers:
 
 
 class Promising:
-    """What a batch loop does for summaries and the queries that they guide."""
+    """The part of the batch loop for summaries and the preference queries that they guide."""
 
     def __init__(self, backend: Backend, files: ExecutorFiles, strategy: Strategy):
         self.backend, self.place = backend, strategy.place
@@ -130,7 +130,7 @@ class Promising:
     # --- when a batch begins ---
 
     def probes(self, queries: Preferences) -> dict[str, int]:
-        """What queries whose budget is a time may probe in the next batch."""
+        """The probes of the next batch, for queries whose budget is a time."""
         timed = ((name, query.preference.time) for name, query in queries.items())
         return {name: self.pace.probes(time) for name, time in timed if time is not None}
 
@@ -139,7 +139,7 @@ class Promising:
     def arrive(
         self, run: IngestRun, limit: int | None, intent: BatchIntent, queries: Preferences
     ) -> dict[str, BatchArrival]:
-        """What a batch's accepted rows come to for each summary of their stream."""
+        """The arrival of a batch's accepted rows in each summary of their stream."""
         arrivals: dict[str, BatchArrival] = {}
         stream = run.batch.rules.clock.stream
         started = time.perf_counter()
@@ -149,10 +149,10 @@ class Promising:
                 continue
             want = tuple_columns(shape, queries)
             frame = tuple_frame(run, limit, shape, want)
-            if self._is_near(run):
+            if self._is_on_driver(run):
                 is_small = intent.reference.get("rows", FEW_ROWS + 1) <= FEW_ROWS
                 table = frame.to_table(few=is_small)
-                arrival = _near(table, known, want, intent.batch_id)
+                arrival = _driver_arrival(table, known, want, intent.batch_id)
             else:
                 arrival = self.tuples.arrive(frame, known, want, intent.batch_id)
             if arrival is not None:
@@ -161,13 +161,13 @@ class Promising:
         return arrivals
 
     def attempt(self, run: IngestRun, name: str, query: PreferenceQuery) -> None:
-        """Compute what a query alone needs of a batch's rows, to see whether that fails."""
+        """Compute what one query needs of a batch's rows, to see whether that fails."""
         for own in run.batch.state.promising.summaries.values():
             shape = own.representation.shape
             if shape.stream == run.batch.rules.clock.stream:
                 tuple_frame(run, None, shape, tuple_columns(shape, {name: query})).to_table()
 
-    def _is_near(self, run: IngestRun) -> bool:
+    def _is_on_driver(self, run: IngestRun) -> bool:
         return run.batch.on_driver if self.place is Place.AUTO else self.place is Place.DRIVER
 
     # --- budgets are spent ---
@@ -213,15 +213,18 @@ class Promising:
     def _made(
         self, plans: Mapping[str, list[Probe]], planner: ProbePlanner, budgets: Mapping[str, int | None]
     ) -> dict[str, _Made]:
-        """Make the queries' probes. What lies outside of a window costs nothing, so that something may be
-        left of a budget: it is spent in further rounds, fewer where each is a job."""
+        """Make the queries' probes, in several rounds.
+
+        Tuples outside of a window cost nothing, so part of a budget may be left. It is spent in further
+        rounds; there are fewer of them if each is a job.
+        """
         made = {name: _Made(probes, budgets[name]) for name, probes in plans.items()}
         turn = dict(made)
         for number in range(ROUNDS):
             if number:
                 turn = {name: own for name, own in turn.items() if own.goes_on(number)}
                 for own in turn.values():  # most of it may be outside of the window
-                    times = (FAR_TIMES if own.is_far else 2) ** number
+                    times = (EXECUTOR_FACTOR if own.on_executors else 2) ** number
                     own.probes = planner.plan_rest(own.probes, (own.left or 0) * times)
             if not turn:
                 break
@@ -229,29 +232,29 @@ class Promising:
         return made
 
     def _probe(self, turn: Mapping[str, _Made], known: PromisingState) -> None:
-        """Make probes on the driver, or by tasks where tuples are in files."""
-        read, far = Near(known), []
+        """Make probes on the driver, or in tasks if tuples are in files."""
+        read, partitioned = DriverTuples(known), []
         for own in turn.values():
             for side, probe in enumerate(own.probes):
                 if any(known.summaries[one.summary].files for one in probe.query.sides):
-                    own.is_far = True
-                    far.append((own, side))
+                    own.on_executors = True
+                    partitioned.append((own, side))
                 elif probe.taken.any():
                     own.add(side, make_probes(probe, read, own.left))
-        self._probe_far(far, known)
+        self._probe_on_executors(partitioned, known)
 
-    def _probe_far(self, far: Sequence[tuple[_Made, int]], known: PromisingState) -> None:
+    def _probe_on_executors(self, partitioned: Sequence[tuple[_Made, int]], known: PromisingState) -> None:
         """What is left of a budget is divided where the probes are."""
-        probes = [own.probes[side] for own, side in far]
-        totals = {id(own): sum(int(one.taken.sum()) for one in own.probes) for own, _ in far}
-        rates = [None if own.left is None else own.left / max(totals[id(own)], 1) for own, _ in far]
-        for (own, side), done in zip(far, self.tuples.found(probes, rates, known), strict=True):
+        probes = [own.probes[side] for own, side in partitioned]
+        totals = {id(own): sum(int(one.taken.sum()) for one in own.probes) for own, _ in partitioned}
+        rates = [None if own.left is None else own.left / max(totals[id(own)], 1) for own, _ in partitioned]
+        for (own, side), done in zip(partitioned, self.tuples.found(probes, rates, known), strict=True):
             own.add(side, done)
 
     def _answered(
         self, made: Mapping[str, _Made], planner: ProbePlanner, queries: Preferences, moment: Moment
     ) -> _Answers:
-        """What the queries' probes found, and their states after that."""
+        """The results of the queries' probes, and the queries' states after them."""
         answers = _Answers(dict(planner.known.queries))
         for name, own in made.items():
             query = queries[name]
@@ -269,7 +272,7 @@ class Promising:
         return answers
 
 
-class Near:
+class DriverTuples:
     """Reads the tuples of summaries that are on the driver; what several queries ask for is read once."""
 
     def __init__(self, known: PromisingState):
@@ -291,12 +294,14 @@ class Near:
 
 
 def _budget(intent: BatchIntent, name: str, query: PreferenceQuery) -> int | None:
-    """What a query may probe in a batch; one that joins with it has no pace yet."""
+    """The probes that a query may make in a batch; a query that joins with it has no pace yet."""
     timed = FIRST_PROBES if query.preference.time is not None else None
     return intent.probes.get(name, query.preference.probes or timed)
 
 
-def _near(table: pa.Table, known: SummaryState, want: TupleColumns, batch_id: int) -> BatchArrival | None:
+def _driver_arrival(
+    table: pa.Table, known: SummaryState, want: TupleColumns, batch_id: int
+) -> BatchArrival | None:
     if not table.num_rows:
         return None
     shape = known.representation.shape
@@ -305,7 +310,7 @@ def _near(table: pa.Table, known: SummaryState, want: TupleColumns, batch_id: in
 
 
 def tuple_frame(run: IngestRun, limit: int | None, shape: Summary, want: TupleColumns) -> Frame:
-    """A batch's accepted rows as tuples of a summary: key, bucket, time, and what queries read of them."""
+    """A batch's accepted rows as tuples of a summary: key, time, and the columns that queries read."""
     kind = run.batch.columns[shape.column]
     scalars = {"key": key_sql(shape.column, kind), "time": run.time}
     if shape.between is not None:
@@ -316,7 +321,7 @@ def tuple_frame(run: IngestRun, limit: int | None, shape: Summary, want: TupleCo
 
 
 def key_sql(column: str, kind: pa.DataType) -> str:
-    """A value's key: Spark's 64-bit hash, the same for values that are equal."""
+    """The key of a value: Spark's 64-bit hash, which is the same for equal values."""
     value = quoted(column)
     if pa.types.is_floating(kind):
         value = f"CASE WHEN {value} = 0 THEN {value} * 0 + 0 ELSE {value} END"  # -0.0 is 0.0

@@ -1,7 +1,7 @@
-"""KeptTuples of summaries that are kept in files by partition of the value buckets: inserted and probed by tasks.
+"""Tuples of summaries in files by partition of the value buckets, which tasks insert and probe.
 
-Both streams of a join deal out their tuples by the same buckets, so that a task has all that the probes of
-its buckets need. A bucket is of partition `bucket modulo partitions`.
+Both streams of a join split their tuples by the same buckets, so a task has all tuples that the probes of
+its buckets need. A bucket belongs to partition `bucket modulo partitions`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FIRST, _SECOND = -4658895280553007687, -7723592293110705685  # the factors of S
 
 
 class PartitionedTuples:
-    """Keeps tuples in files, and lets tasks work on them."""
+    """Keeps tuples in files, and runs tasks on them."""
 
     def __init__(self, files: ExecutorFiles, strategy: Strategy):
         self.files, self.place, self.limits = files, strategy.place, strategy.limits
@@ -56,7 +56,7 @@ class PartitionedTuples:
     def arrive(
         self, frame: Frame, known: SummaryState, want: TupleColumns, batch_id: int
     ) -> BatchArrival | None:
-        """What the rows of a batch come to; their tuples are written by partition."""
+        """The arrival of a batch's rows; tasks write their tuples by partition."""
         shape, partitions = known.representation.shape, self.files.partitions
         target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), {})
         dealt = frame.distribute(f"({bucket_sql(shape)}) % {partitions}", partitions)
@@ -75,7 +75,7 @@ class PartitionedTuples:
     def found(
         self, probes: Sequence[Probe], rates: Sequence[float | None], known: PromisingState
     ) -> list[ProbeResult]:
-        """What probes find; those of a partition may cost `rate` times their number, if one is given."""
+        """The results of probes; those of a partition may cost `rate` times their number, if a rate is given."""
         partitions = self.files.partitions
         done = [ProbeResult(pa.table({}), 0, np.zeros_like(probe.taken)) for probe in probes]
         buckets = [probe.regions.bucket[probe.taken > 0] for probe in probes]
@@ -102,7 +102,7 @@ class PartitionedTuples:
     # --- rolling up ---
 
     def rolled_up(self, known: PromisingState, batch_id: int) -> PromisingState:
-        """With many small files of a summary made into few, without what it has let go."""
+        """The state with the small files of a summary merged, without evicted tuples."""
         summaries = dict(known.summaries)
         for name, own in summaries.items():
             if sum(run.rows for run in own.runs) > self.limits.driver_tuples and self.place is Place.AUTO:
@@ -112,7 +112,7 @@ class PartitionedTuples:
         return replace(known, summaries=summaries) if summaries != known.summaries else known
 
     def _put_away(self, summary: SummaryState, batch_id: int) -> SummaryState:
-        """A summary whose tuples were too many for the driver."""
+        """A summary whose tuples move from the driver to files, because they are too many."""
         tuples = concat_tuples([run.tuples for run in summary.runs]).since(summary.representation.floor)
         target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), {})
         parts = [part for part, _ in _dealt(tuples, self.files.partitions, target, self.files.shards)]
@@ -140,7 +140,7 @@ def arrive_task(
     target: ShardRef,
     shards: FileShards,
 ) -> Task:
-    """A task that writes the tuples of its partitions, and sends on what they come to."""
+    """A task that writes the tuples of its partitions and returns their arrivals."""
 
     def task(batches: RecordBatches) -> RecordBatches:
         held = list(batches)
@@ -170,7 +170,7 @@ def probe_task(
     shards: FileShards,
     places: Sequence[int],
 ) -> Task:
-    """A task that makes the probes of its partition's regions: for each query what they found."""
+    """A task that makes the probes in the regions of its partition, and returns their results by query."""
 
     def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
@@ -190,7 +190,7 @@ def probe_task(
 def merge_tuples_task(
     refs: Sequence[ShardRef], floor: int | None, target: ShardRef, shards: FileShards, places: Sequence[int]
 ) -> Task:
-    """A task that makes one file of its partition's many: its place, tuples and bytes."""
+    """A task that merges the files of its partition into one, and returns its partition, tuples and bytes."""
 
     def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
@@ -204,7 +204,7 @@ def merge_tuples_task(
 
 @dataclass(frozen=True)
 class _Held:
-    """The tuples of a summary as a task is told of them: those on the driver are sent along."""
+    """The tuples of a summary as sent to a task: those on the driver, and references to files."""
 
     near: list[pa.Table]
     far: tuple[ShardRef, ...]
@@ -217,11 +217,11 @@ class _Held:
 
 
 class _Files:
-    """Reads a partition of the tuples of summaries, from files and from what the driver sent along."""
+    """Reads a partition of the tuples of summaries, from files and from the driver's part."""
 
     def __init__(self, held: Mapping[str, _Held], shards: FileShards, place: int, partitions: int):
         self.held, self.shards, self.place, self.partitions = held, shards, place, partitions
-        # Summaries with different buckets have a value in different partitions.
+        # If summaries have different buckets, a value may be in different partitions.
         self.is_mixed = len({own.buckets for own in held.values()}) > 1
         self._read: dict[tuple[str, bool], KeptTuples] = {}
 
@@ -245,14 +245,14 @@ class _Files:
 
 
 def _fetched(shards: FileShards, refs: Sequence[ShardRef], place: int) -> Iterator[KeptTuples]:
-    """The tuples that files hold of a partition."""
+    """The tuples of a partition's files."""
     for ref in refs:
         if any(place == other for other, _, _ in ref.parts):
             yield KeptTuples(shards.get(ref.file(place)).combine_chunks())
 
 
 def bucket_sql(shape: Summary) -> str:
-    """`bucket_of` over the columns of a batch's tuples, so that Spark deals them out."""
+    """`bucket_of` as an expression over a batch's tuples, by which the backend distributes them."""
     if buckets_of(shape) == 1:
         return "0"
     if shape.between is not None:
