@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -87,6 +88,15 @@ def cells(found: Shard) -> list[tuple[Any, ...]]:
 # Selection 5 asks for fragments 0 and 1, selection 7 for 1 and 2.
 HEAD = Head((5, 7), ranges((0, 0, 2), (1, 1, 3)), (TOTAL.id,))
 ONE = shard(HEAD, (0, 10, 0, "a", 1, 1.0), (10, 20, 1, "b", 2, 2.0), (20, 30, 2, None, 3, None))
+
+
+def test_a_head_is_stored_by_field_names() -> None:
+    stored = json.loads(ONE.packed().schema.metadata[b"transom"])
+    assert stored == {
+        "selections": [5, 7],
+        "ranges": {"owner": [0, 1], "start": [0, 1], "stop": [2, 3]},
+        "slots": ["sum(double) of `price`"],
+    }
 
 
 def test_a_packed_shard_says_itself_what_it_holds() -> None:

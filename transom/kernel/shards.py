@@ -1,9 +1,9 @@
-"""Shards: cells of (slice, fragment, group) that stay where they were made, until windows close.
+"""Shards: cells of (slice, fragment, group) that stay where they were made until windows close.
 
-A selection with too many groups for a sheet is far. The cells of its family are not folded into slices
-of each member but put away as they are, in files by partition of the groups; a batch costs what it
-brings, whatever there is already. A file says itself whose fragments it holds, so that families may change
-from batch to batch. Files are never changed: small ones are rolled up into a new one.
+The slices of a selection with too many groups for a sheet are on the executors. The cells of its family are
+not folded into slices of each member; they are stored unchanged, in files by partition of the groups. So a
+batch costs as much as its own rows, however large the state is. A file names the selections of its fragments,
+so that families may change from batch to batch. Files are immutable: small ones are merged into a new one.
 Paper: On-the-Fly Sharing, section 5 (shards).
 """
 
@@ -34,24 +34,24 @@ from transom.windows.slices import Progressions
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-_HEAD = b"transom"  # where a table carries its shard's head
+_HEAD = b"transom"  # the key of the head in the metadata of a table
 
 
 @dataclass(frozen=True)
 class Head:
-    """What a shard's fragments are: which runs of them each of the `homes` asks for; and the slots kept."""
+    """The fragments of a shard: the ranges of them that each of the `homes` wants; and the slots it keeps."""
 
-    homes: tuple[int, ...]  # numbers of selections
-    ranges: Ranges  # its owners are places among the homes
-    slots: tuple[str, ...]  # by their names
+    homes: tuple[int, ...]  # ids of selections
+    ranges: Ranges  # the owners are places in `homes`
+    slots: tuple[str, ...]  # ids
 
     @property
     def count(self) -> int:
-        """How many fragments can be asked for."""
+        """One more than the highest fragment that a selection wants."""
         return int(self.ranges.stops.max(initial=0))
 
     def asked(self, home: int, count: int) -> Mask:
-        """Which of so many fragments a selection asks for."""
+        """Which of `count` fragments a selection wants."""
         mine = np.isin(self.ranges.owners, [i for i, one in enumerate(self.homes) if one == home])
         borders = np.zeros(count + 1, np.int64)
         np.add.at(borders, self.ranges.starts[mine], 1)
@@ -61,7 +61,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Shard:
-    """Cells: `table` has slice (its start), stop, fragment, the groups' columns, rows, and states."""
+    """Cells: the table has the slice's start and stop, the fragment, the group columns, rows and states."""
 
     head: Head
     table: pa.Table
@@ -71,29 +71,33 @@ class Shard:
         return groups_in(self.table.column_names)
 
     def packed(self) -> pa.Table:
-        """A table that says itself what it holds."""
+        """The table with the head in its metadata, as files store it."""
         ranges = self.head.ranges
         head = {
-            "homes": self.head.homes,
-            "ranges": [part.tolist() for part in (ranges.owners, ranges.starts, ranges.stops)],
-            "slots": self.head.slots,
+            "selections": list(self.head.homes),
+            "ranges": {
+                "owner": ranges.owners.tolist(),
+                "start": ranges.starts.tolist(),
+                "stop": ranges.stops.tolist(),
+            },
+            "slots": list(self.head.slots),
         }
         return self.table.replace_schema_metadata({_HEAD: json.dumps(head)})
 
     @classmethod
     def unpacked(cls, table: pa.Table) -> Shard:
-        """The shard in a table."""
-        head = json.loads(table.schema.metadata[_HEAD])
-        ranges = Ranges(*(np.array(part, np.int64) for part in head["ranges"]))
-        found = Head(tuple(head["homes"]), ranges, tuple(head["slots"]))
-        return cls(found, table.replace_schema_metadata(None))
+        """The shard that `packed` made into a table."""
+        stored = json.loads(table.schema.metadata[_HEAD])
+        ranges = Ranges(*(np.array(stored["ranges"][name], np.int64) for name in ("owner", "start", "stop")))
+        head = Head(tuple(stored["selections"]), ranges, tuple(stored["slots"]))
+        return cls(head, table.replace_schema_metadata(None))
 
 
 class ShardStore(Protocol):
-    """Where shards are put: a checkpoint's files, or a test's memory."""
+    """Where shards are stored: the files of a checkpoint, or the memory of a test."""
 
     def put(self, name: str, table: pa.Table) -> int:
-        """Keep a table under a new name; its size in bytes."""
+        """Store a table under a new name; returns its size in bytes."""
         ...
 
     def get(self, name: str) -> pa.Table:
@@ -103,14 +107,14 @@ class ShardStore(Protocol):
 
 @dataclass(frozen=True)
 class Shelf:
-    """Where a batch puts its shards, and into how many parts it deals their groups out."""
+    """Where a batch stores its shards, and the number of partitions of their groups."""
 
     store: ShardStore
     directory: str
     partitions: int
 
     def put(self, shard: Shard) -> ShardRef:
-        """Put a shard away. Names are never used twice: a task that is tried again leaves a stray file."""
+        """Store a shard. Names are never used twice: a task that is tried again leaves a stray file."""
         name = f"{self.directory}/{uuid.uuid4().hex}"
         found = ShardRef(name, (), held(shard))
         parts = []
@@ -128,7 +132,7 @@ def fetched(store: ShardStore, refs: Iterable[ShardRef], partition: int) -> Iter
 
 
 def gathered(family: Family, tuples: FamilyTuples) -> Shard:
-    """The cells of a family's tuples, without those that no member asks for."""
+    """The cells of a family's tuples, without those that no member wants."""
     fragments = tuples.fragments
     fine, starts, stops = _fine(family.cut, tuples.times)
     columns = [fine] if fragments.codes is None else [fragments.codes, fine]
@@ -152,14 +156,14 @@ def gathered(family: Family, tuples: FamilyTuples) -> Shard:
 
 
 def _fine(cut: Progressions, times: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """The slice of each time between any two edges, as a number; and where slices start and stop."""
+    """The number of each time's slice between two edges, and where the slices start and stop."""
     low, high = int(times.min()), int(times.max())
     if cut.count(low, high) <= 8 * len(times) + (1 << 16):
         edges = np.unique(cut.between(low, high)[1])
         starts = np.r_[cut.before(low, _owners(cut)).max(), edges]
         stops = np.r_[edges, cut.after(high, _owners(cut)).min()]
         return np.searchsorted(edges, times, side="right"), starts, stops
-    # Times so scattered that edges between them are not worth listing.
+    # The times are so scattered that listing all edges between them costs more than one step per progression.
     distinct, places = np.unique(times, return_inverse=True)
     starts = np.full(len(distinct), np.iinfo(np.int64).min)
     stops = np.full(len(distinct), np.iinfo(np.int64).max)
@@ -176,7 +180,7 @@ def _owners(cut: Progressions) -> int:
 
 
 def spilled(sheet: pa.Table, slots: Mapping[int, tuple[str, ...]]) -> Iterator[Shard]:
-    """The slices of some selections of a sheet as shards, each selection a fragment; `slots` are its own."""
+    """The slices of some selections of a sheet as shards: each selection is a fragment, with its `slots`."""
     selections = one_array(sheet[SELECTION]).to_numpy()
     alike: dict[tuple[str, ...], list[int]] = {}
     for home in sorted(slots):
@@ -193,7 +197,7 @@ def spilled(sheet: pa.Table, slots: Mapping[int, tuple[str, ...]]) -> Iterator[S
 
 
 def held(shard: Shard) -> dict[int, tuple[tuple[int, int], ...]]:
-    """By selection, the slices (start, stop) that hold tuples of it."""
+    """The slices (start, stop) that hold tuples of each selection."""
     starts, stops, fragments = (one_array(shard.table[n]).to_numpy() for n in (SLICE, STOP, FRAGMENT))
     slices = group([starts, stops], len(starts))
     ranges = shard.head.ranges
@@ -210,7 +214,7 @@ def held(shard: Shard) -> dict[int, tuple[tuple[int, int], ...]]:
 
 
 def dealt(shard: Shard, partitions: int) -> Iterator[tuple[int, pa.Table]]:
-    """The cells by partition of their groups: a group's are in the same one wherever they were made."""
+    """The cells by partition of their groups: a group is in the same partition in every shard."""
     table = shard.table.combine_chunks()
     keys = [one_array(table[name]) for name in shard.key_names]
     places = (row_hashes(keys, table.num_rows) % np.uint64(partitions)).astype(np.int64)
@@ -236,13 +240,13 @@ class Together:
         return one_array(self.table[FRAGMENT]).to_numpy()
 
     def asked(self, home: int) -> Mask:
-        """Which fragments a selection asks for."""
+        """Which fragments a selection wants."""
         parts = [head.asked(home, head.count) for head in self.heads]
         return np.concatenate([*parts, np.zeros(0, bool)])
 
 
 def together(shards: Iterable[Shard], slots: Sequence[Slot]) -> Together | None:
-    """Shards over the same groups as one, with states of the given slots; None of none."""
+    """Shards over the same groups in one table, with the given slots; None without any cells."""
     tables, heads, offsets, count = [], [], [], 0
     for shard in shards:
         if not shard.table.num_rows:
@@ -260,9 +264,9 @@ def together(shards: Iterable[Shard], slots: Sequence[Slot]) -> Together | None:
 def rolled(
     shards: Iterable[Shard], slots: Sequence[Slot], homes: Collection[int], starts: Collection[int] | None
 ) -> Shard | None:
-    """Shards over the same groups as one: fragments that the same selections ask for become one.
+    """Shards over the same groups as one shard: fragments that the same selections want become one.
 
-    Only what some of `homes` ask for is kept, and only slices with one of these `starts`, if given.
+    It keeps only the fragments that some of `homes` want, and only slices with one of these `starts`, if given.
     """
     known = together(shards, slots)
     if known is None:
@@ -280,7 +284,7 @@ def rolled(
 
 
 def merged(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Table:
-    """Cells of the same slice, fragment and group combined."""
+    """The cells, combined by slice, fragment and group."""
     keys = groups_in(table.column_names)
     heads = [SLICE, STOP, FRAGMENT, *keys]
     columns = [one_array(table[name]) for name in heads]
@@ -298,10 +302,12 @@ def merged(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Table:
 
 
 def _signed(known: Together, homes: tuple[int, ...]) -> tuple[Numbers, Ranges, Mask]:
-    """New numbers for the fragments by who asks for them; the homes' runs of them; which have anybody.
+    """New numbers for the fragments by the set of selections that want them; the ranges of each home; and
+    which fragments any selection wants.
 
-    A fragment's signature is the sum of two random numbers a selection: equal sets have equal sums, and
-    different ones all but surely do not. Numbers keep the order of the old ones, so that runs stay runs.
+    The signature of a fragment is a sum with two random numbers per selection: equal sets have equal sums, and
+    different sets almost certainly do not. New numbers keep the order of the old ones, so that ranges stay
+    contiguous.
     """
     count = sum(head.count for head in known.heads)
     borders = np.zeros((2, count + 1), np.uint64)

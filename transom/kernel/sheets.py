@@ -18,7 +18,7 @@ Numbers = NDArray[np.int64]
 
 
 def combine(layout: Layout, tables: Iterable[pa.Table]) -> pa.Table:
-    """Slices of several origins on one sheet."""
+    """The slices of several tables on one sheet."""
     filled = [table for table in tables if table.num_rows]
     if not filled:
         return layout.schema.empty_table()
@@ -53,7 +53,7 @@ def regroup(
 
 
 def lanes(layout: Layout, table: pa.Table) -> Numbers:
-    """Where each lane begins, the slices of one selection and group; and where the last one ends."""
+    """Where each lane (the slices of one selection and group) starts, and where the last one ends."""
     if not table.num_rows:
         return np.zeros(1, np.int64)
     selections = one_array(table[SELECTION]).to_numpy()
