@@ -41,6 +41,7 @@ def test_a_table_comes_from_many_sources(make_engine: EngineFactory, tmp_path: P
     assert [fee if fee is None else float(fee) for fee in found["fee"]] == [1.5, None]
 
 
+@ON_BOTH
 def test_versions_stay_as_they_were_and_survive_a_restart(make_engine: EngineFactory, tmp_path: Path) -> None:
     tables = StaticTables(Store(str(tmp_path)), make_engine.backend)
     assert tables.latest("my sites/2") is None
@@ -91,6 +92,7 @@ def is_local(frame: Any) -> bool:
     return "LocalRelation" in frame._jdf.queryExecution().optimizedPlan().toString()
 
 
+@ON_BOTH
 def test_keys_are_unique_or_not_and_nulls_do_not_count(make_engine: EngineFactory, tmp_path: Path) -> None:
     tables = StaticTables(Store(str(tmp_path)), make_engine.backend)
     table = pa.table({"a": [1, 1, 2, None, None], "b": ["x", "y", "x", "z", "z"]})

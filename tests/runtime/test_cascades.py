@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import transom
-from tests.engine_factory import EngineFactory
+from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import SettableClock, at, bids, bids_engine
 from tests.runtime.prod_helpers import early, final, told, traffic
 
@@ -374,6 +374,7 @@ def test_a_cascade_is_the_same(
     assert run(make_engine, tmp_path, restarts, **options) == expected
 
 
+@ON_BOTH
 def test_a_cascade_over_a_batch_is_final_at_its_end(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine = make_engine(str(tmp_path))
     columns = zip(*(row for batch in BATCHES for row in batch), strict=True)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 import transom
-from tests.engine_factory import EngineFactory
+from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import MINUTE, SettableClock, at, bids, bids_engine
 from tests.runtime.fault_helpers import Crash, Fault
 from tests.runtime.prod_helpers import early, final, told, traffic
@@ -25,6 +25,7 @@ STEPS_OF_A_BATCH = {
 # --- by the engine's clock -------------------------------------------------------------------
 
 
+@ON_BOTH
 def test_every_so_often_but_not_again_until_rows_come(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock()
     engine, feed = traffic(make_engine, tmp_path, clock=clock)
@@ -228,6 +229,7 @@ def test_a_query_that_is_prodded_is_judged_though_a_batch_fails_meanwhile(
         plain.accuracy()
 
 
+@ON_BOTH
 def test_a_quality_function_judges_what_the_formula_can_not(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:

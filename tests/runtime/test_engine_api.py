@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import transom
-from tests.engine_factory import STREAMING, EngineFactory
+from tests.engine_factory import ON_BOTH, STREAMING, EngineFactory
 from tests.runtime.engine_helpers import (
     BIDS,
     PER_MINUTE,
@@ -58,6 +58,7 @@ def parquet_file(directory: Path) -> str:
     return str(directory)
 
 
+@ON_BOTH
 @pytest.mark.parametrize("write", [json_file, csv_file, parquet_file], ids=["json", "csv", "parquet"])
 def test_a_stream_of_a_path_ends_with_its_files(
     make_engine: EngineFactory, tmp_path: Path, write: Any
@@ -70,6 +71,7 @@ def test_a_stream_of_a_path_ends_with_its_files(
     assert answers(query, "site", "n") == PER_SITE_ANSWERS
 
 
+@ON_BOTH
 def test_a_batch_dataframe_is_a_finite_stream(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine = make_engine(str(tmp_path))
     engine.stream("bids", make_engine.rows(bids_table(*ROWS)), time="ts", slack="1 hour")
@@ -319,6 +321,7 @@ def test_wrong_control_is_refused(make_engine: EngineFactory, tmp_path: Path) ->
 # --- results ---------------------------------------------------------------------------------
 
 
+@ON_BOTH
 def test_columns_and_types_of_results(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(make_engine, tmp_path)
     query = engine.register(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import transom
-from tests.engine_factory import EngineFactory, on_spark
+from tests.engine_factory import ON_BOTH, EngineFactory, on_spark
 from tests.runtime.engine_helpers import (
     BIDS,
     PER_MINUTE,
@@ -343,6 +343,7 @@ def test_windows_of_rows_count_accepted_rows_before_where(make_engine: EngineFac
     assert accounted(engine)["late"] == 0
 
 
+@ON_BOTH
 def test_windows_of_rows_do_not_depend_on_partitions(make_engine: EngineFactory, tmp_path: Path) -> None:
     rows = [(i % 3, float(i * 7 % 11), f"12:0{i * 3 % 5}") for i in range(40)]
     found = []

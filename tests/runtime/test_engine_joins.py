@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import transom
-from tests.engine_factory import EngineFactory
+from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import PER_MINUTE, accounted, answers, bids, bids_engine, bids_table
 
 WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
@@ -34,6 +34,7 @@ JOINS = {
 }
 
 
+@ON_BOTH
 @pytest.mark.parametrize("pushed", [True, False], ids=["a feed", "a batch DataFrame"])
 def test_joins_with_a_static_table(make_engine: EngineFactory, tmp_path: Path, pushed: bool) -> None:
     if pushed:
@@ -93,6 +94,7 @@ def test_a_chain_of_tables(make_engine: EngineFactory, tmp_path: Path) -> None:
     )
 
 
+@ON_BOTH
 @pytest.mark.parametrize("pushed", [True, False], ids=["a feed", "a batch DataFrame"])
 def test_duplicate_keys_repeat_rows_for_that_query_only(
     make_engine: EngineFactory, tmp_path: Path, pushed: bool

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import transom
-from tests.engine_factory import EngineFactory
+from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import (
     MINUTE,
     PER_MINUTE,
@@ -70,6 +70,7 @@ def test_a_failing_subscriber_disturbs_nobody(
 # --- sinks -----------------------------------------------------------------------------------
 
 
+@ON_BOTH
 @pytest.mark.parametrize("format", ["parquet", "json", "csv"])
 def test_all_results_in_one_schema(make_engine: EngineFactory, tmp_path: Path, format: str) -> None:
     engine, feed = bids_engine(
@@ -120,6 +121,7 @@ def test_an_expression_over_keys_is_a_value_in_the_one_schema(
     assert json.loads(row["keys"]) == {"site": 1, "price": 2.0} and json.loads(row["values"]) == {"both": 3.0}
 
 
+@ON_BOTH
 def test_one_querys_results_typed(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(make_engine, tmp_path)
     query, _ = engine.register(PER_SITE), engine.register(PER_MINUTE)
@@ -154,6 +156,7 @@ def test_a_file_sink_needs_a_path(make_engine: EngineFactory, tmp_path: Path) ->
 # --- late and rejected -----------------------------------------------------------------------
 
 
+@ON_BOTH
 def test_lateness_is_per_window_and_query(make_engine: EngineFactory, tmp_path: Path) -> None:
     #  12:00      12:05      12:10        watermark 12:06
     #    [----------)  closed               a row at 12:04 is late for the first
@@ -199,6 +202,7 @@ def test_rows_without_a_time_are_rejected(make_engine: EngineFactory, tmp_path: 
     assert accounted(engine)["rejected"] == 1
 
 
+@ON_BOTH
 @pytest.mark.parametrize(
     ("name", "lines"),
     [

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import transom
-from tests.engine_factory import STREAMING, EngineFactory
+from tests.engine_factory import ON_BOTH, STREAMING, EngineFactory
 from tests.runtime.engine_helpers import (
     BIDS,
     PER_MINUTE,
@@ -48,6 +48,7 @@ class Heard:
             return [row for table in self.tables for row in answers(table, "n")]
 
 
+@ON_BOTH
 def test_an_engine_in_the_background(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock()
     engine, feed = bids_engine(
@@ -94,6 +95,7 @@ def test_an_engine_is_stopped_at_the_end_of_with(make_engine: EngineFactory, tmp
     assert engine.step() == 0
 
 
+@ON_BOTH
 def test_what_made_an_engine_fail_is_raised_to_who_waits(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(make_engine, tmp_path, poll="20 ms")
     query = engine.register(PER_MINUTE)
@@ -161,6 +163,7 @@ def test_a_spark_stream_while_running(make_engine: EngineFactory, tmp_path: Path
     assert answers(late_comer, "site", "n") == [("12:09", "12:11", 3, 1), ("12:10", "12:12", 3, 1)]
 
 
+@ON_BOTH
 def test_a_restart_between_any_two_batches_changes_nothing(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:

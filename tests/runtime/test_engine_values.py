@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.engine_factory import EngineFactory, on_spark
+from tests.engine_factory import ON_BOTH, EngineFactory, on_spark
 from tests.runtime.engine_helpers import PER_MINUTE, SettableClock, accounted, answers, at, bids, bids_engine
 
 WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
@@ -38,6 +38,7 @@ def one_window(
 # --- groups and aggregates -------------------------------------------------------------------
 
 
+@ON_BOTH
 def test_nulls_nan_and_both_zeros_as_groups(make_engine: EngineFactory, tmp_path: Path) -> None:
     values = [None, None, math.nan, -math.nan, 0.0, -0.0, 1.0]
     found = one_window(
@@ -188,6 +189,7 @@ def test_a_streams_time_may_be(
     assert accounted(engine)["rejected"] == 1
 
 
+@ON_BOTH
 def test_the_current_time_is_the_batches(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock(at("12:00"))
     engine, feed = bids_engine(make_engine, tmp_path, clock=clock)
@@ -205,6 +207,7 @@ def test_the_current_time_is_the_batches(make_engine: EngineFactory, tmp_path: P
 # --- functions of the program ----------------------------------------------------------------
 
 
+@ON_BOTH
 def test_a_function_that_raises_on_some_rows_gives_null_there(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:
@@ -230,6 +233,7 @@ def test_a_function_that_raises_on_some_rows_gives_null_there(
     assert len(answers(plain)) == 4
 
 
+@ON_BOTH
 def test_a_query_whose_function_always_fails_is_suspended(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(make_engine, tmp_path, max_failures=2)
     engine.udf("never", lambda x: x.no_such_thing, "int")

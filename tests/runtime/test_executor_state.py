@@ -13,7 +13,7 @@ import pytest
 
 from tests.differential.cases import alike, case
 from tests.differential.on_engine import check_on_feed, check_on_files
-from tests.engine_factory import EngineFactory
+from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import BIDS, answers, at, bids
 from transom.errors import SettingError
 from transom.plan.limits import Limits
@@ -88,6 +88,7 @@ def expected(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactor
     return found
 
 
+@ON_BOTH
 def test_windows_of_any_kind_have_the_same_answers(
     make_engine: EngineFactory, tmp_path: Path, expected: dict[str, Any]
 ) -> None:
@@ -246,6 +247,7 @@ def test_sinks_and_subscribers_are_given_what_tasks_wrote(make_engine: EngineFac
     assert all(found["executors"])
 
 
+@ON_BOTH
 def test_joins_that_repeat_rows_and_functions_of_the_user(make_engine: EngineFactory, tmp_path: Path) -> None:
     texts = {
         "cities": f"SELECT city, count(*) AS n {SLIDING}, sites WHERE bids.site = sites.site GROUP BY city",

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import transom
-from tests.engine_factory import EngineFactory
+from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import short
 from tests.runtime.prod_helpers import traffic
 from transom.errors import SettingError, StateError
@@ -222,6 +222,7 @@ def test_results_of_a_query_can_be_looked_up(make_engine: EngineFactory, tmp_pat
     assert looked_up(query.lookup(), "m", "n") == [(10, 30, 3, 2)]
 
 
+@ON_BOTH
 def test_joins_and_functions_of_on_demand_queries(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = traffic(make_engine, tmp_path)
     lanes = pa.table({"sensor": pa.array([1, 1, 2], pa.int32()), "lane": ["a", "b", "a"]})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine_factory import EngineFactory
+from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.fault_helpers import Crash, Fault
 from tests.runtime.prod_helpers import traffic
 from tests.runtime.test_lookups import ALL, FIRST, SECOND, looked_up
@@ -102,6 +102,7 @@ def test_many_rows_in_tasks_come_to_the_same_near_and_far(
     assert [row[2:] for row in found] == expected
 
 
+@ON_BOTH
 def test_groups_that_become_too_many_move_to_the_executors_and_their_files_are_merged(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:

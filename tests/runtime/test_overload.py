@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import transom
-from tests.engine_factory import STREAMING, EngineFactory
+from tests.engine_factory import ON_BOTH, STREAMING, EngineFactory
 from tests.runtime.engine_helpers import (
     BIDS,
     PER_MINUTE,
@@ -58,6 +58,7 @@ def plain_answers(make_engine: EngineFactory, place: Path, texts: list[str], *ba
     return [answers(query) for query in queries]
 
 
+@ON_BOTH
 def test_later_windows_close_on_time_and_the_burst_closes_late_but_complete(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:

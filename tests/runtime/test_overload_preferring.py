@@ -65,6 +65,7 @@ def test_the_data_are_what_they_are_said_to_be() -> None:
     assert found == {1: 12, 2: 6} | dict.fromkeys(RARE, 1)
 
 
+@ON_BOTH
 def test_frequent_values_are_kept_whole_and_rare_ones_go(make_engine: EngineFactory, tmp_path: Path) -> None:
     assert kept(make_engine, tmp_path, COUNTED.format("desc")) == {1: 12}
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine_factory import EngineFactory, on_spark
+from tests.engine_factory import ON_BOTH, EngineFactory, on_spark
 from tests.runtime.engine_helpers import written
 from tests.runtime.preference_helpers import BATCHES, JOIN, SUMMARY, joined, pairs, sale, sell, stores
 from transom.errors import SettingError
@@ -147,6 +147,7 @@ def rows_of(query: Any) -> list[Any]:
     return [(row["item"], row["price"], row["ts"]) for row in query.results().to_pylist()]
 
 
+@ON_BOTH
 def test_aggregates_over_a_selection(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feeds = stores(make_engine, tmp_path)
     query = engine.register(
@@ -169,6 +170,7 @@ def test_aggregates_over_a_selection(make_engine: EngineFactory, tmp_path: Path)
     engine.stop()
 
 
+@ON_BOTH
 def test_results_reach_subscribers_and_sinks(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feeds = stores(make_engine, tmp_path)
     query = engine.register(JOIN.format("desc"), "all")

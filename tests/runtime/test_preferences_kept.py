@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.engine_factory import EngineFactory
+from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.fault_helpers import Crash, Fault
 from tests.runtime.preference_helpers import JOIN, SALES, SUMMARY, joined, pairs, sale, sales, sell, stores
 from transom.errors import SettingError, SQLError, StateError
@@ -232,6 +232,7 @@ def test_streams_out_of_step_and_gaps_of_months(make_engine: EngineFactory, tmp_
     engine.stop()
 
 
+@ON_BOTH
 @pytest.mark.parametrize("state", ["auto", "executors"])
 def test_files_of_tuples_are_merged_and_tuples_go_there_when_they_are_many(
     state: str, make_engine: EngineFactory, tmp_path: Path, seed: int

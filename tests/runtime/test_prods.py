@@ -269,6 +269,7 @@ def test_a_stream_of_prods_is_no_stream_to_query(make_engine: EngineFactory, tmp
     assert engine.prod("alarms") == {}
 
 
+@ON_BOTH
 def test_rows_that_are_prods(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine = make_engine(str(tmp_path))
     marks = {"punctuation": "kind = 'end'", "prod": "kind = 'ask'"}

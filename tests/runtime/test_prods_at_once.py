@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import transom
-from tests.engine_factory import EngineFactory
+from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import BIDS, PER_MINUTE, SettableClock, at, bids, bids_engine, written
 from tests.runtime.prod_helpers import BY_SENSOR, early, final, told, traffic
 from transom.runtime import outputs
@@ -75,6 +75,7 @@ def test_a_prod_is_answered_while_a_batch_is_being_processed(
     assert final(query, "v") == [(0, 50, 1)] and early(query.prod(), "v") == [(50, 100, 6)]
 
 
+@ON_BOTH
 def test_a_prod_whose_batch_is_overtaken_is_told_of_the_next(
     make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +264,7 @@ def test_a_query_of_the_same_name_does_not_inherit_what_another_was_told(
     assert told(other.prod(), "v", "complete") == [("early", 0, 50, 2, False)]
 
 
+@ON_BOTH
 def test_sinks_get_the_early_results_of_batches(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = traffic(make_engine, tmp_path)
     texts = {

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.engine_factory import EngineFactory
+from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import SettableClock, written
 from tests.runtime.prod_helpers import BY_SENSOR, early, final, told, traffic
 
@@ -69,6 +69,7 @@ def test_queries_of_every_kind_can_be_prodded(
         assert engine.progress().far_rows > 0
 
 
+@ON_BOTH
 def test_finals_and_early_results_of_one_batch_both_come_from_the_executors(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import transom
-from tests.engine_factory import EngineFactory
+from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import (
     PER_MINUTE,
     SettableClock,
@@ -61,6 +61,7 @@ def test_at_speed_60_a_minute_takes_a_second(make_engine: EngineFactory, tmp_pat
     engine.stop()
 
 
+@ON_BOTH
 @pytest.mark.parametrize("kind", ["a path", "a path of text times", "a DataFrame", "an Arrow table"])
 def test_a_drain_delivers_the_rest_at_once(make_engine: EngineFactory, tmp_path: Path, kind: str) -> None:
     text = tmp_path / "bids.csv"
