@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.oracle.building import CLOCK, ROWS
+from tests.oracle.query_helpers import CLOCK, ROWS
 from transom.elements import Clock, ClockKind
 from transom.oracle import OracleBatch, OracleStreamRules
 from transom.oracle.batches import DAY, accept_rows, in_order

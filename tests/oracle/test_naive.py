@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.oracle.building import (
+from tests.oracle.query_helpers import (
     COLUMNS,
     LONG,
     ROWS,
@@ -18,8 +18,8 @@ from tests.oracle.building import (
     equals,
     one_of,
     query,
+    reported,
     run,
-    told,
     until,
 )
 from transom.elements import Clock, ClockKind, Drop, Punctuation, Register, WindowSpec
@@ -76,7 +76,7 @@ def test_a_watermark_closes_at_the_batch_s_end_and_rows_of_a_batch_have_no_order
     # batch 0:  25 then 3: both count, whatever their order; at its end the watermark is 25 - 5 = 20
     # batch 1:  9 is late, 21 counts
     outcome = run(query(TEN), batch((25, 1, 0, 1), (3, 1, 0, 2)), batch((9, 1, 0, 4), (21, 1, 0, 8)), slack=5)
-    assert told(outcome) == [(0, 10, 2)]
+    assert reported(outcome) == [(0, 10, 2)]
     assert outcome.late["traffic"] == [({"ts": 9, "sensor": 1, "speed": 0, "volume": 4}, 1)]
     assert outcome.counts["traffic"] == {"in": 4, "counted": 3, "late": 1, "rejected": 0}
 
@@ -84,8 +84,8 @@ def test_a_watermark_closes_at_the_batch_s_end_and_rows_of_a_batch_have_no_order
 def test_a_row_late_for_one_query_still_counts_in_another() -> None:
     queries = {"short": query(TEN), "long": query(WindowSpec.ending(100, 100))}
     outcome = run(queries, batch((25, 1, 0, 1)), batch((9, 1, 0, 4), end_of_stream=True), slack=5)
-    assert told(outcome, "short") == [(20, 30, 1)]
-    assert told(outcome, "long") == [(0, 100, 5)]
+    assert reported(outcome, "short") == [(20, 30, 1)]
+    assert reported(outcome, "long") == [(0, 100, 5)]
     assert outcome.late["traffic"] == []
 
 
@@ -97,7 +97,7 @@ def test_a_row_counts_in_those_of_its_windows_that_are_open() -> None:
         batch((9, 1, 0, 4), end_of_stream=True),
         slack=10,
     )
-    assert told(outcome) == [(0, 20, 4), (10, 30, 1), (20, 40, 1)]
+    assert reported(outcome) == [(0, 20, 4), (10, 30, 1), (20, 40, 1)]
     assert outcome.counts["traffic"]["late"] == 0
 
 
@@ -105,16 +105,16 @@ def test_rows_that_no_query_asked_for_are_counted_as_such() -> None:
     asking = query(WindowSpec.ending(3, 10), where=Comparison(column("volume"), ">", 1))
     tuples = [(8, 1, 0, 5), (8, 1, 0, 1), (2, 1, 0, 5), (8, 1, 0, None)]
     outcome = run(asking, batch(*tuples, end_of_stream=True))
-    assert told(outcome) == [(7, 10, 5)]
+    assert reported(outcome) == [(7, 10, 5)]
     assert outcome.counts["traffic"] == {"in": 4, "counted": 1, "unwanted": 3, "rejected": 0}
 
 
 def test_an_empty_window_has_no_result_and_a_control_batch_can_close() -> None:
     outcome = run(query(TEN), batch((5, 1, 0, 1)), OracleBatch("traffic", after=until(40)))
-    assert told(outcome, "q", "batch", "window_end", "rows", "complete") == [(1, 10, 1, True)]
+    assert reported(outcome, "q", "batch", "window_end", "rows", "complete") == [(1, 10, 1, True)]
 
 
-def test_every_result_is_told_once() -> None:
+def test_every_result_is_reported_once() -> None:
     outcome = run(
         query(TEN), batch((5, 1, 0, 1)), *[OracleBatch("traffic", after=until(t)) for t in (10, 10, 20)]
     )
@@ -123,7 +123,7 @@ def test_every_result_is_told_once() -> None:
 
 def test_the_end_of_the_stream_closes_what_holds_rows() -> None:
     outcome = run(query(TEN), batch((5, 1, 0, 1), end_of_stream=True), batch((6, 1, 0, 1), (16, 1, 0, 2)))
-    assert told(outcome) == [(0, 10, 1)]
+    assert reported(outcome) == [(0, 10, 1)]
     assert outcome.counts["traffic"] == {"in": 3, "counted": 2, "late": 1, "rejected": 0}
 
 
@@ -167,7 +167,7 @@ def test_lateness_is_per_group() -> None:
         batch((5, 1, 0, 1), after=until(10, sensor=1)),
         batch((6, 1, 0, 2), (6, 2, 0, 4), after=until(10)),
     )
-    assert told(outcome, "q", "batch", "sensor", "x0") == [(0, 1, 1), (1, 2, 4)]
+    assert reported(outcome, "q", "batch", "sensor", "x0") == [(0, 1, 1), (1, 2, 4)]
     assert [row["sensor"] for row, _ in outcome.late["traffic"]] == [1]
 
 
@@ -179,10 +179,10 @@ def test_another_windowing_attribute_has_its_own_watermark() -> None:
     by_volume = query(TEN, call("count_rows", None), clock=Clock("traffic", "volume", ClockKind.INTEGER))
     batches = batch((1, 1, 0, 3), (2, 1, 0, 12), (3, 1, 0, None)), batch((4, 1, 0, 4))
     outcome = run(by_volume, *batches, slack=100)
-    assert told(outcome) == [(0, 10, 1)]
+    assert reported(outcome) == [(0, 10, 1)]
     assert outcome.counts["traffic"] == {"in": 4, "counted": 2, "unwanted": 1, "late": 1, "rejected": 0}
-    assert told(run(by_volume, *batches, slack={"ts": 0, "volume": 5})) == []
-    assert told(run(by_volume, *batches, slack=None)) == []
+    assert reported(run(by_volume, *batches, slack={"ts": 0, "volume": 5})) == []
+    assert reported(run(by_volume, *batches, slack=None)) == []
 
 
 def test_rows_windows_count_accepted_rows_by_time_then_by_the_other_columns() -> None:
@@ -195,14 +195,14 @@ def test_rows_windows_count_accepted_rows_by_time_then_by_the_other_columns() ->
         batch((3, 1, 0, 9), (2, 1, 0, 5)),
         slack=0,
     )
-    assert told(outcome, "q", "batch", "window_start", "window_end", "x0") == [(0, 0, 2, 7), (1, 2, 4, 7)]
+    assert reported(outcome, "q", "batch", "window_start", "window_end", "x0") == [(0, 0, 2, 7), (1, 2, 4, 7)]
     assert outcome.counts["traffic"]["late"] == 0
 
 
 def test_rows_are_numbered_before_where() -> None:
     counted = query(WindowSpec.ending(2, 2), clock=ROWS, where=equals("sensor", 1))
     outcome = run(counted, batch((1, 1, 0, 1), (2, 2, 0, 2), (3, 2, 0, 4), (4, 2, 0, 8)), slack=None)
-    assert told(outcome) == [(0, 2, 1)]
+    assert reported(outcome) == [(0, 2, 1)]
 
 
 # --- joining and leaving ---------------------------------------------------------------------
@@ -218,16 +218,16 @@ def test_a_query_that_joins_reports_windows_it_saw_whole(partial: bool, results:
         batch((5, 1, 0, 1)),
         batch((6, 1, 0, 2), (12, 1, 0, 4), before=[Register("q", "", partial)], after=until(20)),
     )
-    assert told(outcome, "q", "window_start", "window_end", "x0", "complete") == results
+    assert reported(outcome, "q", "window_start", "window_end", "x0", "complete") == results
     assert outcome.counts["traffic"] == {"in": 3, "unwanted": 1, "counted": 2, "rejected": 0}
 
 
 def test_any_accepted_row_makes_a_window_partial_also_one_the_query_would_not_count() -> None:
     picky = query(TEN, where=equals("sensor", 2))
     joining = batch((6, 2, 0, 2), before=[Register("q", "")], after=until(10))
-    assert told(run(picky, batch((5, 1, 0, 1)), joining)) == []
-    assert told(run(picky, batch((15, 1, 0, 1)), joining)) == [(0, 10, 2)]
-    assert told(run(picky, batch((None, 1, 0, 1)), joining)) == [(0, 10, 2)]
+    assert reported(run(picky, batch((5, 1, 0, 1)), joining)) == []
+    assert reported(run(picky, batch((15, 1, 0, 1)), joining)) == [(0, 10, 2)]
+    assert reported(run(picky, batch((None, 1, 0, 1)), joining)) == [(0, 10, 2)]
 
 
 def test_a_query_that_leaves_reports_no_more_and_may_come_back_as_new() -> None:
@@ -237,7 +237,7 @@ def test_a_query_that_leaves_reports_no_more_and_may_come_back_as_new() -> None:
         batch((15, 1, 0, 2), before=[Drop("q")], after=until(10)),
         batch((16, 1, 0, 4), (25, 1, 0, 8), before=[Register("q", "")], end_of_stream=True),
     )
-    assert told(outcome) == [(20, 30, 8)]
+    assert reported(outcome) == [(20, 30, 8)]
 
 
 # --- groups, items, joins --------------------------------------------------------------------
@@ -284,5 +284,5 @@ def test_a_table_with_duplicate_keys_gives_a_row_several_times(inner: bool, sums
     rules = {"traffic": OracleStreamRules("ts", ClockKind.INTEGER, columns=COLUMNS)}
     scalars = InterpretedScalars()
     outcome = answer({"q": asked}, batches, rules, scalars, join_tables({"sites": sites}, scalars))
-    assert sorted(told(outcome, "q", "site", "x0"), key=str) == sorted(sums, key=str)
+    assert sorted(reported(outcome, "q", "site", "x0"), key=str) == sorted(sums, key=str)
     assert outcome.counts["traffic"]["counted"] == (2 if inner else 3)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.building import CLOCK, ROWS, batch, call, column, equals, query, run
+from tests.oracle.query_helpers import CLOCK, ROWS, batch, call, column, equals, query, run
 from tests.oracle.test_oracle_from_sql import CATALOG, SITE_ROWS, shown
 from tests.oracle.test_oracle_from_sql import ROWS as BIDS
 from transom.elements import Clock, ClockKind, Drop, Register, Using, WindowSpec
@@ -27,7 +27,7 @@ def looked_up(length: int, *calls: Any, clock: Clock = CLOCK, **more: Any) -> Qu
     return query(WindowSpec(length, 1), *calls, clock=clock, **more).on_demand(Using())
 
 
-def told(outcome: OracleOutcome, *columns: str) -> list[tuple[Any, ...]]:
+def reported(outcome: OracleOutcome, *columns: str) -> list[tuple[Any, ...]]:
     """For each lookup its batch, its length, and the columns of its rows, by default x0."""
     columns = columns or ("x0",)
     return [
@@ -49,7 +49,7 @@ def test_the_example_of_timegram(function: str, answers: list[int]) -> None:
     rows = [(number, 1, 50, value) for number, value in enumerate(PAPER, 1)]
     lookups = [OracleLookup("q", length) for length in (1, 2, 3, 4)]
     outcome = run(looked_up(4, call(function), clock=ROWS), batch(*rows, lookups=lookups))
-    assert told(outcome) == [(0, length, (value,)) for length, value in enumerate(answers, 1)]
+    assert reported(outcome) == [(0, length, (value,)) for length, value in enumerate(answers, 1)]
     assert [each.window for each in outcome.lookups] == [(6, 7), (5, 7), (4, 7), (3, 7)]
 
 
@@ -91,7 +91,7 @@ def test_no_matching_row_no_answer() -> None:
         batch((1, 1, 50, 10), lookups=NOW),
         batch((9, 2, 50, 10), lookups=NOW),
     )
-    assert told(outcome) == [(0, 5), (1, 5, (10,)), (2, 5)]
+    assert reported(outcome) == [(0, 5), (1, 5, (10,)), (2, 5)]
     assert [each.window for each in outcome.lookups] == [None, (-3, 2), (5, 10)]
 
 
@@ -101,7 +101,7 @@ def test_rows_are_counted_in_the_stream_not_among_those_that_match() -> None:
         batch((1, 1, 50, 10), (2, 2, 50, 20), lookups=NOW),
         batch((4, 2, 50, 40), (3, 1, 50, 30), lookups=NOW),
     )
-    assert told(outcome, "x0", "rows") == [(0, 3, (10, 1)), (1, 3, (30, 1))]
+    assert reported(outcome, "x0", "rows") == [(0, 3, (10, 1)), (1, 3, (30, 1))]
     assert [each.window for each in outcome.lookups] == [(-1, 2), (1, 4)]
 
 
@@ -224,7 +224,7 @@ def test_times_are_in_microseconds() -> None:
     asking = looked_up(2_000_000, call("min"), clock=clock)
     rules = {"traffic": OracleStreamRules("ts")}
     outcome = answer({"q": asking}, [OracleBatch("traffic", rows, lookups=NOW)], rules, InterpretedScalars())
-    assert told(outcome) == [(0, 2_000_000, (1,))]  # the row of second 0 is exactly two seconds old
+    assert reported(outcome) == [(0, 2_000_000, (1,))]  # the row of second 0 is exactly two seconds old
 
 
 # --- a lookup is the periodic query's window that ends there ----------------------------------

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.oracle.building import batch, call, column, query, run, told, until
+from tests.oracle.query_helpers import batch, call, column, query, reported, run, until
 from transom.elements import Clock, WindowSpec
 from transom.oracle import OracleBatch, OracleStreamRules, answer, windows_of
 from transom.sql.interpreter.scalars import InterpretedScalars
@@ -90,13 +90,13 @@ S = [(211, 1, 54, 25), (215, 1, 55, 20), (216, 2, 50, 30), (230, 2, 51, 40)]
 def test_the_punctuation_240_closes_windows_up_to_11() -> None:
     # window 10 = [160, 220): 25 + 20 + 30; window 11 = [180, 240): and 40
     outcome = run(Q2_1, batch(*S, after=until(240)))
-    assert told(outcome) == [(160, 220, 75), (180, 240, 115)]
-    assert [end // 20 - 1 for _, end, _ in told(outcome)] == [10, 11]
+    assert reported(outcome) == [(160, 220, 75), (180, 240, 115)]
+    assert [end // 20 - 1 for _, end, _ in reported(outcome)] == [10, 11]
 
 
 def test_the_pane_200_to_220_holds_75_before_the_windows_share_it() -> None:
     panes = query(WindowSpec.ending(range=20, slide=20))
-    assert told(run(panes, batch(*S, after=until(220)))) == [(200, 220, 75)]
+    assert reported(run(panes, batch(*S, after=until(220)))) == [(200, 220, 75)]
 
 
 def test_a_group_wise_punctuation_closes_sensor_1_only() -> None:
@@ -106,9 +106,9 @@ def test_a_group_wise_punctuation_closes_sensor_1_only() -> None:
         batch(*S, after=until(240, sensor=1)),
         batch((235, 1, 50, 7), (235, 2, 50, 8), after=until(240)),
     )
-    seen = told(outcome, "by_sensor", "batch", "window_start", "sensor", "x0")
+    seen = reported(outcome, "by_sensor", "batch", "window_start", "sensor", "x0")
     assert seen == [(0, 160, 1, 45), (0, 180, 1, 45), (1, 160, 2, 30), (1, 180, 2, 78)]
-    assert told(outcome, "over_all", "batch", "window_start", "x0") == [(1, 160, 75), (1, 180, 130)]
+    assert reported(outcome, "over_all", "batch", "window_start", "x0") == [(1, 160, 75), (1, 180, 130)]
 
 
 # --- thesis, section 3.1, query Q3-1: the volume in windows of 50 seconds ---------------------
@@ -124,17 +124,17 @@ FIRST = [(11, 1, 45, 40), (23, 2, 46, 20), (32, 3, 44, 30), (45, 4, 45, 20)]
 
 
 def test_q3_1_is_110_when_the_prod_comes() -> None:
-    assert told(run(Q3_1, batch(*FIRST, after=until(50)))) == [(0, 50, 110)]
+    assert reported(run(Q3_1, batch(*FIRST, after=until(50)))) == [(0, 50, 110)]
 
 
 def test_q3_1_is_135_when_the_punctuation_comes() -> None:
     outcome = run(Q3_1, batch(*FIRST), batch((52, 1, 48, 26), (48, 2, 47, 25), after=until(50)))
-    assert told(outcome) == [(0, 50, 135)]
+    assert reported(outcome) == [(0, 50, 135)]
 
 
 def test_q3_1_never_revises_a_final_result() -> None:
     outcome = run(Q3_1, batch(*FIRST, after=until(50)), batch((49, 2, 47, 25)))
-    assert told(outcome) == [(0, 50, 110)]
+    assert reported(outcome) == [(0, 50, 110)]
     assert [row["ts"] for row, _ in outcome.late["traffic"]] == [49]
 
 
@@ -161,6 +161,6 @@ PANES = [(101, 1, 50, 55), (113, 2, 50, 52), (125, 2, 46, 45)]
 )
 def test_window_12_takes_the_largest_of_three_panes(more: list[tuple[int, ...]], largest: int) -> None:
     outcome = run(Q3_3, batch(*PANES, after=[*until(110), *until(120)]), batch(*more, after=until(130)))
-    seen = told(outcome, "q", "batch", "window_end", "x0")
+    seen = reported(outcome, "q", "batch", "window_end", "x0")
     assert seen == [(0, 110, 55), (0, 120, 55), (1, 130, largest)]
     assert [end // 10 - 1 for _, end, _ in seen] == [10, 11, 12]

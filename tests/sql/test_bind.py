@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sql.trading import CATALOG, TRADES, Rules, bound
+from tests.sql.trades_catalog import CATALOG, TRADES, Rules, bound
 from transom.errors import SQLError
 from transom.sql import Query, bind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sql.trading import over_trades
+from tests.sql.trades_catalog import over_trades
 from transom.errors import SQLError
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tests.sql.trading import CATALOG, UTC, Rules, bound
+from tests.sql.trades_catalog import CATALOG, UTC, Rules, bound
 from transom.elements import Clock, ClockKind, Emit, WindowSpec
 from transom.errors import SQLError
 from transom.sql import Query, Relation, bind, bind_all, relation_of, sources_of
@@ -284,7 +284,7 @@ def test_tables_are_left_out() -> None:
     assert sources_of("SELECT max(n) FROM q [ROWS 5 SLIDE 1], Sites WHERE q.a = sites.a", {"sites"}) == ("q",)
 
 
-def test_thousands_of_mistakes_are_told_quickly_among_thousands_of_queries() -> None:
+def test_thousands_of_mistakes_are_reported_quickly_among_thousands_of_queries() -> None:
     texts = {f"per_sensor_{n}": OUTER.format(f"nothing_{n % 3}") for n in range(2_000)}
     asked = replace(CATALOG, tables={})
     assert all(isinstance(one, SQLError) for one in bind_all(texts, asked, Rules(), {}).values())

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sql.test_templates import counted
-from tests.sql.trading import CATALOG, Rules, bound
+from tests.sql.trades_catalog import CATALOG, Rules, bound
 from transom.elements import Emit
 from transom.errors import SQLError
 from transom.sql import Query, bind, bind_one

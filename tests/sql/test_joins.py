@@ -9,7 +9,7 @@ from hashlib import sha1
 import pyarrow as pa
 import pytest
 
-from tests.sql.trading import bound
+from tests.sql.trades_catalog import bound
 from transom.errors import SQLError
 from transom.sql.query import And, Comparison, Join, Scalar, Truth
 

@@ -1,4 +1,4 @@
-"""Queries without SLIDE: USING and WITHIN in all the ways to write them, and what is said when it is wrong."""
+"""On-demand queries: every form of USING and WITHIN, and the errors of wrong ones."""
 
 # ruff: noqa: E501 -- a case of a table is a line
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sql.test_templates import counted
-from tests.sql.trading import CATALOG, UTC, Rules, bound
+from tests.sql.trades_catalog import CATALOG, UTC, Rules, bound
 from transom.elements import Clock, ClockKind, Using, WindowSpec
 from transom.errors import SQLError
 from transom.sql import Query, bind, bind_all

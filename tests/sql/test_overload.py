@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.sql.stores import CATALOG, COUNT, SUMMARIES
+from tests.sql.stores_catalog import CATALOG, COUNT, SUMMARIES
 from tests.sql.test_templates import counted
-from tests.sql.trading import Rules
+from tests.sql.trades_catalog import Rules
 from transom.elements import Emit
 from transom.errors import SQLError
 from transom.sql import Query, bind, bind_one

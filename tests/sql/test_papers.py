@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tests.sql.trading import Rules
+from tests.sql.trades_catalog import Rules
 from transom.elements import Clock, ClockKind, WindowSpec
 from transom.sql import Catalog, Query, Relation, bind_one
 from transom.sql.query import And, Comparison, Scalar, Truth

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.sql.trading import TRADES, UTC, over_trades
+from tests.sql.trades_catalog import TRADES, UTC, over_trades
 from transom.errors import SQLError
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Scalar, Truth, scalars_of
 

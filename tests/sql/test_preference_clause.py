@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sql.stores import CATALOG, COUNT, MINUTE, preference_query
-from tests.sql.trading import Rules
+from tests.sql.stores_catalog import CATALOG, COUNT, MINUTE, preference_query
+from tests.sql.trades_catalog import Rules
 from transom.elements import Preference
 from transom.errors import SQLError
 from transom.sql import bind_one, has_preference
@@ -106,7 +106,7 @@ def test_any_promise_is_read_as_it_was_meant(made: tuple[Promise, str]) -> None:
         ("", False),
     ],
 )
-def test_a_preferred_query_is_told_without_parsing_it(text: str, is_one: bool) -> None:
+def test_a_preference_is_found_without_parsing(text: str, is_one: bool) -> None:
     assert has_preference(text) is is_one
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sql.stores import CATALOG, COUNT, MINUTE, SECOND, SUMMARIES, preference_query
-from tests.sql.trading import UTC, Rules
+from tests.sql.stores_catalog import CATALOG, COUNT, MINUTE, SECOND, SUMMARIES, preference_query
+from tests.sql.trades_catalog import UTC, Rules
 from transom.elements import Preference, Summary
 from transom.errors import SQLError
 from transom.sql import PreferenceQuery, bind_preference_queries, bind_preference_query

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.sql.stores import CATALOG as STORES
-from tests.sql.stores import ITEMS, SUMMARIES, preference_query
-from tests.sql.trading import CATALOG, Rules
+from tests.sql.stores_catalog import CATALOG as STORES
+from tests.sql.stores_catalog import ITEMS, SUMMARIES, preference_query
+from tests.sql.trades_catalog import CATALOG, Rules
 from transom.aggregates.table import window_function_names
 from transom.elements import Forget
 from transom.sql import (
@@ -168,7 +168,9 @@ def test_the_query_with_a_preference_on_overload_can_be_registered() -> None:
 
 
 def test_the_functions_without_spark_are_those_of_the_reference() -> None:
-    listed = set(re.findall(r"`([a-z0-9_]+)`", section("Scalar functions without Spark").split("Times are")[0]))
+    listed = set(
+        re.findall(r"`([a-z0-9_]+)`", section("Scalar functions without Spark").split("Times are")[0])
+    )
     by_syntax = {"struct", "trim", "extract", "cast", "try_cast"}
     assert listed == {*FUNCTIONS, *by_syntax}
     assert listed <= ALLOWED

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.sql.trading import TRADES, bound, over_trades
+from tests.sql.trades_catalog import TRADES, bound, over_trades
 from transom.errors import SQLError
 from transom.sql.binding.aggregate_calls import result_type
 from transom.sql.query import Call, Comparison, Item, Key, Scalar

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.sql.stores import CATALOG, ITEMS, SECOND, SUMMARIES
+from tests.sql.stores_catalog import CATALOG, ITEMS, SECOND, SUMMARIES
 from transom.elements import Forget, Summary
 from transom.errors import SQLError
 from transom.sql import bind_drop, bind_summary, is_statement, parse_summary, read_statement
@@ -99,7 +99,7 @@ def test_dropping_names_a_summary() -> None:
         ("", False),
     ],
 )
-def test_a_statement_is_told_by_its_first_word(text: str, is_one: bool) -> None:
+def test_a_statement_is_recognized_by_its_first_word(text: str, is_one: bool) -> None:
     assert is_statement(text) is is_one
     if not is_one:
         assert read_statement(text) is None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sql.test_bind import QUERIES
-from tests.sql.trading import CATALOG, Rules, bound
+from tests.sql.trades_catalog import CATALOG, Rules, bound
 from transom.errors import SQLError
 from transom.sql import Binding, Query, bind, bind_one
 from transom.sql.binding.templates import cut

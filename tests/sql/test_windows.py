@@ -7,7 +7,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tests.sql.trading import CATALOG, UTC, Rules, bound
+from tests.sql.trades_catalog import CATALOG, UTC, Rules, bound
 from transom.elements import Clock, ClockKind, WindowSpec
 from transom.errors import SQLError
 from transom.sql import bind_one

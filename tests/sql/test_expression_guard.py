@@ -1,4 +1,4 @@
-"""Words of users that are printed for Spark as they are: none of them can be more than a word."""
+"""Words of a query that are printed for Spark as they are: none of them can smuggle in more than a word."""
 
 from __future__ import annotations
 

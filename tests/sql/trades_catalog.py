@@ -1,4 +1,4 @@
-"""A catalog to bind against, and someone who types expressions by simple rules, without Spark."""
+"""A catalog of trades to bind queries against, and a `Scalars` that types expressions by simple rules."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tests.sql.trading import UTC, Rules
+from tests.sql.trades_catalog import UTC, Rules
 from transom.elements import Summary
 from transom.sql import Catalog, PreferenceQuery, Relation, bind_preference_query
 

@@ -74,7 +74,7 @@ def run(queries: dict[str, Query] | Query, *batches: OracleBatch, **rules: Any) 
     return answer(named, batches, {"traffic": OracleStreamRules(**rules)}, InterpretedScalars())
 
 
-def told(outcome: OracleOutcome, name: str = "q", *columns: str) -> list[tuple[Any, ...]]:
+def reported(outcome: OracleOutcome, name: str = "q", *columns: str) -> list[tuple[Any, ...]]:
     """The results as tuples, by default (window_start, window_end, x0)."""
     columns = columns or ("window_start", "window_end", "x0")
     return [tuple(result[column] for column in columns) for result in outcome.results[name]]
