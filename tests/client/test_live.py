@@ -12,9 +12,9 @@ from queue import Queue
 import httpx
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 import transom
+from tests.engine_factory import EngineFactory
 from transom.api.errors import NotFound
 from transom.client.connection import Server
 from transom.client.connection_errors import Refused
@@ -34,9 +34,9 @@ DEADLINE = 30  # seconds
 class Running:
     """An engine that is stepped by hand, served over HTTP, and the client of it."""
 
-    def __init__(self, spark: SparkSession, checkpoint: Path, port: int = 0, token: str | None = None):
+    def __init__(self, make_engine: EngineFactory, checkpoint: Path, port: int = 0, token: str | None = None):
         self._stack = ExitStack()
-        self.engine = transom.Engine(spark, str(checkpoint))
+        self.engine = make_engine(checkpoint)
         self.feed: Feed = self.engine.feed("bids", SCHEMA, time="ts", slack="10 seconds")
         settings = ServerSettings(port=port, token=token, dashboard=False)
         self.served: Served = self._stack.enter_context(serving(self.engine, settings, start=False))
@@ -53,8 +53,8 @@ class Running:
 
 
 @pytest.fixture
-def running(spark: SparkSession, tmp_path: Path) -> Iterator[Running]:
-    found = Running(spark, tmp_path)
+def running(make_engine: EngineFactory, tmp_path: Path) -> Iterator[Running]:
+    found = Running(make_engine, tmp_path)
     yield found
     found.stop()
 
@@ -172,8 +172,10 @@ class Follower:
         return None if table is None else table["n"].to_pylist()
 
 
-def test_a_tail_goes_on_over_a_restart_and_ends_with_the_query(spark: SparkSession, tmp_path: Path) -> None:
-    first = Running(spark, tmp_path)
+def test_a_tail_goes_on_over_a_restart_and_ends_with_the_query(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    first = Running(make_engine, tmp_path)
     client = transom.connect(first.served.url)
     query = client.register(COUNT, "count")
     first.push(0, "1.00")
@@ -181,7 +183,7 @@ def test_a_tail_goes_on_over_a_restart_and_ends_with_the_query(spark: SparkSessi
     first.push(2, "1.00", "2.00")
     assert tail.next() == [1]
     first.stop()
-    again = Running(spark, tmp_path, first.port)
+    again = Running(make_engine, tmp_path, first.port)
     again.push(4, "1.00", "2.00", "3.00")
     assert tail.next() == [2]
     query.drop()
@@ -191,8 +193,8 @@ def test_a_tail_goes_on_over_a_restart_and_ends_with_the_query(spark: SparkSessi
     client.close()
 
 
-def test_a_token_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
-    guarded = Running(spark, tmp_path, token=SECRET)
+def test_a_token_is_asked_for(make_engine: EngineFactory, tmp_path: Path) -> None:
+    guarded = Running(make_engine, tmp_path, token=SECRET)
     assert guarded.client.status().streams == 1
     with transom.connect(guarded.served.url, "a wrong token") as other:
         with pytest.raises(Refused, match="does not accept this token"):

@@ -13,6 +13,7 @@ import httpx
 import pyarrow as pa
 
 import transom
+from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import PER_SITE, bids, bids_engine
 from transom.server.lifecycle import Served, serving
 from transom.server.limits import ServiceLimits
@@ -52,10 +53,14 @@ class Backend:
 
 @contextmanager
 def backend(
-    spark: Any, tmp_path: Path, settings: ServerSettings | None = None, start: bool = False, **options: Any
+    make_engine: EngineFactory,
+    tmp_path: Path,
+    settings: ServerSettings | None = None,
+    start: bool = False,
+    **options: Any,
 ) -> Iterator[Backend]:
     """An engine with a feed of bids behind a server without a dashboard."""
-    engine, feed = bids_engine(spark, tmp_path, **options)
+    engine, feed = bids_engine(make_engine, tmp_path, **options)
     settings = settings or served_with()
     headers = {"Authorization": f"Bearer {settings.token}"} if settings.token else {}
     with (

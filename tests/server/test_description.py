@@ -21,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.engine_factory import EngineFactory
 from tests.server.server_helpers import Backend, backend, fill, served_with
 from transom.server.app import make_app
 from transom.server.service import Service
@@ -46,7 +47,11 @@ schema = (
 
 @pytest.fixture(scope="module")
 def back(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    with backend(spark, tmp_path_factory.mktemp("described"), served_with(queries=40, previews=5)) as made:
+    with backend(
+        EngineFactory("spark", spark),
+        tmp_path_factory.mktemp("described"),
+        served_with(queries=40, previews=5),
+    ) as made:
         fill(made)
         yield made
 

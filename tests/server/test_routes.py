@@ -14,6 +14,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import PER_SITE, bids
 from tests.server.server_helpers import (
     EARLY,
@@ -26,21 +27,23 @@ from tests.server.server_helpers import (
     fill,
 )
 
+pytestmark = ON_BOTH
+
 STATUS_FIELDS = {"state", "batch", "batch_seconds", "spent", "queries", "streams", "subscribers", "rows"}
 
 
 @pytest.fixture(scope="module")
-def back(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+def back(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """One server for tests that leave things as they are."""
-    with backend(spark, tmp_path_factory.mktemp("routes"), slack="0 seconds") as made:
+    with backend(make_engine, tmp_path_factory.mktemp("routes"), slack="0 seconds") as made:
         fill(made)
         yield made
 
 
 @pytest.fixture
-def own(spark: Any, tmp_path: Any) -> Iterator[Backend]:
+def own(make_engine: EngineFactory, tmp_path: Any) -> Iterator[Backend]:
     """A server of a test's own."""
-    with backend(spark, tmp_path) as made:
+    with backend(make_engine, tmp_path) as made:
         yield made
 
 
@@ -291,10 +294,10 @@ def test_what_is_malformed_is_refused(back: Backend, method: str, url: str, body
     assert set(told.json()) == {"error"}
 
 
-def test_values_that_json_has_no_word_for(spark: Any, tmp_path: Any) -> None:
+def test_values_that_json_has_no_word_for(make_engine: EngineFactory, tmp_path: Any) -> None:
     schema = "site int, price decimal(20,6), word string, ts timestamp"
     sql = "SELECT sum(price) AS rows, max(word) AS word FROM bids [RANGE 1 minute SLIDE 1 minute]"
-    with backend(spark, tmp_path, schema=schema) as own:
+    with backend(make_engine, tmp_path, schema=schema) as own:
         own.engine.register(sql, "q")
         own.push(
             [

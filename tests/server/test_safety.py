@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.engine_factory import EngineFactory
 from tests.server.server_helpers import Backend, backend, fill, served_with
 
 WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
@@ -84,7 +85,9 @@ SQL = [
 @pytest.fixture(scope="module")
 def back(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     spark.createDataFrame([(1,)], "site int").createOrReplaceTempView("secrets")
-    with backend(spark, tmp_path_factory.mktemp("safety"), served_with(rows=2, queries=6)) as made:
+    with backend(
+        EngineFactory("spark", spark), tmp_path_factory.mktemp("safety"), served_with(rows=2, queries=6)
+    ) as made:
         fill(made)
         yield made
     spark.catalog.dropTempView("secrets")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
+from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import PER_SITE, SettableClock, bids, bids_engine
 from transom.api.errors import LimitError, NotFound
 from transom.errors import SettingError, SQLError, StateError
@@ -29,15 +29,15 @@ FIVE_MINUTES = bids(
 )
 
 
-def bids_service(spark: SparkSession, tmp_path: Path, **options: Any) -> tuple[Service, Any]:
+def bids_service(make_engine: EngineFactory, tmp_path: Path, **options: Any) -> tuple[Service, Any]:
     limits = options.pop("limits", None)
-    engine, feed = bids_engine(spark, tmp_path, **options)
+    engine, feed = bids_engine(make_engine, tmp_path, **options)
     return Service(engine, limits), feed
 
 
-def test_a_stream_in_numbers(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_in_numbers(make_engine: EngineFactory, tmp_path: Path) -> None:
     clock = SettableClock("2013-01-01 12:10")
-    service, feed = bids_service(spark, tmp_path, clock=clock, slack="30 seconds")
+    service, feed = bids_service(make_engine, tmp_path, clock=clock, slack="30 seconds")
     service.register(PER_SITE, "per site")
     feed.push([*FIVE_MINUTES, *bids((1, 1.0, "11:00"), (1, 1.0, None))])
     service.engine.step()
@@ -50,15 +50,15 @@ def test_a_stream_in_numbers(spark: SparkSession, tmp_path: Path) -> None:
         service.stream("bid")
 
 
-def test_a_stream_that_is_a_recording_has_no_lag(spark: SparkSession, tmp_path: Path) -> None:
-    service, feed = bids_service(spark, tmp_path)
+def test_a_stream_that_is_a_recording_has_no_lag(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, feed = bids_service(make_engine, tmp_path)
     feed.push(FIVE_MINUTES)
     service.engine.step()
     assert service.stream("bids").lag is None
 
 
-def test_a_query_in_words(spark: SparkSession, tmp_path: Path) -> None:
-    service, feed = bids_service(spark, tmp_path)
+def test_a_query_in_words(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, feed = bids_service(make_engine, tmp_path)
     made = service.register(EARLY, "totals")
     assert (made.kind, made.streams, made.waits, made.since) == ("standing", ("bids",), True, None)
     assert made.window == "range 2 minutes, slide 1 minute"
@@ -82,8 +82,8 @@ def test_a_query_in_words(spark: SparkSession, tmp_path: Path) -> None:
     assert [query.name for query in service.queries()] == ["totals"]
 
 
-def test_queries_on_demand_and_their_lookups(spark: SparkSession, tmp_path: Path) -> None:
-    service, feed = bids_service(spark, tmp_path)
+def test_queries_on_demand_and_their_lookups(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, feed = bids_service(make_engine, tmp_path)
     made = service.register(ON_DEMAND, "top")
     assert (made.kind, made.window) == ("on demand", "the last 10 minutes of ts")
     feed.push(FIVE_MINUTES)
@@ -97,8 +97,8 @@ def test_queries_on_demand_and_their_lookups(spark: SparkSession, tmp_path: Path
         service.results("top")
 
 
-def test_results_by_cursor_are_all_results(spark: SparkSession, tmp_path: Path) -> None:
-    service, feed = bids_service(spark, tmp_path)
+def test_results_by_cursor_are_all_results(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, feed = bids_service(make_engine, tmp_path)
     service.register(EARLY, "totals")
     end = service.results("totals", "end").cursor
     for row in FIVE_MINUTES:
@@ -116,14 +116,14 @@ def test_results_by_cursor_are_all_results(spark: SparkSession, tmp_path: Path) 
     assert service.recent("totals", 1000).to_pylist() == everything.to_pylist()
 
 
-def test_a_reader_goes_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
-    service, feed = bids_service(spark, tmp_path)
+def test_a_reader_goes_on_after_a_restart(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, feed = bids_service(make_engine, tmp_path)
     service.register(PER_SITE, "per site")
     feed.push(FIVE_MINUTES[:3])
     service.engine.step()
     chunk = service.results("per site", limit=1)
     service.engine.stop()
-    service, feed = bids_service(spark, tmp_path)
+    service, feed = bids_service(make_engine, tmp_path)
     feed.push(FIVE_MINUTES[3:])
     service.engine.step()
     rest = service.results("per site", chunk.cursor)
@@ -133,9 +133,9 @@ def test_a_reader_goes_on_after_a_restart(spark: SparkSession, tmp_path: Path) -
     )
 
 
-def test_limits(spark: SparkSession, tmp_path: Path) -> None:
+def test_limits(make_engine: EngineFactory, tmp_path: Path) -> None:
     service, feed = bids_service(
-        spark, tmp_path, limits=ServiceLimits(queries=1, rows=2, sql=100, previews=0)
+        make_engine, tmp_path, limits=ServiceLimits(queries=1, rows=2, sql=100, previews=0)
     )
     service.register(PER_SITE)
     with pytest.raises(LimitError, match="drop one first"):
@@ -152,8 +152,8 @@ def test_limits(spark: SparkSession, tmp_path: Path) -> None:
         service.results("q1", limit=0)
 
 
-def test_a_wrong_query_is_told_where(spark: SparkSession, tmp_path: Path) -> None:
-    service, _ = bids_service(spark, tmp_path)
+def test_a_wrong_query_is_told_where(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, _ = bids_service(make_engine, tmp_path)
     text = "SELECT sum(prise) AS s FROM bids [RANGE 1 minute SLIDE 1 minute]"
     for attempt in (service.check, service.register, service.preview):
         with pytest.raises(SQLError, match="did you mean price") as caught:
@@ -162,8 +162,8 @@ def test_a_wrong_query_is_told_where(spark: SparkSession, tmp_path: Path) -> Non
     assert service.queries() == []
 
 
-def test_a_check_tells_what_a_query_would_be_and_share(spark: SparkSession, tmp_path: Path) -> None:
-    service, _ = bids_service(spark, tmp_path)
+def test_a_check_tells_what_a_query_would_be_and_share(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, _ = bids_service(make_engine, tmp_path)
     service.register(PER_SITE, "per site")
     checked = service.check(PER_SITE.replace("1 minute", "30 seconds"))
     assert checked.kind == "standing"
@@ -172,8 +172,8 @@ def test_a_check_tells_what_a_query_would_be_and_share(spark: SparkSession, tmp_
     assert [query.name for query in service.queries()] == ["per site"], "nothing was registered"
 
 
-def test_a_preview_is_run_for_real_and_leaves(spark: SparkSession, tmp_path: Path) -> None:
-    service, feed = bids_service(spark, tmp_path)
+def test_a_preview_is_run_for_real_and_leaves(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, feed = bids_service(make_engine, tmp_path)
     feed.push(FIVE_MINUTES[:1])
     service.engine.step()
     name = service.preview(PER_SITE)
@@ -192,8 +192,8 @@ def test_a_preview_is_run_for_real_and_leaves(spark: SparkSession, tmp_path: Pat
         service.end_preview(name)
 
 
-def test_an_idle_preview_is_dropped(spark: SparkSession, tmp_path: Path) -> None:
-    service, feed = bids_service(spark, tmp_path)
+def test_an_idle_preview_is_dropped(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, feed = bids_service(make_engine, tmp_path)
     name = service.preview(PER_SITE)
     feed.push(FIVE_MINUTES[:1])
     service.engine.step()
@@ -204,13 +204,15 @@ def test_an_idle_preview_is_dropped(spark: SparkSession, tmp_path: Path) -> None
     assert name not in service.engine.queries()
 
 
-def test_previews_of_an_earlier_run_are_gone_after_a_start(spark: SparkSession, tmp_path: Path) -> None:
-    service, feed = bids_service(spark, tmp_path)
+def test_previews_of_an_earlier_run_are_gone_after_a_start(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    service, feed = bids_service(make_engine, tmp_path)
     name = service.preview(PER_SITE)
     feed.push(FIVE_MINUTES[:1])
     service.engine.step()
     service.engine.stop()
-    service, _ = bids_service(spark, tmp_path)
+    service, _ = bids_service(make_engine, tmp_path)
     assert name in service.engine.queries()
     service.start()
     assert (name in service.engine.queries(), service.state) == (False, "running")
@@ -218,8 +220,8 @@ def test_previews_of_an_earlier_run_are_gone_after_a_start(spark: SparkSession, 
     assert service.state == "stopped"
 
 
-def test_drop_and_what_is_read_by_others(spark: SparkSession, tmp_path: Path) -> None:
-    service, _ = bids_service(spark, tmp_path)
+def test_drop_and_what_is_read_by_others(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, _ = bids_service(make_engine, tmp_path)
     service.register(PER_SITE, "per_site")
     service.register("SELECT max(n) AS most FROM per_site [RANGE 5 minutes SLIDE 5 minutes]", "busiest")
     with pytest.raises(StateError, match="read by busiest"):
@@ -230,8 +232,8 @@ def test_drop_and_what_is_read_by_others(spark: SparkSession, tmp_path: Path) ->
         service.query("per_site")
 
 
-def test_trends_are_of_finals_summed_over_groups(spark: SparkSession, tmp_path: Path) -> None:
-    service, feed = bids_service(spark, tmp_path)
+def test_trends_are_of_finals_summed_over_groups(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, feed = bids_service(make_engine, tmp_path)
     service.register(PER_SITE, "per site")
     feed.push(FIVE_MINUTES)
     service.engine.step()
@@ -242,15 +244,15 @@ def test_trends_are_of_finals_summed_over_groups(spark: SparkSession, tmp_path: 
     assert service.trend("top") is None
 
 
-def test_the_plan_of_everything(spark: SparkSession, tmp_path: Path) -> None:
-    service, _ = bids_service(spark, tmp_path)
+def test_the_plan_of_everything(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, _ = bids_service(make_engine, tmp_path)
     service.register(PER_SITE, "per site")
     assert json.loads(service.explain(format="json"))["streams"][0]["name"] == "bids"
     assert "per site" in service.explain("per site")
 
 
-def test_summaries(spark: SparkSession, tmp_path: Path) -> None:
-    service, feed = bids_service(spark, tmp_path)
+def test_summaries(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, feed = bids_service(make_engine, tmp_path)
     service.create_summary(
         "CREATE SUMMARY sites ON bids(site) WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
     )
@@ -275,9 +277,9 @@ def test_names_that_could_not_stand_in_a_path_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("call", ["repeat('x', 2000000000)", "SPACE (2000000000)", "sequence(1, site)"])
 def test_functions_that_could_fill_the_memory_are_not_taken_from_requests(
-    spark: SparkSession, tmp_path: Path, call: str
+    make_engine: EngineFactory, tmp_path: Path, call: str
 ) -> None:
-    service, _ = bids_service(spark, tmp_path)
+    service, _ = bids_service(make_engine, tmp_path)
     text = f"SELECT max({call}) AS m FROM bids [RANGE 1 minute SLIDE 1 minute]"
     for attempt in (service.check, service.register, service.preview, service.lookup_text):
         with pytest.raises(SQLError, match="not allowed in a request"):
@@ -285,8 +287,8 @@ def test_functions_that_could_fill_the_memory_are_not_taken_from_requests(
     service.check("SELECT count(*) AS repeat FROM bids [RANGE 1 minute SLIDE 1 minute]")
 
 
-def test_trends_of_averages_are_means_over_groups(spark: SparkSession, tmp_path: Path) -> None:
-    service, feed = bids_service(spark, tmp_path)
+def test_trends_of_averages_are_means_over_groups(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, feed = bids_service(make_engine, tmp_path)
     service.register(
         "SELECT site, avg(price) AS mean FROM bids [RANGE 5 minutes SLIDE 5 minutes] GROUP BY site", "m"
     )
@@ -302,18 +304,18 @@ def test_trends_of_averages_are_means_over_groups(spark: SparkSession, tmp_path:
     ["format_string('%30000000d', 1)", "array_insert(array(1), 3000000, 1)", "format_number(1, 99999999)"],
 )
 def test_other_functions_without_bounds_are_not_taken_either(
-    spark: SparkSession, tmp_path: Path, call: str
+    make_engine: EngineFactory, tmp_path: Path, call: str
 ) -> None:
-    service, _ = bids_service(spark, tmp_path)
+    service, _ = bids_service(make_engine, tmp_path)
     with pytest.raises(SQLError, match="not allowed in a request"):
         service.check(f"SELECT max({call}) AS m FROM bids [RANGE 1 minute SLIDE 1 minute]")
 
 
 @pytest.mark.parametrize("pattern", [r"r'^.(a+)+(b)?\2$'", r"'(a*)*b'", r"'(a|aa)+$'"])
 def test_patterns_that_may_be_matched_for_ever_are_not_taken(
-    spark: SparkSession, tmp_path: Path, pattern: str
+    make_engine: EngineFactory, tmp_path: Path, pattern: str
 ) -> None:
-    service, _ = bids_service(spark, tmp_path)
+    service, _ = bids_service(make_engine, tmp_path)
     minute = "[RANGE 1 minute SLIDE 1 minute]"
     text = f"SELECT count(*) AS n FROM bids {minute} WHERE regexp_like(CAST(site AS STRING), {{}})"
     with pytest.raises(SQLError, match="for ever"):
@@ -321,8 +323,8 @@ def test_patterns_that_may_be_matched_for_ever_are_not_taken(
     service.check(text.format(r"'^(1|2)[0-9]+$'"))
 
 
-def test_nothing_is_remembered_of_previews_that_left(spark: SparkSession, tmp_path: Path) -> None:
-    service, feed = bids_service(spark, tmp_path)
+def test_nothing_is_remembered_of_previews_that_left(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, feed = bids_service(make_engine, tmp_path)
     name = service.preview(PER_SITE)
     feed.push(FIVE_MINUTES)
     service.engine.step()

@@ -11,12 +11,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
+from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import PER_SITE, bids
 from tests.server.server_helpers import backend, error, served_with
 from transom.cli.main import USAGE, app
@@ -62,8 +62,8 @@ def test_nothing_listens_without_a_token_beyond_this_machine() -> None:
         HttpServer(ServerSettings(host="0.0.0.0", port=0))
 
 
-def test_a_running_engine_is_ready(spark: Any, tmp_path: Path) -> None:
-    with backend(spark, tmp_path, start=True) as back:
+def test_a_running_engine_is_ready(make_engine: EngineFactory, tmp_path: Path) -> None:
+    with backend(make_engine, tmp_path, start=True) as back:
         assert back.client.get("/readyz").json()["state"] == "running"
         back.engine.register(PER_SITE, "per_site")
         back.feed.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:05")))
@@ -72,9 +72,9 @@ def test_a_running_engine_is_ready(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_server_outlives_its_engine_and_tells_why(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with backend(spark, tmp_path, start=True) as back:
+    with backend(make_engine, tmp_path, start=True) as back:
         back.engine.register(PER_SITE, "per_site")
 
         def fail(*given: object) -> None:
@@ -89,8 +89,8 @@ def test_a_server_outlives_its_engine_and_tells_why(
         assert 'transom_state{state="failed"} 1.0' in back.client.get("/metrics").text
 
 
-def test_the_token_is_asked_for_over_real_http(spark: Any, tmp_path: Path) -> None:
-    with backend(spark, tmp_path, served_with(token=TOKEN)) as back:
+def test_the_token_is_asked_for_over_real_http(make_engine: EngineFactory, tmp_path: Path) -> None:
+    with backend(make_engine, tmp_path, served_with(token=TOKEN)) as back:
         assert back.client.get("/api/status").status_code == 200
         assert error(httpx.get(f"{back.served.url}/api/status")) == (401, "unauthorized")
         assert error(httpx.get(f"{back.served.url}/api/status", headers={"Host": "rebound.example"})) == (
@@ -101,9 +101,9 @@ def test_the_token_is_asked_for_over_real_http(spark: Any, tmp_path: Path) -> No
 
 
 def test_slow_calls_leave_room_for_quick_ones(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with backend(spark, tmp_path) as back:
+    with backend(make_engine, tmp_path) as back:
         held = threading.Event()
         monkeypatch.setattr(back.served.service, "lookup_text", lambda *asked: held.wait(30))
         limits = httpx.Limits(max_connections=40)

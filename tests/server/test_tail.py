@@ -6,12 +6,12 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
 
+from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import PER_SITE, bids
 from tests.server.server_helpers import Backend, Events, backend, error, served_with, tailing
 from transom.server import event_stream as events
@@ -26,8 +26,8 @@ def until(holds: Callable[[], bool], seconds: float = 20) -> None:
 
 
 @pytest.fixture
-def back(spark: Any, tmp_path: Path) -> Iterator[Backend]:
-    with backend(spark, tmp_path, served_with(subscribers=3)) as made:
+def back(make_engine: EngineFactory, tmp_path: Path) -> Iterator[Backend]:
+    with backend(make_engine, tmp_path, served_with(subscribers=3)) as made:
         made.engine.register(PER_SITE, "per_site")
         made.push(bids((1, 1.0, "12:00")))
         yield made
@@ -140,8 +140,8 @@ def test_readers_of_the_same_share_what_is_written(back: Backend, monkeypatch: p
     assert len(made) == 1
 
 
-def test_tails_end_when_the_server_stops(spark: Any, tmp_path: Path) -> None:
-    with backend(spark, tmp_path) as back:
+def test_tails_end_when_the_server_stops(make_engine: EngineFactory, tmp_path: Path) -> None:
+    with backend(make_engine, tmp_path) as back:
         back.engine.register(PER_SITE, "per_site")
         with back.client.stream("GET", "/api/queries/per_site/tail") as response:
             tail = Events(response)
