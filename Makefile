@@ -14,16 +14,16 @@ help: ## list the targets
 	@echo "usage: make TARGET [ARGS=\"...\"]"
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: java $(READY) ## a real stream of flights, dozens of queries and the page (ARGS="--keep-running", "--once")
+demo: java $(READY) ## a real stream of flights, dozens of queries and the dashboard (ARGS="--keep-running", "--once")
 	@$(BIN)/transom demo $(ARGS)
 
 test: java $(READY) ## every test but the cluster's and the browser's (ARGS="-k slack" for some of them)
 	@$(BIN)/python -m pytest -m "not cluster and not browser" -n 2 --dist loadgroup $(ARGS)
 
 test-api: java $(READY) ## many made-up requests against the API's description, a few minutes
-	@TRANSOM_API_EXAMPLES=200 $(BIN)/python -m pytest tests/app/server/test_description.py $(ARGS)
+	@TRANSOM_API_EXAMPLES=200 $(BIN)/python -m pytest tests/server/test_description.py $(ARGS)
 
-test-browser: java $(READY) ## the page in a real Chromium, which is installed if it is missing
+test-browser: java $(READY) ## the dashboard in a real Chromium, which is installed if it is missing
 	@scripts/install-browser
 	@$(BIN)/python -m pytest tests/browser $(ARGS)
 
