@@ -30,7 +30,7 @@ BIDS = {
     "unwanted": 0,
     "late": 2,
     "rejected": 0,
-    "aside": 0,
+    "sidelined": 0,
     "shed": 0,
     "high": 1_357_041_790_000_000,
     "watermark": 1_357_041_730_000_000,

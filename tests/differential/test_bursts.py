@@ -257,11 +257,11 @@ def test_finals_of_a_stream_in_order_are_the_oracles_on_engines(
             feed.push(table_of(batch.rows))
             engine._loop.open()
             engine._runner.batch()
-            assert len(batch.rows) <= 4 or engine.progress().streams["s"].aside > 0
+            assert len(batch.rows) <= 4 or engine.progress().streams["s"].sidelined > 0
         engine.drain() if drawn.batches[-1].ended else engine.step()
         expected, queries = oracle_answer(drawn, bound(drawn.queries)), bound(drawn.queries)
         for name, query in queries.items():
             if query.clock.kind is not ClockKind.ROWS:
                 same_windows(query, presented(handles[name].results()), expected.results[name], True)
         own = engine.progress().streams["s"]
-        assert own.aside == own.late == 0 and own.rows == own.counted + own.unwanted
+        assert own.sidelined == own.late == 0 and own.rows == own.counted + own.unwanted

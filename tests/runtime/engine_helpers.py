@@ -117,5 +117,5 @@ def answers(query: Any, *columns: str) -> list[tuple[Any, ...]]:
 def accounted(engine: transom.Engine, stream: str = "bids") -> dict[str, int]:
     """Where the rows of a stream went; they have to add up."""
     own = engine.progress().streams[stream]
-    assert own.rows == own.counted + own.unwanted + own.late + own.rejected + own.aside + own.shed, own
+    assert own.rows == own.counted + own.unwanted + own.late + own.rejected + own.sidelined + own.shed, own
     return {name: getattr(own, name) for name in ("rows", "counted", "unwanted", "late", "rejected")}

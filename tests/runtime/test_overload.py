@@ -38,7 +38,7 @@ SIDELINE = {"overload": "sideline", "budget": 8}
 
 
 def aside(engine: transom.Engine) -> int:
-    return engine.progress().streams["bids"].aside
+    return engine.progress().streams["bids"].sidelined
 
 
 def batch(engine: transom.Engine) -> bool:

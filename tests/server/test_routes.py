@@ -60,7 +60,7 @@ class TestTheService:
     def test_streams_account_for_every_row(self, back: Backend) -> None:
         (stream,) = back.client.get("/api/streams").json()["streams"]
         assert stream["rows"] == sum(
-            stream[fate] for fate in ("counted", "unwanted", "late", "rejected", "aside", "shed")
+            stream[fate] for fate in ("counted", "unwanted", "late", "rejected", "sidelined", "shed")
         )
         assert back.client.get("/api/streams/bids").json()["name"] == "bids"
         assert error(back.client.get("/api/streams/asks")) == (404, "not_found")

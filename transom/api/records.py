@@ -110,7 +110,7 @@ class StreamStatus:
     unwanted: Annotated[int, _text("rows that no query wants")]
     late: Annotated[int, _text("rows that came too late")]
     rejected: Annotated[int, _text("rows without a usable time")]
-    aside: Annotated[int, _text("sidelined rows that wait to be processed")]
+    sidelined: Annotated[int, _text("sidelined rows that wait to be processed")]
     shed: Annotated[int, _text("rows dropped under overload")]
     high: Annotated[int | None, _text("the newest time: microseconds since 1970 (UTC), or a plain number")]
     watermark: Annotated[int | None, _text("all windows that end by this time are closed")]

@@ -139,8 +139,8 @@ def _stream_row(stream: StreamStatus) -> str:
     notes = f"{counted(stream.queries, 'query', 'queries')}, slack {stream.slack}"
     if stream.finished:
         notes += ", finished"
-    if stream.aside or stream.shed:
-        notes += f", {stream.aside:,} rows sidelined, {stream.shed:,} shed"
+    if stream.sidelined or stream.shed:
+        notes += f", {stream.sidelined:,} rows sidelined, {stream.shed:,} shed"
     name, watermark = esc(stream.name), format_event_time(stream.watermark, stream.is_time)
     return (
         f'<tr data-key="{name}" data-testid="stream-row" data-stream="{name}"><td class="name">{name}'

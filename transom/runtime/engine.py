@@ -169,7 +169,7 @@ class Engine:
         condition that marks rows as punctuations, `prod` one that marks rows as prods.
 
         `overload` says what becomes of rows beyond a batch's `budget` (a number of rows, or a time such as
-        "2 s"): "sideline" sets the trailing rows of bursts aside and takes one of them in for every `share`
+        "2 s"): "sideline" stores the trailing rows of bursts and resumes one of them for every `share`
         new rows, or when none come; "shed" drops them. The rest is about the files of a path.
         """
         found = self._source(source, format, schema, options, files_per_batch)

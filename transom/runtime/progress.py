@@ -92,10 +92,10 @@ class StreamProgress:
     open_windows: int
     is_time: bool
     sharing: Sharing = Sharing()
-    aside: int = 0  # rows set aside, to be processed yet
+    sidelined: int = 0  # rows that wait to be processed
     shed: int = 0  # rows dropped
-    aside_since: int | None = None  # the engine's clock when the oldest of the rows aside came
-    held: tuple[tuple[int, int], ...] = ()  # times that stay open for rows that are aside
+    sidelined_since: int | None = None  # the clock of the engine when the oldest of these rows came
+    held: tuple[tuple[int, int], ...] = ()  # ranges of time that sidelined rows hold open
 
     def __str__(self) -> str:
         shown = [
@@ -104,13 +104,13 @@ class StreamProgress:
         mark = self.watermark
         shown.append(f"watermark {'none' if mark is None else self._shown(mark)}")
         shown.append(f"open windows {self.open_windows:,}")
-        if self.aside and self.aside_since is not None:
+        if self.sidelined and self.sidelined_since is not None:
             held = ", ".join(
                 f"{self._shown(start)} to {self._shown(stop)}" for start, stop in self.held[:MOST]
             )
             more = f" and {len(self.held) - MOST} more" if len(self.held) > MOST else ""
-            since = format_instant(self.aside_since)
-            shown.append(f"aside {self.aside:,} since {since}, held {held}{more}")
+            since = format_instant(self.sidelined_since)
+            shown.append(f"sidelined {self.sidelined:,} since {since}, held {held}{more}")
         if self.shed:
             shown.append(f"shed {self.shed:,}")
         return ", ".join(shown)

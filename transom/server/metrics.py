@@ -144,7 +144,7 @@ def _stream_metrics(streams: list[StreamStatus]) -> Iterator[Metric]:
             rows.add_metric((stream.name, fate), getattr(stream, fate))
     yield rows
     gauges = {
-        "transom_rows_aside": ("Sidelined rows that wait to be processed.", "aside"),
+        "transom_rows_sidelined": ("Sidelined rows that wait to be processed.", "sidelined"),
         "transom_row_rate": ("Rows per second, recently.", "rate"),
         "transom_lag_seconds": ("From the newest time to the source's current time.", "lag"),
         "transom_watermark_delay_seconds": ("From the watermark to the newest time.", "watermark_delay"),

@@ -54,7 +54,7 @@ class StreamReports:
             unwanted=progress.unwanted,
             late=progress.late,
             rejected=progress.rejected,
-            aside=progress.aside,
+            sidelined=progress.sidelined,
             shed=progress.shed,
             high=progress.high,
             watermark=progress.watermark,
