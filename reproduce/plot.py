@@ -29,7 +29,7 @@ LATENCIES = {
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is there; the engine does not need it."""
+    """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
@@ -44,7 +44,7 @@ def subplots(*panels: int, **look: Any) -> tuple[Any, Any]:
 
 
 def draw_all(directory: Path, tables: Iterable[str]) -> None:
-    """Draw those of the tables that have a figure."""
+    """Draw the tables that have a figure."""
     there = {name: read(directory / f"{name}.csv") for name in tables}
     for name, title in TITLES.items():
         if rows := there.get(name):
@@ -59,7 +59,7 @@ def draw_all(directory: Path, tables: Iterable[str]) -> None:
 
 
 def read(path: Path) -> list[Row]:
-    """A table's rows, none if it was not written."""
+    """The rows of a table; none if it was not written."""
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:
@@ -105,7 +105,7 @@ def _latencies(rows: Sequence[Row], title: str, path: Path) -> None:
 
 
 def _estimates(rows: Sequence[Row], path: Path) -> None:
-    """SUM of uniform values as it arrived, projected, and corrected by the best constant."""
+    """The accuracy of SUM over uniform values: as arrived, projected, and times the best constant."""
     figure, panels = subplots(1, 2, figsize=(9, 4), sharey=True)
     for axes, kind in zip(panels, ("clumped", "poisson"), strict=True):
         wanted = {"arrivals": kind, "windows": "sliding", "values": "uniform", "aggregate": "sum"}
@@ -126,7 +126,7 @@ def _estimates(rows: Sequence[Row], path: Path) -> None:
 
 
 def draw_responses(table: Path, column: str, title: str) -> None:
-    """Response times along a column, a panel for each kind of data and a line for each system."""
+    """Plot response times by a column: a panel per kind of data, a line per system."""
     rows = read(table)
     systems, kinds = (list(dict.fromkeys(row[what] for row in rows)) for what in ("system", "data"))
     figure, panels = subplots(1, len(kinds), figsize=(9, 4), sharey=True)
@@ -146,7 +146,7 @@ def draw_responses(table: Path, column: str, title: str) -> None:
 
 
 def save(figure: Any, title: str, path: Path) -> None:
-    """The same rows give the same file."""
+    """Save a figure; the same rows give the same file."""
     import matplotlib
     from matplotlib import pyplot
 

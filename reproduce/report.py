@@ -1,4 +1,4 @@
-"""What an experiment leaves: tables as CSV, and lines that put the thesis's numbers beside ours."""
+"""The output of an experiment: tables as CSV, and lines that compare a paper's numbers with ours."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Line:
-    """A number of the thesis beside ours."""
+    """A number of the thesis and our number."""
 
     where: str
     what: str
@@ -53,13 +53,13 @@ class Report:
 
 
 def write(report: Report, directory: Path) -> None:
-    """Every table as CSV, and the comparison as Markdown."""
+    """Write every table as CSV and the comparison as Markdown."""
     write_tables(report.tables, directory)
     (directory / "comparison.md").write_text(markdown(report.lines), encoding="utf-8")
 
 
 def write_tables(tables: Mapping[str, Sequence[Row]], directory: Path) -> None:
-    """Every table as CSV."""
+    """Write every table as CSV."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, rows in tables.items():
         if rows:
@@ -70,7 +70,7 @@ def write_tables(tables: Mapping[str, Sequence[Row]], directory: Path) -> None:
 
 
 def markdown(lines: Iterable[Line]) -> str:
-    """The comparison as a table."""
+    """The comparison as a Markdown table."""
     text = ["| where | what | thesis | ours | |", "| --- | --- | ---: | ---: | --- |"]
     for line in lines:
         thesis = "" if line.thesis is None else _number(line.thesis, line.unit)

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 class Pairs:
     """Early results of one item beside the final ones of the same window and group.
 
-    `projected`, `low` and `high` are NaN where the engine had nothing to say yet.
+    `projected`, `low` and `high` are NaN where the engine had no estimate yet.
     """
 
     end: Floats  # of the window, in seconds
@@ -36,7 +36,7 @@ class Pairs:
         return len(self.early)
 
     def at(self, aggressiveness: float) -> Pairs:
-        """Those of one degree of aggressiveness."""
+        """The pairs of one degree of aggressiveness."""
         return self.where(np.isclose(self.aggressiveness, aggressiveness, atol=0.01))
 
     def where(self, chosen: NDArray[np.bool_]) -> Pairs:
@@ -44,7 +44,7 @@ class Pairs:
 
     @staticmethod
     def together(parts: Sequence[Pairs]) -> Pairs:
-        """Those of several runs."""
+        """The pairs of several runs."""
         return Pairs(
             *(np.concatenate(columns) for columns in zip(*(vars(p).values() for p in parts), strict=True))
         )
@@ -69,12 +69,12 @@ class Pairs:
 
     @property
     def learned(self) -> Pairs:
-        """Those for which the engine projected a value."""
+        """The pairs with a projected value."""
         return self.where(~np.isnan(self.projected))
 
     @property
     def bounded(self) -> Pairs:
-        """Those for which it gave an interval."""
+        """The pairs with an interval."""
         return self.where(~np.isnan(self.low) & ~np.isnan(self.high))
 
     @property
@@ -96,7 +96,7 @@ def accuracies(early: Floats, final: Floats) -> Floats:
 
 
 def mean(values: Floats) -> float:
-    """The mean, NaN of nothing."""
+    """The mean; NaN if there are no values."""
     return float(np.mean(values)) if len(values) else float("nan")
 
 
@@ -125,7 +125,7 @@ class Matched:
 
     @staticmethod
     def of(results: pa.Table, slide: int, keys: Sequence[str] = ()) -> Matched:
-        """Match what a query told; early results whose window never had a final are left out."""
+        """Match the results of a query; early results without a final are left out."""
         finals = results.filter(pc.equal(results["kind"], "final"))
         early = results.filter(pc.equal(results["kind"], "early"))
         place = {key: i for i, key in enumerate(_keys(finals, keys))}

@@ -1,7 +1,7 @@
 """Bursts that overwhelm the system (section 4.3.2): table 4.3 and figures 4.4, 4.5 and 6.3.
 
-The Expensive operator takes so long for each tuple, one after the other, and prods pass it by: what has
-come out of it when a window ends by the clock is what an early result is made of.
+The Expensive operator processes tuples one after the other, and prods overtake it: an early result is made
+of the tuples that have left the operator when the window ends by the clock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REQUESTS_COST = 0.5
 
 
 def run(options: Options) -> Report:
-    """Table 4.3 with its figures, and the web server's requests if they are at hand."""
+    """Table 4.3 with its figures and, with `--data`, the web server's requests."""
     rows: list[Mapping[str, Any]] = []
     report = Report({"table_4_3": rows})
     for times, (records, (accuracy, gain)) in zip((1, 2, 4), THESIS.items(), strict=True):

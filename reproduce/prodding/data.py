@@ -1,4 +1,4 @@
-"""The streams of the experiments: generated as the thesis says, from a seed, or read from recorded files."""
+"""The streams of the experiments: generated from a seed as in the thesis, or read from recordings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Recording:
-    """Rows with a time `ts`, and when each arrives, both in microseconds."""
+    """Rows with an event time `ts` and an arrival time, both in microseconds."""
 
     rows: pa.Table
     arrivals: Numbers
@@ -39,15 +39,15 @@ class Recording:
         return self.rows["ts"].cast(pa.int64()).to_numpy()
 
     def delayed(self, streamer: Streamer) -> Recording:
-        """The same rows, arriving as a Streamer delivers them."""
+        """The same rows with the arrival times of a Streamer."""
         return Recording(self.rows, streamer.arrivals(self.times))
 
     def served(self, seconds: float) -> Recording:
-        """The same rows, arriving when an operator is done that takes so long for each (section 4.3.2)."""
+        """The same rows after an operator that takes this long for each row (section 4.3.2)."""
         order = np.argsort(self.arrivals, kind="stable")
         cost = round(seconds * SECOND)
         number = np.arange(len(order))
-        # Done with row i: its own start or that of any row before it, and the work since; never a loop.
+        # Row i is done when the busiest period that ends with it is: the latest start plus the work since.
         done = np.maximum.accumulate(self.arrivals[order] - number * cost) + (number + 1) * cost
         arrivals = np.empty_like(self.arrivals)
         arrivals[order] = done
@@ -55,7 +55,7 @@ class Recording:
 
 
 def recording(times: Numbers, **columns: NDArray[np.float64] | Numbers) -> Recording:
-    """Rows that arrive at their times."""
+    """Rows that arrive at their event times."""
     rows = pa.table(
         {"ts": pa.array(times).cast(INSTANT), **{name: pa.array(c) for name, c in columns.items()}}
     )
@@ -70,7 +70,7 @@ def clumped(draw: np.random.Generator, seconds: int) -> Numbers:
 
 
 def poisson(draw: np.random.Generator, seconds: int) -> Numbers:
-    """Times of the same rate without clumps."""
+    """Times of the same rate, as a Poisson process."""
     count = draw.poisson(seconds * TUPLES_A_SECOND)
     return np.sort(draw.integers(0, seconds * SECOND, count))
 
@@ -94,7 +94,7 @@ def generated(arrivals: str, values: str, seconds: int, seed: int) -> Recording:
 def wireless(records: int, seed: int) -> Recording:
     """A stream like that of section 4.3.2: bursts of arrivals, a counter that grows in short runs.
 
-    Dartmouth's records are not at hand. About 14,000 fall into a hundred seconds, as in figure 4.4.
+    Dartmouth's records are not available. As in figure 4.4, a hundred seconds have about 14,000 rows.
     """
     draw = np.random.default_rng(seed)
     found: list[Numbers] = []
@@ -146,6 +146,6 @@ def departures(days: int) -> Recording:
 
 def _table(path: Path, separator: str) -> pa.Table:
     if not path.exists():
-        raise SettingError(f"{path} is not there")
+        raise SettingError(f"there is no recording {path}; --data must name its directory")
     with gzip.open(path) as file:
         return pyarrow.csv.read_csv(file, parse_options=pyarrow.csv.ParseOptions(delimiter=separator))

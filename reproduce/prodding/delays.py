@@ -23,7 +23,7 @@ Q4_1 = Windows(600, 120)
 
 
 def run(options: Options) -> Report:
-    """Table 4.2, and Q4-1 if the freeway's data is at hand."""
+    """Table 4.2 and, with `--data`, Q4-1 on freeway data."""
     rows = []
     lines: list[Line] = []
     for seconds, (accuracy, gain) in THESIS.items():

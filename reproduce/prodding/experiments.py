@@ -37,7 +37,7 @@ def run_prodding(directory: Path, options: Options) -> None:
 
 
 def reproduce(options: Options, directory: Path, say: Callable[[str], None]) -> Report:
-    """Run every experiment, and write its tables as they come."""
+    """Run every experiment, and write its tables when it is done."""
     report = Report()
     for name, run in EXPERIMENTS.items():
         started = monotonic()

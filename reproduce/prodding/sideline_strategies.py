@@ -19,7 +19,7 @@ from transom.overload.settings import Overload
 
 COST = 1 / 200  # slower than for table 4.3, whose backlog is gone before it delays a window without burst
 BUDGET = round(1 / COST)  # tuples that a second has time for
-SHARE = 3  # new tuples for each one from aside
+SHARE = 3  # new tuples per sidelined tuple
 
 
 def run(options: Options) -> Report:
@@ -54,7 +54,7 @@ def worst_without_burst(stream: Recording, results: pa.Table, windows: Windows) 
 
 
 class Sidelining:
-    """A stream in batches of a second; what a second has no time for is set aside, and taken in when it has."""
+    """A stream in batches of a second; rows beyond the budget are sidelined and processed in lulls."""
 
     def __init__(self, stream: Recording, query: str):
         columns = dict(zip(stream.rows.column_names, stream.rows.schema.types, strict=True))

@@ -1,12 +1,12 @@
-"""A recording through the engine on a clock of its own, with marks, prods and punctuations at exact moments.
+"""Runs a recording through the engine on a simulated clock, with prods and punctuations at exact times.
 
     arrivals     . ...  . | ...  .. |  .  .... |
     batches        [-------][--------][----------]
-    moments               ^         ^          ^     what is due there takes effect
+    moments               ^         ^          ^     marks, prods and punctuations take effect
 
-A batch ends at every moment, so that a mark, a prod or a punctuation sees what arrived before it and
-nothing else: aggressiveness is exact. Another ends with the first tuple of each window, whose arrival
-is where latency counts from.
+A batch ends at every moment, so that a mark, a prod or a punctuation sees exactly the rows that arrived
+before it, and aggressiveness is exact. A batch also ends with the first tuple of each window, since latency
+is measured from its arrival.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def emit_at(parts: Iterable[float]) -> str:
 
 @dataclass
 class Script:
-    """What takes effect when: punctuations, prods, and moments at which the engine looks for itself."""
+    """The times of punctuations, of prods, and of the engine's own checks for due marks."""
 
     recording: Recording
     punctuations: dict[int, list[ScriptedPunctuation]] = field(
@@ -79,7 +79,7 @@ class Script:
         return {*self.punctuations, *self.prods, *self.looks}
 
     def measure(self, windows: Windows) -> Script:
-        """Note the arrival of each window's first tuple exactly."""
+        """End a batch with each window's first tuple, so that its arrival time is exact."""
         self.firsts |= windows.first_arrivals(self.recording)
         return self
 
@@ -110,14 +110,14 @@ class Script:
         return self
 
     def look(self, windows: Windows, parts: Iterable[float]) -> Script:
-        """Let the engine look at its windows at parts of their last slide."""
+        """Make the engine check for due marks at parts of the slide."""
         for part in parts:
             early = round((1 - part) * windows.slide * SECOND)
             self.looks.update(end - early for end in windows.ends(self.recording.times))
         return self
 
     def prod(self, windows: Windows, after: int = 0) -> Script:
-        """Prod for every window when it ends by the clock, or so much later."""
+        """Prod for every window at its end by the clock, or this much later."""
         for end in windows.ends(self.recording.times):
             self.prods[end + after].append(end)
         return self
@@ -125,7 +125,7 @@ class Script:
 
 @dataclass(frozen=True)
 class Run:
-    """What came out of an experiment's run, and what it cost."""
+    """The results of a run and its processor time."""
 
     results: Mapping[str, pa.Table]
     seconds: float  # of processor time
@@ -138,7 +138,7 @@ def simulate(
     *,
     slack: int | None = None,
 ) -> Run:
-    """Run queries over a recording; windows close as the script or the slack says, and at the end."""
+    """Run queries over a recording; the script's punctuations, the slack or the end close windows."""
     recording = script.recording
     columns = dict(zip(recording.rows.column_names, recording.rows.schema.types, strict=True))
     engine = LocalEngine(STREAM, columns, "ts", queries, slack=slack, live=True)

@@ -35,8 +35,8 @@ def run_promising(directory: Path, options: Options) -> list[Bar]:
         started = monotonic()
     measured = bars(found)
     (directory / "promising_bars.md").write_text(markdown(measured), encoding="utf-8")
-    told = [vars(bar) | {"met": bar.met} for bar in measured]
-    (directory / "promising_bars.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    records = [vars(bar) | {"met": bar.met} for bar in measured]
+    (directory / "promising_bars.json").write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
     if can_draw():
         draw_figures(directory)
     else:
@@ -46,7 +46,7 @@ def run_promising(directory: Path, options: Options) -> list[Bar]:
 
 
 def tables(options: Options) -> Iterator[tuple[str, Rows]]:
-    """One table after the other, each of all stores."""
+    """The tables of the experiments, one after the other."""
     every = list(all_stores(options, SHORT if options.short else SECONDS))
     yield "stores", [stores.told() for stores in every]
     yield "insertion", list(costs.insertion(options.short))
@@ -60,13 +60,13 @@ def tables(options: Options) -> Iterator[tuple[str, Rows]]:
 
 
 def _experiments(options: Options) -> Mapping[str, Callable[[Stores], Iterator[dict[str, Any]]]]:
-    """What is done with every pair of stores."""
+    """The experiments that run on every pair of stores."""
     budgets = (1, 10, 100) if options.short else joins.BUDGETS
     numbers = (20, 100, 200) if options.short else selection.QUERIES
-    batch_id = 10 * joins.BATCH if options.short else joins.BATCH
+    batch_rows = 10 * joins.BATCH if options.short else joins.BATCH
     shares = [percent / 100 for percent in budgets]
     return {
-        **{name: _curve(name, budgets, batch_id) for name in joins.PREFERENCES},
+        **{name: _curve(name, budgets, batch_rows) for name in joins.PREFERENCES},
         "selection": lambda stores: selection.selection(stores, QUERIES, shares),
         "queries": lambda stores: selection.by_queries(stores, numbers),
         "aggregates": lambda stores: selection.aggregates(stores, QUERIES, budgets),
@@ -74,6 +74,6 @@ def _experiments(options: Options) -> Mapping[str, Callable[[Stores], Iterator[d
 
 
 def _curve(
-    name: str, budgets: tuple[int, ...], batch_id: int
+    name: str, budgets: tuple[int, ...], batch_rows: int
 ) -> Callable[[Stores], Iterator[dict[str, Any]]]:
-    return lambda stores: joins.curve(stores, name, budgets, batch_id)
+    return lambda stores: joins.curve(stores, name, budgets, batch_rows)

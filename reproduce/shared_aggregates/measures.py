@@ -1,4 +1,4 @@
-"""What both algorithms of the paper on shared aggregates are measured by: tables, bars, plots."""
+"""The measurements of both algorithms of the paper on shared aggregates: tables, bars, plots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reproduce.shared_aggregates.responses import DATA, LARGEST, Workload, measu
 
 RATIOS = (1, 2, 5, 10, 20, 50, 100)
 QUERIES = (1, 2, 3, 4, 5, 6, 7, 8, 1000, 10_000)
-MANY = (8, 1000, 10_000)  # queries of which it is told what a lookup costs
+MANY = (8, 1000, 10_000)  # numbers of queries for which the cost of a lookup is measured
 REPEATED = 3  # runs of a short stream
 PAPER = 8  # queries, of which the paper's system could not take more
 # Of more queries than that, a system is given only so many tuples times queries: naive would take hours.
@@ -27,7 +27,7 @@ Tables = dict[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Bar:
-    """Something that was promised, if there is a limit, and what was measured."""
+    """A measured number and, if there is one, the bound that it must meet."""
 
     what: str
     measured: float
@@ -59,7 +59,7 @@ def markdown(bars: Sequence[Bar]) -> str:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One of the algorithms: what is measured beside it, and what came of it."""
+    """An algorithm, its tables, its bars and its figures."""
 
     name: str
     tables: Callable[[Options], Iterator[tuple[str, list[dict[str, Any]]]]]

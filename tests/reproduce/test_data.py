@@ -57,5 +57,5 @@ def test_flights_arrive_when_they_leave() -> None:
 
 
 def test_a_recording_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="is not there"):
+    with pytest.raises(SettingError, match="there is no recording"):
         data.freeway(tmp_path)
