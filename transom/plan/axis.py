@@ -1,9 +1,8 @@
 """An axis: the values of one scalar, cut at the constants that predicates compare it with.
 
-Between two neighbouring constants no predicate can tell values apart, so a tuple's place on the axis,
-found by one binary search, answers all of them: the grouped filter. Every comparison with a constant comes
-down to thresholds `value >= t`; code `i` are the values with `i` thresholds at or below them, nulls
-have a code of their own after all others.
+Between two neighbouring constants all values satisfy the same predicates, so one binary search of a tuple's value
+evaluates all of them: the grouped filter. Every comparison with a constant becomes thresholds `value >= t`.
+Code `i` stands for the values with `i` thresholds at or below them; null has the last code.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _EXACT = Context(prec=120)
 
 
 class AxisKind(Enum):
-    """What the values of an axis are as, when it is searched."""
+    """The representation of an axis's values for the search."""
 
     WHOLE = "whole"  # int64: integers, short decimals in units of their last digit, times, booleans
     DOUBLE = "double"
@@ -37,7 +36,7 @@ class AxisKind(Enum):
 
 
 def axis_kind(type: pa.DataType) -> AxisKind | None:
-    """The kind of axis that a scalar of some type makes; none if it can't be searched."""
+    """The kind of axis for a scalar of some type; None if its values can't be searched."""
     if pa.types.is_floating(type):
         return AxisKind.DOUBLE
     if pa.types.is_decimal(type):
@@ -61,7 +60,7 @@ class Axis:
 
     @classmethod
     def merged(cls, axes: Sequence[Axis]) -> Axis:
-        """The axis of the thresholds of all of some axes over one scalar."""
+        """One axis with the thresholds of several axes over the same scalar."""
         if len(axes) == 1:
             return axes[0]
         first = axes[0]
@@ -71,7 +70,7 @@ class Axis:
         return cls(first.scalar, first.kind, tuple(numbers.tolist()))
 
     def translation(self, finer: Axis) -> np.ndarray:
-        """The code here of each code of an axis that has all of its thresholds."""
+        """This axis's code for each code of a finer axis, which has all thresholds of this one."""
         if self.kind is AxisKind.BYTES:
             own = np.array([finer.places[t] for t in self.thresholds], np.int64)
         else:
@@ -80,7 +79,7 @@ class Axis:
 
     @classmethod
     def of(cls, scalar: Scalar, predicates: Iterable[Predicate]) -> Axis:
-        """The axis on which all of some predicates over the scalar can be told."""
+        """The axis that evaluates some predicates over the scalar."""
         kind = axis_kind(scalar.type)
         assert kind is not None
         found = {
@@ -97,12 +96,12 @@ class Axis:
 
     @cached_property
     def places(self) -> dict[Any, int]:
-        """Where each threshold is."""
+        """The place of each threshold."""
         return {_name(t): i for i, t in enumerate(self.thresholds)}
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """The thresholds as an array; there is none of texts."""
+        """The thresholds as an array; texts have none."""
         return np.array(self.thresholds, np.float64 if self.kind is AxisKind.DOUBLE else np.int64)
 
     @property
@@ -119,7 +118,7 @@ class Axis:
         return self._truth(predicate)[0]
 
     def _truth(self, predicate: Predicate) -> tuple[IntervalSet, IntervalSet]:
-        """Where a predicate is true and where it is false; elsewhere it is null."""
+        """The codes for which a predicate is true, and those for which it is false; for the others it is null."""
         match predicate:
             case And(parts):
                 true, false = self._truth(parts[0])
@@ -184,7 +183,7 @@ class Axis:
 
 
 def numbers_of(column: pa.Array, kind: AxisKind) -> np.ndarray:
-    """A column's values as an axis searches them; nulls are anything."""
+    """A column's values in the representation of an axis; null is any value."""
     type = column.type
     if kind is AxisKind.DOUBLE:
         return column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
@@ -201,7 +200,7 @@ def numbers_of(column: pa.Array, kind: AxisKind) -> np.ndarray:
 
 
 def is_searchable(predicate: Predicate) -> bool:
-    """Whether a predicate can be told on an axis: it is over one scalar, and compares it with its like."""
+    """Whether an axis can evaluate a predicate: it compares one scalar with constants of its kind."""
     if not isinstance(predicate, And | Or | Not):
         kind = axis_kind(predicate.scalar.type)
         return kind is not None and _is_like(predicate, kind)
@@ -254,7 +253,7 @@ def _both(value: Any, type: pa.DataType, kind: AxisKind) -> Iterable[Any]:
 
 
 def _threshold(value: Any, after: bool, type: pa.DataType, kind: AxisKind) -> Any:
-    """The least that is at a constant, or after it; None when nothing is."""
+    """The least value at or above a constant; None if there is none."""
     if kind is AxisKind.DOUBLE:
         number = float(value) + 0.0
         if not after:
@@ -290,7 +289,7 @@ def _order(threshold: Any) -> tuple[bool, Any]:
 
 
 def _name(threshold: Any) -> Any:
-    """What a threshold is found by: NaN is not equal to itself."""
+    """The key of a threshold: NaN is not equal to itself."""
     return "nan" if isinstance(threshold, float) and math.isnan(threshold) else threshold
 
 

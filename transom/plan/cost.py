@@ -1,7 +1,7 @@
 """To share or not to share: the cost of shared and of unshared slices, from measured rates.
 
-Sharing adds each tuple once instead of once a window, but windows are then put together from the slices
-of all. Per unit of time, with n windows (range r, slide s), tuples at rate `l` and edges at rate `g`:
+Sharing adds each tuple once instead of once per window, but then each window combines the slices of all windows.
+Per unit of time, with n windows (range r, slide s), tuples at rate `l` and edges at rate `g`:
 
     unshared    n * l  +  sum of 2 r / s^2
     shared          l  +  g * sum of r / s
@@ -32,7 +32,7 @@ class Cost:
 
 
 def unshared(windows: Iterable[WindowSpec], rate: float) -> Cost:
-    """What windows cost that keep slices of their own.
+    """The cost of windows with slices of their own.
 
     >>> unshared([WindowSpec.ending(10, 5), WindowSpec.ending(15, 5)], 100)
     Cost(partial=200, final=2.0)
@@ -42,7 +42,7 @@ def unshared(windows: Iterable[WindowSpec], rate: float) -> Cost:
 
 
 def shared(windows: Iterable[WindowSpec], rate: float, paned: bool = False) -> Cost:
-    """What windows cost that share slices, cut at the edges of all.
+    """The cost of windows that share slices, cut at the edges of all of them.
 
     >>> shared([WindowSpec.ending(10, 5), WindowSpec.ending(15, 5)], 100)
     Cost(partial=100, final=1.0)

@@ -1,11 +1,11 @@
-"""Families: selections whose predicates are told together, by one binary search or one signature a tuple.
+"""Families: selections whose predicates are evaluated together, by one binary search or one signature per tuple.
 
-A selection's WHERE is a conjunction. Selections that agree in all of it but for what they ask of one scalar
-form a range family: their fragments are intervals of that scalar (the grouped filter). Those that agree
-in nothing form a signature family: the truth of every conjunct, bit by bit, is a tuple's fragment, and only
-fragments that occur exist. One signature family of all is the paper's Shared Data Fragments; one family
-per selection is the unshared plan. A family is over one GROUP BY list; families that differ in nothing else
-are kin, and may be rolled up from groups of all their lists together.
+A selection's WHERE is a conjunction. Selections that differ only in their conditions on one scalar form a range
+family: its fragments are intervals of that scalar (the grouped filter). Selections without such a common part
+form a signature family: the truth values of all conjuncts are a tuple's fragment, and only fragments that occur
+exist. One signature family of all selections is the paper's Shared Data Fragments; one family per selection is
+the unshared plan. A family has one GROUP BY list. Families that differ only in that list are kin, and may be
+rolled up from groups of all their lists together.
 Paper: On-the-Fly Sharing, sections 4 (fragments) and 5 (shards).
 """
 
@@ -33,9 +33,9 @@ from transom.windows.slices import Progressions, progressions
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Tuples that some queries ask for alike, and the windows that they cut them into.
+    """The tuples that some queries read, and the windows of these queries.
 
-    `id` is its number in the state; `joins` are those whose tables' rows it reads.
+    `id` is its number in the state; `joins` are the ids of the joins that it reads.
     """
 
     id: int
@@ -51,73 +51,74 @@ class Selection:
 
     @property
     def merged(self) -> bool:
-        """Whether tuples are put together in slices: naively they are not."""
+        """Whether tuples are aggregated in slices; a naive query keeps every tuple."""
         return self.layout.merged
 
     @cached_property
     def by_scalar(self) -> tuple[dict[str, Predicate], tuple[Predicate, ...]]:
-        """The conjuncts that an axis can tell, by scalar, and the others."""
-        told: dict[str, list[Predicate]] = {}
+        """The conjuncts that an axis can evaluate, by scalar, and the others."""
+        searchable: dict[str, list[Predicate]] = {}
         others = []
         for part in self.conjuncts:
             if is_searchable(part):
-                told.setdefault(next(iter(scalars_of(part))).sql, []).append(part)
+                searchable.setdefault(next(iter(scalars_of(part))).sql, []).append(part)
             else:
                 others.append(part)
-        joined = {sql: parts[0] if len(parts) == 1 else And(tuple(parts)) for sql, parts in told.items()}
+        joined = {
+            sql: parts[0] if len(parts) == 1 else And(tuple(parts)) for sql, parts in searchable.items()
+        }
         return joined, tuple(others)
 
     def options(self, intern: dict[object, int]) -> list[tuple[int, int, str]]:
-        """The range families it could be in: a number for all that the members agree in, one for all that
-        kin of them agree in, and the scalar."""
+        """The range families that the selection fits: the number of the family, that of its kin, and the scalar."""
         known = self.__dict__.get("_options")
         if known is None:
-            told, others = self.by_scalar
-            texts = {sql: predicate_text(part) for sql, part in told.items()}
+            searchable, others = self.by_scalar
+            texts = {sql: predicate_text(part) for sql, part in searchable.items()}
             texts |= {text: text for text in map(predicate_text, others)}
             known, all_texts = [], frozenset(texts.values())
-            own_ground = intern.setdefault(self.ground, len(intern) + 1)
-            wide_ground = intern.setdefault(self.common_ground, len(intern) + 1)
-            for sql in told if self.merged else ():
+            own_key = intern.setdefault(self.family_key, len(intern) + 1)
+            wide_key = intern.setdefault(self.kin_key, len(intern) + 1)
+            for sql in searchable if self.merged else ():
                 rest = all_texts - {texts[sql]}
-                own = intern.setdefault((own_ground, sql, rest), len(intern) + 1)
-                wide = intern.setdefault((wide_ground, sql, rest), len(intern) + 1)
+                own = intern.setdefault((own_key, sql, rest), len(intern) + 1)
+                wide = intern.setdefault((wide_key, sql, rest), len(intern) + 1)
                 known.append((own, wide, sql))
             self.__dict__["_options"] = known
         return known
 
     @property
-    def ground(self) -> tuple[object, ...]:
-        """What selections of one family must have in common beside predicates."""
-        return *self.common_ground, tuple(key.sql for key in self.keys)
+    def family_key(self) -> tuple[object, ...]:
+        """What all selections of a family have in common besides predicates."""
+        return *self.kin_key, tuple(key.sql for key in self.keys)
 
     @property
-    def common_ground(self) -> tuple[object, ...]:
-        """What selections of kin families must have in common: all but the groups."""
+    def kin_key(self) -> tuple[object, ...]:
+        """What all selections of kin families have in common: everything but the groups."""
         return self.clock, self.joins, self.merged
 
 
 Numbers = NDArray[np.int64]
-Ranges = tuple[Numbers, Numbers, Numbers]  # whose, from, to
+Ranges = tuple[Numbers, Numbers, Numbers]  # member, from, to
 # Members by the sheet they are kept on, with the places of their slots among the family's.
 ByLayout = tuple[tuple[Layout, Numbers, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """Selections over the same groups, as the kernel computes them; what it needs of each is in arrays.
+    """Selections over the same groups, in the arrays that the kernel computes with.
 
-    `rest` holds for all. With an `axis`, `ranges` are the codes that each member asks for; with `conjuncts`,
-    `needs` are those that must be true for each; with neither there is one member. Families of the same `kin`
-    ask for the same rows in other groups.
+    All members require `rest`. With an `axis`, `ranges` are the codes that each member selects; with `conjuncts`,
+    `needs` are the conjuncts that each member requires; with neither there is one member. Families of the same
+    `kin` read the same rows in other groups.
     """
 
     clock: Clock
     keys: tuple[Scalar, ...]
     merged: bool
     ids: Numbers
-    queries: Numbers  # how many each member answers
-    slots: tuple[Slot, ...]  # all that its members accumulate, each once
+    queries: Numbers  # how many queries each member has
+    slots: tuple[Slot, ...]  # all slots of its members, each once
     by_layout: ByLayout
     cut: Progressions  # the members' edges
     gaps: tuple[tuple[WindowSpec, ...], ...] | None  # the members' windows, if some do not cover all of time
@@ -127,7 +128,7 @@ class Family:
     conjuncts: tuple[Predicate, ...] = ()
     needs: tuple[tuple[int, ...], ...] = ()
     kin: int | None = None
-    members: tuple[Selection, ...] = ()  # stay at home: tasks don't need them
+    members: tuple[Selection, ...] = ()  # on the driver only: tasks do not need them
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -189,11 +190,11 @@ def into_families(
         ranged, rest = _ranged(selections, intern, rolls)
         grouped.update(ranged)
         for selection in rest:
-            singles[selection.ground].append(selection)
+            singles[selection.family_key].append(selection)
     else:
         for selection in selections:
-            singles[selection.ground].append(selection)
-    for ground, members in singles.items():
+            singles[selection.family_key].append(selection)
+    for family_key, members in singles.items():
         together = [m for m in members if m.conjuncts and m.merged and m.id not in apart]
         if fragments is Fragments.UNSHARED or len(together) < 2:
             together = []
@@ -201,7 +202,7 @@ def into_families(
             together = [m for m in members if m.merged]
         size = len(together) if fragments is Fragments.JOINT else strategy.limits.signature_members
         for start in range(0, len(together), max(size, 1)):
-            grouped["signed", ground, start] = together[start : start + size]
+            grouped["signed", family_key, start] = together[start : start + size]
         alone = {m.id for m in members} - {m.id for m in together}
         for member in members:
             if member.id in alone:
@@ -217,9 +218,9 @@ def into_families(
 def _ranged(
     selections: Sequence[Selection], intern: dict[object, int], rolls: bool
 ) -> tuple[dict[object, list[Selection]], list[Selection]]:
-    """Range families, each selection in the largest that it fits; and those that fit none.
+    """Range families, each selection in the largest that it fits; and the selections that fit none.
 
-    A family has at least two members, or one and kin: then all of these are told on one axis.
+    A family has at least two members, or one member and kin, so that all of them share one axis.
     """
     options = [selection.options(intern) for selection in selections]
     sizes = Counter(number for own in options for numbers in own for number in numbers[:2])
@@ -241,13 +242,13 @@ def _ranged(
 def _family(
     key: object, members: Sequence[Selection], paned: bool, intern: dict[object, int] | None
 ) -> Family:
-    """A family of a kind; `intern` numbers what kin have in common, None: there are none."""
+    """A family of a kind; `intern` numbers what kin have in common, None: families have no kin."""
     kind = key[0] if isinstance(key, tuple) else key
 
     def kin(rest: Sequence[Predicate]) -> int | None:
         if intern is None or not members[0].merged:
             return None
-        common = "kin", members[0].common_ground, frozenset(map(predicate_text, rest))
+        common = "kin", members[0].kin_key, frozenset(map(predicate_text, rest))
         return intern.setdefault(common, len(intern) + 1)
 
     if kind == "signed" and len(members) > 1:
@@ -260,8 +261,8 @@ def _family(
     assert isinstance(key, tuple)
     sql = key[2]
     conditions = [member.by_scalar[0][sql] for member in members]
-    told, others = members[0].by_scalar
-    rest = (*(part for about, part in told.items() if about != sql), *others)
+    searchable, others = members[0].by_scalar
+    rest = (*(part for about, part in searchable.items() if about != sql), *others)
     axis = Axis.of(next(iter(scalars_of(conditions[0]))), conditions)
     found = [(i, *pair) for i, condition in enumerate(conditions) for pair in axis.true(condition)]
     owners, starts, stops = np.array(found, np.int64).reshape(-1, 3).T

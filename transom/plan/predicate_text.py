@@ -1,4 +1,4 @@
-"""Predicates as text: for people, and as the id by which equal ones are found."""
+"""Predicates as text: for people, and as the id of equal predicates."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def _why_shared(others: int, missed: IntervalSet | None, unseen: IntervalSet | N
 
 
 class SliceHolder(Protocol):
-    """What holds slices: a state, or one that is being made."""
+    """An object with slices: a state, or a state that a batch is changing."""
 
     @property
     def selections(self) -> Mapping[int, SelectionState]: ...
@@ -109,7 +109,7 @@ class SliceHolder(Protocol):
 
 
 def slices_held(state: SliceHolder, home: int) -> tuple[Numbers, Numbers]:
-    """The starts and stops of the slices that hold tuples of a selection."""
+    """The starts and stops of a selection's slices."""
     own = state.selections[home]
     if own.on_executors:
         pairs = [pair for ref in state.shards for pair in ref.held.get(home, ())]
@@ -157,22 +157,22 @@ def _without(known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def is_kept(state: State, own: QueryState, query: CompiledQuery) -> bool:
-    """Whether a query's slices have the types that it has now."""
+    """Whether a query's slices have the types that the query has now."""
     group_types = Layout.of(query, ()).group_types
     homes = [state.selections[home] for home in own.homes]
     return all(is_answered(query, home.slots) and home.group_types == group_types for home in homes)
 
 
 def release_suspended(state: State, living: Mapping[str, CompiledQuery]) -> State:
-    """The state without queries that take no part any more: they were suspended."""
+    """The state without queries that were suspended."""
     gone = [name for name in state.queries if name not in living]
     return release(state, gone, living) if gone else state
 
 
 def selections(state: State, queries: Iterable[CompiledQuery], known: Known | None = None) -> list[Selection]:
-    """The selections that some queries add to, as the kernel computes them; all their members are given.
+    """The selections that some queries add to; all queries of each selection are given.
 
-    `known` are those of a batch before: where nothing changed, they are used again.
+    `known` are those of an earlier plan: where nothing changed, they are used again.
     """
     members: dict[int, list[CompiledQuery]] = {}
     for query in queries:
@@ -208,7 +208,7 @@ def _selection(home: int, own: SelectionState, queries: Sequence[CompiledQuery])
 
 
 class _Change:
-    """A state being changed: the new one is made at the end, the old one stays as it is."""
+    """A change of a state: `state()` makes the new one, the old one stays as it is."""
 
     def __init__(self, state: State):
         self.before = state
@@ -218,12 +218,12 @@ class _Change:
         self.last_selection = state.last_selection
         self.gone: dict[str, list[int]] = {}
         self.gone_far: set[int] = set()
-        self.moved: dict[int, tuple[Layout, pa.Table]] = {}  # slices on their way to a sheet
+        self.moved: dict[int, tuple[Layout, pa.Table]] = {}  # slices that move to another sheet
         self.unseen_by_all: dict[tuple[int, str | None], IntervalSet | None] = {}
 
     @cached_property
     def members(self) -> dict[int, list[str]]:
-        """Who reads each selection."""
+        """The names of the queries that read each selection."""
         found: dict[int, list[str]] = {}
         for name, own in self.queries.items():
             for home in own.homes:
@@ -279,7 +279,7 @@ class _Change:
             self._take(home, own.sheet)
 
     def _take(self, home: int, sheet: str) -> pa.Table | None:
-        """The slices of a selection, which are no longer on their sheet; None if there are none."""
+        """Take the slices of a selection off their sheet; None if there are none."""
         if home in self.moved:
             return self.moved.pop(home)[1]
         if sheet not in self.sheets:
@@ -295,7 +295,7 @@ class _Change:
         living: Mapping[str, CompiledQuery],
         paned: bool,
     ) -> IntervalSet | None:
-        """What retained slices don't answer of all that a newcomer has missed."""
+        """The part of what a new query has missed that retained slices do not answer."""
         own = self.selections[home]
         if not missed or home not in self.before.selections:
             return missed
@@ -318,9 +318,9 @@ class _Change:
         living: Mapping[str, CompiledQuery],
         paned: bool,
     ) -> IntervalSet:
-        """What a newcomer can't tell because slices lie across an edge of its windows.
+        """The times that a new query can't answer because slices lie across an edge of its windows.
 
-        Such slices begin at the first missed time inside them from now on; far ones when they are read.
+        Such slices get the first missed time inside them as their start; those on the executors when they are read.
         """
         own = self.selections[home]
         held = slices_held(self.before, home) if own.on_executors else self._slices(home)
@@ -353,7 +353,7 @@ class _Change:
     def _unseen_by_all(
         self, home: int, slot: Slot | None, living: Mapping[str, CompiledQuery]
     ) -> IntervalSet | None:
-        """At least what was there before the selection or a slot of it: all who have it have missed that."""
+        """The times before a selection, or a slot of it, was opened: all of its queries have missed them."""
         known = home, None if slot is None else slot.id
         if known in self.unseen_by_all:
             return self.unseen_by_all[known]
@@ -370,7 +370,7 @@ class _Change:
         return found
 
     def extend(self, home: int, query: CompiledQuery, living: Mapping[str, CompiledQuery]) -> None:
-        """Let a selection keep what a newcomer needs, too."""
+        """Let a selection keep what a new query needs, too."""
         own = self.selections[home]
         missing = slots_to_keep(slot for slot in query.slots if source_slot(slot, own.slots) is None)
         if missing:
@@ -378,7 +378,7 @@ class _Change:
             self.reslot(home, [*(known[key] for key in own.slots), *missing.values()], query)
 
     def reslot(self, home: int, slots: Sequence[Slot], query: CompiledQuery) -> None:
-        """Let a selection keep other slots: its slices move to the sheet where such are."""
+        """Let a selection keep other slots: its slices move to the sheet of that layout."""
         own = self.selections[home]
         keys = tuple(slot.id for slot in slots)
         if keys == own.slots:

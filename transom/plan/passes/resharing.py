@@ -101,7 +101,7 @@ def _reconsidered(
 
 
 def _rate(state: State, homes: set[int]) -> float | None:
-    """Tuples per unit of time in the slices that are kept; unshared slices count each tuple once a window."""
+    """Tuples per unit of time in the retained slices; with unshared slices, the rate of the busiest selection."""
     rates = []
     for home in homes:
         sheet = state.sheets.get(state.selections[home].sheet)
@@ -114,7 +114,7 @@ def _rate(state: State, homes: set[int]) -> float | None:
 
 
 def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, str]) -> State:
-    """Let queries add to new selections; each keeps what the queries that it shares it with need."""
+    """Let queries add to new selections, which keep what all of their queries need."""
     queries, selections = dict(state.queries), dict(state.selections)
     last_selection, opened = state.last_selection, dict[str, int]()
     slots: dict[str, dict[str, Slot]] = {}
@@ -138,7 +138,7 @@ def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, s
 
 
 def _tidied(state: State, queries: Sequence[CompiledQuery]) -> State:
-    """Forget selections that queries moved away from and of which nothing is left."""
+    """Remove selections that queries left and that hold no slices any more."""
     several = [query.name for query in queries if len(state.queries[query.name].homes) > 1]
     if not several:
         return state
