@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from operator import add, mul, sub
 from typing import Any, Callable, Sequence
 
 import pyarrow as pa
@@ -50,6 +51,9 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+PLAIN = {"+": add, "-": sub, "*": mul}  # of doubles, which need no correction of the result
+
+
 def arithmetic(operator: str, left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """`left operator right`: integers wrap, decimals too large and division by zero are null."""
     narrow_left, narrow_right = as_literal_decimal(left, right), as_literal_decimal(right, left)
@@ -61,6 +65,8 @@ def arithmetic(operator: str, left: TypedExpression, right: TypedExpression) -> 
             return None
         return settled(compute(a, b), type)
 
+    if type == DOUBLE and operator in PLAIN:
+        return strict(type, PLAIN[operator], converted(left, type), converted(right, type))
     if is_decimal(type):
         left, right = (converted(arg, types.as_decimal(narrow)) for arg, narrow in
                        ((left, narrow_left), (right, narrow_right)))  # fmt: skip

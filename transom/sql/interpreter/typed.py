@@ -8,6 +8,7 @@ from typing import Any, Callable, Mapping
 import pyarrow as pa
 
 from transom.sql.interpreter.casts import cast, check_cast
+from transom.sql.interpreter.types import DOUBLE, is_int
 
 Row = Mapping[str, Any]
 
@@ -32,6 +33,16 @@ def strict(type: pa.DataType, function: Callable[..., Any], *args: TypedExpressi
         only = args[0].of
         return TypedExpression(type, lambda row: None if (value := only(row)) is None else function(value))
 
+    if len(args) == 2:
+        left, right = args[0].of, args[1].of
+
+        def of_two(row: Row) -> Any:
+            if (first := left(row)) is None or (second := right(row)) is None:
+                return None
+            return function(first, second)
+
+        return TypedExpression(type, of_two)
+
     def of(row: Row) -> Any:
         values = [arg.of(row) for arg in args]
         return None if any(value is None for value in values) else function(*values)
@@ -46,4 +57,6 @@ def converted(arg: TypedExpression, type: pa.DataType) -> TypedExpression:
     check_cast(arg.type, type)
     if arg.constant is not None:
         return literal(cast(arg.constant, arg.type, type), type)
+    if is_int(arg.type) and type == DOUBLE:  # the most frequent cast, without the dispatch of the others
+        return strict(type, float, arg)
     return TypedExpression(type, lambda row: cast(arg.of(row), arg.type, type))
