@@ -1,4 +1,4 @@
-# The one door: people, hooks and CI all come through here. `make` lists what there is.
+# People, hooks and CI all use these targets. `make` lists them.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-api test-cluster bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check format venv java clean
@@ -17,10 +17,10 @@ help: ## list the targets
 demo: java $(READY) ## a real stream of flights, dozens of queries and the dashboard (ARGS="--keep-running", "--once")
 	@$(BIN)/transom demo $(ARGS)
 
-test: java $(READY) ## every test but the cluster's and the browser's (ARGS="-k slack" for some of them)
+test: java $(READY) ## every test except those for the cluster and the browser (ARGS="-k slack" for some of them)
 	@$(BIN)/python -m pytest -m "not cluster and not browser" -n 2 --dist loadgroup $(ARGS)
 
-test-api: java $(READY) ## many made-up requests against the API's description, a few minutes
+test-api: java $(READY) ## many generated requests against the API's description, a few minutes
 	@TRANSOM_API_EXAMPLES=200 $(BIN)/python -m pytest tests/server/test_description.py $(ARGS)
 
 test-browser: java $(READY) ## the dashboard in a real Chromium, which is installed if it is missing
@@ -37,7 +37,7 @@ bench-lookups: java $(BENCH)/.ready ## what structures cost, and lookups over a 
 	@$(BENCH)/bin/python -m benchmarks.structures
 	@$(BENCH)/bin/python -m benchmarks.lookups $(ARGS)
 
-bench-service: java $(BENCH)/.ready ## a server with 1,000 queries, pages with 200 readers and without, five minutes
+bench-service: java $(BENCH)/.ready ## a server with 1,000 queries, batches with 200 readers and without, five minutes
 	@$(BENCH)/bin/python -m benchmarks.service --out benchmarks/results $(ARGS)
 
 bench-short: java $(BENCH)/.ready ## a small run of the same, and its tests
@@ -45,7 +45,7 @@ bench-short: java $(BENCH)/.ready ## a small run of the same, and its tests
 	@$(BENCH)/bin/python -m benchmarks.run --short --out $(BENCH)/results $(ARGS)
 	@$(BENCH)/bin/python -m benchmarks.lookups --short --out $(BENCH)/results
 	@$(BENCH)/bin/python -m benchmarks.service --short --out $(BENCH)/results
-	@$(BENCH)/bin/python -m benchmarks.summaries --rows 50000 --page 10000 --rounds 1
+	@$(BENCH)/bin/python -m benchmarks.summaries --rows 50000 --batch 10000 --rounds 1
 
 bench-plots: $(BENCH)/.ready ## plots of the last run of bench, into docs/benchmarks
 	@$(BENCH)/bin/python -m benchmarks.plot $(ARGS)
