@@ -68,10 +68,10 @@ class _Weighed:
         about = ", ".join(map(str, self.homes))
         named = f"selection {about}" if is_shared else f"selections {about}"
         chosen = f"{'shared' if is_shared else 'unshared'} slices for {self.windows:,} kinds of window"
-        costs = (
-            f"shared {self.together.total:.3g}, unshared {self.apart.total:.3g} aggregations per unit of time"
-        )
-        rule = f"a change must cost less than {self.clearly:.0%} of the present plan"
+        here, there = (self.together, self.apart) if is_shared else (self.apart, self.together)
+        other = "unshared" if is_shared else "shared"
+        costs = f"at the measured rate {other} slices cost {there.total / here.total:.2f} times as much"
+        rule = f"a change must cost less than {self.clearly:g} times as much"
         return Choice(self.stream, named, f"moved to {chosen}" if self.moved else chosen, f"{costs}; {rule}")
 
 
