@@ -55,7 +55,7 @@ STATUS = {
     "streams": 1,
     "subscribers": 0,
     "state_bytes": 1024,
-    "far_bytes": 0,
+    "executor_bytes": 0,
     "rows": 120,
     "rate": 40,
     "saved": None,
@@ -256,7 +256,7 @@ class FakeServer:
         told = [
             dict.fromkeys(names, "x")
             | dict.fromkeys(counts, 1)
-            | {"name": one, "chosen": True, "far": False, "queries": []}
+            | {"name": one, "chosen": True, "on_executors": False, "queries": []}
             for one in self.summaries
         ]
         return httpx.Response(200, json={"summaries": told})

@@ -83,4 +83,4 @@ def test_a_join_with_a_preference_is_made_where_the_tuples_are(
     exact = joined(sold[1], sold[2])
     assert pairs(every) == exact
     assert not pairs(cut) - exact and pairs(cut).total() > 0
-    assert engine.summaries()["items1"].far
+    assert engine.summaries()["items1"].on_executors

@@ -81,21 +81,21 @@ def check(
     naive: bool = False,
     restart: bool = False,
     seed: int | None = None,
-    far_rows: int | None = None,
+    executor_rows: int | None = None,
 ) -> int:
     """Every result, every late row and every count is the oracle's; how many came from retained slices."""
     try:
-        return compare(case, strategy, naive, restart, far_rows)
+        return compare(case, strategy, naive, restart, executor_rows)
     except Exception as error:
         error.add_note(f"drawn by Random({seed}), {strategy}, naive={naive}, restart={restart}")
         raise
 
 
 def compare(
-    case: Case, strategy: Strategy | None, naive: bool, restart: bool, far_rows: int | None = None
+    case: Case, strategy: Strategy | None, naive: bool, restart: bool, executor_rows: int | None = None
 ) -> int:
     queries = bound(case.queries)
-    engine = PureEngine(case, queries, strategy, naive, far_rows)
+    engine = PureEngine(case, queries, strategy, naive, executor_rows)
     for batch_id in case.batches:
         engine.batch(batch_id)
         if restart:

@@ -83,11 +83,11 @@ class PureEngine:
         queries: dict[str, Query],
         strategy: Strategy | None = None,
         naive: bool = False,
-        far_rows: int | None = None,
+        executor_rows: int | None = None,
     ):
         self.case, self.naive = case, naive
-        self.shards, self.far_rows = MemoryShards(), far_rows
-        limits = Limits() if far_rows is None else Limits(driver_rows=far_rows)
+        self.shards, self.executor_rows = MemoryShards(), executor_rows
+        limits = Limits() if executor_rows is None else Limits(driver_rows=executor_rows)
         self.planner = Planner(replace(strategy or Strategy(), limits=limits))
         self.compiled: dict[str, CompiledQuery] = {}
         self.rules = StreamRules(TIME, case.slack, {}, case.horizon)
@@ -203,7 +203,7 @@ class PureEngine:
             limit,
             horizon=self.case.horizon,
             on_executors=self.state.on_executors,
-            most_groups=self.far_rows,
+            most_groups=self.executor_rows,
             store_inputs=store_inputs(self.state, stream, self.store_sets),
         )
         rows = pa.table(columns)

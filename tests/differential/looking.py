@@ -146,10 +146,10 @@ def compare_lookups(
     restart: bool,
     strategy: Any = None,
     naive: bool = False,
-    far_rows: int | None = None,
+    executor_rows: int | None = None,
 ) -> int:
     queries = bound(case.queries)
-    engine = LookingEngine(case, queries, strategy, naive, far_rows)
+    engine = LookingEngine(case, queries, strategy, naive, executor_rows)
     found: list[tuple[int, str, int, list[Row]]] = []
     for number, batch in enumerate(case.batches):
         engine.batch(batch)

@@ -14,7 +14,7 @@ PLACES: dict[str, dict[str, Any]] = {
     "near the driver": {},
     "naive": {"naive": True},
     "with the executors": {"strategy": Strategy(place=Place.EXECUTORS)},
-    "with the executors when there are many groups": {"far_rows": 40},
+    "with the executors when there are many groups": {"executor_rows": 40},
 }
 
 

@@ -26,7 +26,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "adapting": {"strategy": Strategy(adapts=True)},
     "without roll-ups": {"strategy": Strategy(rolls=False)},
     "with the executors": {"strategy": Strategy(place=Place.EXECUTORS)},
-    "with the executors when there are many groups": {"strategy": Strategy(), "far_rows": 3},
+    "with the executors when there are many groups": {"strategy": Strategy(), "executor_rows": 3},
 }
 
 

@@ -39,7 +39,7 @@ def test_far_state_gives_the_oracles_answers(cases: Any, fragments: Fragments, s
 @pytest.mark.parametrize("cases", [case, alike], ids=["any queries", "queries that have much in common"])
 def test_selections_that_go_far_on_the_way_give_the_oracles_answers(cases: Any, seed: int) -> None:
     for number in range(seed, seed + 35):
-        check(cases(Random(number)), restart=number % 3 == 0, seed=number, far_rows=number % 7)
+        check(cases(Random(number)), restart=number % 3 == 0, seed=number, executor_rows=number % 7)
 
 
 def test_queries_that_keep_every_tuple_stay_near(seed: int) -> None:

@@ -96,7 +96,7 @@ def test_windows_of_any_kind_have_the_same_answers(
     for batch_id in BATCHES:
         program.push(*batch_id)
     progress = program.engine.progress()
-    assert progress.far_rows > 0 and progress.far_bytes == sum(f.stat().st_size for f in program.shards())
+    assert progress.executor_rows > 0 and progress.executor_bytes == sum(f.stat().st_size for f in program.shards())
     assert "with the executors" in str(progress)
     assert program.finish() == expected
     assert not program.shards(), "no window is open: nothing is kept"
@@ -199,7 +199,7 @@ def test_selections_go_far_when_they_grow(
     far = []
     for batch_id in BATCHES:
         program.push(*batch_id)
-        far.append(bool(program.engine.progress().far_rows))
+        far.append(bool(program.engine.progress().executor_rows))
     assert far == [False, False, True, True]
     near = {own.name for own in program.engine._loop.state.selections.values() if not own.on_executors}
     assert near == {"bids by ts"}, "one group is never too many"
@@ -211,7 +211,7 @@ def test_a_batch_with_many_groups_goes_far_at_once(
 ) -> None:
     program = Program(make_engine, tmp_path, "auto", limits=Limits(driver_groups=3))
     program.push(*BATCHES[0])
-    assert program.engine.progress().far_rows
+    assert program.engine.progress().executor_rows
     for batch_id in BATCHES[1:]:
         program.push(*batch_id)
     assert program.finish() == expected

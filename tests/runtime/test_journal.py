@@ -130,7 +130,7 @@ def test_the_end_is_behind_all_there_is() -> None:
     journal.add_prod(made([3]), 1)
     loop.batch([4])
     assert journal.read(WHOSE, end).table["value"].to_pylist() == [3, 4]
-    assert journal.is_near(WHOSE, end)
+    assert journal.is_in_memory(WHOSE, end)
 
 
 def test_what_no_longer_fits_is_read_back() -> None:
@@ -139,7 +139,7 @@ def test_what_no_longer_fits_is_read_back() -> None:
     start = journal.end()
     for batch_id in range(5):
         loop.batch([batch_id] * 4)
-    assert not journal.is_near(WHOSE, start)
+    assert not journal.is_in_memory(WHOSE, start)
     assert journal.read(WHOSE, start).table["value"].to_pylist() == [p for p in range(5) for _ in range(4)]
     assert journal.recent(WHOSE, 3).num_rows == 3
     assert journal.recent(WHOSE, 10).num_rows == 4, "of what is in memory"

@@ -31,8 +31,8 @@ def test_explain_and_progress_follow_the_batches_and_the_lookups(
     assert (told.queries, told.on_demand.queries, told.on_demand.lookups) == (3, 2, 3)
     assert (told.on_demand.reads, told.on_demand.hits, told.on_demand.updates) == (4, 4, 6)
     store = told.on_demand.stores["bids by ts group by site | timegram(8) of price"]
-    assert (store.updates, store.lookups, store.entries, store.far) == (2, 1, 2, False)
-    assert told.state_bytes > told.on_demand.bytes > 0 and told.far_rows == 0
+    assert (store.updates, store.lookups, store.entries, store.on_executors) == (2, 1, 2, False)
+    assert told.state_bytes > told.on_demand.bytes > 0 and told.executor_rows == 0
     assert "on demand: 2 queries over 5 stores" in str(told)
     assert "max(price) by buckets of store" in engine.explain() and "waits" not in engine.explain()
     assert engine.explain(format="mermaid").count("timegram(8)") == 2

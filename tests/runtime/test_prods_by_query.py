@@ -66,7 +66,7 @@ def test_queries_of_every_kind_can_be_prodded(
     now = {name: early(table, *KEYS.get(name, []), "v") for name, table in engine.prod("s").items()}
     assert now == expected
     if options.get("state") == "executors":
-        assert engine.progress().far_rows > 0
+        assert engine.progress().executor_rows > 0
 
 
 @ON_BOTH

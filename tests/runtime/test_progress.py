@@ -87,7 +87,7 @@ def test_machines_get_every_store() -> None:
     assert plain["stores"]["values"] == {
         "stream": "bids",
         "keeps": "values of price",
-        "far": True,
+        "on_executors": True,
         "updates": 80,
         "lookups": 20,
         "hits": 15,

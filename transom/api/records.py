@@ -82,7 +82,7 @@ class ServiceStatus:
     streams: int
     subscribers: Annotated[int, _text("readers that follow results")]
     state_bytes: Annotated[int, _text("state on the driver")]
-    far_bytes: Annotated[int, _text("state on the executors")]
+    executor_bytes: Annotated[int, _text("state on the executors")]
     rows: Annotated[int, _text("rows of all streams")]
     rate: Annotated[float, _text("rows per second, recently")]
     saved: Annotated[
@@ -316,7 +316,7 @@ class SummaryStatus:
     late: Annotated[int, _text("tuples that were older than all retained ones")]
     zones: int
     bytes: Annotated[int, _text("memory of the summary, without the tuples")]
-    far: Annotated[bool, _text("whether tuples are in files")]
+    on_executors: Annotated[bool, _text("whether its tuples are in files")]
     queries: Annotated[tuple[str, ...], _text("the queries that it guides")]
 
 

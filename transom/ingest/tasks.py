@@ -14,11 +14,11 @@ from transom.kernel.shards import Shelf
 
 # Spark hands out batches of ten thousand rows: too few to keep the kernel's vectors long.
 ROWS_AT_ONCE = 1 << 18
-CELLS_AT_ONCE = 1 << 20  # of far selections that a task holds
+CELLS_AT_ONCE = 1 << 20  # of selections on the executors that a task holds in memory
 
 
 def aggregate_task(shipped: ShippedPlan, shelf: Shelf | None) -> Task:
-    """A task that turns its share of a batch into one pickled `Outcome`, and puts far cells away."""
+    """A task that turns its share of a batch into one pickled `Outcome`, and writes cells of selections that executors keep."""
 
     def task(batches: RecordBatches) -> RecordBatches:
         spare_collection()

@@ -206,14 +206,14 @@ def merge_tuples_task(
 class _Held:
     """The tuples of a summary as sent to a task: those on the driver, and references to files."""
 
-    near: list[pa.Table]
-    far: tuple[ShardRef, ...]
+    on_driver: list[pa.Table]
+    files: tuple[ShardRef, ...]
     buckets: int
 
     @classmethod
     def of(cls, summary: SummaryState) -> _Held:
-        near = [run.tuples.table for run in summary.runs]
-        return cls(near, summary.files, buckets_of(summary.representation.shape))
+        on_driver = [run.tuples.table for run in summary.runs]
+        return cls(on_driver, summary.files, buckets_of(summary.representation.shape))
 
 
 class _Files:
@@ -235,11 +235,11 @@ class _Files:
     def _kept(self, summary: str, everywhere: bool = False) -> KeptTuples:
         if (summary, everywhere) not in self._read:
             own = self.held[summary]
-            runs = [KeptTuples(table) for table in own.near]
+            runs = [KeptTuples(table) for table in own.on_driver]
             if not everywhere:
                 runs = [run.where(run.bucket % self.partitions == self.place) for run in runs]
-            places = places_of(own.far) if everywhere else [self.place]
-            runs += [run for place in places for run in _fetched(self.shards, own.far, place)]
+            places = places_of(own.files) if everywhere else [self.place]
+            runs += [run for place in places for run in _fetched(self.shards, own.files, place)]
             self._read[summary, everywhere] = concat_tuples(runs)
         return self._read[summary, everywhere]
 

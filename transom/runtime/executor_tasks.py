@@ -68,7 +68,7 @@ class _Writer:
             return
         table = with_names(batch, self.target.identities.__getitem__)
         if table.schema not in self._open:
-            name = f"far-{uuid.uuid4().hex}.arrow"
+            name = f"task-{uuid.uuid4().hex}.arrow"
             writer = self._stack.enter_context(
                 self.target.store.writer(f"{self.target.directory}/{name}", table.schema)
             )

@@ -169,7 +169,7 @@ class Journal:
         with self._lock:
             return Cursor(self._through + 1, self.epoch, self._last)
 
-    def is_near(self, query: JournalQuery, cursor: Cursor) -> bool:
+    def is_in_memory(self, query: JournalQuery, cursor: Cursor) -> bool:
         """Whether what comes after a cursor is in memory, and can be read at once."""
         with self._lock:
             if not self._holds(cursor):
@@ -186,12 +186,12 @@ class Journal:
             batches = (entry.batch_id for entry in entries if entry.is_batch)
             here = Cursor(next(batches, self._through + 1), self.epoch, first - 1)
         if is_held:
-            return _filled(query, cursor, self._near(query, entries), limit)
+            return _filled(query, cursor, self._in_memory(query, entries), limit)
         if cursor.epoch:  # rows of an entry that is no longer there
             cursor = Cursor(cursor.batch_id)
-        far = self._far(query, cursor.batch_id, here.batch_id)
+        stored = self._stored(query, cursor.batch_id, here.batch_id)
         return _filled(
-            query, cursor, chain(far, [Part(here, here)], self._near(query, entries, cursor.batch_id)), limit
+            query, cursor, chain(stored, [Part(here, here)], self._in_memory(query, entries, cursor.batch_id)), limit
         )
 
     def recent(self, query: JournalQuery, limit: int, deep: bool = False) -> pa.Table:
@@ -243,14 +243,14 @@ class Journal:
             return []
         return self._entries[cursor.number - self._entries[0].number + 1 :]
 
-    def _near(self, query: JournalQuery, entries: list[JournalEntry], unread: int = 0) -> Iterator[Part]:
+    def _in_memory(self, query: JournalQuery, entries: list[JournalEntry], unread: int = 0) -> Iterator[Part]:
         """What entries hold; those of batches before `unread` are read already."""
         for entry in entries:
             behind = Cursor(entry.batch_id + 1, self.epoch, entry.number)
             before = Cursor(entry.batch_id) if entry.is_batch else replace(behind, number=entry.number - 1)
             yield Part(before, behind, entry.of(query) if entry.batch_id >= unread else None)
 
-    def _far(self, query: JournalQuery, since: int, until: int) -> Iterator[Part]:
+    def _stored(self, query: JournalQuery, since: int, until: int) -> Iterator[Part]:
         """Results of some batches under the checkpoint."""
         for batch_id, _ in self.loop.archive.result_batches if since < until else ():
             if max(since, query.since) <= batch_id < until:

@@ -132,7 +132,7 @@ class StoreProgress:
 
     stream: str
     keeps: str
-    far: bool
+    on_executors: bool
     updates: int
     lookups: int
     hits: int
@@ -258,8 +258,8 @@ class Progress:
     batch_id: int
     batch_seconds: float
     state_bytes: int  # on the driver
-    far_rows: int  # with the executors: cells of slices, and entries of stores
-    far_bytes: int
+    executor_rows: int  # with the executors: cells of slices, and entries of stores
+    executor_bytes: int
     queries: int
     suspended: Mapping[str, str]
     streams: Mapping[str, StreamProgress]
@@ -280,8 +280,8 @@ class Progress:
             f"{queries_text(self.queries)} ({len(self.suspended)} suspended), "
             f"state {self.state_bytes:,} bytes"
         )
-        if self.far_rows:
-            first += f", with the executors {self.far_rows:,} rows, {self.far_bytes:,} bytes"
+        if self.executor_rows:
+            first += f", with the executors {self.executor_rows:,} rows, {self.executor_bytes:,} bytes"
         lines = [first]
         for name, stream in self.streams.items():
             lines.append(f"  {name}: {stream}")

@@ -26,7 +26,7 @@ class SummaryInfo:
     late: int  # that were older than all that was kept
     zones: int
     bytes: int  # of the summaries of cells, without the tuples
-    far: bool  # whether tuples are in files
+    on_executors: bool  # whether its tuples are in files
     queries: tuple[str, ...]
 
 

@@ -70,7 +70,7 @@ class EngineMonitor:
             streams=len(progress.streams),
             subscribers=subscribers,
             state_bytes=progress.state_bytes,
-            far_bytes=progress.far_bytes,
+            executor_bytes=progress.executor_bytes,
             rows=sum(stream.rows for stream in progress.streams.values()),
             rate=sum(self.history.rate(name) for name in progress.streams),
             saved=progress.sharing.work.ratio,

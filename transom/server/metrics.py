@@ -117,7 +117,7 @@ def _service_metrics(status: ServiceStatus, progress: Progress) -> Iterator[Metr
         "transom_state_bytes",
         "Size of the state by location.",
         "where",
-        {"driver": float(status.state_bytes), "executors": float(status.far_bytes)},
+        {"driver": float(status.state_bytes), "executors": float(status.executor_bytes)},
     )
     yield _gauge("transom_queries", "Registered queries.", status.queries)
     yield _gauge("transom_suspended_queries", "Suspended queries.", status.suspended)

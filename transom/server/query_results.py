@@ -33,7 +33,7 @@ class QueryResults:
     def in_memory(self, handle: QueryHandle, cursor: str) -> bool:
         """Whether the results after a cursor are in memory, so that reading them does not block."""
         return cursor == END or (
-            cursor != START and self.journal.is_near(self._query(handle), Cursor.parse(cursor))
+            cursor != START and self.journal.is_in_memory(self._query(handle), Cursor.parse(cursor))
         )
 
     def newest(self, handle: QueryHandle, limit: int) -> pa.Table:
