@@ -69,12 +69,6 @@ def test_a_schema_is_read_from_text(spark: SparkSession) -> None:
     assert to_arrow(schema) == {"site": pa.int32(), "price": pa.float64(), "ts": INSTANT, "note": pa.string()}
 
 
-@pytest.mark.parametrize("text", ["site", "site itn", "int", "", "site int,"])
-def test_a_wrong_schema_is_refused_with_an_example(spark: SparkSession, text: str) -> None:
-    with pytest.raises(SettingError, match="expected one like 'site int, ts timestamp'"):
-        schema_of(text)
-
-
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "flag": (pa.bool_(), [True, None]),
     "small": (pa.int8(), [-128, None]),

@@ -37,6 +37,8 @@ def parse_schema(text: str) -> dict[str, pa.DataType]:
     {'site': DataType(int32), 'ts': TimestampType(timestamp[us, tz=UTC])}
     """
     try:
+        if text.rstrip().endswith(","):
+            raise sqlglot.errors.ParseError("a column is missing after the last comma")
         table = sqlglot.parse_one(f"CREATE TABLE t ({text})", dialect="spark")
         columns = list(table.this.expressions)
         schema = {column.name: parsed_type(column.args["kind"]) for column in columns}
