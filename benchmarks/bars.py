@@ -1,4 +1,4 @@
-"""The bars to clear, as data, and what was measured against each."""
+"""The bars (performance targets) as data, and how measurements are compared with them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.rows import Row
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a ratio: which rows, and which of their columns."""
+    """One side of a ratio: the rows that it selects, and a column of them."""
 
     workload: str
     queries: int
@@ -21,7 +21,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Bar:
-    """A ratio of two sides, or one side alone, that has to be at least or at most a limit."""
+    """A limit for the ratio of two sides, or for one side alone.
+
+    `reference` is a value from the paper or from an earlier measurement, as text.
+    """
 
     what: str
     experiment: str
@@ -30,10 +33,10 @@ class Bar:
     limit: float
     at_least: bool = True
     unit: str = "x"
-    known: str = ""
+    reference: str = ""
 
     def measured(self, rows: Sequence[Row]) -> float | None:
-        """The median over the seeds that have both sides, of each the median of its repetitions."""
+        """The median over the seeds that have both sides; each side is the median of its repetitions."""
         over = _by_seed(rows, self.experiment, self.over)
         if self.under is None:
             return median(over.values()) if over else None
@@ -46,7 +49,7 @@ class Bar:
         return measured >= self.limit if self.at_least else measured <= self.limit
 
     def sizes(self) -> str:
-        """The numbers of queries that it compares, which in a short run are not those of its text."""
+        """The numbers of queries that are compared; in a short run they differ from those in `what`."""
         sides = [self.over] if self.under is None else [self.over, self.under]
         return " / ".join(dict.fromkeys(f"{side.queries:,}" for side in sides))
 
@@ -60,31 +63,31 @@ class Bar:
 
 
 def _by_seed(rows: Sequence[Row], experiment: str, side: Side) -> dict[int, float]:
-    found: dict[int, list[float]] = {}
+    by_seed: dict[int, list[float]] = {}
     for row in rows:
         key = row.experiment, row.workload, row.queries, row.strategy
         value = getattr(row, side.column)
         if key == (experiment, side.workload, side.queries, side.strategy) and value is not None:
-            found.setdefault(row.seed, []).append(value)
-    return {seed: median(values) for seed, values in found.items()}
+            by_seed.setdefault(row.seed, []).append(value)
+    return {seed: median(values) for seed, values in by_seed.items()}
 
 
-def _aggregation(workload: str, limit: float, known: str, over: str = "unshared_paired") -> Bar:
+def _aggregation(workload: str, limit: float, reference: str, over: str = "unshared_paired") -> Bar:
     what = f"aggregation, {workload}, 256 queries: {over} / shared_paired"
     sides = Side(workload, 256, over), Side(workload, 256, "shared_paired")
-    return Bar(what, "aggregation", *sides, limit, known=f"the paper: {known}")
+    return Bar(what, "aggregation", *sides, limit, reference=f"the paper: {reference}")
 
 
-def _end_to_end(experiment: str, peer: str, queries: int, limit: float, known: str) -> Bar:
+def _end_to_end(experiment: str, peer: str, queries: int, limit: float, reference: str) -> Bar:
     what = f"streaming end to end, C low sharing, {queries:,} queries: {peer} / transom"
     sides = Side("C_low", queries, peer), Side("C_low", queries, "transom")
-    return Bar(what, experiment, *sides, limit, known=known)
+    return Bar(what, experiment, *sides, limit, reference=reference)
 
 
-def _polars(queries: int, limit: float, known: str = "") -> Bar:
+def _polars(queries: int, limit: float, reference: str = "") -> Bar:
     what = f"kernel and final aggregation, C low sharing, {queries:,} queries: polars / transom"
     sides = Side("C_low", queries, "polars"), Side("C_low", queries, "transom")
-    return Bar(what, "polars", *sides, limit, known=known)
+    return Bar(what, "polars", *sides, limit, reference=reference)
 
 
 def _scale(workload: str, limit: float) -> Bar:
@@ -145,7 +148,7 @@ BARS = (
 
 
 def resized(bar: Bar, sizes: dict[int, int]) -> Bar:
-    """The bar for a run with other numbers of queries; its text and limit stay."""
+    """The bar for a run with other numbers of queries; its text and limit do not change."""
 
     def side(of: Side) -> Side:
         return replace(of, queries=sizes.get(of.queries, of.queries))

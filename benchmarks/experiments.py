@@ -1,4 +1,4 @@
-"""The experiments: each yields rows, and together they feed the bars."""
+"""The experiments: each yields rows, from which the bars are computed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from benchmarks import measuring
-from benchmarks.measuring import Measure, Measured
+from benchmarks import engine_runs
+from benchmarks.engine_runs import Measure, Measured
 from benchmarks.peers import SingleJob, in_polars, native
 from benchmarks.rows import Row
 from benchmarks.trades import ROWS, TradingHour, trading_hour
@@ -21,17 +21,17 @@ from benchmarks.workloads import SEEDS, SIZES, SQUARES, BenchQuery, load, texts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Of each strategy: the windows and the fragments that it forces.
+# Each strategy is a pair: how windows are computed, and how fragments are.
 SHARED = ("shared_paired", "families")
 UNSHARED = ("unshared_paired", "unshared")
 PANED = ("shared_paned", "families")
 UNSHARED_PANED = ("unshared_paned", "unshared")
-POLARS_CHUNK = 250  # queries; more scans of fewer queries are quicker than the bars' one scan
+POLARS_CHUNK = 250  # queries; several scans of fewer queries are faster than the one scan of the bars
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured: everything, or just enough to see that all of it runs."""
+    """The size of a run: everything, or just enough to check that every experiment works."""
 
     rows: int = ROWS
     sizes: tuple[int, ...] = SIZES
@@ -42,11 +42,11 @@ class Scale:
     side_by_side: tuple[int, int] = (1, 16)  # native queries to scale from
     churn_batches: int = 60
     scaled: tuple[int, ...] = (1, 1_024, 10_000)
-    # Instead of the bars' numbers of queries; the files have these for C regular and for C low sharing.
+    # Replaces the bars' numbers of queries. Both C regular and C low sharing have files of these sizes.
     instead: dict[int, int] = field(default_factory=dict)
 
     def size(self, queries: int) -> int:
-        """The number of queries to measure where a bar names this one."""
+        """The number of queries to measure for a bar with this number."""
         return self.instead.get(queries, queries)
 
 
@@ -67,11 +67,11 @@ SHORT = Scale(
 
 @dataclass
 class Bench:
-    """A run: its scale, its data, its session and kernel, and what was streamed already."""
+    """A run: its scale, data, Spark session and kernel, and a cache of the streaming measurements."""
 
     scale: Scale
     directory: Path | None = None
-    step: Callable[[str], None] = lambda _: None  # is told what is measured next
+    step: Callable[[str], None] = lambda _: None  # called with the name of the next measurement
     _streamed: dict[tuple[Any, ...], list[float]] = field(default_factory=dict)
 
     @cached_property
@@ -85,7 +85,7 @@ class Bench:
 
     @cached_property
     def _starts(self) -> list[pa.Table]:
-        """The first trades of each batch; they live as long as the run, for kernels that remember batches."""
+        """The first trades of each batch; kept for the whole run, because the kernel caches batches by id."""
         return [batch.slice(0, 1_000) for batch in self.batches]
 
     @cached_property
@@ -105,18 +105,18 @@ class Bench:
 
         self.step("starting Spark")
         spark = start_session("benchmark", "local[2]", {"spark.driver.memory": "6g"})
-        measuring.stream(spark, trading_hour(self.directory, 1_000), load("C_low", 16)[0])
+        engine_runs.stream(spark, trading_hour(self.directory, 1_000), load("C_low", 16)[0])
         return spark
 
     def large(self, workload: str, queries: int) -> Sequence[BenchQuery]:
-        """So many queries: a workload's own file, or the first ones of its largest."""
-        known = {"C_regular": (*SQUARES, 1_024, 10_000), "C_low": (*SIZES, 1_024, 10_000)}[workload]
-        if queries in known:
+        """This many queries: from the workload's file of this size, or the first of its largest file."""
+        stored_sizes = {"C_regular": (*SQUARES, 1_024, 10_000), "C_low": (*SIZES, 1_024, 10_000)}[workload]
+        if queries in stored_sizes:
             return load(workload, queries)[0]
         return load(workload, self.scale.size(10_000))[0][:queries]
 
     def streamed(self, workload: str, queries: int, strategy: str | None = None) -> list[float]:
-        """Seconds of each repetition end to end; measured once in a run."""
+        """Seconds of each repetition, end to end; measured once per run."""
         key = (workload, queries, strategy)
         if key not in self._streamed:
             self._streamed[key] = []
@@ -124,7 +124,9 @@ class Bench:
                 self.step(
                     f"streaming {queries:,} queries of {workload}, {strategy or 'shared'}, {repeat + 1}"
                 )
-                seconds, _ = measuring.stream(self.spark, self.hour, self.large(workload, queries), strategy)
+                seconds, _ = engine_runs.stream(
+                    self.spark, self.hour, self.large(workload, queries), strategy
+                )
                 self._streamed[key].append(seconds)
         return self._streamed[key]
 
@@ -159,7 +161,7 @@ def _strategies(workload: str, size: int, seed: int, scale: Scale) -> Iterator[t
         yield UNSHARED
     if workload in ("A", "A_seconds") and seed < scale.unshared_seeds:
         yield PANED
-    # A query's own panes are a millisecond or so long when its window is drawn to the millisecond.
+    # Without whole seconds, the panes of one query are about a millisecond long.
     if workload == "A_seconds" and seed < scale.unshared_seeds:
         yield UNSHARED_PANED
 
@@ -178,7 +180,7 @@ class _Total:
 
 
 def _aggregate(bench: Bench, queries: dict[str, str], windows: str, fragments: str) -> Measured:
-    """Unshared is the same kernel with one query's plan at a time, added up."""
+    """Run the kernel; an unshared strategy is the sum over runs with one query each."""
     if not windows.startswith("unshared"):
         return bench.measure(bench.batches, queries, windows, fragments)
     total = _Total()
@@ -188,7 +190,7 @@ def _aggregate(bench: Bench, queries: dict[str, str], windows: str, fragments: s
 
 
 def _measured_row(
-    found: Measured,
+    measured: Measured,
     experiment: str,
     workload: str,
     size: int,
@@ -196,10 +198,10 @@ def _measured_row(
     strategy: tuple[str, str],
     repeat: int,
 ) -> Row:
-    seconds = found.partial_seconds + found.final_seconds
+    seconds = measured.partial_seconds + measured.final_seconds
     return Row(
-        experiment, workload, size, seed, strategy[0], repeat, seconds, found.partial_seconds,
-        found.final_seconds, found.partials, found.finals, found.state_bytes, note=strategy[1],
+        experiment, workload, size, seed, strategy[0], repeat, seconds, measured.partial_seconds,
+        measured.final_seconds, measured.partials, measured.finals, measured.state_bytes, note=strategy[1],
     )  # fmt: skip
 
 
@@ -209,8 +211,8 @@ def polars(bench: Bench) -> Iterator[Row]:
         bench.step(f"polars, {queries:,} queries")
         ours = texts(load("C_low", queries)[0])
         for repeat in range(bench.scale.repeats):
-            found = bench.measure(bench.batches, ours, *SHARED)
-            row = _measured_row(found, "polars", "C_low", queries, 0, ("transom", SHARED[1]), repeat)
+            measured = bench.measure(bench.batches, ours, *SHARED)
+            row = _measured_row(measured, "polars", "C_low", queries, 0, ("transom", SHARED[1]), repeat)
             yield row
         repeats = bench.scale.repeats
         theirs = in_polars(bench.hour, "C_low", queries, repeats=repeats)
@@ -223,7 +225,7 @@ def polars(bench: Bench) -> Iterator[Row]:
 
 
 def native_streaming(bench: Bench) -> Iterator[Row]:
-    """Against as many native streaming queries, scaled from a few side by side."""
+    """Compare with native streaming queries, extrapolated from a few that run side by side."""
     queries = bench.scale.size(256)
     chosen = bench.large("C_low", queries)
     few, more = bench.scale.side_by_side
@@ -241,7 +243,7 @@ def native_streaming(bench: Bench) -> Iterator[Row]:
 
 
 def single_job(bench: Bench) -> Iterator[Row]:
-    """Against the best single job of Spark SQL; also in chunks, which is no single job but quicker."""
+    """Compare with the best single job of Spark SQL, and with jobs of 64 queries, which are faster."""
     trades = pa.concat_tables(bench.batches)
     for queries in map(bench.scale.size, (256, 1_024)):
         chosen = load("C_low", queries)[0]
@@ -249,13 +251,13 @@ def single_job(bench: Bench) -> Iterator[Row]:
             for strategy, chunk in (("single_job", None), ("jobs_of_64", 64)):
                 bench.step(f"{strategy} of Spark SQL, {queries:,} queries")
                 if bench.scale.repeats > 1:
-                    job.run(chunk)  # a warm-up: generating and compiling the code is not what is compared
+                    job.run(chunk)  # a warm-up: code generation and compilation are not timed
                 yield Row("single_job", "C_low", queries, 0, strategy, seconds=job.run(chunk)[0])
         yield from _rows("single_job", "C_low", queries, "transom", bench.streamed("C_low", queries))
 
 
 def noop(bench: Bench) -> Iterator[Row]:
-    """Against the same batch loop whose kernel does nothing."""
+    """Compare with the same batch loop and a kernel that does nothing."""
     queries = bench.scale.size(1_024)
     yield from _rows("noop", "C_low", queries, "noop", bench.streamed("C_low", queries, "noop"))
     yield from _rows("noop", "C_low", queries, "transom", bench.streamed("C_low", queries))
@@ -270,34 +272,34 @@ def scale_up(bench: Bench) -> Iterator[Row]:
 
 
 def memory(bench: Bench) -> Iterator[Row]:
-    """Bytes of state after the last batch, its windows open."""
+    """Bytes of state after the last batch, while its windows are open."""
     for workload in ("C_regular", "C_low"):
         for queries in map(bench.scale.size, (1_000, 10_000)):
             bench.step(f"state of {queries:,} queries of {workload}")
-            # A thousand of C regular is 1,024, the nearest square.
+            # C regular has 1,024 queries instead of a thousand: the nearest square.
             count = 1_024 if workload == "C_regular" and queries == 1_000 else queries
             chosen = bench.large(workload, count)
-            seconds, state = measuring.stream(bench.spark, bench.hour, chosen, close=False)
+            seconds, state = engine_runs.stream(bench.spark, bench.hour, chosen, close=False)
             yield Row("memory", workload, queries, 0, "transom", seconds=seconds, state_bytes=state)
 
 
-def registering(bench: Bench) -> Iterator[Row]:
-    """Many queries at once, and queries that join and leave while data flows."""
+def registration(bench: Bench) -> Iterator[Row]:
+    """Register many queries at once, and let queries join and leave while batches run."""
     queries = bench.scale.size(10_000)
     bench.step(f"registering {queries:,} queries")
-    seconds = measuring.register(bench.spark, bench.hour, load("C_low", queries)[0])
+    seconds = engine_runs.register(bench.spark, bench.hour, load("C_low", queries)[0])
     yield Row("register", "C_low", queries, 0, "register_all", seconds=seconds)
     standing = bench.scale.size(1_000)
     stay, visit = bench.large("C_low", standing), load("C_low", 256)[1]
     batches = bench.scale.churn_batches
-    bench.step("batches while nobody joins")
-    quiet = measuring.churn(bench.spark, bench.hour, stay, [], batches)
+    bench.step("batches while no query joins")
+    quiet = engine_runs.churn(bench.spark, bench.hour, stay, [], batches)
     bench.step("batches while queries join and leave")
-    busy = measuring.churn(bench.spark, bench.hour, stay, visit, batches)
+    busy = engine_runs.churn(bench.spark, bench.hour, stay, visit, batches)
     delay = max(ours - theirs for ours, theirs in zip(busy.batches, quiet.batches, strict=True))
     note = f"{busy.changes_a_minute:.0f} changes a minute"
-    yield Row("register", "C_low", standing, 0, "quiet_page", seconds=median(quiet.batches))
-    yield Row("register", "C_low", standing, 0, "churn_page", seconds=median(busy.batches), note=note)
+    yield Row("register", "C_low", standing, 0, "quiet_batch", seconds=median(quiet.batches))
+    yield Row("register", "C_low", standing, 0, "churn_batch", seconds=median(busy.batches), note=note)
     yield Row("register", "C_low", standing, 0, "churn_delay", seconds=delay, note=note)
 
 
@@ -309,5 +311,5 @@ EXPERIMENTS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "noop": noop,
     "scale": scale_up,
     "memory": memory,
-    "register": registering,
+    "register": registration,
 }

@@ -1,4 +1,4 @@
-"""The kernel and the final aggregation alone: batches that lie in memory, projected already, on one core."""
+"""The kernel and the final aggregation alone, on one core: batches are in memory and already projected."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _FLAG = re.compile(r"`[^`#]+#[0-9a-f]+`")
 
 @dataclass(frozen=True)
 class Measured:
-    """What aggregating the batches took."""
+    """The cost of aggregating all batches."""
 
     partial_seconds: float
     final_seconds: float
@@ -61,26 +61,26 @@ class Measured:
 
 
 def compiled(queries: dict[str, str]) -> list[CompiledQuery]:
-    """Queries ready to run."""
-    found = []
+    """Bind and compile queries."""
+    compiled_queries = []
     for name, query in bind(queries, CATALOG, InterpretedScalars()).items():
         if not isinstance(query, Query):
             raise query
-        found.append(compile_query(name, query))
-    return found
+        compiled_queries.append(compile_query(name, query))
+    return compiled_queries
 
 
 def measure(batches: list[pa.Table], queries: dict[str, str], windows: str, fragments: str) -> Measured:
     """Aggregate the batches; an unshared strategy runs one query's plan at a time."""
     ready = compiled(queries)
     if windows.startswith("unshared"):
-        alone = [_run(batches, [query], windows, fragments) for query in ready]
+        runs = [_run(batches, [query], windows, fragments) for query in ready]
         return Measured(
-            sum(one.partial_seconds for one in alone),
-            sum(one.final_seconds for one in alone),
-            sum(one.partials for one in alone),
-            sum(one.finals for one in alone),
-            sum(one.state_bytes for one in alone),
+            sum(run.partial_seconds for run in runs),
+            sum(run.final_seconds for run in runs),
+            sum(run.partials for run in runs),
+            sum(run.finals for run in runs),
+            sum(run.state_bytes for run in runs),
         )
     return _run(batches, ready, windows, fragments)
 
@@ -97,8 +97,8 @@ def _run(
     }
     partial = final = 0.0
     partials = finals = 0
-    for batch_id in batches:
-        table = projected(batch_id, names)
+    for batch in batches:
+        table = projected(batch, names)
         started = time.perf_counter()
         shared = planner.plan(state, queries)
         closed = {TIME: state.stream("trades").clock(TIME).closed}
@@ -111,11 +111,13 @@ def _run(
     return Measured(partial, final, partials, finals, sum(table.nbytes for table in state.sheets.values()))
 
 
-_projected: dict[tuple[int, str], tuple[pa.Table, pa.Array]] = {}  # held, so that ids stay their own
+_projected: dict[
+    tuple[int, str], tuple[pa.Table, pa.Array]
+] = {}  # holds the batches, so that no id is reused
 
 
 def projected(batch: pa.Table, names: dict[str, str]) -> pa.Table:
-    """A batch with every scalar computed, as Spark's projection hands it over."""
+    """A batch with every scalar computed, as Spark's projection delivers it."""
     columns = {"t0": batch["time"].cast(pa.int64())}
     for sql, name in names.items():
         if (id(batch), sql) not in _projected:
@@ -125,10 +127,10 @@ def projected(batch: pa.Table, names: dict[str, str]) -> pa.Table:
 
 
 def _evaluated(batch: pa.Table, sql: str) -> pa.Array:
-    if _FLAG.fullmatch(sql):  # whether a join found its row: every symbol is in the tables
+    if _FLAG.fullmatch(sql):  # whether a join has a match: every symbol is in the tables
         return pa.array(np.ones(batch.num_rows, bool))
     column = _NAME.fullmatch(sql)
     if column:
         return batch[column[1]].combine_chunks()
-    text = _NAME.sub(lambda found: f"batch[{found[1]!r}].to_numpy()", sql)
+    text = _NAME.sub(lambda match: f"batch[{match[1]!r}].to_numpy()", sql)
     return pa.array(eval(text, {"batch": batch, "abs": np.abs}))

@@ -1,4 +1,4 @@
-"""Lookups over a running engine: a thousand on-demand queries, data flowing, how long an answer takes.
+"""The latency of lookups over a running engine with a thousand on-demand queries.
 
 python -m benchmarks.lookups            a minute of data
 python -m benchmarks.lookups --short    a few seconds
@@ -30,10 +30,10 @@ START = 1_767_225_600_000_000
 
 @dataclass(frozen=True)
 class Load:
-    """What is asked and what flows.
+    """The size of the benchmark.
 
-    So many queries of all kinds, rows a batch, batches, and seconds from batch to batch; then as many windows of
-    the same few aggregates at most, and lookups while no data comes.
+    `rows` is per batch and `pause` is the seconds between batches. `most` is the largest number of windows over
+    the same few aggregates, and `lookups` the number of lookups while no data arrives.
     """
 
     queries: int = 1000
@@ -48,7 +48,7 @@ SHORT = Load(queries=100, rows=2_000, batches=5, pause=0.5, most=200, lookups=10
 
 
 def texts(queries: int) -> Iterator[str]:
-    """Queries over all rows, over one symbol's, and by symbol, from every structure, each its own window."""
+    """Queries over all rows, over one symbol and by symbol, for every structure, with different windows."""
     dice = random.Random(7)
     for i in range(queries):
         length = f"[RANGE {dice.randint(10, 3600)} seconds]"
@@ -83,7 +83,7 @@ def batch(number: int, rows: int) -> pa.Table:
 
 
 def started(texts: list[str], rows: int) -> tuple[transom.Engine, Feed, list[QueryHandle]]:
-    """An engine that has seen a batch, with some queries."""
+    """An engine with these queries that has processed one batch."""
     engine = transom.Engine(poll="20 ms")
     feed = engine.feed("trades", SCHEMA, time="ts", slack="5 seconds")
     handles = list(engine.register_all({f"q{i}": text for i, text in enumerate(texts)}).values())
@@ -95,7 +95,7 @@ def started(texts: list[str], rows: int) -> tuple[transom.Engine, Feed, list[Que
 
 
 def beside_batches(load: Load) -> Iterator[tuple[str, list[float]]]:
-    """Push batches into a running engine, and look queries up at random all the while; then without batches."""
+    """Time random lookups while batches are pushed into a running engine, and then without batches."""
     engine, feed, handles = started(list(texts(load.queries)), load.rows)
     done = threading.Event()
 
@@ -111,10 +111,16 @@ def beside_batches(load: Load) -> Iterator[tuple[str, list[float]]]:
     pusher = threading.Thread(target=push)
     pusher.start()
     dice = random.Random(11)
-    yield f"{load.queries} queries, while data flows", asked(handles, dice, lambda _: done.is_set())
+    yield (
+        f"{load.queries} queries, while data arrives",
+        lookup_seconds(handles, dice, lambda _: done.is_set()),
+    )
     pusher.join()
     engine.stop()
-    yield f"{load.queries} queries, no data", asked(handles, dice, lambda count: count == load.lookups)
+    yield (
+        f"{load.queries} queries, no data",
+        lookup_seconds(handles, dice, lambda count: count == load.lookups),
+    )
 
 
 def by_number(load: Load) -> Iterator[tuple[str, list[float]]]:
@@ -124,34 +130,39 @@ def by_number(load: Load) -> Iterator[tuple[str, list[float]]]:
         chosen = [f"SELECT {AGGREGATES[i % 4]} AS x FROM trades {own}" for i, own in enumerate(windows)]
         engine, _, handles = started(chosen, load.rows)
         engine.stop()
-        yield f"{number} windows", asked(handles, random.Random(3), lambda count: count == load.lookups)
+        yield (
+            f"{number} windows",
+            lookup_seconds(handles, random.Random(3), lambda count: count == load.lookups),
+        )
 
 
-def asked(handles: list[QueryHandle], dice: random.Random, ends: Callable[[int], bool]) -> list[float]:
-    """How long lookups take, for whole windows and for shorter ones, until the end."""
-    found: list[float] = []
-    while not ends(len(found)):
+def lookup_seconds(
+    handles: list[QueryHandle], dice: random.Random, ends: Callable[[int], bool]
+) -> list[float]:
+    """Seconds of each lookup, for whole windows and for shorter ones, until `ends` returns True."""
+    seconds: list[float] = []
+    while not ends(len(seconds)):
         handle, length = dice.choice(handles), dice.choice([None, f"{dice.randint(1, 10)} seconds"])
         start = time.perf_counter()
         handle.lookup(range=length)
-        found.append(time.perf_counter() - start)
+        seconds.append(time.perf_counter() - start)
         time.sleep(0.002)
-    return found
+    return seconds
 
 
 def shown(what: str, seconds: list[float]) -> dict[str, object]:
-    """A line of the table."""
+    """A row of the table."""
     points = (np.percentile(np.array(seconds), [50, 99, 100]) * 1000).tolist()
     names = ("p50_ms", "p99_ms", "max_ms")
     found = {name: round(point, 2) for name, point in zip(names, points, strict=True)}
-    return {"lookups": what, "asked": len(seconds), **found}
+    return {"lookups": what, "count": len(seconds), **found}
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--short", action="store_true", help="a few seconds, to see that it works")
+    parser.add_argument("--short", action="store_true", help="a few seconds, to check that it works")
     parser.add_argument("--out", type=Path, help="a directory for lookups.csv")
     options = parser.parse_args(arguments)
     load = SHORT if options.short else Load()
@@ -168,7 +179,7 @@ def main(arguments: list[str] | None = None) -> int:
     few, many, flowing, _ = (np.array(seconds) for seconds in found.values())
     ratio, p99 = float(np.median(many) / np.median(few)), float(np.percentile(flowing, 99)) * 1000
     print(f"{load.most} windows against 8, cost of a lookup: {ratio:.2f}x (bar: at most 2x)")
-    print(f"99 of 100 lookups while data flows: within {p99:.1f} ms (bar: 50 ms)")
+    print(f"99th percentile of lookups while data arrives: {p99:.1f} ms (bar: 50 ms)")
     return 0
 
 

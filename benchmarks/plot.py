@@ -25,7 +25,7 @@ FIGURES = {
     "C_regular": "C: regular (figure 15)",
     "C_low": "C: low sharing (figure 16)",
 }
-LOOKS = {
+LINE_STYLES = {
     "unshared_paned": ("unshared, paned", "#b5651d", "v"),
     "unshared_paired": ("unshared, paired", "#d62728", "s"),
     "shared_paned": ("shared, paned", "#7f7f7f", "^"),
@@ -52,12 +52,12 @@ def lines(rows: Iterable[Row]) -> dict[tuple[str, str], list[tuple[int, float]]]
 
 def draw(axes: Any, points: Sequence[tuple[int, float]], strategy: str, label: str = "", **more: Any) -> None:
     """One line of a plot."""
-    text, color, marker = LOOKS[strategy]
+    text, color, marker = LINE_STYLES[strategy]
     axes.plot(*zip(*points, strict=True), marker=marker, color=color, label=label or text, **more)
 
 
 def finish(figure: Any, axes: Any, title: str, path: Path) -> None:
-    """Scales, names, and the file; the same rows give the same file."""
+    """Set scales and labels, and write the file; equal rows give equal files."""
     axes.set(title=title, xlabel="queries", ylabel="seconds", xscale="log", yscale="log")
     ticks = sorted({x for line in axes.get_lines() for x in line.get_xdata()})
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
@@ -74,22 +74,22 @@ def plot_aggregation(results: Path, out: Path) -> list[Path]:
     found = lines(latest(read(results, "aggregation")))
     paths = []
     for workload, title in FIGURES.items():
-        own = {strategy: points for (name, strategy), points in found.items() if name == workload}
-        if own:
+        by_strategy = {strategy: points for (name, strategy), points in found.items() if name == workload}
+        if by_strategy:
             figure, axes = plt.subplots(figsize=(6, 4))
-            for strategy in sorted(own, key=list(LOOKS).index):
-                draw(axes, own[strategy], strategy)
+            for strategy in sorted(by_strategy, key=list(LINE_STYLES).index):
+                draw(axes, by_strategy[strategy], strategy)
             paths.append(out / f"aggregation-{workload.lower().replace('_', '-')}.svg")
             finish(figure, axes, title, paths[-1])
     return paths
 
 
 def plot_scale(results: Path, out: Path) -> list[Path]:
-    """Streaming end to end, next to everyone else's."""
+    """Streaming end to end, compared with the other systems."""
     figure, axes = plt.subplots(figsize=(7, 4.5))
     others = [row for name in ("native", "single_job", "noop") for row in latest(read(results, name))]
     found = lines(row for row in others if row.strategy != "transom")
-    for (_, strategy), points in sorted(found.items(), key=lambda item: list(LOOKS).index(item[0][1])):
+    for (_, strategy), points in sorted(found.items(), key=lambda item: list(LINE_STYLES).index(item[0][1])):
         draw(axes, points, strategy)
     for (workload, strategy), points in sorted(lines(latest(read(results, "scale"))).items()):
         style = "--" if workload == "C_regular" else "-"
@@ -116,13 +116,13 @@ def plot_polars(results: Path, out: Path) -> list[Path]:
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    """Draw what there are results for."""
+    """Draw the plots for which there are results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plot", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(given)
     options.out.mkdir(parents=True, exist_ok=True)
-    plt.rcParams["svg.hashsalt"] = "transom"  # else every drawing has other ids
+    plt.rcParams["svg.hashsalt"] = "transom"  # otherwise the ids differ from run to run
     for plotted in (plot_aggregation, plot_scale, plot_polars):
         for path in plotted(options.results, options.out):
             print(path.name)

@@ -1,4 +1,4 @@
-"""What is measured: rows, and their CSV files."""
+"""Measurements as rows, and the CSV files that hold them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement. `strategy` says of what; fields that don't apply are None."""
+    """One measurement of a strategy or a competitor; fields that don't apply are None."""
 
     experiment: str
     workload: str
@@ -25,7 +25,7 @@ class Row:
     final_aggregations: int | None = None
     state_bytes: int | None = None
     note: str = ""
-    run: str = ""  # when the run began: ratios are taken within one
+    run: str = ""  # when the run began: ratios compare rows of one run
 
 
 def append(directory: Path, row: Row) -> None:
@@ -51,9 +51,9 @@ def read(directory: Path, experiment: str) -> list[Row]:
 
 def latest(rows: Iterable[Row]) -> list[Row]:
     """The rows of the last run."""
-    known = list(rows)
-    newest = max((row.run for row in known), default="")
-    return [row for row in known if row.run == newest]
+    every = list(rows)
+    newest = max((row.run for row in every), default="")
+    return [row for row in every if row.run == newest]
 
 
 def _written(value: object) -> object:

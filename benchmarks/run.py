@@ -1,6 +1,6 @@
 """Run the experiments: `python -m benchmarks.run [--short] [--only NAME] [--out DIRECTORY]`.
 
-Rows are appended to a CSV file for each experiment, and the bars are shown at the end.
+The run appends rows to one CSV file per experiment and prints the bars at the end.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from benchmarks.rows import Row, append
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-SHORT_RESULTS = ROOT / "artifacts" / "bench-short"  # nothing to keep: it only shows that everything runs
+SHORT_RESULTS = ROOT / "artifacts" / "bench-short"  # not kept: a short run only checks that everything works
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
     parser.add_argument("--short", action="store_true", help="a small run of everything, for CI")
     parser.add_argument("--only", action="append", choices=list(EXPERIMENTS), help="may be given repeatedly")
-    parser.add_argument("--out", type=Path, help="where the CSV files go")
-    parser.add_argument("--data", type=Path, help="where the generated data is kept")
-    parser.add_argument("--seeds", type=int, help="query sets of each size")
-    parser.add_argument("--unshared-seeds", type=int, help="query sets of the largest size, unshared")
+    parser.add_argument("--out", type=Path, help="the directory for the CSV files")
+    parser.add_argument("--data", type=Path, help="the directory for generated data")
+    parser.add_argument("--seeds", type=int, help="the number of query sets of each size")
+    parser.add_argument("--unshared-seeds", type=int, help="query sets of the largest size that run unshared")
     return parser.parse_args(given)
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Run, and show the bars. Fails if a bar that was asked for can't be computed, not if it is missed."""
+    """Run the experiments and print the bars; fail if a bar cannot be computed, but not if it is missed."""
     options = arguments(given)
     scale = SHORT if options.short else FULL
     scale = replace(scale, seeds=options.seeds or scale.seeds)
@@ -65,9 +65,9 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def shown(bars: Sequence[Bar], rows: Sequence[Row], short: bool = False) -> Table:
-    """The bars, what was measured, and whether that is enough; a short run gives no verdict."""
+    """A table of the bars, the measurements and the verdicts; a short run gives no verdicts."""
     title = "a short run of fewer queries and trades: no verdicts" if short else f"{os.cpu_count()} cores"
-    table = Table("what", "bar", "measured", "", "of queries", "known", title=title)
+    table = Table("what", "bar", "measured", "", "queries", "reference", title=title)
     for bar in bars:
         measured = bar.measured(rows)
         if measured is None:
@@ -75,13 +75,13 @@ def shown(bars: Sequence[Bar], rows: Sequence[Row], short: bool = False) -> Tabl
         else:
             value = f"{measured:.3g}{bar.unit}"
             verdict = "computed" if short else "[green]met" if bar.met(measured) else "[red]missed"
-        table.add_row(bar.what, bar.shown_limit(), value, verdict, bar.sizes(), bar.known)
+        table.add_row(bar.what, bar.shown_limit(), value, verdict, bar.sizes(), bar.reference)
     return table
 
 
 @contextmanager
 def progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
-    """A bar on stderr; gives a function that says what comes next and one that counts an experiment."""
+    """A progress bar on stderr: yields a function that names the next step and one that counts an experiment."""
     console = Console(stderr=True)
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True) as bar:

@@ -1,10 +1,10 @@
-"""A server under load: a thousand queries, data flowing, two hundred who follow results; what a batch costs.
+"""A server under load: the cost of a batch with a thousand queries and two hundred readers of live results.
 
 python -m benchmarks.service            about five minutes
 python -m benchmarks.service --short    a few seconds: does it run, and does every event arrive?
 
-Blocks of batches without readers and with them take turns, so that a machine that gets slower shows. Readers
-are a process of their own on the same machine.
+Blocks of batches without readers and with readers alternate, so that a machine that becomes slower is visible.
+The readers run in a separate process on the same machine.
 """
 
 from __future__ import annotations
@@ -40,13 +40,17 @@ AGGREGATES = ["max(price)", "min(price)", "sum(volume)", "count(*)", "avg(price)
 START = 1_767_225_600_000_000
 BATCH = 1_000_000  # microseconds of data in a batch
 BAR = 1.1
-PATIENCE = 30.0  # seconds for what is under way at a block's end
+PATIENCE = 30.0  # seconds to wait for outstanding results at the end of a block
 
 
 @dataclass(frozen=True)
 class Load:
-    """So many queries and readers; rows a batch, seconds from batch to batch, batches a block, blocks of each
-    kind; batches before the first block, and seconds between looks at the server as a whole."""
+    """The size of the benchmark.
+
+    `rows` is per batch, `pause` the seconds between batches, `batches` the length of a block and `blocks` the
+    number of blocks of each kind. `warm` batches precede the first block. `look` is the seconds between two
+    rounds of status requests.
+    """
 
     queries: int = 1000
     readers: int = 200
@@ -95,24 +99,24 @@ def trades(number: int, rows: int) -> pa.Table:
 
 @dataclass
 class Flow:
-    """Data that comes at a steady pace, and what its batches took."""
+    """A source with a steady rate, and the seconds that its batches took."""
 
     feed: Feed
     load: Load
     pushed: int = 0
     seconds: list[float] = field(default_factory=list)
-    committed: dict[int, float] = field(default_factory=dict)  # by batch: when, by the wall clock
+    committed: dict[int, float] = field(default_factory=dict)  # wall-clock time of each batch's commit
     done: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
     def note(self, report: BatchReport) -> None:
-        """In the engine's thread: a batch is committed."""
+        """Record a committed batch; called in the engine's thread."""
         if report.stream is not None:
             self.seconds.append(report.seconds)
             self.committed[report.batch_id] = time.time()
             self.done.release()
 
     def run(self, batches: int) -> list[float]:
-        """Push batches, each when its time has come, and wait for them; the seconds that each took."""
+        """Push batches at a steady rate, wait for each, and return the seconds that each took."""
         before, start = len(self.seconds), time.monotonic()
         for number in range(batches):
             time.sleep(max(0.0, start + number * self.load.pause - time.monotonic()))
@@ -122,8 +126,8 @@ class Flow:
         return self.seconds[before:]
 
 
-class Crowd:
-    """Readers in a process of their own, and one there who looks at the server as a whole now and then."""
+class ReaderProcess:
+    """A separate process with readers of results, and a client that requests the server's status."""
 
     def __init__(self, served: Served, names: list[str], slow: dict[str, str], look: float):
         self.served, self.names, self.slow = served, names, slow
@@ -137,13 +141,13 @@ class Crowd:
             raise RuntimeError(f"{ready} readers of {len(names) + len(slow)} are connected")
 
     def end(self) -> dict[str, Any]:
-        """What came, when all has come that was made meanwhile."""
+        """Wait until the readers have received all results since the start, and return their report."""
         made = self._counts()
         expect = {name: made[name] - self._before[name] for name in self.names}
-        expect |= {f"slow {name}": made[name] - 1 for name in self.slow}  # they begin behind the first row
-        told = self._ask({"expect": expect, "patience": PATIENCE})
+        expect |= {f"slow {name}": made[name] - 1 for name in self.slow}  # they begin after the first row
+        report = self._ask({"expect": expect, "patience": PATIENCE})
         self._process.wait()
-        return told | {"expect": expect}
+        return report | {"expect": expect}
 
     def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -158,18 +162,18 @@ class Crowd:
 
 @contextmanager
 def running(load: Load) -> Iterator[tuple[Served, Flow]]:
-    """A server with all queries that has seen some batches."""
+    """A server with all queries, after its warm-up batches."""
     engine = transom.Engine(poll="10 ms", retention=load.warm + 2 * load.blocks * load.batches + 10)
     flow = Flow(engine.feed("trades", SCHEMA, time="ts", slack="1 second"), load)
     engine.register_all({f"q{i}": text for i, text in enumerate(texts(load.queries))})
-    with serving(engine, ServerSettings(port=0, batch_id=False)) as served:
+    with serving(engine, ServerSettings(port=0, dashboard=False)) as served:
         engine.follow(flow.note)
         flow.run(load.warm)
         yield served, flow
 
 
 def blocks(load: Load) -> Iterator[dict[str, Any]]:
-    """Blocks without readers and with them, by turns."""
+    """Alternate blocks without readers and with readers."""
     spread = max(1, load.queries // load.readers)
     names = [f"q{i * spread}" for i in range(load.readers)]
     slow = [f"q{10 * i}" for i in range(load.slow)]
@@ -177,36 +181,36 @@ def blocks(load: Load) -> Iterator[dict[str, Any]]:
         for number in range(load.blocks):
             yield shown(number, "without", flow.run(load.batches))
             first = {name: served.service.results(name, None, 1).cursor for name in slow}
-            crowd = Crowd(served, names, first, load.look)
+            readers = ReaderProcess(served, names, first, load.look)
             seconds = flow.run(load.batches)
-            yield shown(number, "with", seconds) | delivered(crowd.end(), flow.committed)
+            yield shown(number, "with", seconds) | delivered(readers.end(), flow.committed)
 
 
 def shown(block: int, readers: str, seconds: list[float]) -> dict[str, Any]:
-    """A line of the table."""
+    """A row of the table."""
     points = np.percentile(np.array(seconds) * 1000, [50, 90, 100]).round(1).tolist()
-    names = ("page_p50_ms", "page_p90_ms", "page_max_ms")
+    names = ("batch_p50_ms", "batch_p90_ms", "batch_max_ms")
     return {
         "block": block,
         "readers": readers,
         "batches": len(seconds),
-        "page_mean_ms": round(statistics.fmean(seconds) * 1000, 1),
+        "batch_mean_ms": round(statistics.fmean(seconds) * 1000, 1),
         **dict(zip(names, points, strict=True)),
         "memory_mb": round(resident() / 1e6),
     }
 
 
-def delivered(told: dict[str, Any], committed: dict[int, float]) -> dict[str, Any]:
-    """What came to the readers, and how long after the batch it was of was committed."""
-    looks = told["looks"]
-    delays = [at - committed[batch_id] for batch_id, at in told["came"] if batch_id in committed]
-    missing = {name: rows - told["rows"][name] for name, rows in told["expect"].items()}
+def delivered(report: dict[str, Any], committed: dict[int, float]) -> dict[str, Any]:
+    """The results that readers received, and their delay after the commit of their batch."""
+    looks = report["looks"]
+    delays = [at - committed[batch_id] for batch_id, at in report["came"] if batch_id in committed]
+    missing = {name: rows - report["rows"][name] for name, rows in report["expect"].items()}
     return {
-        "events": told["events"],
-        "rows": sum(told["rows"].values()),
+        "events": report["events"],
+        "rows": sum(report["rows"].values()),
         "missing": sum(map(abs, missing.values())),
-        "errors": len(told["errors"]),
-        "behind": sum(told["expect"][f"slow {name}"] - rows for name, rows in told["early"].items()),
+        "errors": len(report["errors"]),
+        "behind": sum(report["expect"][f"slow {name}"] - rows for name, rows in report["early"].items()),
         "delay_p50_ms": round(statistics.median(delays) * 1000, 1),
         "delay_max_ms": round(max(delays) * 1000, 1),
         "look_p50_ms": round(statistics.median(looks) * 1000, 1) if looks else None,
@@ -215,7 +219,7 @@ def delivered(told: dict[str, Any], committed: dict[int, float]) -> dict[str, An
 
 
 def resident() -> int:
-    """The bytes of memory of this process: the server and the engine, without the JVM."""
+    """Resident bytes of this process: the server and the engine, without the JVM."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
@@ -226,7 +230,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--short", action="store_true", help="a few seconds, to see that it works")
+    parser.add_argument("--short", action="store_true", help="a few seconds, to check that it works")
     parser.add_argument("--out", type=Path, help="a directory for service.csv")
     options = parser.parse_args(arguments)
     load = SHORT if options.short else Load()
@@ -244,15 +248,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def verdict(rows: list[dict[str, Any]], short: bool) -> int:
-    """Say how it went; a row that did not arrive is a failure, and so is a bar missed, unless it is short."""
+    """Print the outcome; fail on a missing row, on a failed reader and, in a full run, on a missed bar."""
     medians = {
-        kind: [row["page_p50_ms"] for row in rows if row["readers"] == kind] for kind in ("without", "with")
+        kind: [row["batch_p50_ms"] for row in rows if row["readers"] == kind] for kind in ("without", "with")
     }
     ratio = statistics.median(medians["with"]) / statistics.median(medians["without"])
     pairs = [f"{w / wo:.2f}" for w, wo in zip(medians["with"], medians["without"], strict=True)]
     missing, errors = (sum(row.get(name, 0) for row in rows) for name in ("missing", "errors"))
     print(f"a batch with readers against one without: {ratio:.3f}x (bar: below {BAR}x); by block {pairs}")
-    print(f"rows that did not arrive, or came twice: {missing}; readers that failed: {errors}")
+    print(f"rows that did not arrive, or arrived twice: {missing}; readers that failed: {errors}")
     return int(missing > 0 or errors > 0 or (ratio >= BAR and not short))
 
 

@@ -1,4 +1,4 @@
-"""What structures cost: tuples taken in a second, microseconds a lookup, bytes a tuple; prints a table.
+"""The cost of structures: tuples inserted per second, microseconds per lookup, bytes per tuple, as a table.
 
 python -m benchmarks.structures [--rows 1000000]
 """
@@ -46,7 +46,7 @@ class Stream:
 
 
 def structures() -> dict[str, tuple[Structure, pa.DataType | None]]:
-    """By name, what is measured and the type of its values."""
+    """The structures to measure and the types of their values, by name."""
     aggregates: dict[str, tuple[Accumulator, pa.DataType | None]] = {
         "count(*)": (CountRows(), None),
         "count": (Count(), FLOAT),
@@ -68,24 +68,24 @@ def structures() -> dict[str, tuple[Structure, pa.DataType | None]]:
 
 
 def measured(structure: Structure, batches: list[TupleBatch], rows: int) -> str:
-    """One line of the table."""
+    """One row of the table."""
     kept, began = RunTiers(), time.perf_counter()
     for batch in batches:
         kept = kept.with_run(structure, structure.run(batch), -1)
-    store_input = time.perf_counter() - began
+    insert_seconds = time.perf_counter() - began
     high = max(run.high for run in kept.runs)
     sinces = np.random.default_rng(5).integers(0, high, LOOKUPS).tolist()
     began = time.perf_counter()
-    structure.lookup(kept.runs, 0)  # it derives what runs don't have yet
+    structure.lookup(kept.runs, 0)  # derives the structures that runs build at their first lookup
     first = time.perf_counter() - began
     began = time.perf_counter()
     for since in sinces:
         list(structure.lookup(kept.runs, since).columns.values())
-    looking = (time.perf_counter() - began) / LOOKUPS
+    lookup_seconds = (time.perf_counter() - began) / LOOKUPS
     figures = (
-        rows / store_input / 1e6,
+        rows / insert_seconds / 1e6,
         first * 1e6,
-        looking * 1e6,
+        lookup_seconds * 1e6,
         kept.nbytes / rows,
         len(kept.runs),
         kept.entries,
@@ -98,15 +98,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--only", default="")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     heads = ("batch", "groups", "M rows/s", "first, us", "lookup, us", "bytes/row", "runs", "entries")
     print(f"{'':32} " + " ".join(f"{head:>10}" for head in heads))
     for name, (structure, type) in structures().items():
         for groups, size in ((1, 10_000), (1, 100_000), (10_000, 100_000)):
-            if asked.only in name:
-                batches = list(Stream(asked.rows, groups).batches(size, type))
+            if options.only in name:
+                batches = list(Stream(options.rows, groups).batches(size, type))
                 print(
-                    f"{name:32} {size:10d} {groups:10d} {measured(structure, batches, asked.rows)}",
+                    f"{name:32} {size:10d} {groups:10d} {measured(structure, batches, options.rows)}",
                     flush=True,
                 )
 

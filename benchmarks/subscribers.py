@@ -1,9 +1,9 @@
-"""Many readers of one server in a process of their own, on plain sockets, so that they cost little.
+"""Many readers of one server in a separate process, on plain sockets to keep their cost low.
 
-It reads a line of JSON, {"host", "port", "names", "slow", "look"}, connects a reader for each name and says
-{"ready": n}; reads another, {"expect": {name: rows}, "patience"}; and, when all have come or patience is at
-an end, says what came. The slow ones read a kilobyte every fifth of a second until then. Meanwhile somebody
-looks at the server as a whole, every `look` seconds.
+The process reads a line of JSON, {"host", "port", "names", "slow", "look"}, connects a reader for each name and
+writes {"ready": n}. It then reads a second line, {"expect": {name: rows}, "patience"}, waits until all rows have
+arrived or `patience` seconds have passed, and writes a report. Until the second line, slow readers read a
+kilobyte every fifth of a second. A client requests the server's status every `look` seconds.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ import httpx
 BATCH = re.compile(rb'"batch": (\d+)')
 LINE = 1 << 24  # bytes of the longest event
 SIP, PAUSE = 1024, 0.2  # bytes and seconds of a slow reader
-LOOKED_AT = ("/api/status", "/api/streams", "/api/queries?limit=100", "/metrics")
+STATUS_PATHS = ("/api/status", "/api/streams", "/api/queries?limit=100", "/metrics")
 
 
 @dataclass
 class Reader:
-    """A reader of one query's tail: the rows that came, and when each batch's first one did."""
+    """A reader of one query's tail: it counts rows, and records when each batch's first row arrived."""
 
     name: str
     cursor: str | None = None
@@ -52,7 +52,7 @@ class Reader:
     async def _follow(self, host: str, port: int, hurry: asyncio.Event) -> None:
         plug = socket.socket()
         plug.setblocking(False)
-        if self.slow:  # else the kernel reads for it
+        if self.slow:  # otherwise the operating system buffers the results
             plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * SIP)
         await asyncio.get_running_loop().sock_connect(plug, (host, port))
         source, sink = await asyncio.open_connection(sock=plug, limit=SIP if self.slow else LINE)
@@ -71,7 +71,7 @@ class Reader:
         sink.close()
 
     def take(self, line: bytes) -> None:
-        """A line of events; between them are the lengths of chunks."""
+        """Process a line of the response; the lengths of chunks are skipped."""
         if line.startswith(b"HTTP/") and b" 200 " not in line:
             raise OSError(line.decode(errors="replace").strip())
         if line.startswith(b"event: columns"):
@@ -86,18 +86,18 @@ class Reader:
 
 
 async def look(url: str, every: float, took: list[float]) -> None:
-    """Ask what a batch of all queries and Prometheus ask, again and again."""
+    """Send the requests of a dashboard and of Prometheus at regular intervals."""
     async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
         while True:
-            for path in LOOKED_AT:
+            for path in STATUS_PATHS:
                 start = time.perf_counter()
                 (await client.get(path)).raise_for_status()
                 took.append(time.perf_counter() - start)
             await asyncio.sleep(every)
 
 
-async def serve(lines: Iterator[str], say: Callable[[Any], None]) -> None:
-    """One round: connect, tell, wait for all that is expected, tell what came."""
+async def serve(lines: Iterator[str], report: Callable[[Any], None]) -> None:
+    """Run one round: connect, report, wait for the expected rows, and report again."""
     loop = asyncio.get_running_loop()
     order = json.loads(await loop.run_in_executor(None, next, lines))
     readers = [Reader(name) for name in order["names"]]
@@ -108,9 +108,9 @@ async def serve(lines: Iterator[str], say: Callable[[Any], None]) -> None:
         await reader.connected.wait()
     looks: list[float] = []
     tasks.append(asyncio.create_task(look(f"http://{order['host']}:{order['port']}", order["look"], looks)))
-    say({"ready": sum(reader.error is None for reader in readers)})
+    report({"ready": sum(reader.error is None for reader in readers)})
     if not (line := await loop.run_in_executor(None, next, lines, "")):
-        return  # nobody is there any more
+        return  # the parent process has ended
     order = json.loads(line)
     early = {reader.name: reader.rows for reader in readers if reader.slow}
     hurry.set()
@@ -119,7 +119,7 @@ async def serve(lines: Iterator[str], say: Callable[[Any], None]) -> None:
         await asyncio.sleep(0.01)
     for task in tasks:
         task.cancel()
-    say(
+    report(
         {
             "rows": {key(reader): reader.rows for reader in readers},
             "events": sum(reader.events for reader in readers),
@@ -132,15 +132,15 @@ async def serve(lines: Iterator[str], say: Callable[[Any], None]) -> None:
 
 
 def key(reader: Reader) -> str:
-    """What a reader is called where rows are counted: a slow one may read the query of another."""
+    """The reader's name in the report; a slow reader may read the same query as another reader."""
     return f"slow {reader.name}" if reader.slow else reader.name
 
 
 def main() -> int:
-    def say(told: Any) -> None:
-        print(json.dumps(told), flush=True)
+    def report(value: Any) -> None:
+        print(json.dumps(value), flush=True)
 
-    asyncio.run(serve(iter(sys.stdin), say))
+    asyncio.run(serve(iter(sys.stdin), report))
     return 0
 
 

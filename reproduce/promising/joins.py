@@ -116,10 +116,10 @@ def _told(join: Join, system: str, percent: int | None) -> dict[str, Any]:
 
 
 def settings(stores: Stores, percent: int, short: bool) -> Iterator[dict[str, Any]]:
-    """What the paper does not tell, in all combinations: the number of buckets, and the length of batches."""
+    """All combinations of the settings that the paper leaves open: number of buckets and length of batches."""
     for name, preference in PREFERENCES.items():
         for buckets in SETTINGS[:1] if short else SETTINGS:
-            for batch_id in (10 * BATCH,) if short else (BATCH, 10 * BATCH):
-                told = {"figure": name, "buckets": buckets, "page_s": batch_id // SECOND}
-                for row in compared(Join(stores, preference, batch_id, buckets), percent):
+            for length in (10 * BATCH,) if short else (BATCH, 10 * BATCH):
+                told = {"figure": name, "buckets": buckets, "batch_s": length // SECOND}
+                for row in compared(Join(stores, preference, length, buckets), percent):
                     yield told | row

@@ -11,10 +11,10 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
-from benchmarks import experiments, measuring
+from benchmarks import engine_runs, experiments
 from benchmarks.bars import BARS, Bar, Side, resized
+from benchmarks.engine_runs import Churn, minutes
 from benchmarks.experiments import EXPERIMENTS, SHORT, Bench
-from benchmarks.measuring import Churn, minutes
 from benchmarks.rows import Row, append, latest, read
 from benchmarks.run import arguments, shown
 from benchmarks.trades import trading_hour
@@ -122,9 +122,9 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "native", lambda spark, hour, queries: (float(len(queries)), {}))
     monkeypatch.setattr(experiments, "in_polars", lambda *_, repeats, **__: [1.0] * repeats)
     monkeypatch.setattr(experiments, "SingleJob", Job)
-    monkeypatch.setattr(measuring, "stream", lambda *_, **__: (2.0, 1_000))
-    monkeypatch.setattr(measuring, "register", lambda *_: 3.0)
-    monkeypatch.setattr(measuring, "churn", lambda *_: Churn([1.0, 2.0], 60.0))
+    monkeypatch.setattr(engine_runs, "stream", lambda *_, **__: (2.0, 1_000))
+    monkeypatch.setattr(engine_runs, "register", lambda *_: 3.0)
+    monkeypatch.setattr(engine_runs, "churn", lambda *_: Churn([1.0, 2.0], 60.0))
 
 
 class Job:

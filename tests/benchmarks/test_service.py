@@ -38,12 +38,12 @@ BLOCKS = [
     ("all is well", {}, 0),
     ("a row is missing", {"missing": 1}, 1),
     ("a reader failed", {"errors": 1}, 1),
-    ("batches are too slow", {"page_p50_ms": 120.0}, 1),
+    ("batches are too slow", {"batch_p50_ms": 120.0}, 1),
 ]
 
 
 @pytest.mark.parametrize(("found", "code"), [case[1:] for case in BLOCKS], ids=[case[0] for case in BLOCKS])
 def test_the_verdict(found: dict[str, Any], code: int) -> None:
-    without = {"readers": "without", "page_p50_ms": 100.0}
-    with_readers = {"readers": "with", "page_p50_ms": 105.0, "missing": 0, "errors": 0} | found
+    without = {"readers": "without", "batch_p50_ms": 100.0}
+    with_readers = {"readers": "with", "batch_p50_ms": 105.0, "missing": 0, "errors": 0} | found
     assert verdict([without, with_readers], short=False) == code

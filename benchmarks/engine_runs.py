@@ -1,4 +1,4 @@
-"""What the benchmark asks of the kernel and of the engine, and how it times them."""
+"""Timed runs of the engine: streaming, registration, and queries that join and leave."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _TRADES = "time timestamp, symbol string, price double, vol int"
 _MINUTES = 60
-NOOP = "noop"  # a strategy of the benchmark alone
+NOOP = "noop"  # not a strategy of the engine: a kernel that does nothing
 
 
 class Measured(Protocol):
-    """What aggregating the hour took."""
+    """The cost of aggregating the hour."""
 
     @property
     def partial_seconds(self) -> float: ...
@@ -47,7 +47,7 @@ class Measured(Protocol):
 
 
 class Measure(Protocol):
-    """Aggregates batches for queries with a strategy for windows and one for fragments, and measures it."""
+    """Aggregates batches with one strategy for windows and one for fragments, and returns the cost."""
 
     def __call__(
         self, batches: list[pa.Table], queries: dict[str, str], windows: str, fragments: str
@@ -58,7 +58,7 @@ class Measure(Protocol):
 def engine_with_tables(
     spark: SparkSession, hour: TradingHour, strategy: str | None = None
 ) -> Iterator[transom.Engine]:
-    """An engine on an empty checkpoint that knows the static tables."""
+    """An engine on an empty checkpoint with the static tables declared."""
     options = {} if strategy in (None, NOOP) else {"strategy": strategy}
     with (
         tempfile.TemporaryDirectory(prefix="benchmark-", ignore_cleanup_errors=True) as checkpoint,
@@ -72,7 +72,7 @@ def engine_with_tables(
 
 
 def _empty_kernel(engine: transom.Engine) -> None:
-    """Let batches carry all columns to a kernel that has nothing to do."""
+    """Make batches deliver all columns to a kernel that has nothing to compute."""
     planner = engine._loop.planner
     plan = planner.plan
 
@@ -89,9 +89,9 @@ def stream(
     strategy: str | None = None,
     close: bool | None = None,
 ) -> tuple[float, int]:
-    """Seconds from the first of the ten batches to the last result, and the bytes of state that remain.
+    """Seconds from the first of the ten batches to the last result, and the remaining bytes of state.
 
-    Registering is not timed. With `close` False the windows that are open after the last batch stay open.
+    Registration is not timed. With `close` False the windows that are open after the last batch stay open.
     """
     with engine_with_tables(spark, hour, strategy) as engine:
         engine.stream("trades", str(hour.trades), time="time")
@@ -101,14 +101,14 @@ def stream(
 
 
 def register(spark: SparkSession, hour: TradingHour, queries: Sequence[BenchQuery]) -> float:
-    """Seconds to register queries at once."""
+    """Seconds to register all queries in one call."""
     with engine_with_tables(spark, hour) as engine:
         engine.stream("trades", str(hour.trades), time="time")
         return timed(lambda: engine.register_all(texts(queries)))
 
 
 def timed(work: Callable[[], object]) -> float:
-    """The seconds that some work takes."""
+    """The seconds that a function takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
@@ -129,22 +129,22 @@ def churn(
     passing: Sequence[BenchQuery],
     batches: int = _MINUTES,
 ) -> Churn:
-    """Feed the hour minute by minute while others join and leave, ten every fifth of a second."""
+    """Push the hour minute by minute while ten queries join and ten leave every fifth of a second."""
     with engine_with_tables(spark, hour) as engine:
         feed = engine.feed("trades", _TRADES, time="time")
         engine.register_all(texts(standing))
-        visitors = _Visitors(engine, passing)
+        visitors = _VisitingQueries(engine, passing)
         seconds = []
         started = time.perf_counter()
         with visitors:
-            for batch_id in minutes(hour)[:batches]:
-                feed.push(batch_id)
+            for trades in minutes(hour)[:batches]:
+                feed.push(trades)
                 seconds.append(timed(engine.step))
         return Churn(seconds, 60 * visitors.changes / (time.perf_counter() - started))
 
 
-class _Visitors:
-    """A thread that registers some queries, drops the ones before, and so on, until told to stop."""
+class _VisitingQueries:
+    """A thread that repeatedly registers some queries and drops the previous ones, until it is stopped."""
 
     together = 10
     pause = 0.2
@@ -170,12 +170,12 @@ class _Visitors:
 
     def _run(self) -> None:
         try:
-            self._come_and_go()
+            self._register_and_drop()
         except BaseException as error:
             self._failed = error
 
-    def _come_and_go(self) -> None:
-        here: list[transom.QueryHandle] = []
+    def _register_and_drop(self) -> None:
+        present: list[transom.QueryHandle] = []
         number = 0
         while not self._stop.wait(self.pause):
             some = {
@@ -183,14 +183,14 @@ class _Visitors:
             }
             number += len(some)
             arrived = list(self.engine.register_all(some).values())
-            for handle in here:
+            for handle in present:
                 handle.drop()
-            self.changes += len(arrived) + len(here)
-            here = arrived
+            self.changes += len(arrived) + len(present)
+            present = arrived
 
 
 def minutes(hour: TradingHour) -> list[pa.Table]:
-    """The trades of each minute, as they come, not joined."""
+    """The trades of each minute in order of arrival, without the joins."""
     trades = pa.concat_tables([pq.read_table(file) for file in hour.files()])
     times = trades["time"].cast(pa.int64()).to_numpy()
     cuts = times.searchsorted(START + HOUR // _MINUTES * np.arange(_MINUTES + 1))

@@ -1,9 +1,9 @@
-"""State that scales out: a million groups, twenty live slices, a hundred queries.
+"""State on the executors: a million groups, twenty live slices, a hundred queries.
 
-Ten windows times ten predicates, all grouped by user, over files of 300,000 rows, a batch of a minute each:
-6 M rows are live when the first full windows close. Prints, batch by batch, its seconds, the driver's memory
-beyond what it was before the first batch (this process and the JVM beside it), and the state before it.
-Run: `python -m benchmarks.far [--state driver]`.
+Ten windows times ten predicates, all grouped by user, over files of 300,000 rows, each a batch of one minute:
+6 M rows are live when the first full windows close. For each batch it prints the seconds, the growth of the
+driver's memory since the first batch (this process and its JVM), and the state before the batch.
+Run: `python -m benchmarks.executor_state [--state driver]`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SCHEMA = "user bigint, value double, ts timestamp"
 
 
 def write_files(directory: Path, rows: int, users: int, batches: int) -> None:
-    """One Parquet file a minute, each with its share of the rows."""
+    """Write one Parquet file per minute, each with an equal share of the rows."""
     for batch_id in range(batches):
         dice = np.random.default_rng(batch_id)
         size = rows // batches
@@ -44,7 +44,7 @@ def write_files(directory: Path, rows: int, users: int, batches: int) -> None:
 
 
 def queries(windows: int, predicates: int) -> dict[str, str]:
-    """Windows of 30 minutes, every 20, that begin at different minutes; values above different constants."""
+    """Windows of 30 minutes, every 20 minutes, with different origins, over values above different constants."""
     return {
         f"w{w} p{p}": f"SELECT user, count(*) AS n, sum(value) AS total "
         f"FROM s [RANGE 30 minutes SLIDE 20 minutes ORIGIN '{w} minutes'] "
@@ -56,13 +56,13 @@ def queries(windows: int, predicates: int) -> dict[str, str]:
 
 def memory() -> dict[str, int]:
     """Resident bytes of this process and of its children, by name."""
-    found = {}
+    sizes: dict[str, int] = {}
     for pid in ("self", *_children()):
         status = Path(f"/proc/{pid}/status").read_text().splitlines()
         fields = dict(line.split(":", 1) for line in status if ":" in line)
         name = "driver" if pid == "self" else fields["Name"].strip()
-        found[name] = found.get(name, 0) + 1024 * int(fields.get("VmRSS", "0 kB").split()[0])
-    return found
+        sizes[name] = sizes.get(name, 0) + 1024 * int(fields.get("VmRSS", "0 kB").split()[0])
+    return sizes
 
 
 def _children() -> Iterator[str]:
@@ -71,8 +71,8 @@ def _children() -> Iterator[str]:
 
 
 def run(rows: int, users: int, batches: int, state: str, windows: int, predicates: int) -> None:
-    """Let the batches through, and print what each of them costs."""
-    spark = start_session("far", config={"spark.driver.memory": "1g"})
+    """Process the batches, and print the cost of each."""
+    spark = start_session("executor state", config={"spark.driver.memory": "1g"})
     with tempfile.TemporaryDirectory() as place:
         files = Path(place) / "files"
         files.mkdir()
@@ -92,12 +92,12 @@ def line(engine: transom.Engine, seconds: float, before: dict[str, int], place: 
     now = memory()
     grown = ", ".join(f"{name} {(now[name] - before.get(name, 0)) / 1e6:+,.0f} MB" for name in now)
     state = engine._loop.state
-    near = sum(table.num_rows for table in state.sheets.values())
+    driver_rows = sum(table.num_rows for table in state.sheets.values())
     shards = sum(ref.rows for ref in state.shards), sum(ref.bytes for ref in state.shards) / 1e6
     results = sum(file.stat().st_size for file in Path(place).glob("checkpoint/results/*/*")) / 1e6
     return (
-        f"batch {state.batch_id + 1}: {seconds:.2f} s; {grown}; before it near {near:,} rows; "
-        f"far {shards[0]:,} cells, {shards[1]:,.0f} MB in {len(state.shards)} shards; "
+        f"batch {state.batch_id + 1}: {seconds:.2f} s; {grown}; before it on the driver {driver_rows:,} rows; "
+        f"on the executors {shards[0]:,} cells, {shards[1]:,.0f} MB in {len(state.shards)} shards; "
         f"results {results:,.0f} MB"
     )
 
