@@ -1,1 +1,1 @@
-"""The benchmark: a trading hour, workloads as data files, competitors, and bars to clear."""
+"""The benchmark: an hour of trades, workloads as data files, competitors, and bars (targets)."""

@@ -31,12 +31,12 @@ COMMON = {
     **{800: 0.012, 700: 0.012, 900: 0.009, 2_000: 0.009, 1_500: 0.006, 5_000: 0.005, 3_000: 0.005},
     **{2_500: 0.004},
 }
-_VERSION = 2  # of the generator: another one makes other files
+_VERSION = 2  # of the generator; a new version generates new files
 
 
 @dataclass(frozen=True)
 class TradingHour:
-    """Where the files of a generated hour are."""
+    """The files of a generated hour."""
 
     directory: Path
 
@@ -52,7 +52,7 @@ class TradingHour:
 
     @property
     def members(self) -> Path:
-        """Index(symbol, r3000, r2000, r1000): who is in which index."""
+        """Index(symbol, r3000, r2000, r1000): the members of each index."""
         return self.directory / "members.parquet"
 
     def files(self) -> list[Path]:
@@ -67,18 +67,18 @@ class TradingHour:
 
 
 def trading_hour(directory: Path | None = None, rows: int = ROWS, seed: int = 1) -> TradingHour:
-    """The hour of that many trades: generated at the first call, and kept under the cache directory."""
+    """The hour with this many trades; the first call generates it in the cache directory."""
     base = directory or cache_directory()
     hour = TradingHour(base / f"trading-hour-{rows}-{seed}-v{_VERSION}")
     if not hour.directory.exists():
         base.mkdir(parents=True, exist_ok=True)
-        # Into a directory of another name first, so that a broken-off attempt is never taken for the hour.
+        # Generate into a temporary directory first, so that an interrupted attempt never looks complete.
         unfinished = TradingHour(Path(tempfile.mkdtemp(prefix="unfinished-", dir=base)))
         _write(unfinished, rows, seed)
         try:
             unfinished.directory.rename(hour.directory)
         except OSError:
-            shutil.rmtree(unfinished.directory)  # somebody else was faster
+            shutil.rmtree(unfinished.directory)  # another process was faster
     return hour
 
 
@@ -100,14 +100,16 @@ def _write(hour: TradingHour, rows: int, seed: int) -> None:
         file = hour.trades / f"{number:02d}.parquet"
         pq.write_table(trades.slice(start, end - start), file, row_group_size=60_000)
         when = START // 1_000_000 + (number + 1) * 360
-        os.utime(file, (when, when))  # readers of streams go by modification time
+        os.utime(file, (when, when))  # the engine reads files in order of modification time
 
 
 def generate(rows: int, seed: int) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Trades in order of time, Close and Index; the same for the same arguments."""
     rng = np.random.default_rng(seed)
     names = _symbols(rng)
-    shifted = 1.0 / (np.arange(SYMBOLS) + 20.0)  # Zipf's law with a flatter head: no stock is a tenth of all
+    shifted = 1.0 / (
+        np.arange(SYMBOLS) + 20.0
+    )  # Zipf's law with a flatter head: no stock has a tenth of all trades
     traded = rng.choice(SYMBOLS, rows, p=shifted / shifted.sum()).astype(np.int32)
     cents = np.maximum(50, np.round(100 * rng.lognormal(np.log(22), 0.8, SYMBOLS))).astype(np.int64)
     trades = pa.table(
@@ -118,7 +120,7 @@ def generate(rows: int, seed: int) -> tuple[pa.Table, pa.Table, pa.Table]:
             "vol": _volumes(rng, rows),
         }
     )
-    # New listings have no closing price: in the paper 96 % of the trades found their partners.
+    # New listings have no closing price: in the paper, 96 % of the trades have a match.
     listed = rng.random(SYMBOLS) > 0.037
     closing = pa.table({"symbol": names, "cp": cents / 100}).filter(pa.array(listed))
     return trades, closing, _members(rng, names)
@@ -132,18 +134,18 @@ def _symbols(rng: np.random.Generator) -> pa.Array:
 
 
 def _members(rng: np.random.Generator, names: pa.Array) -> pa.Table:
-    """The large are traded more: ranks by size are ranks by activity with noise."""
+    """Large stocks are traded more: the rank by size is the rank by activity plus noise."""
     size = np.argsort(np.argsort(np.log(np.arange(SYMBOLS) + 20.0) + rng.normal(0, 0.5, SYMBOLS)))
     r3000 = size < 3_000
-    changing = rng.random(SYMBOLS) < 0.01  # just moving from one index to the other, and in neither
+    changing = rng.random(SYMBOLS) < 0.01  # moving between indexes, and a member of neither
     r1000 = (size < 1_000) & ~changing
     r2000 = r3000 & (size >= 1_000) & ~changing
     return pa.table({"symbol": names, "r3000": r3000, "r2000": r2000, "r1000": r1000})
 
 
 def _times(rng: np.random.Generator, rows: int) -> np.ndarray:
-    """Sorted microseconds: the rate swings and jitters from second to second, and one trade in twenty has
-    the time of the one before it, as parts of one order do."""
+    """Sorted microseconds. The rate varies from second to second, and one trade in twenty has the time of the
+    previous trade, as parts of one order do."""
     seconds = HOUR // 1_000_000
     phase = np.arange(seconds) / seconds
     rate = 1 + 0.15 * np.cos(2 * np.pi * phase) + 0.08 * np.sin(14 * np.pi * phase)
@@ -161,7 +163,7 @@ def _normalized(weights: np.ndarray) -> np.ndarray:
 
 
 def _volumes(rng: np.random.Generator, rows: int) -> np.ndarray:
-    """Round lots, mostly of the common sizes; among the rest odd lots are rare and blocks large."""
+    """Round lots, mostly of the common sizes; a few odd lots and large blocks."""
     common = rng.choice(list(COMMON), rows, p=_normalized(np.array(list(COMMON.values()))))
     rest = 100 * np.ceil(rng.lognormal(np.log(16), 1.35, rows))
     rest += np.where(rng.random(rows) < 0.03, rng.integers(1, 100, rows), 0)
@@ -172,7 +174,7 @@ def _volumes(rng: np.random.Generator, rows: int) -> np.ndarray:
 
 
 def _prices(rng: np.random.Generator, traded: np.ndarray, close: np.ndarray) -> np.ndarray:
-    """Whole cents: each stock opens somewhere around its closing price and walks on from trade to trade."""
+    """Whole cents: each stock opens near its closing price and follows a random walk from trade to trade."""
     moves = rng.choice(np.array([-1, 0, 1]), len(traded), p=[0.15, 0.7, 0.15])
     ticks = np.maximum(1, np.round(close * 0.0003)).astype(np.int64)
     order = np.argsort(traded, kind="stable")
@@ -187,7 +189,7 @@ def _prices(rng: np.random.Generator, traded: np.ndarray, close: np.ndarray) -> 
 
 
 def _joined(trades: pa.Table, known: pa.Table) -> pa.Table:
-    """By positions instead of Arrow's join, which forgets the order of time."""
+    """Join by positions, because Arrow's join does not preserve the order of time."""
     where = pc.index_in(trades["symbol"], known["symbol"].combine_chunks())
     found = where.is_valid()
     trades, where = trades.filter(found), where.filter(found)

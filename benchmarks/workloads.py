@@ -46,7 +46,7 @@ class Window:
 
 @dataclass(frozen=True, order=True)
 class Predicate:
-    """Member AND Value: is the stock in an index or not, and how does a quantity compare with a constant."""
+    """Member AND Value: a test of index membership, and a comparison of a quantity with a constant."""
 
     member: str
     is_member: bool
@@ -57,7 +57,7 @@ class Predicate:
 
 @dataclass(frozen=True)
 class BenchQuery:
-    """A query of the template: a window and perhaps a predicate."""
+    """A query of the template: a window and an optional predicate."""
 
     window: Window
     predicate: Predicate | None = None
@@ -108,7 +108,7 @@ def _queries(drawn: dict[str, Any], pairing: str) -> Iterator[BenchQuery]:
 
 
 def save(workload: str, size: int, pairing: str, seeds: list[dict[str, Any]]) -> None:
-    """Write a workload's file, the same bytes for the same content."""
+    """Write a workload's file; equal content gives equal bytes."""
     rows = ",\n".join(json.dumps(drawn, separators=(",", ":")) for drawn in seeds)
     text = (
         f'{{"workload":"{workload}","queries":{size},"pairing":"{pairing}","seeds":[\n{rows}\n]}}\n'.encode()
@@ -133,11 +133,11 @@ class Quantiles:
         self.sorted = {name: np.sort(column) for name, column in values.items()}
 
     def constant(self, rng: np.random.Generator, quantity: str) -> float:
-        """A constant that between 5 % and 95 % of the trades are below, as far as ties allow."""
+        """A constant above 5 % to 95 % of the trades, as far as ties allow."""
         values = self.sorted[quantity]
         value = float(values[int(rng.uniform(0.05, 0.95) * len(values))])
         if quantity == "volume":
-            # Half of the volumes are 100: between two round lots, no constant leaves nothing or everything.
+            # Half of the volumes are 100: a constant between two round lots never selects all trades or none.
             return int(value) + int(rng.integers(1, 100))
         return round(value, 2) if quantity == "value" else float(f"{value:.6g}")
 
@@ -174,7 +174,7 @@ def predicates_of(quantiles: Quantiles) -> Draw:
 
 
 def different(rng: np.random.Generator, count: int, draw: Draw) -> list[Any]:
-    """Draws until there are that many different ones."""
+    """Draw until there are this many different values."""
     found: dict[Any, None] = {}
     while len(found) < count:
         found[draw(rng)] = None
@@ -194,14 +194,14 @@ class Recipe:
     seeds: int = SEEDS
 
     def draw(self, seed: int, draw_predicate: Draw) -> dict[str, Any]:
-        """A seed's query set."""
+        """The query set of a seed."""
         rng = np.random.default_rng([*self.workload.encode(), self.size, seed])
         windows = different(rng, self.windows, self.draw_window)
         return {"windows": windows, "predicates": different(rng, self.predicates, draw_predicate) or [None]}
 
 
 def recipes() -> Iterator[Recipe]:
-    """Every workload in every size; one set of each of the large ones, which take long."""
+    """Every workload in every size; large workloads have one query set, because they take long."""
     for n in SIZES:
         yield Recipe("A", n, n, windows_to(1), 0)
         yield Recipe("A_seconds", n, n, windows_to(1_000), 0)

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from benchmarks.workloads import BenchQuery, Predicate, Window
 
-# Number of a query -> end of a window in microseconds -> sum. Windows in which nothing matched are left out.
+# Query number -> end of a window in microseconds -> sum. Windows without matching trades are left out.
 Answers = dict[int, dict[int, float]]
 
 
 def window_ends(window: Window, low: int, high: int, starts_aligned: bool = False) -> np.ndarray:
-    """Ends of the windows that hold a time from `low` to `high`; either ends or starts are multiples of the
+    """Ends of the windows that contain a time from `low` to `high`; ends (or starts) are multiples of the
     slide."""
     range_, slide = window.range_ms * 1_000, window.slide_ms * 1_000
     offset = range_ % slide if starts_aligned else 0
@@ -73,7 +73,7 @@ def matches(trades: Mapping[str, np.ndarray], predicate: Predicate | None) -> np
 
 
 def columns(trades: pa.Table) -> dict[str, np.ndarray]:
-    """A joined table's columns, the time in microseconds, and the quantities that predicates are about."""
+    """A joined table's columns, the time in microseconds, and the quantities that predicates compare."""
     found = {name: trades[name].to_numpy() for name in trades.column_names if name not in ("time", "symbol")}
     found["time"] = trades["time"].cast(pa.int64()).to_numpy()
     found["volume"] = found["vol"]
@@ -83,7 +83,7 @@ def columns(trades: pa.Table) -> dict[str, np.ndarray]:
 
 
 def plain_answers(trades: pa.Table, queries: Sequence[BenchQuery], starts_aligned: bool = False) -> Answers:
-    """What the answers are: each window of each query from the trades themselves."""
+    """The expected answers: each window of each query, computed from the raw trades."""
     data = columns(trades)
     span = int(data["time"].min()), int(data["time"].max())
     answers: Answers = {}

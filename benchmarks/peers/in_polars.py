@@ -28,7 +28,7 @@ CHUNK = 1_000  # queries in a scan: with many more, Polars runs out of memory
 def in_polars(
     hour: TradingHour, workload: str, size: int, seed: int = 0, repeats: int = 1, chunk: int = CHUNK
 ) -> list[float]:
-    """Seconds of each repetition, in a process of its own: Polars reads its number of threads only once."""
+    """Seconds of each repetition, in a separate process: Polars reads its number of threads only once."""
     arguments = [str(hour.directory), workload, str(size), str(seed), str(repeats), str(chunk)]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.peers.in_polars", *arguments],
@@ -55,7 +55,7 @@ def frame_of(trades: pa.Table) -> polars.DataFrame:
 def answer(
     frame: polars.DataFrame, queries: Sequence[BenchQuery], chunk: int = CHUNK
 ) -> tuple[float, Answers]:
-    """Seconds and answers: slices, partial sums and windows, so many queries at a time."""
+    """Seconds and answers: slices, partial sums and windows, for `chunk` queries at a time."""
     started = time.perf_counter()
     answers: Answers = {}
     for start in range(0, len(queries), chunk):
@@ -70,8 +70,8 @@ def _answer_chunk(frame: polars.DataFrame, queries: Sequence[BenchQuery]) -> Ans
     times = frame["time"].to_numpy()
     span = int(times[0]), int(times[-1])
     edges = paired_edges((query.window for query in queries), *span)
-    # Told that the slices are sorted, Polars sums runs instead of hashing: four times as fast. Of the forms
-    # of a conditional sum this is the fastest: filter(), a product and nulls take two to four times as long.
+    # If it knows that the slices are sorted, Polars sums runs instead of hashing: four times as fast. This form
+    # of a conditional sum is the fastest: filter(), a product and nulls take two to four times as long.
     slices = pl.Series("slice", slices_of(times, edges)).set_sorted()
     sums = [
         pl.when(_condition(query.predicate)).then(pl.col("value")).otherwise(0.0).sum().alias(f"q{number}")
@@ -94,7 +94,7 @@ def _condition(predicate: Predicate | None) -> Any:
 
 
 def main(arguments: list[str]) -> None:
-    """Run in a process of its own; prints the seconds of each repetition as JSON."""
+    """Run in a separate process and print the seconds of each repetition as JSON."""
     directory, workload, size, seed, repeats, chunk = arguments
     frame = frame_of(pa.concat_tables(TradingHour(Path(directory)).batches()))
     queries = load(workload, int(size))[int(seed)]

@@ -21,7 +21,7 @@ _SCHEMA = "time timestamp, symbol string, price double, vol int"
 def native(
     spark: SparkSession, hour: TradingHour, queries: Sequence[BenchQuery], with_answers: bool = False
 ) -> tuple[float, Answers]:
-    """Seconds until the hour's ten files, a micro-batch each, went through all queries; answers on request.
+    """Seconds until all queries have processed the hour's ten files, a micro-batch each; answers on request.
 
     Spark aligns the starts of windows with the epoch, the papers and Transom the ends: the answers differ
     where the slide does not divide the range. The work is the same.
@@ -32,7 +32,7 @@ def native(
         for number, query in enumerate(queries):
             writer = _streaming(spark, hour, query).writeStream.trigger(availableNow=True)
             writer = writer.option("checkpointLocation", f"{checkpoints}/{number}").queryName(f"q{number}")
-            # Complete, to keep all windows; append lets the watermark drop what is closed, and costs less.
+            # Complete mode keeps all windows; append mode drops closed windows by the watermark, and costs less.
             shown = writer.format("memory").outputMode("complete")
             running.append((shown if with_answers else writer.format("noop").outputMode("append")).start())
         for streaming in running:

@@ -38,7 +38,7 @@ class SingleJob:
         self.cached = spark.createDataFrame(table).repartition(2).cache()
         self.cached.createOrReplaceTempView("sliced_trades")
         self.cached.count()
-        # Else Spark generates no code for more than 100 columns, and takes twice to three times as long.
+        # Otherwise Spark generates no code for more than 100 columns, and takes two to three times as long.
         spark.conf.set(_MAX_FIELDS, "100000")
 
     def __enter__(self) -> SingleJob:
@@ -52,7 +52,7 @@ class SingleJob:
         self.spark.catalog.dropTempView("sliced_trades")
 
     def run(self, chunk: int | None = None) -> tuple[float, Answers]:
-        """Seconds and answers; with a chunk, so many queries in a job, one job after the other."""
+        """Seconds and answers; with `chunk`, each job has this many queries, and jobs run one after the other."""
         started = time.perf_counter()
         answers: Answers = {}
         step = chunk or len(self.queries)
