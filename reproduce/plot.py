@@ -74,9 +74,9 @@ def _aggressiveness(rows: Sequence[Row], column: str, title: str, path: Path) ->
         axes.plot(
             levels, [float(row[column]) for row in own], color=color, marker="o", label=aggregate.upper()
         )
-        told = [(float(row["aggressiveness"]), float(row["thesis"])) for row in own if row["thesis"]]
-        if told and column == "accuracy":
-            axes.plot(*zip(*told, strict=True), "x", color=color)
+        thesis_points = [(float(row["aggressiveness"]), float(row["thesis"])) for row in own if row["thesis"]]
+        if thesis_points and column == "accuracy":
+            axes.plot(*zip(*thesis_points, strict=True), "x", color=color)
     gains = [row for row in rows if row["aggregate"] == "avg"]
     axes.plot(
         [float(row["aggressiveness"]) for row in gains],

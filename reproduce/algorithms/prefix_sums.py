@@ -47,7 +47,7 @@ class PrefixSums:
         return (count, self.total - self.before[at]) if count else (0, 0)
 
     def expire(self, before: int) -> None:
-        """Forget tuples before a time, as soon as they are the greater part; nobody may ask for them."""
+        """Forget tuples before a time once they are the majority; no later lookup may need them."""
         if self.times and self.times[len(self.times) // 2] < before:
             stale = bisect_left(self.times, before)
             del self.times[:stale], self.before[:stale]

@@ -94,7 +94,7 @@ class SuffixTree:
         return len(self.times) - bisect_left(self.times, since)
 
     def expire(self, before: int) -> None:
-        """Forget tuples before a time, as soon as they are the greater part; nobody may ask for them."""
+        """Forget tuples before a time once they are the majority; no later lookup may need them."""
         if self.times and self.times[len(self.times) // 2] < before:
             stale = bisect_left(self.times, before)
             self._fill(zip(self.times[stale:], self.levels[0][stale:], strict=True))

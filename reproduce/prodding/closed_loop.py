@@ -40,8 +40,8 @@ def run(options: Options) -> Report:
     for name, target in names.items():
         pairs = paired(results[name], "s", WINDOWS.slide)
         settled = pairs.where(np.arange(len(pairs)) >= SETTLED * len(pairs))
-        told = settled.projected if len(settled.learned) == len(settled) else settled.early
-        reached = mean(accuracies(told, settled.final))
+        emitted = settled.projected if len(settled.learned) == len(settled) else settled.early
+        reached = mean(accuracies(emitted, settled.final))
         rows += [
             {"target": 100 * target, "window": i, "aggressiveness": a, "early": e, "projected": p, "final": f}
             for i, (a, e, p, f) in enumerate(

@@ -81,9 +81,14 @@ def _latency(one: Run) -> float:
 def _lines(row: Mapping[str, Any]) -> Iterator[Line]:
     name, thesis = row["stream"], THESIS[row["stream"]]
     same = "finals identical" if row["finals_are_the_same"] else "finals differ"
-    for what, told in (("with", thesis[0]), ("without", thesis[1])):
+    for what, thesis_latency in (("with", thesis[0]), ("without", thesis[1])):
         yield Line(
-            "table 4.1", f"{name}: final latency {what} prods", told, row[f"{what}_prodding"], "s", same
+            "table 4.1",
+            f"{name}: final latency {what} prods",
+            thesis_latency,
+            row[f"{what}_prodding"],
+            "s",
+            same,
         )
     yield Line("table 4.1", f"{name}: with against without", None, row["ratio"], "times")
     for what in ("with", "without"):

@@ -10,7 +10,7 @@ from typing import Any
 from reproduce.report import Row
 from reproduce.shared_aggregates.measures import Bar, Tables
 
-BUDGET = 10  # percent of the exact answer's cost, at which bars are told unless they say otherwise
+BUDGET = 10  # percent of the exact answer's cost, at which bars are reported unless they name another
 RARE = 5  # percent; outliers are 5 % of the output, and with more they are all found
 OVERLOADED = range(100, 201)  # queries
 

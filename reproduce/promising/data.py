@@ -60,8 +60,8 @@ class Stores:
         one, two = self.frequencies
         return float(np.sum(one / max(len(self.first), 1) * (two / max(len(self.second), 1))))
 
-    def told(self) -> dict[str, Any]:
-        """The stores as a line of a table."""
+    def as_row(self) -> dict[str, Any]:
+        """The stores as a row of a table."""
         return {
             "data": self.name,
             "seed": self.seed,

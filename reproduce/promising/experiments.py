@@ -48,7 +48,7 @@ def run_promising(directory: Path, options: Options) -> list[Bar]:
 def tables(options: Options) -> Iterator[tuple[str, Rows]]:
     """The tables of the experiments, one after the other."""
     every = list(all_stores(options, SHORT if options.short else SECONDS))
-    yield "stores", [stores.told() for stores in every]
+    yield "stores", [stores.as_row() for stores in every]
     yield "insertion", list(costs.insertion(options.short))
     yield "structures", list(costs.structures(options))
     yield "interarrival", list(costs.by_interarrival(options))

@@ -22,7 +22,7 @@ BATCH = SECOND
 SETTINGS = (16, 64, 256)  # buckets
 GRANULARITY = 10 * SECOND
 MINUTE = 60 * SECOND
-WHOLE = 5  # granularities, that hold 57 minutes: nothing of a whole stream is let go
+WHOLE = 5  # granularities, which cover 57 minutes: no tuple of a whole stream is evicted
 PREFERENCES = {
     "sliding": Preference("desc", window=MINUTE),
     "whole": Preference("desc", fade=0.8),
@@ -101,16 +101,16 @@ def curve(stores: Stores, name: str, budgets: Sequence[int], batch_id: int) -> I
     join = Join(stores, PREFERENCES[name], batch_id)
     for percent in budgets:
         yield from compared(join, percent)
-    yield _told(join, "promising", None) | join.judged(join.promising().run())
+    yield _labels(join, "promising", None) | join.judged(join.promising().run())
 
 
 def compared(join: Join, percent: int) -> Iterator[dict[str, Any]]:
     """Both systems at the same budget."""
     for system, run in (("simple", join.simple.run), ("promising", join.promising().run)):
-        yield _told(join, system, percent) | join.judged(run(join.budget(percent)))
+        yield _labels(join, system, percent) | join.judged(run(join.budget(percent)))
 
 
-def _told(join: Join, system: str, percent: int | None) -> dict[str, Any]:
+def _labels(join: Join, system: str, percent: int | None) -> dict[str, Any]:
     stores = join.stores
     return {"data": stores.name, "seed": stores.seed, "system": system, "budget_percent": percent}
 
@@ -120,6 +120,6 @@ def settings(stores: Stores, percent: int, short: bool) -> Iterator[dict[str, An
     for name, preference in PREFERENCES.items():
         for buckets in SETTINGS[:1] if short else SETTINGS:
             for length in (10 * BATCH,) if short else (BATCH, 10 * BATCH):
-                told = {"figure": name, "buckets": buckets, "batch_s": length // SECOND}
+                setting = {"figure": name, "buckets": buckets, "batch_s": length // SECOND}
                 for row in compared(Join(stores, preference, length, buckets), percent):
-                    yield told | row
+                    yield setting | row

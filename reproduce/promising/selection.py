@@ -174,8 +174,8 @@ def selection(stores: Stores, queries: int, shares: Sequence[float]) -> Iterator
         found[system] = shares_found(led_by, exact, len(shares))
     for system, percentages in found.items():
         for share, percentage in zip(shares, percentages.tolist(), strict=True):
-            told = {"data": stores.name, "seed": stores.seed, "system": system, "queries": queries}
-            yield told | {
+            labels = {"data": stores.name, "seed": stores.seed, "system": system, "queries": queries}
+            yield labels | {
                 "budget_percent": round(100 * share, 2),
                 "output_percent": percentage,
                 "guide_percent": 100 * guide,
@@ -233,9 +233,9 @@ def aggregates(stores: Stores, queries: int, budgets: Sequence[int] = BUDGETS) -
     both = ~np.isnan(found["simple"][0] + found["promising"][0])
     for system, (averages, sums) in found.items():
         for which, percent in enumerate(budgets):
-            told = {"data": stores.name, "seed": stores.seed, "system": system, "budget_percent": percent}
+            labels = {"data": stores.name, "seed": stores.seed, "system": system, "budget_percent": percent}
             scaled = sums[which] / shares[which] if system == "simple" else sums[which]
-            yield told | {
+            yield labels | {
                 "avg_mse": mean_square_error(exact.averages[0], averages[which]),
                 "avg_both_mse": mean_square_error(
                     np.where(both[which], exact.averages[0], np.nan), averages[which]

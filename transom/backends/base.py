@@ -119,7 +119,7 @@ class InputFiles(ABC):
 
     columns: Columns
     is_text: bool  # whether rows are parsed, and may be corrupt
-    timestamp_format: str | None  # how times are written, if the reader was told
+    timestamp_format: str | None  # the format of times in text, if one is declared
 
     @abstractmethod
     def pending(self, done: Iterable[str] = ()) -> list[list[str]]:

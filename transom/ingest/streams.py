@@ -52,7 +52,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class StreamInfo:
-    """A stream as it was declared, and how its source fares."""
+    """A stream's declaration, and the status of its source."""
 
     name: str
     columns: Mapping[str, pa.DataType]

@@ -216,8 +216,7 @@ class BatchLoop:
             return True
 
     def idle_batch(self) -> bool:
-        """Run a batch that goes on with what queries' budgets have put off, if there is something and nothing
-        else waits."""
+        """Run a batch that resumes deferred regions of preference queries, if there are any and nothing else waits."""
         with self.lock:
             living = self.directory.registry.preference_queries()
             waits = any(own.waits for name, own in self.state.promising.queries.items() if name in living)

@@ -159,7 +159,7 @@ class Runner:
             return loop.control_batch()
 
     def _idle_batch(self) -> bool:
-        """Go on with what budgets have put off, unless a batch is on its way."""
+        """Resume the deferred regions of preference queries, unless a batch is arriving."""
         return not self._arriving and self.loop.idle_batch()
 
     def _source_batch(self) -> bool:

@@ -95,7 +95,7 @@ def _moved(context: PlanContext, observed: Observed) -> PlacementDecision | None
     limit = driver_rows(context.strategy)
     at_once = None if limit is None else limit // context.limits.batches_to_limit
     if not observed.shards and not _exceeds(observed, limit, at_once):
-        return None  # the usual case, told from a few sums
+        return None  # the usual case, decided by a few sums
     groups: dict[int, Group] = {
         home: placement_group(query)
         for query in context.observed_queries
