@@ -96,7 +96,9 @@ def test_windows_of_any_kind_have_the_same_answers(
     for batch_id in BATCHES:
         program.push(*batch_id)
     progress = program.engine.progress()
-    assert progress.executor_rows > 0 and progress.executor_bytes == sum(f.stat().st_size for f in program.shards())
+    assert progress.executor_rows > 0 and progress.executor_bytes == sum(
+        f.stat().st_size for f in program.shards()
+    )
     assert "with the executors" in str(progress)
     assert program.finish() == expected
     assert not program.shards(), "no window is open: nothing is kept"

@@ -73,7 +73,9 @@ class OverviewView(DashboardView):
 
 def _figures_html(status: ServiceStatus) -> str:
     saved = "–" if status.saved is None else f"{status.saved:,.1f} ×"
-    executors = f"{format_bytes(status.executor_bytes)} on executors" if status.executor_bytes else "on the driver"
+    executors = (
+        f"{format_bytes(status.executor_bytes)} on executors" if status.executor_bytes else "on the driver"
+    )
     suspended = f"{status.suspended:,} suspended" if status.suspended else "none suspended"
     uptime = f"up {format_seconds(status.uptime)}"
     figures = [

@@ -18,7 +18,7 @@ CELLS_AT_ONCE = 1 << 20  # of selections on the executors that a task holds in m
 
 
 def aggregate_task(shipped: ShippedPlan, shelf: Shelf | None) -> Task:
-    """A task that turns its share of a batch into one pickled `Outcome`, and writes cells of selections that executors keep."""
+    """A task that packs the outcome of its rows, and writes the cells that executors keep."""
 
     def task(batches: RecordBatches) -> RecordBatches:
         spare_collection()

@@ -191,7 +191,10 @@ class Journal:
             cursor = Cursor(cursor.batch_id)
         stored = self._stored(query, cursor.batch_id, here.batch_id)
         return _filled(
-            query, cursor, chain(stored, [Part(here, here)], self._in_memory(query, entries, cursor.batch_id)), limit
+            query,
+            cursor,
+            chain(stored, [Part(here, here)], self._in_memory(query, entries, cursor.batch_id)),
+            limit,
         )
 
     def recent(self, query: JournalQuery, limit: int, deep: bool = False) -> pa.Table:
