@@ -130,7 +130,7 @@ class LocalEngine:
     def lookup(
         self, name: str, length: str | int | None = None, where: Mapping[str, Any] | None = None
     ) -> pa.Table:
-        """What an on-demand query is answered now, for its own window or one of a shorter length."""
+        """The current answer of an on-demand query, for its window or a shorter one."""
         query = self.looking[name]
         end = lookup_end(query.clock, self.state.stream(self.time.stream))
         if end is None:

@@ -1,4 +1,4 @@
-"""The baseline: every query for itself, answered whether or not anybody asks (Wang and Freschl, figure 1)."""
+"""The baseline: every query is computed separately at every arrival (Wang and Freschl, figure 1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Fold = Callable[[Iterable[Any]], Any]
 
 @dataclass
 class _Query:
-    """A query's own queue, and its newest answer."""
+    """The queue of one query, and its newest answer."""
 
     size: int
     fold: Fold
@@ -43,7 +43,7 @@ class NaiveWindows:
             query.answer = query.fold(query.values)
 
     def store(self, time: int, value: Any) -> None:
-        """Put a tuple into every queue, and drop what is too old there."""
+        """Append a tuple to every queue, and drop tuples that have left the window."""
         for query in self.queries:
             times, values = query.times, query.values
             times.append(time)
@@ -54,5 +54,5 @@ class NaiveWindows:
                 values.popleft()
 
     def lookup(self, query: int) -> Any:
-        """What was computed for a query at the last arrival; None before the first."""
+        """The answer of a query at the last arrival; None before the first."""
         return self.queries[query].answer

@@ -53,7 +53,7 @@ class SuffixTree:
             level, height, count = above, height + 1, count >> 1
 
     def _build(self, at: int) -> None:
-        """Combine anew what covers the tuple at a position or later ones."""
+        """Recompute the nodes that cover the tuple at a position or later tuples."""
         combine, level = self.combine, self.levels[0]
         height = 1
         while len(level) > 1:

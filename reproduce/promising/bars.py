@@ -1,4 +1,4 @@
-"""What was promised of promising tuples, beside what was measured."""
+"""The bars (targets) of promising tuples, and their measured values."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _engine(tables: Tables) -> Iterator[Bar]:
 
 
 def _chosen(rows: Sequence[Row]) -> list[float]:
-    """What auto gives, of what the best structure gives in the same case."""
+    """The output of `auto` as a share of the output of the best structure in the same case."""
     cases: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in rows:
         case = tuple(row[key] for key in ("data", "seed", "interarrival_us", "window_s"))

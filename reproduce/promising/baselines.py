@@ -1,4 +1,4 @@
-"""What the promising way is compared with: symmetric hash join and simple selection under the same budget,
+"""The baselines for promising tuples: symmetric hash join and simple selection under the same budget,
 and the exact answer (sections 5.2 and 5.3)."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs that a join found, as rows of the streams, with their batches; what each batch cost in probes."""
+    """The pairs that a join found, as rows of the streams, with their batches and each batch's cost in probes."""
 
     left: Ints
     right: Ints
@@ -102,7 +102,7 @@ class SymmetricHashJoin:
 
     @cached_property
     def needs(self) -> dict[int, int]:
-        """What each batch costs with no budget: the hundred per cent of budgets."""
+        """The cost of each batch without a budget; budgets are percentages of it."""
         found: dict[int, int] = {}
         for stream, scans in zip(self.streams, self.scans, strict=True):
             batches, number = np.unique(stream.batch_id, return_inverse=True)
@@ -122,7 +122,7 @@ class SymmetricHashJoin:
         )
 
     def _found(self, side: int, budget: Budget) -> tuple[Ints, Ints, Ints, dict[int, int]]:
-        """What the tuples of one stream find in the other one."""
+        """The pairs that the tuples of one stream find in the other stream."""
         own, other, scans = self.streams[side], self.streams[1 - side], self.scans[side]
         need = scans.stop - scans.start
         used = need.copy()
@@ -144,7 +144,7 @@ class SymmetricHashJoin:
 
 
 def shared_out(need: Ints, budget: int) -> Ints:
-    """A budget in equal shares to some in turn, what one leaves over of it to those that come after.
+    """Divide a budget into equal shares; the unused part of a share passes to those after it.
 
     >>> shared_out(np.array([1, 9, 9]), 9).tolist()
     [1, 5, 3]
@@ -156,7 +156,7 @@ def shared_out(need: Ints, budget: int) -> Ints:
 
 
 def exact_join(streams: tuple[Stream, Stream], window: int | None) -> Pairs:
-    """All pairs, and what symmetric hash join needs to find them."""
+    """All pairs, and the probes that symmetric hash join needs to find them."""
     return SymmetricHashJoin(streams, window).run()
 
 

@@ -35,7 +35,7 @@ def stream_of(times: Ints, values: Ints, batch_id: Ints, buckets: int) -> Stream
 
 
 def share_of(needs: dict[int, int], share: float) -> Budget:
-    """A share of what each batch needs; nothing for a batch that is not there."""
+    """A share of each batch's cost; 0 for a batch that does not exist."""
     return lambda batch_id: int(needs.get(batch_id, 0) * share)
 
 
@@ -47,7 +47,7 @@ def product_of_counts(shapes: tuple[Summary, Summary]) -> Promise:
 
 @dataclass(frozen=True)
 class _Side:
-    """What there is of one stream: its summaries, its tuples, the regions that wait to be probed for them."""
+    """The state of one stream: its summaries, its tuples and its deferred regions."""
 
     kept: Representation
     tuples: KeptTuples
@@ -71,7 +71,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class Simulation:
-    """A preferred join over two streams; regions that a batch's budget doesn't reach wait for better times."""
+    """A preferred join over two streams; regions beyond a batch's budget are deferred."""
 
     streams: tuple[Stream, Stream]
     shapes: tuple[Summary, Summary]
@@ -115,9 +115,9 @@ class Simulation:
         times: int,
         found: list[tuple[Ints, Ints, Ints]],
     ) -> int:
-        """Spend what is left of a budget, note what is found and what stays; what it cost.
+        """Spend the rest of a budget, record matches and remaining regions, and return the cost.
 
-        So many times as many probes are planned: most may be outside of the window.
+        It plans several times as many probes, because most may be outside of the window.
         """
         order = self.preference.order
         for queue in (fresh, waiting):

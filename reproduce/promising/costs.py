@@ -1,4 +1,4 @@
-"""What summaries cost and bring, structure by structure, and which one is chosen (figures 9 and 10)."""
+"""Cost and benefit of summaries by structure, and the choice of `auto` (figures 9 and 10)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Trade:
 
     @property
     def tau(self) -> float:
-        """What an arriving tuple has, in probes."""
+        """The time until the next tuple arrives, in probes."""
         return self.interarrival / PROBE
 
     @cached_property
@@ -90,7 +90,7 @@ class Trade:
         return 100 * len(found) / len(self.join.exact)
 
     def chosen(self) -> str:
-        """What the engine would choose, from a trial on one batch and the window before it."""
+        """The engine's choice, from a trial on one batch and the window before it."""
         one, two = self.join.streams
         window = self.join.preference.window or 0
         now = START + 120 * SECOND
@@ -105,7 +105,7 @@ class Trade:
         return best_structure(self.tau, hits, regions=self.regions, most=most)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Every structure, and the one that is chosen, beside each other."""
+        """A row for every structure, and one for the chosen structure."""
         outputs = {name: self.output(structure) for name, structure in STRUCTURES.items()}
         choice = next(name for name, structure in STRUCTURES.items() if structure == self.chosen())
         window = self.join.preference.window or 0

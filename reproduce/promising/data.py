@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Stream:
-    """What a store sells: an item's number, and when in microseconds."""
+    """The sales of a store: item numbers, and times in microseconds."""
 
     times: Numbers
     items: Numbers
@@ -82,7 +82,7 @@ def zipf(items: int, exponent: float) -> Floats:
 
 
 def arrivals(draw: np.random.Generator, seconds: float, interarrival: float = INTERARRIVAL) -> Numbers:
-    """Times with exponential gaps, as the paper plays its logs back; all within so many seconds."""
+    """Times with exponential gaps, as in the paper's replayed logs, within this many seconds."""
     gaps = draw.exponential(interarrival * SECOND, int(seconds / interarrival * 1.2) + 100)
     times = np.cumsum(gaps).astype(np.int64)
     return START + times[times < seconds * SECOND]
@@ -91,7 +91,7 @@ def arrivals(draw: np.random.Generator, seconds: float, interarrival: float = IN
 def generated(
     seconds: float, seed: int, interarrival: float = INTERARRIVAL, shift: float | None = None
 ) -> Stores:
-    """Zipf items in both stores; with `shift`, other items become popular every so many seconds."""
+    """Zipf items in both stores; with `shift`, other items become popular every `shift` seconds."""
     draw = np.random.default_rng(seed)
     likely = zipf(ITEMS, EXPONENT)
     eras = 1 if shift is None else int(seconds / shift) + 1

@@ -1,4 +1,4 @@
-"""Promising tuples beside simple joins, selections and aggregates: `python -m reproduce promising`."""
+"""Promising tuples compared with simple joins, selections and aggregates: `python -m reproduce promising`."""
 
 from __future__ import annotations
 

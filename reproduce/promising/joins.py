@@ -1,4 +1,4 @@
-"""Window joins led by summaries beside symmetric hash join, at the same budgets (figures 11 to 14)."""
+"""Window joins guided by summaries compared with symmetric hash join, at the same budgets (figures 11 to 14)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Join:
         return Simulation(self.streams, (one, two), self.preference, promise)
 
     def budget(self, percent: float) -> Budget:
-        """A share of what each batch costs."""
+        """A share of each batch's cost."""
         return share_of(self.simple.needs, percent / 100)
 
     def judged(self, pairs: Pairs) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the paper judges an answer by: how much, how faithful, how rare, how fresh (section 5)."""
+"""The paper's metrics of an answer: size, histogram error, outliers and freshness (section 5)."""
 
 from __future__ import annotations
 

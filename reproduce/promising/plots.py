@@ -11,7 +11,7 @@ from reproduce.plot import Row, read, save, subplots
 
 @dataclass(frozen=True)
 class Figure:
-    """A table's column along another, with what the paper's figure looks like."""
+    """A plot of one column of a table against another, with the layout of the paper's figure."""
 
     table: str
     along: str

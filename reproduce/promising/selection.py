@@ -1,4 +1,4 @@
-"""Selections and aggregates led by summaries beside simple ones (figures 15 and 16)."""
+"""Selections and aggregates guided by summaries compared with simple ones (figures 15 and 16)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def ranges(stores: Stores, queries: int, seed: int) -> Ranges:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch's tuples and what the summaries say of them."""
+    """A batch's tuples and their summaries."""
 
     number: int
     items: Numbers  # in order of arrival
@@ -118,7 +118,7 @@ Finding = tuple[int, int, int, Numbers]  # the number of a budget, of a query, o
 
 
 def simply(stores: Stores, asked: Ranges, shares: Sequence[float]) -> Iterator[Finding]:
-    """What queries find that take turns with every tuple until the batch's budget ends."""
+    """The matches of queries that take turns with every tuple until the batch's budget is used."""
     for number, part in enumerate(paged(stores.first)):
         selects = asked.matching(part.items)
         for which, share in enumerate(shares):
@@ -135,7 +135,7 @@ def promisingly(
     promise: Promise,
     by_range: bool,
 ) -> Iterator[Finding]:
-    """What queries find that have the same budget each, and are led by summaries."""
+    """The matches of queries that have equal budgets and are guided by summaries."""
     for batch in batches(stores, by_range):
         guided = asked.matching(batch.cells.values.key.astype(np.int64))
         for query in range(len(asked)):
@@ -157,7 +157,7 @@ SYSTEMS = {"promising": True, "promising, hashed": False}  # whether buckets are
 
 
 def selection(stores: Stores, queries: int, shares: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """The rows of figure 15: what is found of the exact answer, at shares of its cost.
+    """The rows of figure 15: the share of the exact answer that is found, at shares of its cost.
 
     CellSummaries lead a query after its predicate was asked of every distinct value of a batch, which no budget
     counts. "simple, more looks" is a simple selection that may look at as many more tuples.
@@ -183,14 +183,14 @@ def selection(stores: Stores, queries: int, shares: Sequence[float]) -> Iterator
 
 
 def by_queries(stores: Stores, numbers: Sequence[int] = QUERIES) -> Iterator[dict[str, Any]]:
-    """More and more queries that share so many looks at each tuple (figure 15b)."""
+    """Growing numbers of queries that share a fixed number of probes per tuple (figure 15b)."""
     for queries in numbers:
         yield from selection(stores, queries, [min(LOOKS / queries, 1.0)])
 
 
 @dataclass(frozen=True)
 class Aggregated:
-    """Sums and counts of what queries found, by budget, query and window."""
+    """Sums and counts of the matches, by budget, query and window."""
 
     sums: Floats
     counts: Floats
@@ -213,7 +213,7 @@ def aggregated(findings: Iterator[Finding], budgets: int, queries: int, last: in
 
 
 def aggregates(stores: Stores, queries: int, budgets: Sequence[int] = BUDGETS) -> Iterator[dict[str, Any]]:
-    """The rows of figure 16: AVG and SUM of item numbers over a hundred selections, beside exact ones.
+    """The rows of figure 16: AVG and SUM of item numbers over a hundred selections, compared with exact ones.
 
     A sum is of what was found, for both systems, as in the paper; `sum_scaled_mse` is of that divided by
     the share of the batch's tuples that were looked at, which is all that a simple selection can say. An

@@ -121,7 +121,7 @@ def by_queries(systems: Sequence[str], options: Options) -> list[dict[str, Any]]
 
 
 def by_lookup(systems: Sequence[str], options: Options) -> list[dict[str, Any]]:
-    """What a lookup costs: the time with lookups after every tuple less that without any, for each."""
+    """The cost of one lookup: the time with lookups after every tuple minus the time without, per lookup."""
     rows: list[dict[str, Any]] = []
     length = 2000 if options.short else 10_000
     for data in DATA:
@@ -135,7 +135,7 @@ def by_lookup(systems: Sequence[str], options: Options) -> list[dict[str, Any]]:
 
 
 def _seeds(length: int, options: Options) -> list[int]:
-    """Short streams are measured several times over, as a few milliseconds tell little."""
+    """Short streams are measured several times, because a few milliseconds are too short to time."""
     return list(range(options.seeds)) * (1 if options.short or length > 1000 else REPEATED)
 
 

@@ -1,4 +1,4 @@
-"""OrderedSharing beside naive and exact lookups: `python -m reproduce ordered-sharing` (section 6.5)."""
+"""OrderedSharing compared with naive and exact lookups: `python -m reproduce ordered-sharing` (section 6.5)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def run_ordered_sharing(directory: Path, options: Options) -> list[Bar]:
 
 
 def tables(options: Options) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Response times by ratio and by queries, and what a lookup costs."""
+    """Response times by ratio and by queries, and the cost of a lookup."""
     yield "ratios", by_ratio(SYSTEMS, options)
     yield "queries", by_queries(SYSTEMS, options)
     yield "lookups", by_lookup(SYSTEMS[1:], options)
 
 
 def bars(tables: Tables) -> list[Bar]:
-    """What was promised of it, and of the exact structure beside it."""
+    """The bars (targets) of OrderedSharing and of the exact structure."""
     rows = [row for table in tables.values() for row in table]
     return [
         *sharing.common_bars(tables, "ordered_sharing", "OrderedSharing"),

@@ -1,4 +1,4 @@
-"""Response times of lookups: the workloads of the paper on shared aggregates, and who answers them.
+"""Response times of lookups: the workloads of the paper on shared aggregates, and the systems that answer them.
 
 *Aggregate Sharing in Stream Databases* (Wang and Freschl, 2005), sections 5 and 6.5.
 """
@@ -33,7 +33,7 @@ DATA: Mapping[str, Callable[[random.Random], float]] = {
 
 @dataclass(frozen=True)
 class Workload:
-    """So many tuples, so many queries, and a lookup of every query after each `ratio` tuples (0: none)."""
+    """A number of tuples and of queries; every query is looked up after each `ratio` tuples (0: never)."""
 
     data: str
     queries: int
@@ -94,7 +94,7 @@ def ordered_sharing(asked: Asked) -> System:
 
 
 def exact(asked: Asked) -> System:
-    """Staircases, and a tree for sums and counts, as far as anybody asks for them."""
+    """Staircases, and a tree for sums and counts, as far as queries need them."""
     asked_for = {function for function, _ in asked}
     stairs = {name: Staircase(name == "max") for name in ("max", "min") if name in asked_for}
     tree = SuffixTree(add)
@@ -127,7 +127,7 @@ def _keeping(asked: Asked, *structures: Any) -> Callable[[int, float], None]:
 
 
 def _looking(lookups: Sequence[tuple[Callable[[int], Any], int]]) -> Callable[[int], Iterator[Any]]:
-    """How windows are looked up in structures that are asked by time."""
+    """Lookups of windows in structures that are read by time."""
     return lambda now: (lookup(now + 1 - size) for lookup, size in lookups)
 
 

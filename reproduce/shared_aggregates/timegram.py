@@ -1,4 +1,4 @@
-"""TimeGram beside naive and exact lookups: `python -m reproduce timegram` (section 5)."""
+"""TimeGram compared with naive and exact lookups: `python -m reproduce timegram` (section 5)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_timegram(directory: Path, options: Options) -> list[Bar]:
 
 
 def tables(options: Options) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Response times by ratio and by queries, what a lookup costs, and whether intervals hold the answers."""
+    """Response times by ratio and by queries, the cost of a lookup, and whether intervals contain the answers."""
     yield "ratios", by_ratio(SYSTEMS, options)
     yield "mixed", by_ratio(SYSTEMS, options, MIXED)
     yield "mixed_large", by_ratio(SYSTEMS, options, MIXED, 10 * LARGEST)
@@ -76,7 +76,7 @@ def intervals(name: str, steps: int, seed: int) -> dict[str, Any]:
 
 
 def bars(tables: Tables) -> list[Bar]:
-    """What was promised of it, and what five functions cost in turns."""
+    """The bars (targets) of TimeGram, and the cost of five functions in turns."""
     rows = tables["ratios"] + tables["queries"] + tables["lookups"]
     missing = [row["lookups"] - row["intervals_that_hold_the_answer"] for row in tables["intervals"]]
     asked = sum(row["lookups"] for row in tables["intervals"])
