@@ -38,18 +38,18 @@ def insertion(short: bool) -> Iterator[dict[str, Any]]:
     size = 100_000 if short else 1_000_000
     stream = generated(60, seed=0, interarrival=60 / size).first
     for name, structure in STRUCTURES.items():
-        for batch_id in BATCHES[:1] if short else BATCHES:
+        for batch_size in BATCHES[:1] if short else BATCHES:
             shape = Summary("items", "store", "item", GRANULARITY, structure=structure)
-            spent = min(_inserted(shape, stream, batch_id) for _ in range(REPEATED))
-            yield {"structure": name, "batch": batch_id, "insert_us": 1e6 * spent / len(stream)}
+            spent = min(_inserted(shape, stream, batch_size) for _ in range(REPEATED))
+            yield {"structure": name, "batch": batch_size, "insert_us": 1e6 * spent / len(stream)}
 
 
-def _inserted(shape: Summary, stream: Stream, batch_id: int) -> float:
+def _inserted(shape: Summary, stream: Stream, batch_size: int) -> float:
     """The seconds to insert a stream, batch after batch."""
     keys, kept = stream.items.astype(np.uint64), Representation.new(shape)
     began = process_time()
-    for at in range(0, len(stream), batch_id):
-        times, some = stream.times[at : at + batch_id], keys[at : at + batch_id]
+    for at in range(0, len(stream), batch_size):
+        times, some = stream.times[at : at + batch_size], keys[at : at + batch_size]
         kept = kept.inserted(summarize_steps(shape, times, some, bucket_of(shape, some)), int(times[-1]))
     return process_time() - began
 

@@ -37,13 +37,13 @@ class Join:
 
     stores: Stores
     preference: Preference
-    batch_id: int = BATCH
+    batch_length: int = BATCH
     buckets: int = BUCKETS
 
     @cached_property
     def streams(self) -> tuple[Stream, Stream]:
         stores = self.stores
-        batches = dealt((stores.first.times, stores.second.times), self.batch_id)
+        batches = dealt((stores.first.times, stores.second.times), self.batch_length)
         one, two = (
             stream_of(stream.times, stream.items, batch_id, self.buckets)
             for stream, batch_id in zip((stores.first, stores.second), batches, strict=True)
@@ -59,7 +59,7 @@ class Join:
         return self.simple.run()
 
     def promising(self, structure: str = "adjusting") -> Simulation:
-        """The join led by summaries of that structure."""
+        """The join guided by summaries of that structure."""
         depth = WHOLE if self.preference.window is None else 3
         one, two = (
             Summary(name, name, "item", GRANULARITY, depth=depth, structure=structure, buckets=self.buckets)
@@ -96,9 +96,9 @@ def _codes(pairs: Pairs) -> Numbers:
     return np.sort(pairs.left * (1 << 32) + pairs.right)
 
 
-def curve(stores: Stores, name: str, budgets: Sequence[int], batch_id: int) -> Iterator[dict[str, Any]]:
+def curve(stores: Stores, name: str, budgets: Sequence[int], batch_length: int) -> Iterator[dict[str, Any]]:
     """A figure's rows of two stores: both systems at every budget, and with none."""
-    join = Join(stores, PREFERENCES[name], batch_id)
+    join = Join(stores, PREFERENCES[name], batch_length)
     for percent in budgets:
         yield from compared(join, percent)
     yield _labels(join, "promising", None) | join.judged(join.promising().run())

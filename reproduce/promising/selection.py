@@ -84,7 +84,7 @@ def batches(stores: Stores, by_range: bool) -> Iterator[Batch]:
     between = (0.0, float(stores.items)) if by_range else None
     shape = Summary("items", "store1", "item", BATCH, structure="adjusting", buckets=64, between=between)
     representation = Representation.new(shape)
-    for number, part in enumerate(paged(stores.first)):
+    for number, part in enumerate(stream_batches(stores.first)):
         keys, values = part.items.astype(np.uint64), part.items.astype(np.float64)
         buckets = bucket_of(shape, keys, values)
         more = summarize_steps(shape, part.times, keys, buckets)
@@ -100,15 +100,17 @@ def batches(stores: Stores, by_range: bool) -> Iterator[Batch]:
         yield Batch(number, part.items, tuples, cells, kept)
 
 
-def paged(stream: Stream, length: int = BATCH) -> Iterator[Stream]:
+def stream_batches(stream: Stream, length: int = BATCH) -> Iterator[Stream]:
     """A stream's tuples, batch after batch; no batch is empty."""
     edges = np.flatnonzero(np.diff(stream.times // length)) + 1
     for part in np.split(np.arange(len(stream)), edges):
         yield Stream(stream.times[part], stream.items[part])
 
 
-def led(batch: Batch, matching: Bools, preference: Preference, promise: Promise, budget: int) -> Numbers:
-    """The items that one query looks at in a batch where summaries lead it."""
+def probed_items(
+    batch: Batch, matching: Bools, preference: Preference, promise: Promise, budget: int
+) -> Numbers:
+    """The items that one query probes in a batch, guided by summaries."""
     regions = batch.cells.regions(matching, preference, promise)
     rows, _ = probe_selection(regions, choose_probes(regions, preference.order, budget), batch.tuples)
     return batch.kept[rows]
@@ -119,7 +121,7 @@ Finding = tuple[int, int, int, Numbers]  # the number of a budget, of a query, o
 
 def simply(stores: Stores, asked: Ranges, shares: Sequence[float]) -> Iterator[Finding]:
     """The matches of queries that take turns with every tuple until the batch's budget is used."""
-    for number, part in enumerate(paged(stores.first)):
+    for number, part in enumerate(stream_batches(stores.first)):
         selects = asked.matching(part.items)
         for which, share in enumerate(shares):
             looks = simple_selection(len(part), len(asked), int(share * len(part) * len(asked)))
@@ -140,7 +142,7 @@ def promisingly(
         guided = asked.matching(batch.cells.values.key.astype(np.int64))
         for query in range(len(asked)):
             for which, share in enumerate(shares):
-                seen = led(batch, guided[query], preference, promise, int(share * len(batch.items)))
+                seen = probed_items(batch, guided[query], preference, promise, int(share * len(batch.items)))
                 low, high = asked.low[query], asked.high[query]
                 yield which, query, batch.number, seen[(seen >= low) & (seen < high)]
 
@@ -165,7 +167,7 @@ def selection(stores: Stores, queries: int, shares: Sequence[float]) -> Iterator
     asked = ranges(stores, queries, stores.seed)
     exact = asked.matching(stores.first.items).sum(axis=1)
     found = {"simple": shares_found(simply(stores, asked, shares), exact, len(shares))}
-    guide = sum(len(np.unique(part.items)) for part in paged(stores.first)) / len(stores.first)
+    guide = sum(len(np.unique(part.items)) for part in stream_batches(stores.first)) / len(stores.first)
     more = [min(share + guide, 1.0) for share in shares]
     found["simple, more looks"] = shares_found(simply(stores, asked, more), exact, len(shares))
     desc = Preference("desc")
@@ -220,7 +222,7 @@ def aggregates(stores: Stores, queries: int, budgets: Sequence[int] = BUDGETS) -
     average of nothing counts as 0; `avg_both_mse` is of what both systems found something for.
     """
     asked, shares = ranges(stores, queries, stores.seed), [percent / 100 for percent in budgets]
-    last = sum(1 for _ in paged(stores.first)) - 1
+    last = sum(1 for _ in stream_batches(stores.first)) - 1
     size = len(shares), queries, last
     exact = aggregated(simply(stores, asked, [1.0]), 1, queries, last)
     simple = aggregated(simply(stores, asked, shares), *size)

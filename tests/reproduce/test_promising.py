@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from reproduce.__main__ import app
 from reproduce.plot import can_draw
 from reproduce.prodding.data import SECOND
 from reproduce.promising import bars as promising_bars
@@ -19,7 +20,6 @@ from reproduce.promising.baselines import Pairs
 from reproduce.promising.data import Stores, generated
 from reproduce.promising.joins import PREFERENCES, Join
 from reproduce.promising.plots import FIGURES
-from transom.cli.main import app
 
 SEED = 3
 
@@ -43,7 +43,7 @@ def naive(stores: Stores, window: int | None) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("name", PREFERENCES)
 def test_a_budget_gives_part_of_the_exact_answer_and_none_gives_all(name: str, stores: Stores) -> None:
-    join = Join(stores, PREFERENCES[name], batch_id=5 * SECOND)
+    join = Join(stores, PREFERENCES[name], batch_length=5 * SECOND)
     exact = naive(stores, join.preference.window)
     assert pairs(join.exact) == exact
     assert pairs(join.promising().run()) == exact
@@ -57,7 +57,7 @@ def test_a_budget_gives_part_of_the_exact_answer_and_none_gives_all(name: str, s
 
 @pytest.mark.parametrize("percent", [1, 10, 50])
 def test_the_highest_promise_gives_no_less_than_a_hash_join(percent: int, stores: Stores) -> None:
-    join = Join(stores, PREFERENCES["sliding"], batch_id=5 * SECOND)
+    join = Join(stores, PREFERENCES["sliding"], batch_length=5 * SECOND)
     simple, led = (row["output"] for row in promising_joins.compared(join, percent))
     assert led >= simple
 
@@ -98,7 +98,7 @@ def test_a_bar_is_told_of_the_worst_seed_of_each_kind_of_data() -> None:
 
 
 def test_the_command_leaves_tables_and_bars(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["reproduce", "promising", "--short", "--out", str(tmp_path)])
+    done = CliRunner().invoke(app, ["promising", "--short", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "promising_bars.md").read_text() in done.output
     bars = json.loads((tmp_path / "promising_bars.json").read_text())

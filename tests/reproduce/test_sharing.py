@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from reproduce.__main__ import app
 from reproduce.report import Options
 from reproduce.shared_aggregates import measures as sharing
 from reproduce.shared_aggregates import ordered_sharing, responses, timegram
 from reproduce.shared_aggregates.measures import Bar, affordable, speedups
 from reproduce.shared_aggregates.responses import LARGEST, MIXED, Workload
-from transom.cli.main import app
 
 SHORT = Options(seeds=1, short=True)
 
@@ -130,7 +130,7 @@ def test_the_command_leaves_tables_and_bars(
     monkeypatch.setattr(sharing, "lengths", lambda options: (40,))
     monkeypatch.setattr(sharing, "affordable", lambda system, queries, tuples, options: 10)
     monkeypatch.setattr(sharing, "MANY", (8, 20))
-    done = CliRunner().invoke(app, ["reproduce", paper, "--short", "--seeds", "1", "--out", str(tmp_path)])
+    done = CliRunner().invoke(app, [paper, "--short", "--seeds", "1", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     name = paper.replace("-", "_")
     assert (tmp_path / f"{name}_bars.md").read_text() in done.output
