@@ -62,7 +62,7 @@ def test_a_short_demo_ends_by_itself_with_a_summary(year: pa.Table) -> None:
         "windows closed",
         "late rows",
         "rejected rows",
-        "rows a second",
+        "rows per second",
         "early birds",
         "in buckets",
     }

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from transom.cli.result_text import json_value
+from transom.api.value_text import value_to_json
 from transom.client.arrow_rows import table_from_rows
 
 VALUES: list[tuple[str, list[Any]]] = [
@@ -36,7 +36,7 @@ VALUES: list[tuple[str, list[Any]]] = [
 @pytest.mark.parametrize(("kind", "values"), VALUES, ids=[kind for kind, _ in VALUES])
 def test_values_come_back(kind: str, values: list[Any]) -> None:
     rows = json.loads(
-        "[" + ", ".join(f'{{"x": {json_value(value)}}}' for value in values) + "]", parse_float=Decimal
+        "[" + ", ".join(f'{{"x": {value_to_json(value)}}}' for value in values) + "]", parse_float=Decimal
     )
     assert table_from_rows([{"name": "x", "type": kind}], rows)["x"].to_pylist() == values
 

@@ -73,7 +73,7 @@ def test_later_windows_close_on_time_and_the_burst_closes_late_but_complete(
     assert {short(datetime.fromtimestamp(end / 1e6, UTC)) for held in held_times(engine) for end in held} == {
         "12:01:10"
     }
-    assert "aside 14 since 2013-01-01" in str(engine.progress())
+    assert "sidelined 14 since 2013-01-01" in str(engine.progress())
     assert ", held 2013-01-01" in str(engine.progress())
     plan = engine.explain()
     assert "budget 8 rows; rows beyond it are sidelined, and resumed 1 for every 3 new rows" in plan
