@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import transom
 from benchmarks.trades import HOUR, START, TradingHour
 from benchmarks.workloads import BenchQuery, texts
+from transom.kernel.query_counts import QueryIndex
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +78,7 @@ def _empty_kernel(engine: transom.Engine) -> None:
     plan = planner.plan
 
     def planned(state: Any, queries: Any) -> Any:
-        return replace(plan(state, queries), families=(), interests=())
+        return replace(plan(state, queries), families=(), interests=(), index=QueryIndex())
 
     planner.plan = planned  # type: ignore[method-assign]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.elements import Clock, ClockKind
-from transom.kernel.aggregate import BatchPlan, aggregate_rows
+from transom.kernel.aggregate import BatchPlan, accounts_of, aggregate_rows, count_partials
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.plan.context import Membership
 from transom.plan.planner import Planner
@@ -102,8 +102,11 @@ def _run(
         started = time.perf_counter()
         shared = planner.plan(state, queries)
         closed = {TIME: state.stream("trades").clock(TIME).closed}
-        plan = BatchPlan(shared.families, shared.interests, names, {TIME: "t0"}, "t0", closed)
-        outcome = aggregate_rows(table, plan)
+        plan = BatchPlan(
+            shared.families, shared.interests, names, {TIME: "t0"}, "t0", closed, index=shared.index
+        )
+        outcome = count_partials(aggregate_rows(table, plan), plan)
+        outcome.accounts = accounts_of(outcome, plan)
         between = time.perf_counter()
         done = apply_batch(state, [BatchInput(rules, queries, outcome)])
         partial, final = partial + between - started, final + time.perf_counter() - between

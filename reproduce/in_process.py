@@ -9,7 +9,14 @@ import pyarrow as pa
 
 from transom.elements import ClockKind, Prod
 from transom.errors import SettingError
-from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows, merge
+from transom.kernel.aggregate import (
+    BatchPlan,
+    Outcome,
+    accounts_of,
+    aggregate_rows,
+    count_partials,
+    merge,
+)
 from transom.kernel.shards import Shelf, fetched
 from transom.ondemand.store_specs import StoreSet, store_scalars
 from transom.ondemand.stores import store_inputs
@@ -75,8 +82,11 @@ def folded(
         clocks[rules.clock],
         closed,
         store_inputs=store_inputs(state, stream, store_sets),
+        index=shared.index,
     )
-    return merge([aggregate_rows(pa.table(columns), plan)], shared.layouts)
+    outcome = count_partials(merge([aggregate_rows(pa.table(columns), plan)], shared.layouts), plan)
+    outcome.accounts = accounts_of(outcome, plan)
+    return outcome
 
 
 @dataclass

@@ -58,6 +58,16 @@ class Case:
         """What a query is called."""
         return self.called.get(query, query)
 
+    @property
+    def living(self) -> list[str]:
+        """The queries that are there after the last batch."""
+        found: dict[str, None] = {}
+        for batch in self.batches:
+            for query in batch.leaving:
+                found.pop(query, None)
+            found |= dict.fromkeys(batch.joining)
+        return list(found)
+
 
 def often(rng: Random, usual: Any, *rare: Any) -> Any:
     """Mostly the usual."""

@@ -20,6 +20,7 @@ from transom import oracle
 from transom.elements import Drop, Prod, Register
 from transom.plan.strategy import Strategy
 from transom.sql import Query
+from transom.state.accounts import Accounts
 from transom.state.state import Totals
 
 
@@ -40,6 +41,7 @@ class Remembering(oracle.naive.Oracle):
             if not oracle.naive.is_closed(query, cell.window, cell.group, closings)
         }
         standing.seen_before = []
+        standing.missed.clear()  # nothing is late before it joins
         return standing
 
 
@@ -101,7 +103,10 @@ def compare(
         if restart:
             engine.restart()
     same_early(case, queries, engine.early)
-    return same_as_oracle(case, queries, engine.results, engine.late, engine.state.stream("s").totals)
+    assert engine.state.accounts.unaccounted == 0
+    retained = same_as_oracle(case, queries, engine.results, engine.late, engine.state.stream("s").totals)
+    same_accounts(case, queries, engine.state.accounts)
+    return retained
 
 
 def same_early(case: Case, queries: dict[str, Query], early: dict[str, list[Row]]) -> None:
@@ -122,37 +127,71 @@ def same_as_oracle(
     could not give.
     """
     expected = oracle_answer(case, queries)
+    is_exact = same_fates(case, queries, expected, late, totals)
     extras = {
-        name: same_results(query, results[name], expected.results[name]) for name, query in queries.items()
+        name: same_results(query, results[name], expected.results[name], is_exact)
+        for name, query in queries.items()
     }
     retained_is_right(case, queries, {name: rows for name, rows in extras.items() if rows})
-    same_fates(case, queries, expected, Counter(map(repr, late)), totals)
     return sum(map(len, extras.values()))
 
 
 def same_fates(
-    case: Case, queries: dict[str, Query], expected: oracle.OracleOutcome, late: Counter[str], totals: Totals
-) -> None:
-    """Every row is counted, late, not asked for or rejected as the oracle says.
+    case: Case, queries: dict[str, Query], expected: oracle.OracleOutcome, late: list[Any], totals: Totals
+) -> bool:
+    """Every row is counted, late, not asked for or rejected as the oracle says; whether that is exactly so.
 
     With one exception: the end of a stream closes windows of a query that hold rows from before it
     joined, if such rows were kept. What comes for them afterwards is late, though the oracle counts it.
     """
-    counts, strictly = expected.counts["s"], late_rows_of(expected)
+    counts, strictly, missed = expected.counts["s"], missed_rows_of(expected), Counter[str]()
+    for batch_id, row, names in late:
+        missed.update(repr((batch_id, row, name)) for name in names)
     assert totals.rows == totals.counted + totals.unwanted + totals.late + totals.rejected
     found = totals.rows, totals.unwanted, totals.rejected, totals.counted + totals.late
     asked = counts["counted"] + counts["late"]
     assert found == (counts["in"], counts["unwanted"], counts["rejected"], asked), f"{totals} {dict(counts)}"
-    assert totals.late == late.total()
-    if late != strictly:
-        assert strictly <= late <= late_rows_of(oracle_answer(case, queries, Remembering))
+    assert totals.late == len(late)
+    if missed != strictly:
+        assert strictly <= missed <= missed_rows_of(oracle_answer(case, queries, Remembering))
+    return missed == strictly
 
 
-def late_rows_of(outcome: oracle.OracleOutcome) -> Counter[str]:
-    return Counter(repr((batch_id, key(row))) for row, batch_id in outcome.late["s"])
+def missed_rows_of(outcome: oracle.OracleOutcome) -> Counter[str]:
+    """The late rows, each once for every query that missed it."""
+    return Counter(
+        repr((batch_id, key(row), name)) for row, batch_id, names in outcome.late["s"] for name in names
+    )
 
 
-def same_results(query: Query, found: list[Row], expected: list[Row]) -> list[Row]:
+def same_accounts(case: Case, queries: dict[str, Query], accounts: Accounts) -> None:
+    """Every query has accounted for every row, and has counted the rows it missed by window, as the oracle."""
+    expected, remembering = oracle_answer(case, queries), oracle_answer(case, queries, Remembering)
+    for key_of_query in case.living:
+        query, own = queries[key_of_query], accounts.of(case.name(key_of_query))
+        counts = expected.accounts[key_of_query]
+        found = own.rows, own.unwanted, own.rejected, own.counted + own.late
+        asked = counts["counted"] + counts["late"]
+        assert found == (counts["in"], counts["unwanted"], counts["rejected"], asked), f"{query.text}\n{own}"
+        missed = missed_windows(query, accounts.missed_windows(case.name(key_of_query)))
+        strictly = expected.missed[key_of_query]
+        if missed == strictly:
+            assert own.late == counts["late"], query.text
+        else:  # as for `same_fates`
+            assert strictly <= missed <= remembering.missed[key_of_query], query.text
+
+
+def missed_windows(query: Query, runs: Any) -> Counter[tuple[int, int]]:
+    """The rows that a query missed, by window."""
+    found: Counter[tuple[int, int]] = Counter()
+    for first, last, rows in runs.tolist():
+        for wid in range(first, last + 1):
+            end = query.window.phase + (wid + 1) * query.window.slide
+            found[end - query.window.range, end] += rows
+    return found
+
+
+def same_results(query: Query, found: list[Row], expected: list[Row], with_late: bool = True) -> list[Row]:
     """The same rows in the same batches, floats to within rounding; returns those that nobody expected."""
     ours = {identity(query, row, row["batch"] - 1): row for row in found}
     theirs = {identity(query, row, row["batch"]): row for row in expected}
@@ -160,6 +199,7 @@ def same_results(query: Query, found: list[Row], expected: list[Row]) -> list[Ro
     assert theirs.keys() <= ours.keys(), f"{query.text}\nmissing {theirs.keys() - ours.keys()}"
     for where, row in theirs.items():
         same_row(query, where, ours[where], row)
+        assert not with_late or ours[where]["late"] == row["late"], f"{query.text}\n{where}"
     return [row for where, row in ours.items() if where not in theirs]
 
 

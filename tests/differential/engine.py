@@ -6,13 +6,24 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from reproduce.in_process import advance
 from tests.differential.cases import COLUMNS, BatchCase, Case
 from transom import oracle
+from transom.columns.bit_columns import bit_matrix
 from transom.elements import Clock, ClockKind
-from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows, late_rows, merge, write_shards
+from transom.kernel.aggregate import (
+    BatchPlan,
+    Outcome,
+    accounts_of,
+    aggregate_rows,
+    count_partials,
+    late_rows,
+    merge,
+    write_shards,
+)
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import store_inputs
@@ -96,7 +107,7 @@ class PureEngine:
         self.keys: dict[str, str] = {}  # of those that live, by name
         self.results: dict[str, list[Row]] = {}
         self.early: dict[str, list[Row]] = {}
-        self.late: list[tuple[int, Any]] = []
+        self.late: list[tuple[int, Any, tuple[str, ...]]] = []
         for key, query in queries.items():
             self.learn(key, query)
 
@@ -205,15 +216,20 @@ class PureEngine:
             on_executors=self.state.on_executors,
             most_groups=self.executor_rows,
             store_inputs=store_inputs(self.state, stream, self.store_sets),
+            index=shared.index,
         )
         rows = pa.table(columns)
         tasks = (aggregate_rows(rows.take(share), plan) for share in shares(rows.num_rows, batch.splits))
         outcome = merge((write_shards(done, self.shelf) for done in tasks), shared.layouts)
+        outcome = count_partials(outcome, plan)
+        outcome.accounts = accounts_of(outcome, plan)
         chosen = late_rows(rows, plan)
-        assert outcome.late == chosen.sum()
-        self.late += [
-            (self.state.batch_id, key(row)) for row, late in zip(batch.rows, chosen, strict=True) if late
-        ]
+        assert outcome.late == len(chosen.at)
+        missed_by = bit_matrix(chosen.missed_by, len(plan.groups))
+        for number, missed in zip(chosen.at.tolist(), missed_by, strict=True):
+            names = [name for group in np.flatnonzero(missed) for name in plan.groups[group]]
+            queries = tuple(sorted(self.keys[name] for name in names))
+            self.late.append((self.state.batch_id, key(batch.rows[number]), queries))
         return outcome
 
     def _clock(self, clock: Clock, table: pa.Table, batch: BatchCase, limit: int | None) -> pa.Array:

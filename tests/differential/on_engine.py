@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.differential.cases import COLUMNS, BatchCase, Case
-from tests.differential.comparing import oracle_answer, same_as_oracle
+from tests.differential.comparing import oracle_answer, same_accounts, same_as_oracle
 from tests.differential.engine import bound, key, presented
 from tests.differential.looking import same_answer
 from tests.engine_factory import EngineFactory
@@ -114,6 +114,14 @@ def say(engine: Any, case: Case, batch: BatchCase, handles: dict[str, Any]) -> N
         handles[query] = engine.register(case.queries[query], case.name(query), partial=query in case.partial)
 
 
+def keys_at(case: Case, batch_id: int) -> dict[str, str]:
+    """The case's keys of the queries that are there in a batch, by name."""
+    keys: dict[str, str] = {}
+    for batch in case.batches[: batch_id + 1]:
+        keys |= {case.name(query): query for query in batch.joining}
+    return keys
+
+
 def living(case: Case, engine: Any) -> dict[str, Any]:
     """The queries that are there, by the case's keys."""
     keys: dict[str, str] = {}
@@ -142,5 +150,11 @@ def compare_engine(case: Case, engine: Any, handles: dict[str, Any]) -> None:
         name: presented(handles[name].results()) if name in handles and name in pushed else []
         for name in queries
     }
-    late = [(row["batch"] - 1, key(row)) for row in presented(engine.late("s"))]
-    same_as_oracle(case, queries, results, late, engine._loop.state.stream("s").totals)
+    late = []
+    for row in presented(engine.late("s")):
+        names = keys_at(case, row["batch"] - 1)
+        late.append((row["batch"] - 1, key(row), tuple(names[name] for name in row["missed_by"])))
+    state = engine._loop.state
+    assert state.accounts.unaccounted == 0
+    same_as_oracle(case, queries, results, late, state.stream("s").totals)
+    same_accounts(case, queries, state.accounts)

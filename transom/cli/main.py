@@ -147,7 +147,7 @@ def query(
         bool,
         typer.Option(
             "--full",
-            help="also print the system columns of each result: kind, complete, rows, batch, made, latency",
+            help="also print the system columns of each result: kind, complete, rows, late, batch, made, latency",
         ),
     ] = False,
     late: Annotated[

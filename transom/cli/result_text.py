@@ -12,7 +12,7 @@ import pyarrow.types as kinds
 
 from transom.api.value_text import value_to_json, value_to_text
 
-SYSTEM_COLUMNS = 6  # every result ends with kind, complete, rows, batch, made and latency
+SYSTEM_COLUMNS = 7  # every result ends with kind, complete, rows, late, batch, made and latency
 LOOKUP_COLUMNS = 3  # every lookup ends with complete, batch and made
 PREFERENCE_COLUMNS = (
     5  # results of a query with a preference end with batch, made, complete, share and skipped

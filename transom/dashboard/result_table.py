@@ -29,6 +29,7 @@ MOST_ROWS = 40
 _ORIGIN = ("batch", "made", "latency")  # system columns that a brief table omits
 _SYSTEM_FORMATS: Mapping[str, Callable[[Any], str]] = {
     "rows": format_number,
+    "late": format_number,
     "share": format_percent,
     "skipped": format_number,
     "batch": format_number,

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +17,24 @@ from transom.backends.base import Backend, Frame, TableJoin
 from transom.backends.expressions import at_clock, micros, quoted
 from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
 from transom.elements import Clock, ClockKind
+from transom.ingest.late_rows import MISSED_BY, joined_bits, with_missed
 from transom.ingest.tables import StaticTables
 from transom.ingest.tasks import aggregate_task, late_task
-from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows, late_rows, merge, write_shards
+from transom.kernel.aggregate import (
+    BatchPlan,
+    Outcome,
+    accounts_of,
+    aggregate_rows,
+    count_partials,
+    merge,
+    write_shards,
+)
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet, store_sets
 from transom.ondemand.stores import store_inputs
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
-from transom.plan.planner import SharedPlan, interests_of
+from transom.plan.planner import SharedPlan, interests_of, query_index
 from transom.results.advance import clocks_of
 from transom.sql.query import Join
 from transom.state.state import State, StreamState
@@ -76,8 +87,9 @@ class Ingested:
 
     outcome: Outcome
     time_limit: int | None
-    late: Frame | None = None
+    late: Frame | None = None  # with the column `MISSED_BY`
     rejected: Frame | None = None
+    late_groups: Sequence[Sequence[str]] = ()  # the queries of each bit of `MISSED_BY`
 
 
 @dataclass(frozen=True)
@@ -124,9 +136,12 @@ class IngestRun:
         if not is_exact and outcomes[0].ahead:
             limit, outcomes = self._with_rows_after_a_gap(branches, outcomes, limit)
         outcome = _combined(outcomes, self.batch.shared.layouts)
+        plans = (branch.plan for branch in branches)
+        outcome.accounts = reduce(add, map(accounts_of, outcomes, plans))
         ingested = Ingested(outcome, limit)
         if outcome.late:
             ingested.late = self._late(branches, outcomes, limit)
+            ingested.late_groups = [names for branch in branches for names in branch.plan.groups]
         if outcome.timeless or outcome.ahead:
             ingested.rejected = self._rejected(frame, limit)
         return ingested
@@ -251,10 +266,12 @@ class IngestRun:
             scalars[ROW_ID] = f"`{ROW_ID}`"
         in_branch = {query.name for query in queries}
         shared = self.batch.shared
-        families, interests = shared.families, shared.interests
+        families, interests, index = shared.families, shared.interests, shared.index
         if len(in_branch) < len(self.batch.readers):
+            standing = [query for query in queries if query.is_standing]
             families = tuple(family for family in families if family.members[0].queries[0] in in_branch)
-            interests = interests_of(self.batch.state, [query for query in queries if query.is_standing])
+            interests = interests_of(self.batch.state, standing)
+            index = query_index(self.batch.state, standing, interests)
         gathered = [one for one in self.batch.store_sets if one.queries[0] in in_branch]
         plan = BatchPlan(
             families,
@@ -269,6 +286,7 @@ class IngestRun:
             on_executors=self.batch.state.on_executors,
             most_groups=self.batch.most_groups,
             store_inputs=store_inputs(self.batch.state, self.batch.before, gathered),
+            index=index,
         )
         return _Branch(tuple(queries), tuple(_merged_joins(queries)), frame, plan, scalars)
 
@@ -283,31 +301,39 @@ class IngestRun:
         """Run the kernel over a branch's rows: on the driver if they are few, else by tasks."""
         projected = self._projected(branch, branch.frame)
         if self.batch.on_driver:
-            outcome = aggregate_rows(projected.to_table(few=True), plan)
+            outcome = count_partials(aggregate_rows(projected.to_table(few=True), plan), plan)
             return outcome if self.batch.shelf is None else write_shards(outcome, self.batch.shelf)
         packed = projected.map(aggregate_task(self.backend.ship(plan), self.batch.shelf), OUTCOME).to_table()
         outcomes = (pickle.loads(outcome) for outcome in packed["outcome"].to_pylist())
-        return merge(outcomes, self.batch.shared.layouts)
+        return count_partials(merge(outcomes, self.batch.shared.layouts), plan)
 
     # --- late and rejected rows ---
 
     def _late(self, branches: Sequence[_Branch], outcomes: Sequence[Outcome], limit: int | None) -> Frame:
-        keep = list(self.batch.columns)
-        if len(branches) > 1:
-            wanted, counted = _row_sets(outcomes)
-            ids = ", ".join(f"{id}L" for id in np.setdiff1d(wanted, counted).tolist())
-            return branches[0].frame.filter(f"`{ROW_ID}` IN ({ids})").project({}, keep)
-        branch = replace(branches[0], plan=replace(branches[0].plan, limit=limit))
+        """The late rows, with the groups of queries that missed each as bits."""
+        own = [replace(branch, plan=replace(branch.plan, limit=limit)) for branch in branches]
+        if len(own) == 1:
+            return self._missed(own[0], list(self.batch.columns))
+        ids = ", ".join(f"{id}L" for id in _row_sets(outcomes)[1].tolist())
+        keep = [*self.batch.columns, ROW_ID]
+        rows = branches[0].frame.filter(f"`{ROW_ID}` IN ({ids})").project({}, keep).to_table()
+        missed = [
+            (len(branch.plan.groups), self._missed(branch, [ROW_ID]).to_table(), ROW_ID) for branch in own
+        ]
+        bits = joined_bits(rows[ROW_ID].to_numpy(), missed)
+        return self.backend.frame(rows.drop_columns([ROW_ID]).append_column(MISSED_BY, bits))
+
+    def _missed(self, branch: _Branch, keep: list[str]) -> Frame:
+        """The rows that some query of a branch missed: some columns, and the groups of queries."""
         bound = self._latest_closed(branch.plan)
         candidates = branch.frame
         if bound is not None:
             candidates = candidates.filter(f"({self.time}) < {bound}")
         projected = self._projected(branch, candidates, keep)
         if self.batch.on_driver:
-            table = projected.to_table(few=True)
-            return self.backend.frame(table.filter(pa.array(late_rows(table, branch.plan))).select(keep))
+            return self.backend.frame(with_missed(projected.to_table(few=True), branch.plan, keep))
         columns = candidates.columns
-        schema = pa.schema([(name, columns[name]) for name in keep])
+        schema = pa.schema([*((name, columns[name]) for name in keep), (MISSED_BY, pa.binary())])
         return projected.map(late_task(self.backend.ship(branch.plan), keep), schema)
 
     def _latest_closed(self, plan: BatchPlan) -> int | None:
@@ -347,16 +373,16 @@ def _combined(outcomes: Sequence[Outcome], layouts: Mapping[str, Layout]) -> Out
     if len(outcomes) == 1:
         return main
     total = merge(outcomes, layouts)
-    wanted, counted = _row_sets(outcomes)
+    wanted, late = _row_sets(outcomes)
     total.rows, total.timeless, total.ahead = main.rows, main.timeless, main.ahead
     total.profile, total.clocks, total.flags = main.profile, main.clocks, None
-    total.counted, total.late = len(counted), len(np.setdiff1d(wanted, counted))
+    total.counted, total.late = len(wanted) - len(late), len(late)
     total.unwanted = main.rows - main.timeless - main.ahead - len(wanted)
     return total
 
 
 def _row_sets(outcomes: Sequence[Outcome]) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of the rows that a query wanted, and of those that were counted, in any branch."""
+    """The ids of the rows that a query wanted, and of those that a query missed, in any branch."""
     flags = pa.concat_tables([outcome.flags for outcome in outcomes if outcome.flags is not None])
-    rows, counted = flags["row"].to_numpy(), flags["counted"].to_numpy()
-    return np.unique(rows), np.unique(rows[counted])
+    rows, late = flags["row"].to_numpy(), flags["late"].to_numpy()
+    return np.unique(rows), np.unique(rows[late])

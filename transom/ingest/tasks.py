@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from transom.backends.base import RecordBatches, ShippedPlan, Task
-from transom.kernel.aggregate import Outcome, aggregate_rows, late_rows, merge, write_shards
+from transom.ingest.late_rows import with_missed
+from transom.kernel.aggregate import Outcome, aggregate_rows, merge, write_shards
 from transom.kernel.shards import Shelf
 
 # Spark hands out batches of ten thousand rows: too few to keep the kernel's vectors long.
@@ -41,13 +42,12 @@ def aggregate_task(shipped: ShippedPlan, shelf: Shelf | None) -> Task:
 
 
 def late_task(shipped: ShippedPlan, keep: list[str]) -> Task:
-    """A task that passes on the rows that come too late for every query that wants them."""
+    """A task that passes on the rows that some query missed, and which queries did."""
 
     def task(batches: RecordBatches) -> RecordBatches:
         plan = shipped.plan()
         for table in in_large_tables(batches):
-            chosen = table.filter(pa.array(late_rows(table, plan))).select(keep)
-            yield from chosen.combine_chunks().to_batches()
+            yield from with_missed(table, plan, keep).combine_chunks().to_batches()
 
     return task
 

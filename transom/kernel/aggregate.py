@@ -7,16 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transom.columns.bit_columns import bit_column
 from transom.elements import Clock, WindowSpec
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.fold import fold
+from transom.kernel.query_counts import (
+    BatchAccounts,
+    QueryCounts,
+    QueryIndex,
+    batch_accounts,
+    cells_of_shard,
+    cells_of_sheet,
+    count_cells,
+)
 from transom.kernel.rollups import families_by_roll_up, roll_up
 from transom.kernel.rows import Rows
 from transom.kernel.shards import Shard, Shelf, gathered, rolled
@@ -38,13 +49,15 @@ Mask = NDArray[np.bool_]
 # A signature family is too fragmented if a fragment has fewer tuples than this, on average over many.
 TUPLES_PER_SIGNATURE = 2
 MANY = 1024
+BITS_AT_ONCE = 1 << 24  # of late rows and groups of queries
 
 
 @dataclass(frozen=True)
 class Interest:
     """What queries that want the same rows have in common: enough to judge which rows are late for them.
 
-    `windows` are those of the queries, each with the id below which prods closed windows for all groups.
+    `windows` are those of the queries, each with the id below which they were closed because the stream ended or
+    fell idle, and `members` the names of the queries that have them.
     """
 
     clock: Clock
@@ -53,6 +66,7 @@ class Interest:
     key_columns: Mapping[str, int]
     pinned: Mapping[str, tuple[Any, ...]]
     windows: tuple[tuple[WindowSpec, int | None], ...]
+    members: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +90,18 @@ class BatchPlan:
     on_executors: frozenset[int] = frozenset()  # selections whose cells are written as shards, not folded
     most_groups: int | None = None  # families with more groups than this are written as shards in any case
     store_inputs: tuple[StoreInput, ...] = ()  # the stores of on-demand queries
+    index: QueryIndex = field(default_factory=QueryIndex)  # the standing queries
+
+    @property
+    def groups(self) -> list[tuple[str, ...]]:
+        """The names of queries by group: queries of one group want the same rows and miss the same rows."""
+        standing = [members for interest in self.interests for members in interest.members]
+        return [*standing, *(tuple(one.store_set.queries) for one in self.store_inputs)]
+
+    @property
+    def group_count(self) -> int:
+        """The number of groups."""
+        return sum(len(interest.windows) for interest in self.interests) + len(self.store_inputs)
 
     def writes_shards(self, family: Family, groups: int) -> bool:
         """Whether the cells of a family are written as shards, for executors to read."""
@@ -124,15 +150,17 @@ class Outcome:
     rows: int = 0
     timeless: int = 0  # rejected: they have no time
     ahead: int = 0  # rejected: they are beyond the limit
-    counted: int = 0
-    late: int = 0
+    counted: int = 0  # in time for every query that wants them
+    late: int = 0  # some query missed them
     unwanted: int = 0
     lifted: int = 0  # tuples added to a cell, in all families
     unshared: int = 0  # the same if each query had slices of its own
     too_fragmented: frozenset[int] = frozenset()  # selections of signature families with too many fragments
     profile: Profile = field(default_factory=Profile)  # of the stream's time, over all rows that have one
     clocks: dict[Clock, Profile] = field(default_factory=dict)  # of accepted rows
-    flags: pa.Table | None = None  # row_id, counted: of wanted rows, only when the plan has a row_id
+    flags: pa.Table | None = None  # row_id, late: of wanted rows, only when the plan has a row_id
+    counts: QueryCounts = field(default_factory=QueryCounts)  # by query
+    accounts: BatchAccounts = field(default_factory=BatchAccounts)  # what became of the rows, by query
     runs: list[StoreRun] = field(default_factory=list)  # for stores of on-demand queries
     executor_runs: list[StoreRun] = field(default_factory=list)  # for stores on executors, not written yet
     run_refs: list[tuple[str, ShardRef, int]] = field(default_factory=list)  # written: store, file, tuples
@@ -153,21 +181,42 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
     for clock, name in plan.clocks.items():
         numbers, valid = rows.numbers(name)
         outcome.clocks[clock] = Profile.of(numbers[valid & accepted])
+    outcome.counts = QueryCounts.of(plan.index, plan.group_count, len(plan.store_inputs))
     wanted = _aggregate(rows, plan, accepted, outcome)
-    for store_input in plan.store_inputs:
+    for place, store_input in enumerate(plan.store_inputs):
         runs, matched = take(rows, store_input, plan.clocks[store_input.store_set.clock], accepted)
         groups = runs[0].run.groups if runs else 0
         is_large = plan.most_groups is not None and groups > plan.most_groups
         (outcome.executor_runs if store_input.on_executors or is_large else outcome.runs).extend(runs)
+        outcome.counts.store_matched[place] = int(matched.sum())
         wanted |= matched
-    counted = wanted & ~_late(rows, plan, accepted)
-    outcome.counted, outcome.unwanted = int(counted.sum()), int((accepted & ~wanted).sum())
-    outcome.late = int(wanted.sum()) - outcome.counted
+    late = np.zeros(len(accepted), bool)
+    at = _old_rows(rows, plan, accepted)
+    if len(at):
+        for group, missed in _missed_rows(rows.take(at), plan):
+            outcome.counts.late[group] = int(missed.sum())
+            late[at] |= missed
+    outcome.late, outcome.unwanted = int(late.sum()), int((accepted & ~wanted).sum())
+    outcome.counted = int(wanted.sum()) - outcome.late
     if plan.row_id is not None:
         chosen = np.flatnonzero(wanted)
         ids = rows.table[plan.row_id].combine_chunks().take(pa.array(chosen))
-        outcome.flags = pa.table({"row": ids, "counted": counted[chosen]})
+        outcome.flags = pa.table({"row": ids, "late": late[chosen]})
     return outcome
+
+
+def count_partials(outcome: Outcome, plan: BatchPlan) -> Outcome:
+    """The merged outcome of all tasks, with the cells of its partial aggregates counted by query."""
+    for sheet in outcome.partials.values():
+        count_cells(cells_of_sheet(sheet, plan.index), plan.index, plan.closed, outcome.counts)
+    return outcome
+
+
+def accounts_of(outcome: Outcome, plan: BatchPlan) -> BatchAccounts:
+    """What became of a batch's rows for each query."""
+    stores = [one.store_set.queries for one in plan.store_inputs]
+    rejected = outcome.timeless + outcome.ahead
+    return batch_accounts(outcome.counts, plan.index, stores, outcome.rows, rejected)
 
 
 def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) -> Mask:
@@ -177,7 +226,9 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
     found: dict[Layout, list[pa.Table]] = {}
     for family, at, tuples in _tuples(rows, plan, accepted):
         if plan.writes_shards(family, tuples.group_count):
-            outcome.shards.append((family, gathered(family, tuples)))
+            shard = gathered(family, tuples)
+            outcome.shards.append((family, shard))
+            count_cells(cells_of_shard(shard, plan.index), plan.index, plan.closed, outcome.counts)
         else:
             for layout, table in fold(family, tuples):
                 found.setdefault(layout, []).append(table)
@@ -185,7 +236,9 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
         matched = tuples.fragments.among(np.ones(len(owners), bool), len(tuples))
         if family.signed and tuples.fragments.count * TUPLES_PER_SIGNATURE > len(tuples) >= MANY:
             outcome.too_fragmented |= frozenset(family.ids.tolist())
-        outcome.unshared += int(tuples.in_ranges() @ family.queries[owners])
+        in_ranges = tuples.in_ranges()
+        outcome.unshared += int(in_ranges @ family.queries[owners])
+        outcome.counts.add_matched(plan.index, family.ids[owners], in_ranges)
         shared = inputs.setdefault(id(at), _SharedInput(at, tuples.cells, len(tuples)))
         shared.matched |= matched
         if tuples.cells is None:
@@ -240,76 +293,91 @@ def _in_windows(family: Family, tuples: FamilyTuples) -> Mask:
     return found
 
 
-def late_rows(table: pa.Table, plan: BatchPlan) -> Mask:
-    """Which rows some query wants, and are late for every query that wants them."""
+@dataclass(frozen=True)
+class LateRows:
+    """Rows that some query missed: their numbers, and for each the groups of queries that missed it, as bits."""
+
+    at: NDArray[np.int64]
+    missed_by: pa.Array
+
+
+def late_rows(table: pa.Table, plan: BatchPlan) -> LateRows:
+    """The rows that some query missed: a window of the query that they belong to was closed before."""
     rows = Rows(table, plan.columns)
     times, has_time = rows.numbers(plan.time)
-    return _late(rows, plan, has_time if plan.limit is None else has_time & (times <= plan.limit))
+    at = _old_rows(rows, plan, has_time if plan.limit is None else has_time & (times <= plan.limit))
+    chosen, bits = [at[:0]], [pa.array([], pa.binary())]
+    size = max(1, BITS_AT_ONCE // max(plan.group_count, 1))
+    for start in range(0, len(at), size):
+        some = at[start : start + size]
+        missed = np.zeros((plan.group_count, len(some)), bool)
+        for group, mask in _missed_rows(rows.take(some), plan):
+            missed[group] = mask
+        is_late = missed.any(axis=0)
+        chosen.append(some[is_late])
+        bits.append(bit_column(missed[:, is_late].T))
+    return LateRows(np.concatenate(chosen), pa.concat_arrays(bits))
 
 
-def _late(rows: Rows, plan: BatchPlan, accepted: Mask) -> Mask:
-    """Which accepted rows some query wants, and are late for every query that wants them.
-
-    Only rows in closed time can be late, so that only these are compared with the queries.
-    """
+def _old_rows(rows: Rows, plan: BatchPlan, accepted: Mask) -> NDArray[np.int64]:
+    """The rows in closed time: only these can be late, so that only these are compared with the queries."""
     old = np.zeros(len(accepted), bool)
     for clock, name in plan.clocks.items():
         until = plan.latest_closed(clock)
         if until is not None:
             times, valid = rows.numbers(name)
             old |= accepted & valid & (times < until) & (times > LOWEST)
-    late = np.zeros(len(accepted), bool)
-    at = np.flatnonzero(old)
-    if len(at):
-        late[at] = _late_for_all(rows.take(at), plan)
-    return late
+    return np.flatnonzero(old)
 
 
-def _late_for_all(rows: Rows, plan: BatchPlan) -> Mask:
-    """Which rows are late for every query that wants them, of which there is at least one."""
-    size = rows.table.num_rows
-    wanted, counted = np.zeros(size, bool), np.zeros(size, bool)
-    for store_input in plan.store_inputs:
-        matched, timely = in_time(
-            rows, store_input, plan.clocks[store_input.store_set.clock], np.ones(size, bool)
-        )
-        wanted, counted = wanted | matched, counted | timely
+def _missed_rows(rows: Rows, plan: BatchPlan) -> Iterator[tuple[int, Mask]]:
+    """For each group of queries that missed any rows: its place, and which rows."""
     closed_masks: dict[tuple[Clock, WindowSpec], Mask] = {}
+    place = 0
     for interest in plan.interests:
+        places, place = range(place, place + len(interest.windows)), place + len(interest.windows)
         times, valid = rows.numbers(plan.clocks[interest.clock])
-        matched = valid & rows.all_true(interest.conjuncts)
-        if not matched.any():
-            continue
         view = plan.closed.get(interest.clock, Closed()).view(interest.key_columns, interest.pinned)
-        for window, forced in interest.windows:
-            inside = matched
-            if windows.has_gaps(window):
-                inside = matched & windows.in_some_window(window, times)
-            wanted |= inside
-            if not (inside & ~counted).any():
-                continue
+        matched: Mask | None = None
+        for group, (window, forced) in zip(places, interest.windows, strict=True):
             if view.uniform and forced is None:
                 key = interest.clock, window
                 if key not in closed_masks:
                     closed_masks[key] = _in_closed_windows(window, view, IntervalSet(), times, ())
-                counted |= inside & ~closed_masks[key]
-                continue
-            at = np.flatnonzero(inside)
-            keys = [] if view.uniform else [rows.column(key).take(pa.array(at)) for key in interest.keys]
-            closed = IntervalSet() if forced is None else IntervalSet.of((LOWEST, forced))
-            counted[at[~_in_closed_windows(window, view, closed, times[at], keys)]] = True
-    return wanted & ~counted
+                missed = closed_masks[key]
+                if not missed.any():
+                    continue
+            if matched is None:
+                in_range = (times > LOWEST) & (times < HIGHEST)
+                matched = valid & in_range & rows.all_true(interest.conjuncts)
+            if not matched.any():
+                break
+            if view.uniform and forced is None:
+                missed = matched & missed
+            else:
+                at = np.flatnonzero(matched)
+                keys = [] if view.uniform else [rows.column(key).take(pa.array(at)) for key in interest.keys]
+                closed = IntervalSet() if forced is None else IntervalSet.of((LOWEST, forced))
+                missed = np.zeros(len(matched), bool)
+                missed[at] = _in_closed_windows(window, view, closed, times[at], keys)
+            if missed.any():
+                yield group, missed
+    for group, store_input in enumerate(plan.store_inputs, place):
+        clock = plan.clocks[store_input.store_set.clock]
+        matched, timely = in_time(rows, store_input, clock, np.ones(rows.table.num_rows, bool))
+        if (matched & ~timely).any():
+            yield group, matched & ~timely
 
 
 def _in_closed_windows(
     window: WindowSpec, view: View, forced: IntervalSet, times: NDArray[np.int64], keys: Sequence[pa.Array]
 ) -> Mask:
-    """Which times have all their windows closed."""
+    """Which times have a window that is closed."""
     firsts, lasts = windows.wid_from(window, times), windows.wid_to(window, times)
-    late = np.zeros(len(times), bool)
+    missed = np.zeros(len(times), bool)
     for rows, (closed,) in split_by_view([view], list(keys), len(times)):
-        late[rows] = (windows.closed_wids(window, closed) | forced).covers(firsts[rows], lasts[rows])
-    return late
+        missed[rows] = (windows.closed_wids(window, closed) | forced).meets(firsts[rows], lasts[rows] + 1)
+    return missed & (firsts <= lasts)
 
 
 def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome:
@@ -328,6 +396,7 @@ def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome
     for runs in ("runs", "executor_runs", "run_refs"):
         setattr(total, runs, [one for part in parts for one in getattr(part, runs)])
     total.too_fragmented = frozenset[int]().union(*(part.too_fragmented for part in parts))
+    total.counts = reduce(add, (part.counts for part in parts)) if parts else QueryCounts()
     flags = [part.flags for part in parts if part.flags is not None]
     total.flags = pa.concat_tables(flags) if flags else None
     return total

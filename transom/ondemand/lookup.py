@@ -33,7 +33,7 @@ Numbers = NDArray[np.int64]
 StoreReader = Callable[[str, StoreRead, int], GroupAnswers]  # (store name, how to read it, since)
 GroupPattern = tuple[tuple[int, tuple[Any, ...]], ...]  # by group column: the wanted values
 Where = Mapping[str, Any] | None
-_EMIT_COLUMNS = ("kind", "rows", "latency")  # only results that are emitted have these
+_EMIT_COLUMNS = ("kind", "rows", "late", "latency")  # only results that are emitted have these
 _SIDES = ("low", "high")
 
 
@@ -234,7 +234,7 @@ def _bounds(call: Call, found: GroupAnswers, places: Numbers) -> tuple[pa.Array,
 
 
 def lookup_schema(query: Query) -> pa.Schema:
-    """The columns of a lookup's result: those of an emitted result without `kind`, `rows` and `latency`.
+    """The columns of a lookup's result: those of an emitted result without `kind`, `rows`, `late` and `latency`.
 
     A TimeGram adds the ends of the intervals.
     """

@@ -96,14 +96,19 @@ class OracleBatch:
 class OracleOutcome:
     """The answers, and what became of every row. Batches are counted from 0.
 
-    A result is a dict of window_start, window_end, the group columns, the items, rows, complete and
-    batch; a system column whose name an item took is called transom_<name>.
+    A row is late if a query missed it: a window of the query that it belongs to was closed. A result is a dict
+    of window_start, window_end, the group columns, the items, rows, late, complete and batch; a system column
+    whose name an item took is called transom_<name>.
     """
 
     results: dict[str, list[Row]] = field(default_factory=dict)  # by query
-    late: dict[str, list[tuple[Row, int]]] = field(default_factory=dict)  # by stream: row, batch
+    late: dict[str, list[tuple[Row, int, tuple[str, ...]]]] = field(
+        default_factory=dict
+    )  # row, batch, queries
     rejected: dict[str, list[tuple[Row | str, str, int]]] = field(default_factory=dict)  # row, reason, batch
     counts: dict[str, Counter[str]] = field(default_factory=dict)  # in, counted, unwanted, late, rejected
+    missed: dict[str, Counter[tuple[int, int]]] = field(default_factory=dict)  # by query: rows by window
+    accounts: dict[str, Counter[str]] = field(default_factory=dict)  # by query: the same as counts
     early: dict[str, list[Row]] = field(default_factory=dict)  # by query: the answers to prods
     lookups: list[LookupAnswer] = field(default_factory=list)  # in the order of the batches and their lookups
 

@@ -68,6 +68,8 @@ class LiveQuery:
     cells: dict[Hashable, Cell] = field(default_factory=dict)
     kept: list[KeptRow] = field(default_factory=list)  # for lookups of an on-demand query
     ended: int | None = None  # where the last window ends that the end of the stream closed
+    missed: Counter[Window] = field(default_factory=Counter)  # rows that came when the window was closed
+    account: Counter[str] = field(default_factory=Counter)  # in, counted, unwanted, late, rejected
 
     def is_over(self, window: Window) -> bool:
         """Whether the stream ended, or fell idle, after this window or a later one."""
@@ -137,8 +139,10 @@ class Oracle:
             {name: [] for name in streams},
             {name: [] for name in streams},
             {name: Counter() for name in streams},
-            {name: [] for name in queries},
+            early={name: [] for name in queries},
         )
+        for name, live in self.live.items():
+            self.outcome.missed[name], self.outcome.accounts[name] = live.missed, live.account
 
     def join(self, query: Query, partial: bool = False) -> LiveQuery:
         """Register a query from now on."""
@@ -153,7 +157,11 @@ class Oracle:
         """Process one batch: queries join and leave, rows are counted, then windows close."""
         for control in batch.before:
             if isinstance(control, Register):
-                self.live[control.name] = self.join(self.queries[control.name], control.partial)
+                live = self.live[control.name] = self.join(self.queries[control.name], control.partial)
+                self.outcome.missed[control.name], self.outcome.accounts[control.name] = (
+                    live.missed,
+                    live.account,
+                )
             else:
                 del self.live[control.name]
         self.process_rows(number, batch)
@@ -179,22 +187,26 @@ class Oracle:
         time = Clock(batch.stream, stream.rules.time, stream.rules.kind)
         accepted, rejected = accept_rows(batch, stream.rules, max(stream.values(time), default=None))
         rows = in_order(accepted, stream.rules.time, list(stream.columns))
-        verdicts = [
-            self.count(live, stream, rows) for live in self.live.values() if live.query.stream == batch.stream
-        ]
+        readers = {name: live for name, live in self.live.items() if live.query.stream == batch.stream}
+        verdicts = {name: self.count(live, stream, rows) for name, live in readers.items()}
+        for name, live in readers.items():
+            live.account.update("late" if is_late else "counted" if is_late is False else "unwanted"
+                                for is_late in verdicts[name])  # fmt: skip
+            live.account.update({"rejected": len(rejected), "in": len(batch.rows)})
         counts = outcome.counts[batch.stream]
-        for row, *asked in zip(rows, *verdicts, strict=True):
-            fate = "counted" if True in asked else "late" if False in asked else "unwanted"
+        for row, *asked in zip(rows, *verdicts.values(), strict=True):
+            fate = "late" if True in asked else "counted" if False in asked else "unwanted"
             counts[fate] += 1
             if fate == "late":
-                outcome.late[batch.stream].append((row, number))
+                missing = tuple(name for name, is_late in zip(verdicts, asked, strict=True) if is_late)
+                outcome.late[batch.stream].append((row, number, missing))
         outcome.rejected[batch.stream] += [(row, reason, number) for row, reason in rejected]
         counts["rejected"] += len(rejected)
         counts["in"] += len(batch.rows)
         stream.accepted += rows
 
     def count(self, live: LiveQuery, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
-        """Count rows in a query's open windows: for each row, whether a window took it; None if it is unwanted."""
+        """Count rows in a query's open windows: for each row, whether a window missed it; None if it is unwanted."""
         query = live.query
         if query.is_on_demand:
             return self.keep_rows(live, stream, rows)
@@ -204,20 +216,21 @@ class Oracle:
             for window in windows_of(value, query.window):
                 verdicts[i] = bool(verdicts[i])
                 if live.is_over(window) or is_closed(query, window, group, closings):
+                    live.missed[window] += 1
+                    verdicts[i] = True
                     continue
-                verdicts[i] = True
                 cell = live.cells.setdefault((window, sameness(group)), Cell(window, group))
                 cell.rows.append(values)
         return verdicts
 
     def keep_rows(self, live: LiveQuery, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
-        """Keep rows for lookups: for each row, whether it came in time; None if it is unwanted."""
+        """Keep rows for lookups: for each row, whether it came too late; None if it is unwanted."""
         query = live.query
         floor = oldest_kept(query, stream.values(query.clock))
         verdicts: list[bool | None] = [None] * len(rows)
         for i, value, group, values in self.matching(query, stream, rows, len(stream.accepted)):
-            verdicts[i] = floor is None or value >= floor
-            if verdicts[i]:
+            verdicts[i] = floor is not None and value < floor
+            if not verdicts[i]:
                 live.kept.append(KeptRow(value, group, values, earlier=False))
         return verdicts
 
@@ -329,6 +342,7 @@ class Oracle:
             "window_start": cell.window[0],
             "window_end": cell.window[1],
             "rows": len(cell.rows),
+            "late": live.account["late"],
             "complete": live.saw_all_of(cell.window),
             "batch": batch_id,
         }

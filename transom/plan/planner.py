@@ -9,8 +9,12 @@ from operator import is_not
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
+from transom.elements import WindowSpec
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.aggregate import Interest
+from transom.kernel.query_counts import QueryIndex
 from transom.ondemand.store_specs import StoreSet, store_sets
 from transom.plan.compiled import CompiledQuery
 from transom.plan.context import Membership, Observed, Pass, PlanContext, StreamMemory
@@ -24,6 +28,8 @@ from transom.plan.predicate_text import predicate_text
 from transom.plan.strategy import Strategy
 from transom.sql.query import Predicate
 from transom.state.state import State, StoreState
+from transom.windows.ids import WindowSpecs
+from transom.windows.intervals import LOWEST
 
 NONE: dict[str, Any] = {}
 
@@ -35,6 +41,7 @@ class SharedPlan:
     selections: tuple[Selection, ...]
     families: tuple[Family, ...]
     interests: tuple[Interest, ...]
+    index: QueryIndex = field(default_factory=QueryIndex)  # the queries, as the kernel counts rows for them
 
     @cached_property
     def layouts(self) -> dict[str, Layout]:
@@ -58,6 +65,7 @@ class _Planned:
     slots: list[tuple[str, ...]] = field(default_factory=list)  # that their homes keep
     forced: list[int | None] = field(default_factory=list)
     interests: tuple[Interest, ...] = ()
+    index: QueryIndex = field(default_factory=QueryIndex)
     plan: SharedPlan | None = None
 
     def copy(self) -> _Planned:
@@ -139,7 +147,8 @@ class Planner:
         slots = [one.slots for one in states]
         members = list(queries)
         same_queries = _same(members, last.queries)
-        if same_queries and homes == last.homes and slots == last.slots:
+        same_homes = homes == last.homes
+        if same_queries and same_homes and slots == last.slots:
             found = last.selections
         else:
             found = selections(state, queries, last.memory.selections)
@@ -156,7 +165,10 @@ class Planner:
             return last.plan
         if forced != last.forced or not same_queries:
             last.forced, last.queries, last.interests = forced, members, interests_of(state, queries)
-        last.plan = SharedPlan(tuple(found), last.families, last.interests)
+            same_homes = False
+        if not same_homes:
+            last.index = query_index(state, queries, last.interests)
+        last.plan = SharedPlan(tuple(found), last.families, last.interests, last.index)
         return last.plan
 
     def _decide(self, state: State, last: _Planned, found: list[Selection]) -> None:
@@ -218,7 +230,10 @@ def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Intere
     found = []
     for members in alike.values():
         first = members[0]
-        windows = dict.fromkeys((q.query.window, state.queries[q.name].forced) for q in members)
+        windows: dict[tuple[WindowSpec, int | None], list[str]] = {}
+        for query in members:
+            key = query.query.window, state.queries[query.name].forced
+            windows.setdefault(key, []).append(query.name)
         found.append(
             Interest(
                 first.query.clock,
@@ -227,6 +242,24 @@ def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Intere
                 first.key_columns or NONE,
                 first.pinned or NONE,
                 tuple(windows),
+                tuple(map(tuple, windows.values())),
             )
         )
     return tuple(found)
+
+
+def query_index(state: State, queries: Sequence[CompiledQuery], interests: Sequence[Interest]) -> QueryIndex:
+    """The queries of a stream as arrays; `interests` are those of the same queries."""
+    groups = [members for interest in interests for members in interest.members]
+    group_of = {name: place for place, members in enumerate(groups) for name in members}
+    own = [state.queries[query.name] for query in queries]
+    return QueryIndex(
+        tuple(query.name for query in queries),
+        np.array([one.homes[0] for one in own], np.int64),
+        WindowSpecs.of([query.spec for query in queries]),
+        np.array([LOWEST if one.forced is None else one.forced for one in own], np.int64),
+        np.array([group_of[query.name] for query in queries], np.int64),
+        tuple(query.query.clock for query in queries),
+        tuple(query.key_columns or NONE for query in queries),
+        tuple(query.pinned or NONE for query in queries),
+    )

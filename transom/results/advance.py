@@ -26,7 +26,7 @@ from transom.results.presentation import LoweredWindows
 from transom.results.read_slices import Reading, Scattered
 from transom.results.shard_work import ShardWork, shard_needs
 from transom.results.stream_end import groups_held, last_open, last_slices
-from transom.results.stream_progress import BatchInput, advance_stream, missed_times
+from transom.results.stream_progress import BatchInput, account_rows, advance_stream, missed_times
 from transom.state.state import QueryState, SelectionState, State, StreamState, Work
 from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
@@ -69,6 +69,7 @@ def apply_batch(
         sheets=work.sheets,
         shards=tuple(work.shards),
         stores=work.stores,
+        accounts=work.accounts,
         partitions=state.partitions if shelf is None else shelf.partitions if work.has_files else 0,
     )
     return AppliedBatch(after, closed, work.all_finals, work.shard_work)
@@ -124,7 +125,7 @@ class _Work(Reading):
         self.streams, self.queries = dict(state.streams), dict(state.queries)
         self.selections, self.sheets = dict(state.selections), dict(state.sheets)
         self.shards, self.shard_work = list(state.shards), list[ShardWork]()
-        self.stores = state.stores
+        self.stores, self.accounts = state.stores, state.accounts
         self.finals = self.unshared_finals = self.all_finals = 0
         self._boundaries: dict[tuple[int, Clock, int | None], Boundary] = {}
 
@@ -138,6 +139,7 @@ class _Work(Reading):
         before = self.before.stream(name)
         clocks = clocks_of(batch.queries, batch.rules, batch.store_sets)
         after = self.streams[name] = advance_stream(before, batch, clocks)
+        self.accounts = account_rows(self.accounts, batch)
         if batch.store_sets:
             self.stores = fill_stores(self.stores, batch, batch.store_sets, after, self.shelf, self.planner)
         readers, layouts = self.add_partials(batch)

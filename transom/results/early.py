@@ -112,6 +112,7 @@ class _Sweep(Reading):
     def __init__(self, state: State, sharing: Sequence[CompiledQuery]):
         self.sharing, self.streams, self.queries = sharing, state.streams, state.queries
         self.selections, self.sheets, self.shards = state.selections, state.sheets, state.shards
+        self.accounts = state.accounts
         self._boundary: dict[tuple[int, IntervalSet, int], Boundary] = {}
 
     def run(self, requests: Sequence[WindowRequest], partial: frozenset[str]) -> OpenWindows:

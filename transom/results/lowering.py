@@ -30,6 +30,7 @@ def lower_by_shape(
     places: Mapping[int, Places] | Sequence[Places],
     unseen: Callable[[str], IntervalSet],
     arrivals: Callable[[CompiledQuery], Arrivals],
+    late: Callable[[Sequence[str]], Sequence[int]],
     partial: frozenset[str],
 ) -> Iterator[LoweredWindows]:
     """A sheet's closed windows by the shape of their queries; `places` are the columns of each query's slots."""
@@ -58,6 +59,7 @@ def lower_by_shape(
             [unseen(name) for name in names],
             [name in partial for name in names],
             [came[id(query.clock)] for query in queries],
+            late(names),
         )
 
 

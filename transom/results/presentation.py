@@ -51,6 +51,7 @@ class LoweredWindows:
     unseen: Sequence[IntervalSet]  # of each query
     partial: Sequence[bool]  # whether windows seen only in part are asked for, of each query
     arrivals: Sequence[Arrivals] = ()  # when rows came on each query's clock
+    late: Sequence[int] = ()  # the rows that each query missed so far
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -176,6 +177,7 @@ SYSTEM = (
     ("kind", pa.string()),
     ("complete", pa.bool_()),
     ("rows", pa.int64()),
+    ("late", pa.int64()),
     ("batch", pa.int64()),
     ("made", _INSTANT),
     ("latency", pa.float64()),
@@ -283,6 +285,7 @@ def result_batch(one: LoweredWindows, computed: dict[str, pa.ChunkedArray], mome
         pa.repeat(pa.scalar(moment.kind.value), rows),
         pa.array(seen & one.whole()),
         table["rows"],
+        pa.array(np.array(one.late, np.int64)[one.which] if any(one.late) else np.zeros(rows, np.int64)),
         pa.array(np.full(rows, moment.batch_id, np.int64)),
         pa.array(np.full(rows, moment.made, np.int64)).cast(_INSTANT),
         one.latency(moment.made),

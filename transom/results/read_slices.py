@@ -16,6 +16,7 @@ from transom.results.close import Reader
 from transom.results.lowering import Places, combine_parts, lower_by_shape, slot_columns
 from transom.results.presentation import LoweredWindows
 from transom.results.shard_work import ShardWork
+from transom.state.accounts import Accounts
 from transom.state.state import QueryState, SelectionState, StreamState
 from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
@@ -32,6 +33,7 @@ class Reading:
     queries: Mapping[str, QueryState]
     selections: Mapping[int, SelectionState]
     shards: Sequence[ShardRef]
+    accounts: Accounts
 
     def readers(
         self, queries: Sequence[CompiledQuery]
@@ -72,7 +74,9 @@ class Reading:
             table = table.filter(pa.array(~np.isin(whose, several)))
         if table.num_rows:
             asking = [reader.query for reader in readers]
-            yield from lower_by_shape(layout, table, asking, places, self.unseen, self.arrivals, partial)
+            yield from lower_by_shape(
+                layout, table, asking, places, self.unseen, self.arrivals, self.accounts.late, partial
+            )
 
     def combined(
         self,
@@ -84,7 +88,9 @@ class Reading:
         layout, table = combine_parts(query, parts)
         table = table.set_column(0, "reader", pa.array(np.zeros(table.num_rows, np.int64)))
         places = [tuple(tuple(layout.columns(i)) for i in range(len(query.slots)))]
-        yield from lower_by_shape(layout, table, [query], places, self.unseen, self.arrivals, partial)
+        yield from lower_by_shape(
+            layout, table, [query], places, self.unseen, self.arrivals, self.accounts.late, partial
+        )
 
     def shard_work_for(
         self, closing: Sequence[Reader], refs: tuple[ShardRef, ...], partial: frozenset[str]
@@ -95,7 +101,8 @@ class Reading:
         alike = zip(once.values(), homes, strict=True)
         readers = tuple(Reader(one.query, own[0], one.before, one.after) for one, own in alike)
         arrivals = tuple(self.arrivals(one.query) for one in readers)
-        return ShardWork(readers, homes, refs, tuple(map(self.unseen, once)), partial, arrivals)
+        late = tuple(self.accounts.late(list(once)))
+        return ShardWork(readers, homes, refs, tuple(map(self.unseen, once)), partial, arrivals, late)
 
     def unseen(self, name: str) -> IntervalSet:
         """The times of rows that a query missed."""

@@ -133,7 +133,15 @@ class ShardCloser:
             query = self.work.readers[i].query
             found = lower_windows(self.layout, table, [query], which, self.places[i])
             asked = [query.name in self.work.partial]
-            one = LoweredWindows([query], which, found, [self.work.unseen[i]], asked, [self.work.arrivals[i]])
+            one = LoweredWindows(
+                [query],
+                which,
+                found,
+                [self.work.unseen[i]],
+                asked,
+                [self.work.arrivals[i]],
+                [self.work.late[i]],
+            )
             yield one, len(at)
 
     def _by_sheet(self, readers: list[int]) -> Iterator[LoweredPart]:
@@ -155,6 +163,7 @@ class ShardCloser:
             asking, steps = [reader.query for reader in part.readers], done.steps
             unseen = {query.name: own for query, own in zip(asking, part.unseen, strict=True)}
             arrivals = {query.name: own for query, own in zip(asking, part.arrivals, strict=True)}
+            late = {query.name: own for query, own in zip(asking, part.late, strict=True)}
             if done.table.num_rows:
                 for one in lower_by_shape(
                     self.layout,
@@ -163,6 +172,7 @@ class ShardCloser:
                     places,
                     unseen.__getitem__,
                     lambda query, known=arrivals: known[query.name],  # type: ignore[misc]
+                    lambda names, known=late: [known[name] for name in names],  # type: ignore[misc]
                     part.partial,
                 ):
                     yield one, steps

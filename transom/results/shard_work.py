@@ -37,6 +37,7 @@ class ShardWork:
     unseen: tuple[IntervalSet, ...]  # of each reader
     partial: frozenset[str]  # queries that also want windows seen only in part
     arrivals: tuple[Arrivals, ...]  # when rows came on each reader's clock
+    late: tuple[int, ...]  # the rows that each reader's query missed so far
 
     def of(self, readers: Sequence[int]) -> ShardWork:
         """The work for some of the readers."""
@@ -46,6 +47,7 @@ class ShardWork:
             homes=tuple(self.homes[i] for i in readers),
             unseen=tuple(self.unseen[i] for i in readers),
             arrivals=tuple(self.arrivals[i] for i in readers),
+            late=tuple(self.late[i] for i in readers),
         )
 
 

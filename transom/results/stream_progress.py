@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,11 +20,14 @@ from transom.overload.chunks import (
 )
 from transom.overload.resumption import credit_after
 from transom.plan.compiled import CompiledQuery
+from transom.state.accounts import Accounts
 from transom.state.state import MOST_OCCUPIED, ClockState, StreamState, Totals, Work
 from transom.windows.closed import Closed
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 from transom.windows.profile import Profile
 from transom.windows.stream_rules import StreamRules
+
+log = logging.getLogger("transom")
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,19 @@ def _counts(batch: BatchInput) -> Totals:
         sidelined - chunk_rows(burst.resumed),
         shed,
     )
+
+
+def account_rows(accounts: Accounts, batch: BatchInput) -> Accounts:
+    """The accounts of queries after a batch: of all that read its rows."""
+    own, burst = batch.outcome.accounts, batch.burst
+    if not own.names:
+        return accounts
+    numbers = map(chunk_rows, (burst.sidelined, burst.shed, burst.resumed))
+    found = accounts.plus(own.names, own.counts, own.windows, *numbers)
+    if found.unaccounted > accounts.unaccounted:
+        rows, stream = found.unaccounted - accounts.unaccounted, batch.rules.clock.stream
+        log.error("%d rows of %s are not accounted for: the counts of its queries are wrong", rows, stream)
+    return found
 
 
 def _credit(stream: StreamState, batch: BatchInput, are_left: bool) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 
@@ -41,12 +41,18 @@ class Archive:
             ]
             self.outputs.drop_prods(is_old)
 
-    def rows(self, kind: str, stream: Stream, committed: int) -> pa.Table:
-        """A stream's late or rejected rows up to the last committed batch."""
-        columns = dict(stream.columns)
-        if kind == "rejected":  # with the text of what could not be parsed
-            read = dict(stream.source.columns)
-            text = {TIME_TEXT: pa.string()} if read[stream.rules.clock.attribute] == pa.string() else {}
-            columns = read | columns | text
+    def late(self, stream: Stream, committed: int, since: Mapping[str, int] | None = None) -> pa.Table:
+        """A stream's late rows up to the last committed batch, each with the queries that missed it.
+
+        With `since`, only those that these queries missed, which joined with these batches.
+        """
+        schema = pa.schema([*stream.columns.items(), ("reason", pa.string())])
+        return self.outputs.read_late_rows(stream.name, committed, schema, since)
+
+    def rejected(self, stream: Stream, committed: int) -> pa.Table:
+        """A stream's rejected rows up to the last committed batch, with the text of what could not be parsed."""
+        read = dict(stream.source.columns)
+        text = {TIME_TEXT: pa.string()} if read[stream.rules.clock.attribute] == pa.string() else {}
+        columns = read | dict(stream.columns) | text
         schema = pa.schema([*columns.items(), ("reason", pa.string())])
-        return self.outputs.read_rows(kind, stream.name, committed, schema)
+        return self.outputs.read_rows("rejected", stream.name, committed, schema)

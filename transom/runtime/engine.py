@@ -570,12 +570,15 @@ class Engine:
         return self._access.lookups.text(sql, at, where)
 
     def late(self, stream: str) -> pa.Table:
-        """The rows that came too late for every query that wanted them, with the reason and the batch."""
-        return self._loop.archive.rows("late", self._access.stream(stream), self._loop.state.batch_id)
+        """The rows that some query missed: a window that they belong to was closed when they arrived.
+
+        Each is listed once, with the reason, the names of the queries that missed it (missed_by) and the batch.
+        """
+        return self._loop.archive.late(self._access.stream(stream), self._loop.state.batch_id)
 
     def rejected(self, stream: str) -> pa.Table:
         """The rows without a usable time, with the reason and the batch."""
-        return self._loop.archive.rows("rejected", self._access.stream(stream), self._loop.state.batch_id)
+        return self._loop.archive.rejected(self._access.stream(stream), self._loop.state.batch_id)
 
     def journal(self, limit: int = 64 << 20) -> Journal:
         """The results of all queries in the order in which they are made from now on, for readers with

@@ -129,7 +129,9 @@ def write_task(work: ShardWork, texts: Sequence[str], target: ResultTarget) -> T
                 order = np.argsort(which, kind="stable")
                 table = table.take(pa.array(order))
                 computed = {text: table[f"x{i}"] for i, text in enumerate(texts)}
-                one = LoweredWindows(queries, which[order], table, work.unseen, partial, work.arrivals)
+                one = LoweredWindows(
+                    queries, which[order], table, work.unseen, partial, work.arrivals, work.late
+                )
                 writer.write(result_batch(one, computed, target.moment))
                 writer.written.steps += int(pc.sum(table["steps"]).as_py())
         yield packed_value(writer.written)

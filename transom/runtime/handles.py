@@ -13,16 +13,19 @@ from transom.elements import ClockKind
 from transom.errors import SettingError, StateError
 from transom.estimates import Accuracy
 from transom.estimates.feedback import new_estimator
+from transom.ingest.late_rows import MISSED_BY
 from transom.ingest.sources import FeedSource
 from transom.ondemand.lookup import lookup_schema
 from transom.plan.compiled import compile_query
 from transom.results.presentation import result_schema
 from transom.runtime.explain import explain_query
+from transom.runtime.late_windows import late_windows
 from transom.runtime.lookups import window_length
 from transom.runtime.prods import prod_of, punctuation_of
 from transom.runtime.query_access import QueryAccess
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
+from transom.state.accounts import Accounts, QueryAccount
 from transom.state.promising import Coverage
 
 
@@ -58,12 +61,38 @@ class QueryHandle:
 
     def results(self) -> pa.Table:
         """All results so far: window_start, window_end, the group columns, the select items, kind,
-        complete, rows, batch, made, latency."""
+        complete, rows, late, batch, made, latency."""
         self._check_pushed()
         query, since = self._bound()
         if query is None:
             raise StateError(f"there is no query named {self.name}")
         return self._access.loop.archive.results(self.name, result_schema(query), since)
+
+    def late(self, rows: bool = False) -> pa.Table:
+        """The rows that this query missed, by window: window_start, window_end, late; the newest windows last.
+
+        A query misses a row that satisfies its WHERE in every window that was closed when the row arrived. With
+        `rows` the answer is the rows themselves, each once, with the reason and the batch.
+        """
+        query, since = self._bound()
+        if query is None:
+            raise StateError(f"there is no query named {self.name}")
+        loop = self._access.loop
+        if not rows:
+            is_there = not self._is_dropped and self._access.registered(self.name, self.text)
+            return late_windows(self.name, query, loop.state.accounts if is_there else Accounts())
+        if query.stream not in loop.declared.streams:
+            raise SettingError(
+                f"{self.name} reads the results of {query.stream}: those that it missed are counted, not kept"
+            )
+        stream = self._access.stream(query.stream)
+        late = loop.archive.late(stream, loop.state.batch_id, {self.name: since})
+        return late.drop_columns([MISSED_BY])
+
+    @property
+    def account(self) -> QueryAccount:
+        """What became of every row since the query joined, as of the last batch."""
+        return self._access.loop.state.accounts.of(self.name)
 
     def subscribe(self, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
         """Call back with each batch's new results, before the batch is committed (so at least once);

@@ -168,6 +168,9 @@ class Ingest:
             ingested = run.process()
             late = None if ingested.late is None else with_reason(ingested.late, batch)
             self.outputs.write_rows("late", stream, intent.batch_id, late, batch.on_driver)
+            if late is not None:
+                groups = [[(name, registry[name].since) for name in names] for names in ingested.late_groups]
+                self.outputs.write_late_queries(stream, intent.batch_id, groups)
             self.outputs.write_rows("rejected", stream, intent.batch_id, ingested.rejected)
             return ingested.outcome, self.promising.arrive(
                 run, ingested.time_limit, intent, registry.preference_queries()
@@ -234,8 +237,8 @@ def with_reason(rows: Frame, batch: DataBatch) -> Frame:
 
 
 def _reason(closed: str, batch: DataBatch) -> str:
-    """Why a row is late: its windows are closed, or it is too old for the stores of on-demand queries."""
-    windows = f"all its windows are {closed}"
+    """Why a row is late: a window is closed, or it is too old for the stores of on-demand queries."""
+    windows = f"a window that it belongs to is {closed}"
     stores = "it is older than all rows kept for lookups"
     reasons = [windows] * bool(batch.queries or not batch.on_demand) + [stores] * bool(batch.on_demand)
-    return " and ".join(reasons)
+    return ", or ".join(reasons)

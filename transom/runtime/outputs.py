@@ -17,14 +17,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from transom.backends.base import Frame
+from transom.columns.bit_columns import bit_matrix
 from transom.durations import format_instant
 from transom.elements import ClockKind
+from transom.ingest.late_rows import MISSED_BY
 from transom.results.presentation import SYSTEM, ResultBatch, Results
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query, free_name
 from transom.storage.file_store import Store
 
 QUERY = "transom_query"  # the column that says which query a result is of
+QUERIES_FILE = "queries.json"  # beside late rows: the queries that their bits stand for
+MISSED_TYPE = pa.list_(pa.string())
 _INSTANT = pa.timestamp("us", tz="UTC")
 FIXED = pa.schema(
     [
@@ -36,6 +40,7 @@ FIXED = pa.schema(
         ("kind", pa.string()),
         ("complete", pa.bool_()),
         ("rows", pa.int64()),
+        ("late", pa.int64()),
         ("batch", pa.int64()),
         ("made", _INSTANT),
         ("latency", pa.float64()),
@@ -119,10 +124,63 @@ class Outputs:
         else:
             rows.write_parquet(self.store.path(directory))
 
+    def write_late_queries(
+        self, stream: str, batch_id: int, groups: Sequence[Sequence[tuple[str, int]]]
+    ) -> None:
+        """Write which queries the bits of a batch's late rows stand for: names, and the batches they joined with."""
+        directory = f"late/{stream}/{batch_id:010d}"
+        self.store.write(f"{directory}/{QUERIES_FILE}", json.dumps(groups).encode())
+
+    def _missed_by(self, directory: str, bits: pa.ChunkedArray, since: Mapping[str, int] | None) -> pa.Array:
+        """The names of the queries that missed each row; of those in `since` only, if they joined with that batch."""
+        groups = json.loads(self.store.read(f"{directory}/{QUERIES_FILE}"))
+        wanted = [
+            [name for name, joined in group if since is None or since.get(name) == joined] for group in groups
+        ]
+        rows = bit_matrix(bits, len(groups))
+        names: dict[bytes, list[str]] = {}  # most rows are missed by the same queries
+        found = []
+        for row in rows:
+            key = row.tobytes()
+            if key not in names:
+                names[key] = [name for place in np.flatnonzero(row) for name in wanted[place]]
+            found.append(names[key])
+        return pa.array(found, pa.list_(pa.string()))
+
+    def read_late_rows(
+        self, stream: str, committed: int, schema: pa.Schema, since: Mapping[str, int] | None = None
+    ) -> pa.Table:
+        """The late rows of a stream, each with the names of the queries that missed it.
+
+        With `since`, only the rows that these queries missed, which joined with these batches.
+        """
+        parts = [
+            schema.append(pa.field(MISSED_BY, MISSED_TYPE))
+            .append(pa.field("batch", pa.int64()))
+            .empty_table()
+        ]
+        stored = schema.append(pa.field(MISSED_BY, pa.binary()))
+        for batch_id, table in self._batches("late", stream, committed, stored):
+            directory = f"late/{stream}/{batch_id:010d}"
+            place = table.schema.get_field_index(MISSED_BY)
+            missed_by = self._missed_by(directory, table[MISSED_BY], since)
+            table = table.set_column(place, pa.field(MISSED_BY, MISSED_TYPE), missed_by)
+            if since is not None:
+                table = table.filter(pc.greater(pc.list_value_length(missed_by), 0))
+            parts.append(table)
+        return pa.concat_tables(parts)
+
     def read_rows(self, kind: str, stream: str, committed: int, schema: pa.Schema) -> pa.Table:
-        """All late or rejected rows of a stream up to the last committed batch, with the batch of each."""
+        """All rejected rows of a stream up to the last committed batch, with the batch of each."""
+        empty = schema.append(pa.field("batch", pa.int64())).empty_table()
+        batches = self._batches(kind, stream, committed, schema)
+        return pa.concat_tables([empty, *(table for _, table in batches)])
+
+    def _batches(
+        self, kind: str, stream: str, committed: int, schema: pa.Schema
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """The rows of each batch, with the number of the batch as last column."""
         schema = schema.append(pa.field("batch", pa.int64()))
-        found = [schema.empty_table()]
         for directory in sorted(self.store.list(f"{kind}/{stream}")):
             if int(directory) > committed:
                 continue
@@ -131,8 +189,7 @@ class Outputs:
                 continue
             columns = [table[name].cast(schema.field(name).type) for name in schema.names[:-1]]
             columns.append(pa.repeat(pa.scalar(int(directory), pa.int64()), table.num_rows))
-            found.append(pa.Table.from_arrays(columns, schema=schema))
-        return pa.concat_tables(found)
+            yield int(directory), pa.Table.from_arrays(columns, schema=schema)
 
     def _read_rows(self, directory: str) -> pa.Table | None:
         tables = []
@@ -192,7 +249,7 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | Pr
         start, end, *columns = table.column_names
         columns, system = columns[: -len(SYSTEM)], columns[-len(SYSTEM) :]
         values = [name for name in columns if name not in keys]
-        kind, complete, count, batch_id, made, latency = system
+        kind, complete, count, late, batch_id, made, latency = system
         is_time = query.clock.kind is ClockKind.TIME
         bounds = {side: table[side].cast(pa.int64()).to_pylist() for side in (start, end)}
         times = table[made].cast(pa.int64()).to_pylist()
@@ -208,6 +265,7 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | Pr
                     "kind": row[kind],
                     "complete": row[complete],
                     "rows": row[count],
+                    "late": row[late],
                     "batch": row[batch_id],
                     "made": times[i],
                     "latency": row[latency],
@@ -229,7 +287,7 @@ def _preference_rows(name: str, query: PreferenceQuery, table: pa.Table) -> list
     system = {column: free_name(column, values) for column in ("batch", "made", "complete")}
     made = table[system["made"]].cast(pa.int64()).to_pylist()
     nothing = dict.fromkeys(
-        ("window_start", "window_end", "window_from", "window_to", "rows", "latency"), None
+        ("window_start", "window_end", "window_from", "window_to", "rows", "late", "latency"), None
     )
     return [
         nothing

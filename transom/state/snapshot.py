@@ -18,6 +18,7 @@ from transom.ondemand.structures.tiers import RunTiers
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation
 from transom.state import state_json
+from transom.state.accounts import Accounts
 from transom.state.checkpoint_format import FORMAT_VERSION, check_format
 from transom.state.commit_record import CommitRecord
 from transom.state.json_forms import decode_intervals, decode_summary, encode_intervals, encode_summary
@@ -30,6 +31,7 @@ Parts = Mapping[Part, bytes]
 
 STATE, RUN, SHEET, ESTIMATOR = "state", "run", "sheet", "estimator"
 SUMMARY, PENDING, SELECTED = "summary", "pending", "selected"
+ACCOUNTS = "accounts"
 
 
 class RunShelf(Protocol):
@@ -75,6 +77,8 @@ def dumps(state: State, record: CommitRecord | None = None, shelf: RunShelf | No
     parts |= {(SHEET, name, 0): _pack_table(sheet) for name, sheet in state.sheets.items()}
     parts |= {(ESTIMATOR, name, 0): estimator.packed for name, estimator in state.estimators.items()}
     parts |= dict(_promising_parts(state.promising))
+    for number, table in enumerate(state.accounts.tables()):
+        parts[ACCOUNTS, "", number] = _pack_table(table)
     kinds, names, numbers = zip(*parts, strict=True)
     columns = {
         "kind": pa.array(kinds, pa.string()),
@@ -107,6 +111,7 @@ def encode_state(state: State, shelf: RunShelf) -> dict[str, Any]:
         "shards": [state_json.encode_shard(ref) for ref in state.shards],
         "partitions": state.partitions,
         "last_selection": state.last_selection,
+        "unaccounted": state.accounts.unaccounted,
         "prodders": {name: state_json.encode_prodder(prodder) for name, prodder in state.prodders.items()},
         "stores": {name: _encode_store(store, shelf) for name, store in state.stores.items()},
         "summaries": {
@@ -132,6 +137,9 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
         prodders={name: state_json.decode_prodder(prodder) for name, prodder in stored["prodders"].items()},
         estimators={name: Estimator.loads(packed) for name, packed in _of_kind(ESTIMATOR, parts)},
         stores={name: _decode_store(store, shelf) for name, store in stored["stores"].items()},
+        accounts=Accounts.of_tables(
+            *(_unpack_table(parts[ACCOUNTS, "", number]) for number in range(2)), stored["unaccounted"]
+        ),
         promising=PromisingState(
             {
                 name: _decode_summary_state(summary, parts[SUMMARY, name, 0], shelf)

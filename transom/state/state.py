@@ -12,6 +12,7 @@ from transom.elements import Clock, ClockKind
 from transom.estimates import Estimator
 from transom.ondemand.structures.tiers import RunTiers
 from transom.overload.chunks import SidelinedChunk, held_times
+from transom.state.accounts import Accounts
 from transom.state.promising import PromisingState
 from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
@@ -195,6 +196,7 @@ class State:
     estimators: Mapping[str, Estimator] = field(default_factory=dict)  # of queries that EMIT EARLY
     stores: Mapping[str, StoreState] = field(default_factory=dict)  # of on-demand queries, by their names
     promising: PromisingState = field(default_factory=PromisingState)
+    accounts: Accounts = field(default_factory=Accounts)  # of queries: what became of every row
 
     @property
     def refs(self) -> tuple[ShardRef, ...]:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from transom.backends.base import ShippedPlan
 from transom.kernel.aggregate import BatchPlan
+from transom.kernel.query_counts import QueryIndex
 
 LARGE = 256  # selections from which on a plan is worth a broadcast
 _KEPT = 4
@@ -20,7 +21,7 @@ _unpacked: OrderedDict[str, Any] = OrderedDict()  # of this process: Spark uses 
 
 
 class Parcel:
-    """The families and interests of a plan, packed; a worker process unpacks them when it first sees them."""
+    """The families, interests and queries of a plan, packed; a worker process unpacks them when it first sees them."""
 
     def __init__(self, spark: SparkSession, content: tuple[Any, ...]):
         self.key = uuid.uuid4().hex
@@ -43,26 +44,26 @@ class BroadcastPlan(ShippedPlan):
     def plan(self) -> BatchPlan:
         if self._parcel is None:
             return self._plan
-        families, interests = self._parcel.content()
-        return replace(self._plan, families=families, interests=interests)
+        families, interests, index = self._parcel.content()
+        return replace(self._plan, families=families, interests=interests, index=index)
 
 
 class PlanBroadcaster:
-    """Packs plans; families and interests that were sent for the batch before are not sent again."""
+    """Packs plans; families, interests and queries that were sent for the batch before are not sent again."""
 
     def __init__(self, spark: SparkSession):
         self.spark = spark
-        self._sent: OrderedDict[tuple[int, int], tuple[tuple[Any, ...], Parcel]] = OrderedDict()
+        self._sent: OrderedDict[tuple[int, ...], tuple[tuple[Any, ...], Parcel]] = OrderedDict()
 
     def ship(self, plan: BatchPlan) -> BroadcastPlan:
-        content = plan.families, plan.interests
+        content = plan.families, plan.interests, plan.index
         if sum(len(family) for family in plan.families) + len(plan.interests) < LARGE:
             return BroadcastPlan(plan, None)
-        key = id(plan.families), id(plan.interests)
+        key = id(plan.families), id(plan.interests), id(plan.index)
         if key not in self._sent:
             self._sent[key] = content, Parcel(self.spark, content)  # held, so that its id stays its own
             if len(self._sent) > _KEPT:
                 _, (_, old) = self._sent.popitem(last=False)
                 old.packed.destroy()
         self._sent.move_to_end(key)
-        return BroadcastPlan(replace(plan, families=(), interests=()), self._sent[key][1])
+        return BroadcastPlan(replace(plan, families=(), interests=(), index=QueryIndex()), self._sent[key][1])

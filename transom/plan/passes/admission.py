@@ -126,6 +126,7 @@ def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQue
     names = list(names)
     if not names:
         return state
+    state = replace(state, accounts=state.accounts.without(names))
     if not (state.prodders.keys() | state.estimators.keys()).isdisjoint(names):
         state = replace(
             state, prodders=_without(state.prodders, names), estimators=_without(state.estimators, names)

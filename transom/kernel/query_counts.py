@@ -1,0 +1,332 @@
+"""What became of a batch's rows for each query: rows in cells, rows between windows, and late rows by window.
+
+A query misses a row in every window that was closed before the row's batch. Cells are counted where they were
+made: all rows of a slice lie in the same windows of a query, so that no row is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.aggregates.numeric import expand_runs
+from transom.columns.table_columns import FRAGMENT, ROWS, SELECTION, SLICE, groups_in
+from transom.elements import Clock, WindowSpec
+from transom.kernel.closed_views import split_by_view
+from transom.kernel.shards import Shard
+from transom.kernel.sheets import one_array
+from transom.windows import ids as windows
+from transom.windows.closed import Closed, View
+from transom.windows.ids import WindowSpecs
+from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
+
+Numbers = NDArray[np.int64]
+
+FATES = ("rows", "counted", "unwanted", "late", "rejected")  # all rows, and what can become of one
+
+
+def _no_numbers() -> Numbers:
+    return np.zeros(0, np.int64)
+
+
+def _no_runs() -> Numbers:
+    return np.zeros((4, 0), np.int64)
+
+
+@dataclass(frozen=True)
+class QueryIndex:
+    """The standing queries of a batch as arrays: the selection that each adds to, its windows, and its group.
+
+    Windows with an id below `forced` were closed because the stream ended or fell idle. Queries of one group
+    want the same rows and have the same windows: `groups` is the place of each query's group.
+    """
+
+    names: tuple[str, ...] = ()
+    selections: Numbers = field(default_factory=_no_numbers)
+    specs: WindowSpecs = field(default_factory=lambda: WindowSpecs.of([]))
+    forced: Numbers = field(default_factory=_no_numbers)
+    groups: Numbers = field(default_factory=_no_numbers)
+    clocks: tuple[Clock, ...] = ()
+    key_columns: tuple[Mapping[str, int], ...] = ()
+    pinned: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
+
+    @cached_property
+    def homes(self) -> Numbers:
+        """The ids of all selections, in order."""
+        return np.unique(self.selections)
+
+    @cached_property
+    def home_places(self) -> Numbers:
+        """The place of each query's selection among `homes`."""
+        return np.searchsorted(self.homes, self.selections)
+
+    @cached_property
+    def by_home(self) -> tuple[Numbers, Numbers]:
+        """The queries in the order of their selections, and where each selection's begin."""
+        order = np.argsort(self.home_places, kind="stable")
+        return order, np.searchsorted(self.home_places[order], np.arange(len(self.homes) + 1))
+
+    @cached_property
+    def by_clock(self) -> dict[Clock, Numbers]:
+        """The queries of each clock."""
+        found: dict[Clock, list[int]] = {}
+        for place, clock in enumerate(self.clocks):
+            found.setdefault(clock, []).append(place)
+        return {clock: np.array(places) for clock, places in found.items()}
+
+    def view(self, place: int, closed: Closed) -> View:
+        """Closed time as the query at a place sees it."""
+        return closed.view(self.key_columns[place], self.pinned[place])
+
+
+@dataclass
+class QueryCounts:
+    """The counts of some rows of a batch; counts of tasks add up.
+
+    `matched` and `folded` are by selection: the rows that match, and those in the cells that were made of them.
+    `between` (rows between windows) and `missed` (rows in cells, of which a window is closed) are by query, and
+    `late` (the same, from the rows themselves) by group. `windows` has a column for each run of missed windows:
+    the query, the first and the last window, and the rows that each of them missed.
+    """
+
+    matched: Numbers = field(default_factory=_no_numbers)
+    folded: Numbers = field(default_factory=_no_numbers)
+    between: Numbers = field(default_factory=_no_numbers)
+    missed: Numbers = field(default_factory=_no_numbers)
+    late: Numbers = field(default_factory=_no_numbers)
+    windows: Numbers = field(default_factory=_no_runs)
+    store_matched: Numbers = field(default_factory=_no_numbers)  # by store input
+
+    @classmethod
+    def of(cls, index: QueryIndex, groups: int, stores: int) -> QueryCounts:
+        """The counts of no rows."""
+        homes, queries = len(index.homes), len(index.names)
+        sizes = homes, homes, queries, queries, groups
+        return cls(*(np.zeros(size, np.int64) for size in sizes), store_matched=np.zeros(stores, np.int64))
+
+    def __add__(self, other: QueryCounts) -> QueryCounts:
+        return QueryCounts(
+            self.matched + other.matched,
+            self.folded + other.folded,
+            self.between + other.between,
+            self.missed + other.missed,
+            self.late + other.late,
+            np.concatenate([self.windows, other.windows], axis=1),
+            self.store_matched + other.store_matched,
+        )
+
+    def add_matched(self, index: QueryIndex, selections: Numbers, rows: Numbers) -> None:
+        """Add rows that match, given by selection."""
+        if index.names:
+            np.add.at(self.matched, np.searchsorted(index.homes, selections), rows)
+
+
+@dataclass(frozen=True)
+class BatchAccounts:
+    """What became of a batch's rows for each query.
+
+    `counts` has a row for each of `FATES` and a column for each query. `windows` has a column for each run of
+    missed windows: the place of the query, the first and the last window, and the rows that each missed.
+    """
+
+    names: tuple[str, ...] = ()
+    counts: Numbers = field(default_factory=lambda: np.zeros((len(FATES), 0), np.int64))
+    windows: Numbers = field(default_factory=_no_runs)
+
+    def __add__(self, other: BatchAccounts) -> BatchAccounts:
+        """The accounts of other queries beside these."""
+        shifted = other.windows + np.array([[len(self.names)], [0], [0], [0]])
+        return BatchAccounts(
+            (*self.names, *other.names),
+            np.concatenate([self.counts, other.counts], axis=1),
+            np.concatenate([self.windows, shifted], axis=1),
+        )
+
+
+def batch_accounts(
+    counts: QueryCounts, index: QueryIndex, store_queries: Sequence[Sequence[str]], rows: int, rejected: int
+) -> BatchAccounts:
+    """The accounts of a batch: of standing queries, and of the on-demand queries of each store input.
+
+    What was counted comes from the cells, what was late from the rows, and what was unwanted from the matches:
+    that they add up to the rows is checked when the accounts are added to those of earlier batches.
+    """
+    if len(counts.matched) != len(index.homes):  # no task had any rows
+        counts = QueryCounts.of(
+            index, int(index.groups.max(initial=-1)) + 1 + len(store_queries), len(store_queries)
+        )
+    accepted, queries = rows - rejected, len(index.names)
+    matched, late = counts.matched[index.home_places], counts.late[index.groups]
+    counted = counts.folded[index.home_places] - counts.between - counts.missed
+    unwanted = accepted - matched + counts.between
+    standing = [np.full(queries, rows), counted, unwanted, late, np.full(queries, rejected)]
+    of = np.repeat(np.arange(len(store_queries)), [len(names) for names in store_queries])
+    matched = counts.store_matched[of]
+    late = counts.late[len(counts.late) - len(store_queries) + of]
+    on_demand = [np.full(len(of), rows), matched - late, accepted - matched, late, np.full(len(of), rejected)]
+    names = (*index.names, *(name for names in store_queries for name in names))
+    return BatchAccounts(
+        names, np.concatenate([np.stack(standing), np.stack(on_demand)], axis=1), counts.windows
+    )
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells of selections: the place of the selection, where the slice starts, the rows, the group columns."""
+
+    homes: Numbers
+    starts: Numbers
+    rows: Numbers
+    keys: Sequence[pa.Array] = ()
+
+    def take(self, at: Numbers, with_keys: bool = False) -> Cells:
+        keys = [key.take(pa.array(at)) for key in self.keys] if with_keys else ()
+        return Cells(self.homes[at], self.starts[at], self.rows[at], keys)
+
+    def without_groups(self) -> Cells:
+        """The cells added up over their groups."""
+        if len(self.homes) < 2:
+            return Cells(self.homes, self.starts, self.rows)
+        order = np.lexsort((self.starts, self.homes))
+        homes, starts = self.homes[order], self.starts[order]
+        firsts = np.flatnonzero(np.r_[True, (homes[1:] != homes[:-1]) | (starts[1:] != starts[:-1])])
+        return Cells(homes[firsts], starts[firsts], np.add.reduceat(self.rows[order], firsts))
+
+
+def cells_of_sheet(sheet: pa.Table, index: QueryIndex) -> Cells:
+    """The cells that a batch brings to a sheet."""
+    selections, starts, rows = (one_array(sheet[name]).to_numpy() for name in (SELECTION, SLICE, ROWS))
+    keys = [one_array(sheet[name]) for name in groups_in(sheet.column_names)]
+    return Cells(np.searchsorted(index.homes, selections), starts, rows, keys)
+
+
+def cells_of_shard(shard: Shard, index: QueryIndex) -> Cells:
+    """The cells of a shard, once for each selection that wants their fragment."""
+    fragments, starts, rows = (one_array(shard.table[name]).to_numpy() for name in (FRAGMENT, SLICE, ROWS))
+    ranges, order = shard.head.ranges, np.argsort(fragments, kind="stable")
+    in_order = fragments[order]
+    at, which = expand_runs(np.searchsorted(in_order, ranges.starts), np.searchsorted(in_order, ranges.stops))
+    at, homes = order[at], np.array(shard.head.homes, np.int64)[ranges.owners[which]]
+    keys = [one_array(shard.table[name]).take(pa.array(at)) for name in shard.key_names]
+    return Cells(np.searchsorted(index.homes, homes), starts[at], rows[at], keys)
+
+
+def count_cells(cells: Cells, index: QueryIndex, closed: Mapping[Clock, Closed], counts: QueryCounts) -> None:
+    """Add cells to counts: their rows, the rows between windows, and the windows that were closed before."""
+    if not len(cells.homes) or not index.names:
+        return
+    counts.folded += np.bincount(cells.homes, cells.rows, len(index.homes)).astype(np.int64)
+    with_gaps = windows.has_gaps(index.specs)
+    if np.any(with_gaps):
+        _count_between(cells, index, np.flatnonzero(with_gaps), counts)
+    reach = _reach(index, closed)
+    old = np.flatnonzero(cells.starts < reach[cells.homes])
+    if not len(old):
+        return
+    added = cells.take(old).without_groups()
+    for clock, places in index.by_clock.items():
+        own = closed.get(clock, Closed())
+        differing = []
+        if own.patterned:
+            differing = [place for place in places.tolist() if not index.view(place, own).uniform]
+        alike = np.setdiff1d(places, differing) if differing else places
+        _count_alike(added, index, alike, own.general, counts)
+        for place in differing:
+            mine = old[cells.homes[old] == index.home_places[place]]
+            if len(mine):
+                _count_by_group(cells.take(mine, with_keys=True), index, place, own, counts)
+
+
+def _reach(index: QueryIndex, closed: Mapping[Clock, Closed]) -> Numbers:
+    """For each selection, a time from which on no window of its queries is closed."""
+    reach = np.full(len(index.names), LOWEST)
+    for clock, places in index.by_clock.items():
+        own = closed.get(clock, Closed())
+        stops = [stop for _, stop in own.general] + [s for _, ranges in own.patterned for _, s in ranges]
+        reach[places] = max(stops, default=LOWEST)
+    is_forced = np.flatnonzero(index.forced > LOWEST)
+    if len(is_forced):
+        ends = windows.window_end(index.specs[is_forced], index.forced[is_forced] - 1)
+        reach[is_forced] = np.maximum(reach[is_forced], ends)
+    found = np.full(len(index.homes), LOWEST)
+    np.maximum.at(found, index.home_places, reach)
+    return found
+
+
+def _pairs(cells: Cells, index: QueryIndex, places: Numbers) -> tuple[Numbers, Numbers]:
+    """Each cell with each of some queries that read its selection: cells and queries."""
+    order, bounds = index.by_home
+    at, cell = expand_runs(bounds[cells.homes], bounds[cells.homes + 1])
+    queries = order[at]
+    if len(places) < len(index.names):
+        chosen = np.isin(queries, places)
+        return cell[chosen], queries[chosen]
+    return cell, queries
+
+
+def _count_between(cells: Cells, index: QueryIndex, places: Numbers, counts: QueryCounts) -> None:
+    """Add the rows that lie between two windows of a query."""
+    known = cells.take(np.flatnonzero(np.isin(cells.homes, index.home_places[places]))).without_groups()
+    cell, queries = _pairs(known, index, places)
+    outside = ~windows.in_some_window(index.specs[queries], known.starts[cell])
+    counts.between += np.bincount(queries, known.rows[cell] * outside, len(index.names)).astype(np.int64)
+
+
+def _count_alike(
+    cells: Cells, index: QueryIndex, places: Numbers, closed: IntervalSet, counts: QueryCounts
+) -> None:
+    """Add missed windows of queries for which the same time is closed in all groups."""
+    cell, queries = _pairs(cells, index, places)
+    specs, rows, forced = index.specs[queries], cells.rows[cell], index.forced[queries]
+    firsts, lasts = windows.wid_from(specs, cells.starts[cell]), windows.wid_to(specs, cells.starts[cell])
+    runs = [(np.full(len(queries), LOWEST), forced)] if (forced > LOWEST).any() else []
+    for start, stop in closed:
+        low = (
+            forced if start <= LOWEST else np.maximum(windows.first_starting(specs, np.array(start)), forced)
+        )
+        high = np.full(len(queries), HIGHEST) if stop >= HIGHEST else windows.wid_from(specs, np.array(stop))
+        runs.append((low, high))
+    is_missed = np.zeros(len(queries), bool)
+    for low, high in runs:
+        low, high = np.maximum(firsts, low), np.minimum(lasts, high - 1)
+        hit = np.flatnonzero(low <= high)
+        is_missed[hit] = True
+        _add_windows(counts, np.stack([queries[hit], low[hit], high[hit], rows[hit]]))
+    counts.missed += np.bincount(queries, rows * is_missed, len(index.names)).astype(np.int64)
+
+
+def _count_by_group(cells: Cells, index: QueryIndex, place: int, closed: Closed, counts: QueryCounts) -> None:
+    """Add missed windows of one query for which groups differ in what is closed."""
+    spec = WindowSpec(
+        *(int(numbers[place]) for numbers in (index.specs.range, index.specs.slide, index.specs.phase))
+    )
+    firsts, lasts = windows.wid_from(spec, cells.starts), windows.wid_to(spec, cells.starts)
+    forced = int(index.forced[place])
+    before = IntervalSet.of((LOWEST, forced)) if forced > LOWEST else IntervalSet()
+    for at, (times,) in split_by_view([index.view(place, closed)], list(cells.keys), len(cells.homes)):
+        is_missed = np.zeros(len(at), bool)
+        for start, stop in windows.closed_wids(spec, times) | before:
+            low, high = np.maximum(firsts[at], start), np.minimum(lasts[at], stop - 1)
+            hit = np.flatnonzero(low <= high)
+            is_missed[hit] = True
+            queries = np.full(len(hit), place)
+            _add_windows(counts, np.stack([queries, low[hit], high[hit], cells.rows[at][hit]]))
+        counts.missed[place] += int(cells.rows[at][is_missed].sum())
+
+
+def _add_windows(counts: QueryCounts, runs: Numbers) -> None:
+    """Add runs of missed windows; equal runs of a query become one."""
+    if not runs.shape[1]:
+        return
+    order = np.lexsort(runs[2::-1])
+    queries, firsts, lasts, rows = runs[:, order]
+    is_new = (queries[1:] != queries[:-1]) | (firsts[1:] != firsts[:-1]) | (lasts[1:] != lasts[:-1])
+    heads = np.flatnonzero(np.r_[True, is_new])
+    merged = np.stack([queries[heads], firsts[heads], lasts[heads], np.add.reduceat(rows, heads)])
+    counts.windows = np.concatenate([counts.windows, merged], axis=1)
