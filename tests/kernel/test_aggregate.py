@@ -10,7 +10,17 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.bids import SEQ, bound, planned
-from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows, late_rows, merge
+from transom.columns.bit_columns import bit_matrix
+from transom.kernel.aggregate import (
+    BatchPlan,
+    Outcome,
+    accounts_of,
+    aggregate_rows,
+    count_partials,
+    late_rows,
+    merge,
+)
+from transom.kernel.query_counts import FATES
 from transom.kernel.sheets import combine
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.results.close import Boundary, Reader, close
@@ -41,7 +51,7 @@ def plan(*queries: CompiledQuery, forced: int | None = None, **more: Any) -> Bat
             for interest in interests
         )
     columns = {f"`{name}`": name for name in SCHEMA}
-    return BatchPlan(shared.families, interests, columns, {SEQ: "seq"}, "seq", **more)
+    return BatchPlan(shared.families, interests, columns, {SEQ: "seq"}, "seq", index=shared.index, **more)
 
 
 def query(items: str, rest: str = "", name: str = "q", size: int = 10) -> CompiledQuery:
@@ -101,12 +111,17 @@ def test_aggregates_read_the_rows_that_pass_their_filter(items: str, expected: l
     assert results_of(compiled, given, aggregate_rows(batch(ROWS), given)) == expected
 
 
-def test_a_row_late_for_one_query_counts_for_another() -> None:
+def test_a_row_late_for_one_query_is_late_and_counts_for_another() -> None:
     narrow, wide = query("count(*)", name="narrow"), query("count(*)", name="wide", size=30)
     closed = Closed().close(10)
     given = plan(narrow, wide, closed={SEQ: closed}, limit=50)
     outcome = aggregate_rows(batch(ROWS), given)
-    assert (outcome.counted, outcome.late, outcome.unwanted) == (4, 0, 0)
+    assert (outcome.counted, outcome.late, outcome.unwanted) == (1, 3, 0)
+    accounts = accounts_of(count_partials(outcome, given), given)
+    assert accounts.names == ("narrow", "wide")
+    assert dict(zip(FATES, accounts.counts.T.tolist()[0], strict=True)) == {
+        "rows": 6, "counted": 1, "unwanted": 0, "late": 3, "rejected": 2
+    }  # fmt: skip
     assert results_of(narrow, given, outcome, closed) == [(20, 1)]
     assert results_of(wide, given, outcome, closed) == [(20, 4), (30, 4), (40, 1)]
 
@@ -116,9 +131,11 @@ def test_a_row_late_for_every_interested_query_is_late_and_an_unwanted_row_is_no
     given = plan(compiled, closed={SEQ: Closed().close(10)}, limit=50, row_id="id")
     outcome = aggregate_rows(batch(ROWS), given)
     assert (outcome.counted, outcome.late, outcome.unwanted) == (0, 2, 2)
-    assert late_rows(batch(ROWS), given).tolist() == [True, False, True, False, False, False]
+    late = late_rows(batch(ROWS), given)
+    assert late.at.tolist() == [0, 2]
+    assert bit_matrix(late.missed_by, len(given.groups)).tolist() == [[True], [True]]
     assert outcome.flags is not None
-    assert outcome.flags.to_pydict() == {"row": [0, 2], "counted": [False, False]}
+    assert outcome.flags.to_pydict() == {"row": [0, 2], "late": [True, True]}
 
 
 def test_windows_forced_to_close_make_rows_late() -> None:

@@ -77,7 +77,8 @@ def test_a_watermark_closes_at_the_batch_s_end_and_rows_of_a_batch_have_no_order
     # batch 1:  9 is late, 21 counts
     outcome = run(query(TEN), batch((25, 1, 0, 1), (3, 1, 0, 2)), batch((9, 1, 0, 4), (21, 1, 0, 8)), slack=5)
     assert reported(outcome) == [(0, 10, 2)]
-    assert outcome.late["traffic"] == [({"ts": 9, "sensor": 1, "speed": 0, "volume": 4}, 1)]
+    assert outcome.late["traffic"] == [({"ts": 9, "sensor": 1, "speed": 0, "volume": 4}, 1, ("q",))]
+    assert outcome.missed["q"] == {(0, 10): 1}
     assert outcome.counts["traffic"] == {"in": 4, "counted": 3, "late": 1, "rejected": 0}
 
 
@@ -86,7 +87,9 @@ def test_a_row_late_for_one_query_still_counts_in_another() -> None:
     outcome = run(queries, batch((25, 1, 0, 1)), batch((9, 1, 0, 4), end_of_stream=True), slack=5)
     assert reported(outcome, "short") == [(20, 30, 1)]
     assert reported(outcome, "long") == [(0, 100, 5)]
-    assert outcome.late["traffic"] == []
+    assert [(row["ts"], names) for row, _, names in outcome.late["traffic"]] == [(9, ("short",))]
+    assert outcome.accounts["short"] == {"in": 2, "counted": 1, "late": 1, "rejected": 0}
+    assert outcome.accounts["long"] == {"in": 2, "counted": 2, "rejected": 0}
 
 
 def test_a_row_counts_in_those_of_its_windows_that_are_open() -> None:
@@ -98,7 +101,8 @@ def test_a_row_counts_in_those_of_its_windows_that_are_open() -> None:
         slack=10,
     )
     assert reported(outcome) == [(0, 20, 4), (10, 30, 1), (20, 40, 1)]
-    assert outcome.counts["traffic"]["late"] == 0
+    assert outcome.counts["traffic"]["late"] == 1
+    assert outcome.missed["q"] == {(-10, 10): 1}
 
 
 def test_rows_that_no_query_asked_for_are_counted_as_such() -> None:
@@ -168,7 +172,7 @@ def test_lateness_is_per_group() -> None:
         batch((6, 1, 0, 2), (6, 2, 0, 4), after=until(10)),
     )
     assert reported(outcome, "q", "batch", "sensor", "x0") == [(0, 1, 1), (1, 2, 4)]
-    assert [row["sensor"] for row, _ in outcome.late["traffic"]] == [1]
+    assert [row["sensor"] for row, *_ in outcome.late["traffic"]] == [1]
 
 
 # --- other clocks ----------------------------------------------------------------------------
@@ -266,7 +270,7 @@ def test_items_having_and_names_that_system_columns_have() -> None:
     )
     assert outcome.results["q"] == [
         {"window_start": 0, "window_end": 10, "sensor": 2, "rows": 3.5, "span": 10, "next": 3,
-         "transom_rows": 2, "complete": True, "batch": 0}
+         "transom_rows": 2, "late": 0, "complete": True, "batch": 0}
     ]  # fmt: skip
 
 

@@ -135,7 +135,7 @@ def test_q3_1_is_135_when_the_punctuation_comes() -> None:
 def test_q3_1_never_revises_a_final_result() -> None:
     outcome = run(Q3_1, batch(*FIRST, after=until(50)), batch((49, 2, 47, 25)))
     assert reported(outcome) == [(0, 50, 110)]
-    assert [row["ts"] for row, _ in outcome.late["traffic"]] == [49]
+    assert [row["ts"] for row, *_ in outcome.late["traffic"]] == [49]
 
 
 # --- thesis, section 3.3, query Q3-3: the largest volume, RANGE 30 SLIDE 10, by panes of 10 ----

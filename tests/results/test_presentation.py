@@ -75,7 +75,7 @@ def test_a_result_has_its_window_its_items_and_what_is_said_about_it() -> None:
     made = datetime.fromtimestamp(9, UTC)
     assert finish([one], Moment(4, Kind.EARLY, 9_000_000), SCALARS)["q"].to_pylist() == [
         {"window_start": 5, "window_end": 15, "site": 3, "n": 2, "p": 7.5,
-         "kind": "early", "complete": True, "rows": 2, "batch": 4, "made": made, "latency": 7.0},
+         "kind": "early", "complete": True, "rows": 2, "late": 0, "batch": 4, "made": made, "latency": 7.0},
     ]  # fmt: skip
 
 
@@ -172,15 +172,15 @@ def test_what_one_query_missed_is_no_matter_to_another_of_its_shape() -> None:
 @pytest.mark.parametrize(
     ("items", "names"),
     [
-        pytest.param("count(*) AS n", ["window_start", "window_end", "n", "kind", "complete", "rows", "batch",
+        pytest.param("count(*) AS n", ["window_start", "window_end", "n", "kind", "complete", "rows", "late", "batch",
                       "made", "latency"],
                      id="as they are called when nobody else is"),
         pytest.param("count(*) AS rows, max(seq) AS batch",
                      ["window_start", "window_end", "rows", "batch",
-                      "kind", "complete", "transom_rows", "transom_batch", "made", "latency"],
+                      "kind", "complete", "transom_rows", "late", "transom_batch", "made", "latency"],
                      id="a system column steps aside"),
         pytest.param("max(seq) AS window_end",
-                     ["window_start", "transom_window_end", "window_end", "kind", "complete", "rows", "batch",
+                     ["window_start", "transom_window_end", "window_end", "kind", "complete", "rows", "late", "batch",
                       "made", "latency"],
                      id="so do the window's ends"),
     ],

@@ -106,7 +106,7 @@ def answers(query: Any, *columns: str) -> list[tuple[Any, ...]]:
     """A query's results in order: the ends of the window, then the named columns (all of the SELECT list)."""
     table = query if isinstance(query, pa.Table) else query.results()
     names = table.column_names
-    system = ("kind", "complete", "rows", "batch", "made", "latency")
+    system = ("kind", "complete", "rows", "late", "batch", "made", "latency")
     shown = list(columns) or [n for n in names if n not in system]
     if columns:
         shown = ["window_start", "window_end", *columns]

@@ -334,8 +334,8 @@ def test_columns_and_types_of_results(make_engine: EngineFactory, tmp_path: Path
     table = query.results()
     utc = pa.timestamp("us", tz="UTC")
     kinds = [utc, utc, pa.bool_(), pa.float64(), pa.int32(), pa.string(), pa.bool_(), pa.int64(), pa.int64()]
-    kinds += [utc, pa.float64()]
-    names = ["mean", "top", "kind", "complete", "rows", "batch", "made", "latency"]
+    kinds += [pa.int64(), utc, pa.float64()]
+    names = ["mean", "top", "kind", "complete", "rows", "late", "batch", "made", "latency"]
     assert table.column_names[:2] == ["window_start", "window_end"] and table.column_names[3:] == names
     assert table.schema.types == kinds
     assert empty.schema == table.schema and empty.num_rows == 0

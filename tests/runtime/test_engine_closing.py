@@ -86,7 +86,9 @@ def test_a_punctuation_of_a_group_closes_that_group_only(make_engine: EngineFact
     engine.drain()
     assert answers(over_all) == [("12:00", "12:05", 5)]
     assert answers(by_site, "site", "n")[-1] == ("12:00", "12:05", None, 1)
-    assert accounted(engine) == {"rows": 5, "counted": 5, "unwanted": 0, "late": 0, "rejected": 0}
+    assert accounted(engine) == {"rows": 5, "counted": 4, "unwanted": 0, "late": 1, "rejected": 0}
+    assert answers(by_site.late(), "late") == answers(pinned.late(), "late") == [("12:00", "12:05", 1)]
+    assert not over_all.late().num_rows and not listed.late().num_rows
 
 
 def test_a_punctuation_of_a_range_closes_the_windows_within(

@@ -26,6 +26,7 @@ from tests.runtime.engine_helpers import (
     bids_engine,
     written,
 )
+from transom.state.accounts import QueryAccount
 
 # --- subscribers -----------------------------------------------------------------------------
 
@@ -172,10 +173,17 @@ def test_lateness_is_per_window_and_query(make_engine: EngineFactory, tmp_path: 
     engine.step()
     engine.drain()
     assert answers(small) == [("12:05", "12:10", 2)] and answers(large) == [("12:00", "12:10", 2)]
-    (late,) = engine.late("bids").to_pylist()
+    first, late = engine.late("bids").to_pylist()
     assert (late["site"], late["price"], f"{late['ts']:%H:%M}", late["batch"]) == (2, 4.0, "12:04", 2)
+    assert first["missed_by"] == late["missed_by"] == [small.name], (
+        "each row once, with the query that missed it"
+    )
     assert "12:06" in late["reason"]
-    assert accounted(engine) == {"rows": 4, "counted": 3, "unwanted": 0, "late": 1, "rejected": 0}
+    assert accounted(engine) == {"rows": 4, "counted": 2, "unwanted": 0, "late": 2, "rejected": 0}
+    assert answers(small.late(), "late") == [("12:00", "12:05", 2)] and small.late(rows=True).num_rows == 2
+    assert small.account == QueryAccount(rows=4, counted=2, late=2)
+    assert large.late().num_rows == large.late(rows=True).num_rows == 0
+    assert large.account == QueryAccount(rows=4, counted=2, unwanted=2)
 
 
 def test_rows_that_nobody_asked_for_are_not_late(make_engine: EngineFactory, tmp_path: Path) -> None:

@@ -175,17 +175,22 @@ def test_rows_come_late_for_lookups_only_when_they_are_older_than_all_that_is_ke
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     engine, feed = traffic(make_engine, tmp_path, slack=0)
-    engine.register("SELECT sum(volume) AS s FROM s [RANGE 20]")
+    short = engine.register("SELECT sum(volume) AS s FROM s [RANGE 20]")
     query = engine.register("SELECT sum(volume) AS s FROM s [RANGE 50]")
-    engine.register("SELECT count(*) FROM s [RANGE 10 SLIDE 10]")
+    pushed = engine.register("SELECT count(*) FROM s [RANGE 10 SLIDE 10]")
     feed.push([(100, 1, 1, 1)])
     engine.step()
     feed.push([(60, 1, 1, 2), (50, 1, 1, 4), (90, 2, 1, 8)])
     engine.step()
     assert looked_up(query.lookup(), "s") == [(51, 101, 11)]
-    assert [row["ts"] for row in engine.late("s").to_pylist()] == [50]
+    missed = {row["ts"]: set(row["missed_by"]) for row in engine.late("s").to_pylist()}
+    everyone = {short.name, query.name, pushed.name}
+    assert missed == {50: everyone, 60: {short.name, pushed.name}, 90: {pushed.name}}
+    assert [one.account.late for one in (short, query, pushed)] == [2, 1, 3]
+    assert query.late().to_pylist() == [{"window_start": None, "window_end": None, "late": 1}]
+    assert [row["ts"] for row in query.late(rows=True).to_pylist()] == [50]
     stream = engine.progress().streams["s"]
-    assert (stream.rows, stream.counted, stream.late) == (4, 3, 1)
+    assert (stream.rows, stream.counted, stream.late) == (4, 1, 3)
 
 
 def test_who_joins_late_is_told_what_is_complete(make_engine: EngineFactory, tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from transom.promising.representation import Representation
 from transom.promising.step_summaries import summarize_steps
 from transom.promising.tuples import KeptTuples
 from transom.runtime.write_ahead_log import BatchLog
+from transom.state.accounts import Accounts
 from transom.state.batch_intent import BatchIntent
 from transom.state.commit_record import CommitRecord, QueryRecord, SummaryRecord
 from transom.state.promising import Coverage, PreferenceState, PromisingState, SummaryState, TupleRun
@@ -106,8 +107,14 @@ def state() -> State:
             "bids by ts", "slices of bids by [] with [count(*)]", ("count(*) of *",), on_executors=True
         ),
     }
+    accounts = Accounts().plus(
+        ["total", "late"],
+        np.array([[75, 75], [70, 60], [1, 2], [2, 11], [2, 2]]),
+        np.array([[1], [3], [4], [11]]),
+    )
     return State(
         batch_id=7,
+        accounts=accounts,
         streams=streams,
         queries=queries,
         selections=selections,

@@ -29,6 +29,7 @@ from transom.kernel.aggregate import (
     merge,
     write_shards,
 )
+from transom.kernel.query_counts import QueryCounts
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet, store_sets
 from transom.ondemand.stores import store_inputs
@@ -272,6 +273,10 @@ class IngestRun:
             families = tuple(family for family in families if family.members[0].queries[0] in in_branch)
             interests = interests_of(self.batch.state, standing)
             index = query_index(self.batch.state, standing, interests)
+        joins = list(_merged_joins(queries))
+        # The kernel sees the rows of the frame in their order: no join drops any, no numbering sorts them.
+        in_order = not joins and all(clock.kind is not ClockKind.ROWS for clock in clocks)
+        lists_late = in_order and self.batch.on_driver and not with_ids
         gathered = [one for one in self.batch.store_sets if one.queries[0] in in_branch]
         plan = BatchPlan(
             families,
@@ -287,8 +292,9 @@ class IngestRun:
             most_groups=self.batch.most_groups,
             store_inputs=store_inputs(self.batch.state, self.batch.before, gathered),
             index=index,
+            lists_late=lists_late,
         )
-        return _Branch(tuple(queries), tuple(_merged_joins(queries)), frame, plan, scalars)
+        return _Branch(tuple(queries), tuple(joins), frame, plan, scalars)
 
     def _projected(self, branch: _Branch, frame: Frame, keep: Sequence[str] = ()) -> Frame:
         versions = self.batch.versions
@@ -312,8 +318,12 @@ class IngestRun:
     def _late(self, branches: Sequence[_Branch], outcomes: Sequence[Outcome], limit: int | None) -> Frame:
         """The late rows, with the groups of queries that missed each as bits."""
         own = [replace(branch, plan=replace(branch.plan, limit=limit)) for branch in branches]
+        columns, listed = list(self.batch.columns), outcomes[0].late_rows
+        if listed is not None and len(listed.at) == outcomes[0].late:
+            rows = branches[0].frame.project({}, columns).to_table(few=True).take(pa.array(listed.at))
+            return self.backend.frame(rows.append_column(MISSED_BY, listed.missed_by))
         if len(own) == 1:
-            return self._missed(own[0], list(self.batch.columns))
+            return self._missed(own[0], columns)
         ids = ", ".join(f"{id}L" for id in _row_sets(outcomes)[1].tolist())
         keep = [*self.batch.columns, ROW_ID]
         rows = branches[0].frame.filter(f"`{ROW_ID}` IN ({ids})").project({}, keep).to_table()
@@ -372,7 +382,8 @@ def _combined(outcomes: Sequence[Outcome], layouts: Mapping[str, Layout]) -> Out
     main = outcomes[0]
     if len(outcomes) == 1:
         return main
-    total = merge(outcomes, layouts)
+    # Branches have queries of their own: their counts are not added up.
+    total = merge([replace(outcome, counts=QueryCounts()) for outcome in outcomes], layouts)
     wanted, late = _row_sets(outcomes)
     total.rows, total.timeless, total.ahead = main.rows, main.timeless, main.ahead
     total.profile, total.clocks, total.flags = main.profile, main.clocks, None

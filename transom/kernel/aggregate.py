@@ -91,17 +91,19 @@ class BatchPlan:
     most_groups: int | None = None  # families with more groups than this are written as shards in any case
     store_inputs: tuple[StoreInput, ...] = ()  # the stores of on-demand queries
     index: QueryIndex = field(default_factory=QueryIndex)  # the standing queries
+    lists_late: bool = False  # whether late rows are listed by their numbers in the table
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
         """The names of queries by group: queries of one group want the same rows and miss the same rows."""
         standing = [members for interest in self.interests for members in interest.members]
-        return [*standing, *(tuple(one.store_set.queries) for one in self.store_inputs)]
+        return [*standing, *(names for one in self.store_inputs for _, names in one.readers)]
 
     @property
     def group_count(self) -> int:
         """The number of groups."""
-        return sum(len(interest.windows) for interest in self.interests) + len(self.store_inputs)
+        standing = sum(len(interest.windows) for interest in self.interests)
+        return standing + sum(len(one.readers) for one in self.store_inputs)
 
     def writes_shards(self, family: Family, groups: int) -> bool:
         """Whether the cells of a family are written as shards, for executors to read."""
@@ -135,9 +137,17 @@ class BatchPlan:
             if forced is not None and interest.clock == clock
         ]
         stops += [
-            store_input.floor for store_input in self.store_inputs if store_input.store_set.clock == clock
+            floor for one in self.store_inputs if one.store_set.clock == clock for floor, _ in one.readers
         ]
         return min(max(stops), HIGHEST) if stops else None
+
+
+@dataclass(frozen=True)
+class LateRows:
+    """Rows that some query missed: their numbers, and for each the groups of queries that missed it, as bits."""
+
+    at: NDArray[np.int64]
+    missed_by: pa.Array
 
 
 @dataclass
@@ -161,6 +171,7 @@ class Outcome:
     flags: pa.Table | None = None  # row_id, late: of wanted rows, only when the plan has a row_id
     counts: QueryCounts = field(default_factory=QueryCounts)  # by query
     accounts: BatchAccounts = field(default_factory=BatchAccounts)  # what became of the rows, by query
+    late_rows: LateRows | None = None  # only when the plan lists them
     runs: list[StoreRun] = field(default_factory=list)  # for stores of on-demand queries
     executor_runs: list[StoreRun] = field(default_factory=list)  # for stores on executors, not written yet
     run_refs: list[tuple[str, ShardRef, int]] = field(default_factory=list)  # written: store, file, tuples
@@ -192,10 +203,18 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
         wanted |= matched
     late = np.zeros(len(accepted), bool)
     at = _old_rows(rows, plan, accepted)
+    lists_late = plan.lists_late and len(at) * plan.group_count <= BITS_AT_ONCE
+    bits = np.zeros((plan.group_count, len(at) if lists_late else 0), bool)
     if len(at):
+        is_late = np.zeros(len(at), bool)
         for group, missed in _missed_rows(rows.take(at), plan):
-            outcome.counts.late[group] = int(missed.sum())
-            late[at] |= missed
+            outcome.counts.late[group] = np.count_nonzero(missed)
+            is_late |= missed
+            if lists_late:
+                bits[group] = missed
+        late[at] = is_late
+        if lists_late:
+            outcome.late_rows = LateRows(at[is_late], bit_column(bits[:, is_late].T))
     outcome.late, outcome.unwanted = int(late.sum()), int((accepted & ~wanted).sum())
     outcome.counted = int(wanted.sum()) - outcome.late
     if plan.row_id is not None:
@@ -214,7 +233,7 @@ def count_partials(outcome: Outcome, plan: BatchPlan) -> Outcome:
 
 def accounts_of(outcome: Outcome, plan: BatchPlan) -> BatchAccounts:
     """What became of a batch's rows for each query."""
-    stores = [one.store_set.queries for one in plan.store_inputs]
+    stores = [[names for _, names in one.readers] for one in plan.store_inputs]
     rejected = outcome.timeless + outcome.ahead
     return batch_accounts(outcome.counts, plan.index, stores, outcome.rows, rejected)
 
@@ -293,14 +312,6 @@ def _in_windows(family: Family, tuples: FamilyTuples) -> Mask:
     return found
 
 
-@dataclass(frozen=True)
-class LateRows:
-    """Rows that some query missed: their numbers, and for each the groups of queries that missed it, as bits."""
-
-    at: NDArray[np.int64]
-    missed_by: pa.Array
-
-
 def late_rows(table: pa.Table, plan: BatchPlan) -> LateRows:
     """The rows that some query missed: a window of the query that they belong to was closed before."""
     rows = Rows(table, plan.columns)
@@ -332,41 +343,48 @@ def _old_rows(rows: Rows, plan: BatchPlan, accepted: Mask) -> NDArray[np.int64]:
 
 def _missed_rows(rows: Rows, plan: BatchPlan) -> Iterator[tuple[int, Mask]]:
     """For each group of queries that missed any rows: its place, and which rows."""
-    closed_masks: dict[tuple[Clock, WindowSpec], Mask] = {}
+    usable: dict[Clock, tuple[NDArray[np.int64], Mask]] = {}
+    for clock, name in plan.clocks.items():
+        times, valid = rows.numbers(name)
+        usable[clock] = times, valid & (times > LOWEST) & (times < HIGHEST)
+    closed_masks: dict[tuple[Clock, WindowSpec], Mask | None] = {}  # None: no row
     place = 0
     for interest in plan.interests:
-        places, place = range(place, place + len(interest.windows)), place + len(interest.windows)
-        times, valid = rows.numbers(plan.clocks[interest.clock])
-        view = plan.closed.get(interest.clock, Closed()).view(interest.key_columns, interest.pinned)
+        first, place = place, place + len(interest.windows)
+        closed, (times, valid) = plan.closed.get(interest.clock, Closed()), usable[interest.clock]
+        view = closed.view(interest.key_columns, interest.pinned)
         matched: Mask | None = None
-        for group, (window, forced) in zip(places, interest.windows, strict=True):
-            if view.uniform and forced is None:
+        for group, (window, forced) in enumerate(interest.windows, first):
+            missed: Mask | None = None
+            is_alike = view.uniform and forced is None
+            if is_alike:
                 key = interest.clock, window
                 if key not in closed_masks:
-                    closed_masks[key] = _in_closed_windows(window, view, IntervalSet(), times, ())
+                    mask = _in_closed_windows(window, view, IntervalSet(), times, ())
+                    closed_masks[key] = mask if mask.any() else None
                 missed = closed_masks[key]
-                if not missed.any():
+                if missed is None:
                     continue
             if matched is None:
-                in_range = (times > LOWEST) & (times < HIGHEST)
-                matched = valid & in_range & rows.all_true(interest.conjuncts)
-            if not matched.any():
-                break
-            if view.uniform and forced is None:
+                matched = valid & rows.all_true(interest.conjuncts)
+            if is_alike and missed is not None:
                 missed = matched & missed
             else:
                 at = np.flatnonzero(matched)
                 keys = [] if view.uniform else [rows.column(key).take(pa.array(at)) for key in interest.keys]
-                closed = IntervalSet() if forced is None else IntervalSet.of((LOWEST, forced))
+                before = IntervalSet() if forced is None else IntervalSet.of((LOWEST, forced))
                 missed = np.zeros(len(matched), bool)
-                missed[at] = _in_closed_windows(window, view, closed, times[at], keys)
+                missed[at] = _in_closed_windows(window, view, before, times[at], keys)
             if missed.any():
                 yield group, missed
-    for group, store_input in enumerate(plan.store_inputs, place):
-        clock = plan.clocks[store_input.store_set.clock]
-        matched, timely = in_time(rows, store_input, clock, np.ones(rows.table.num_rows, bool))
-        if (matched & ~timely).any():
-            yield group, matched & ~timely
+    for store_input in plan.store_inputs:
+        clock = store_input.store_set.clock
+        matched, _ = in_time(rows, store_input, plan.clocks[clock], np.ones(rows.table.num_rows, bool))
+        for group, (floor, _) in enumerate(store_input.readers, place):
+            missed = matched & (usable[clock][0] < floor)
+            if missed.any():
+                yield group, missed
+        place += len(store_input.readers)
 
 
 def _in_closed_windows(

@@ -150,30 +150,34 @@ class BatchAccounts:
 
 
 def batch_accounts(
-    counts: QueryCounts, index: QueryIndex, store_queries: Sequence[Sequence[str]], rows: int, rejected: int
+    counts: QueryCounts,
+    index: QueryIndex,
+    store_groups: Sequence[Sequence[Sequence[str]]],
+    rows: int,
+    rejected: int,
 ) -> BatchAccounts:
-    """The accounts of a batch: of standing queries, and of the on-demand queries of each store input.
+    """The accounts of a batch: of standing queries, and of on-demand queries by store input and group.
 
     What was counted comes from the cells, what was late from the rows, and what was unwanted from the matches:
     that they add up to the rows is checked when the accounts are added to those of earlier batches.
     """
+    inputs = [place for place, groups in enumerate(store_groups) for names in groups for _ in names]
+    groups = [names for own in store_groups for names in own]
+    standing_groups = int(index.groups.max(initial=-1)) + 1
     if len(counts.matched) != len(index.homes):  # no task had any rows
-        counts = QueryCounts.of(
-            index, int(index.groups.max(initial=-1)) + 1 + len(store_queries), len(store_queries)
-        )
+        counts = QueryCounts.of(index, standing_groups + len(groups), len(store_groups))
     accepted, queries = rows - rejected, len(index.names)
     matched, late = counts.matched[index.home_places], counts.late[index.groups]
     counted = counts.folded[index.home_places] - counts.between - counts.missed
     unwanted = accepted - matched + counts.between
     standing = [np.full(queries, rows), counted, unwanted, late, np.full(queries, rejected)]
-    of = np.repeat(np.arange(len(store_queries)), [len(names) for names in store_queries])
-    matched = counts.store_matched[of]
-    late = counts.late[len(counts.late) - len(store_queries) + of]
-    on_demand = [np.full(len(of), rows), matched - late, accepted - matched, late, np.full(len(of), rejected)]
-    names = (*index.names, *(name for names in store_queries for name in names))
-    return BatchAccounts(
-        names, np.concatenate([np.stack(standing), np.stack(on_demand)], axis=1), counts.windows
-    )
+    matched = counts.store_matched[np.array(inputs, np.int64)]
+    late = np.repeat(counts.late[standing_groups:], [len(names) for names in groups])
+    queries = len(inputs)
+    on_demand = [np.full(queries, rows), matched - late, accepted - matched, late, np.full(queries, rejected)]
+    names = (*index.names, *(name for own in groups for name in own))
+    found = np.concatenate([np.stack(standing), np.stack(on_demand)], axis=1)
+    return BatchAccounts(names, found, counts.windows)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Rows:
         self.every = np.arange(table.num_rows)  # the numbers of all rows
         self._codes: dict[str, Encoded] = {}
         self._masks: dict[str, Mask] = {}
+        self._truths: dict[int, tuple[Predicate, Mask]] = {}  # the same by the id of the predicate
         self._numbers: dict[str, tuple[Numbers, Mask]] = {}
         self._chosen: dict[object, tuple[Numbers, Numbers]] = {}
         self._ordered: dict[str, bool] = {}
@@ -55,17 +56,23 @@ class Rows:
 
     def truth(self, predicate: Predicate) -> Mask:
         """Where a predicate is true: neither false nor null."""
+        known = self._truths.get(id(predicate))
+        if known is not None:
+            return known[1]
         text = predicate_text(predicate)
         if text not in self._masks:
             truth = evaluate(predicate, self.column)
             self._masks[text] = truth.fill_null(False).to_numpy(zero_copy_only=False)
+        self._truths[id(predicate)] = predicate, self._masks[text]  # held, so that its id stays its own
         return self._masks[text]
 
     def all_true(self, conjuncts: Sequence[Predicate]) -> Mask:
         """Where all of some predicates are true."""
-        mask = np.ones(self.table.num_rows, bool)
-        for part in conjuncts:
-            mask &= self.truth(part)
+        if not conjuncts:
+            return np.ones(self.table.num_rows, bool)
+        mask = self.truth(conjuncts[0])
+        for part in conjuncts[1:]:
+            mask = mask & self.truth(part)
         return mask
 
     def chosen(self, family: Family, clock: str, accepted: Mask) -> tuple[Numbers, Numbers]:

@@ -20,11 +20,15 @@ from transom.windows.intervals import HIGHEST, LOWEST
 
 @dataclass(frozen=True)
 class StoreInput:
-    """The stores of a store set as a batch adds to them; tuples before `floor` are too old for any window."""
+    """The stores of a store set as a batch adds to them; tuples before `floor` are too old for any window.
+
+    `readers` are the queries by length of their windows, each with the time before which tuples are late for them.
+    """
 
     store_set: StoreSet
     floor: int = LOWEST
     on_executors: bool = False  # its groups are too many for the driver
+    readers: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True)

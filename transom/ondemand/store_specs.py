@@ -154,6 +154,7 @@ class StoreSet:
     stores: Mapping[str, StoreSpec]
     lengths: Mapping[str, frozenset[int]]
     queries: tuple[str, ...]
+    by_length: Mapping[int, tuple[str, ...]]  # the queries by the lengths of their windows
 
     @cached_property
     def reach(self) -> Mapping[str, int]:
@@ -203,7 +204,10 @@ def _store_set(selection: str, members: Sequence[CompiledQuery]) -> StoreSet:
         for spec in stores_read_by(query).specs:
             specs.setdefault(key := store_id(selection, spec), spec)
             lengths.setdefault(key, set()).update(ranges)
-    first = members[0]
+    first, by_length = members[0], dict[int, tuple[str, ...]]()
+    for query in members:
+        length = query.query.window.range
+        by_length[length] = (*by_length.get(length, ()), query.name)
     return StoreSet(
         selection,
         first.query.clock,
@@ -212,4 +216,5 @@ def _store_set(selection: str, members: Sequence[CompiledQuery]) -> StoreSet:
         specs,
         {key: frozenset(ranges) for key, ranges in lengths.items()},
         tuple(query.name for query in members),
+        by_length,
     )

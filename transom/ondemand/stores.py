@@ -51,13 +51,17 @@ def store_inputs(state: State, stream: StreamState, store_sets: Sequence[StoreSe
             store_set,
             _floor(store_set.clock, store_set.range, stream),
             any(state.stores[key].on_executors for key in store_set.stores),
+            tuple(
+                (_floor(store_set.clock, length, stream), names)
+                for length, names in store_set.by_length.items()
+            ),
         )
         for store_set in store_sets
     )
 
 
 def _floor(clock: Clock, length: int, stream: StreamState) -> int:
-    """The start of the longest window that can be looked up, or of sidelined rows if these are older."""
+    """The start of a window that can be looked up, or of sidelined rows if these are older."""
     end = lookup_end(clock, stream)
     if end is None:
         return LOWEST
