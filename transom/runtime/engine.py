@@ -571,11 +571,11 @@ class Engine:
 
     def late(self, stream: str) -> pa.Table:
         """The rows that came too late for every query that wanted them, with the reason and the batch."""
-        return self._loop.archive.rows("late", self._access.stream(stream), self._loop.state.batch_id)
+        return self._loop.archive.rows("late", self._access.stream(stream))
 
     def rejected(self, stream: str) -> pa.Table:
         """The rows without a usable time, with the reason and the batch."""
-        return self._loop.archive.rows("rejected", self._access.stream(stream), self._loop.state.batch_id)
+        return self._loop.archive.rows("rejected", self._access.stream(stream))
 
     def journal(self, limit: int = 64 << 20) -> Journal:
         """The results of all queries in the order in which they are made from now on, for readers with

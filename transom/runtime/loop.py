@@ -43,7 +43,7 @@ from transom.runtime.registry import Registry
 from transom.runtime.suspension import suspend_failed
 from transom.runtime.write_ahead_log import BatchLog
 from transom.state.batch_intent import BatchIntent
-from transom.state.commit_record import CommitRecord
+from transom.state.commit_record import CommitRecord, ResultFiles
 from transom.state.state import State
 from transom.storage.file_store import Store
 
@@ -92,14 +92,15 @@ class BatchLoop:
         last = self.log.last()
         self.state, record = last if last else (State(), CommitRecord(naive=naive, backend=backend.name))
         record.check_settings(naive, backend.name)
-        self.executors.files.sweep(self.state.refs, self.state.batch_id)
+        self.outputs.rows.resume(record.row_files)
+        self.sideline.resume(record.paces)
         store.delete("glances")  # of an engine that died
-        self.sideline.resume(self.state, record.paces)
+        self.log.discard(self._strays(record), self.state.batch_id)
         self.promising.pace = Pace.of(record.probing_pace, record.inserting_seconds)
         self.directory = QueryDirectory(
             self.declared,
             Registry(record.queries, naive, record.summaries),
-            self.log.intent(self.state.batch_id + 1),
+            self.log.begun_after(self.state.batch_id),
         )
         self.archive = Archive(self.outputs, record.result_batches)
         self.idle_closed = dict(record.idle_closed)  # by stream: whether it was closed since its last data
@@ -113,6 +114,27 @@ class BatchLoop:
     def continues(self) -> bool:
         """Whether an earlier engine began or committed batches here."""
         return self.state.batch_id > 0 or self.pending() is not None
+
+    def _strays(self, record: CommitRecord) -> list[str]:
+        """Files that an engine that died did not get to delete."""
+        batch_id, listed = self.state.batch_id, {batch.batch_id for batch in record.result_batches}
+        feeds = (f"feeds/{name}" for name in self.store.list("feeds"))
+        return [
+            *self.executors.files.strays(self.state.refs, batch_id),
+            *self.sideline.strays(self.state),
+            *self.outputs.rows.strays(batch_id),
+            *(
+                f"{feed}/{file}"
+                for feed in feeds
+                for file in self.store.list(feed)
+                if int(file[:10]) <= batch_id
+            ),
+            *(
+                f"results/{b}"
+                for b in self.store.list("results")
+                if int(b) <= batch_id and int(b) not in listed
+            ),
+        ]
 
     # --- what is declared ---
 
@@ -284,7 +306,7 @@ class BatchLoop:
         context = self._emit_context(intent, ingested.carried, registry)
         output = self._emit(intent, registry, state, ingested, context)
         self.ingest.count_failures(registry, failures)
-        self.outputs.write_results(
+        files = self.outputs.write_results(
             results_of(intent.batch_id), output.results, lambda name: registry[name].identity
         )
         watch.lap("emit")
@@ -296,10 +318,12 @@ class BatchLoop:
             rows = ingested.outcome.rows
             self.sideline.note(self.declared.streams[intent.stream], rows, watch.spent["ingest"])
         before = self.state
-        self._commit(intent, registry, output.state, bool(output.results), context.observations)
+        made = ResultFiles(intent.batch_id, intent.clock, files) if output.results else None
+        self._commit(intent, registry, output.state, made, context.observations)
         store_sets = self.planner.all_store_sets(registry.on_demand())
         self.lookup_cache.batch_committed(output.state, ingested.outcome.runs, store_sets)
-        self.executors.files.forget(before.refs, output.state.refs, output.state.batch_id)
+        unused = self.executors.files.unused(before.refs, output.state.refs, intent.batch_id)
+        self.log.discard(unused, intent.batch_id)
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
         notify(self.followers, self.report)
@@ -432,7 +456,7 @@ class BatchLoop:
         intent: BatchIntent,
         registry: Registry,
         state: State,
-        has_results: bool,
+        made: ResultFiles | None,
         seen: Sequence[Observation],
     ) -> None:
         sources = dict(self.progress)
@@ -442,14 +466,16 @@ class BatchLoop:
             sources[intent.stream] = stream.source.progress()
             stream.last_data, stream.idle_closed = self.clock(), False
         result_batches = self.archive.result_batches
-        if has_results:
-            result_batches = [*result_batches, (intent.batch_id, intent.clock)]
+        if made is not None:
+            result_batches = [*result_batches, made]
+        row_files = self.outputs.rows.after(intent.batch_id, intent.clock)
         self.idle_closed |= {name: stream.idle_closed for name, stream in self.declared.streams.items()}
         record = CommitRecord(
             queries=registry.query_records(),
             summaries=registry.summary_records(),
             sources=sources,
             result_batches=tuple(result_batches),
+            row_files=row_files,
             idle_closed=self.idle_closed,
             naive=registry.naive,
             backend=self.backend.name,
@@ -458,10 +484,11 @@ class BatchLoop:
             inserting_seconds=self.promising.pace.inserting,
         )
         self.state_bytes = self.log.commit(state, record)
-        self.sideline.forget(self.state, state)
+        self.log.discard(self.sideline.unused(self.state, state), intent.batch_id)
         with self.directory.lock:  # prods read the state and the registry together, while batches run
             self.state, self.directory.registry = state, registry
             self.progress, self.archive.result_batches = sources, result_batches
+            self.outputs.rows.commit(row_files)
             known = {id(one) for one in seen}
             living = {entry.identity for entry in registry} if self.observations else set()
             self.observations = {
@@ -469,6 +496,7 @@ class BatchLoop:
                 for whose, own in self.observations.items()
                 if whose in living and (left := [one for one in own if id(one) not in known])
             }
-        self.directory.intent = None
+        self.directory.intent = self.log.begun_after(intent.batch_id)
         if intent.stream is not None and intent.reference:
-            self.declared.streams[intent.stream].source.release(intent.reference)
+            source = self.declared.streams[intent.stream].source
+            self.log.discard(source.stored_files(intent.reference), intent.batch_id)

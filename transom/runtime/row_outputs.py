@@ -1,0 +1,110 @@
+"""Late and rejected rows under the checkpoint: a directory for the rows of a batch, listed by the commit record.
+
+late/bids/0000000012/part.arrow      rows that were on the driver
+late/bids/0000000013-5c1f/           Parquet files that the backend wrote, and their seal
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transom.backends.base import Frame
+from transom.errors import CheckpointError
+from transom.state.commit_record import RowFiles
+from transom.storage.file_store import Store
+from transom.storage.framed_file import damaged
+from transom.storage.sealed_directory import seal, sealed_files
+
+KINDS = ("late", "rejected")
+BATCH = "batch"  # the column that says which batch a row came with
+_PART = "part.arrow"
+
+
+class RowOutputs:
+    """Writes the late and rejected rows of batches, and reads back those of committed batches."""
+
+    def __init__(self, store: Store):
+        self.store = store
+        self.committed: dict[str, tuple[RowFiles, ...]] = {}  # by kind and stream, such as `late/bids`
+        self._written: dict[str, RowFiles] = {}  # by the batch that is being processed
+
+    def resume(self, committed: Mapping[str, tuple[RowFiles, ...]]) -> None:
+        """Continue with the files that a commit lists."""
+        self.committed = dict(committed)
+
+    def write(self, kind: str, stream: str, batch_id: int, rows: Frame | None, on_driver: bool) -> None:
+        """Write a batch's rows: here if they are on the driver, else by the backend."""
+        where = f"{kind}/{stream}"
+        if (before := self._written.pop(where, None)) is not None:  # of an attempt that failed
+            self.store.delete(before.directory)
+        if rows is None:
+            return
+        if on_driver:
+            table = rows.to_table(few=True)
+            if table.num_rows:
+                directory = f"{where}/{batch_id:010d}"
+                self.store.write_table(f"{directory}/{_PART}", table)
+                self._written[where] = RowFiles(directory, batch_id, batch_id, 0, table.nbytes, False)
+            return
+        # Under a name of its own: the backend's writer is not stopped when another engine takes over.
+        directory = f"{where}/{batch_id:010d}-{uuid.uuid4().hex[:8]}"
+        rows.write_parquet(self.store.path(directory))
+        self._written[where] = RowFiles(directory, batch_id, batch_id, 0, seal(self.store, directory), True)
+
+    def after(self, batch_id: int, made: int) -> dict[str, tuple[RowFiles, ...]]:
+        """The files that the commit of a batch lists."""
+        new = {where: part for where, part in self._written.items() if part.last == batch_id}
+        return self.committed | {
+            where: (*self.committed.get(where, ()), part._replace(made=made)) for where, part in new.items()
+        }
+
+    def commit(self, listed: Mapping[str, tuple[RowFiles, ...]]) -> None:
+        """Let readers see the files that a commit lists."""
+        self.committed, self._written = dict(listed), {}
+
+    def strays(self, batch_id: int) -> Iterator[str]:
+        """Directories of batches up to one that no commit lists: attempts that failed left them."""
+        listed = {part.directory for parts in self.committed.values() for part in parts}
+        for kind in KINDS:
+            for stream in self.store.list(kind):
+                for name in self.store.list(f"{kind}/{stream}"):
+                    directory = f"{kind}/{stream}/{name}"
+                    if int(name.split("-")[0]) <= batch_id and directory not in listed:
+                        yield directory
+
+    def read(self, kind: str, stream: str, schema: pa.Schema) -> pa.Table:
+        """All rows of committed batches, each with its batch; CheckpointError if some are missing."""
+        where = f"{kind}/{stream}"
+        schema = schema.append(pa.field(BATCH, pa.int64()))
+        found = [schema.empty_table()]
+        for part in self.committed.get(where, ()):
+            try:
+                tables = list(self._tables(part))
+            except CheckpointError:
+                if part in self.committed.get(where, ()):
+                    raise
+                return self.read(kind, stream, schema.remove(len(schema) - 1))  # deleted meanwhile
+            for table in tables:
+                columns = [table[name].cast(schema.field(name).type) for name in schema.names[:-1]]
+                columns.append(pa.repeat(pa.scalar(part.first, pa.int64()), table.num_rows))
+                found.append(pa.Table.from_arrays(columns, schema=schema))
+        return pa.concat_tables(found)
+
+    def _tables(self, part: RowFiles) -> Iterator[pa.Table]:
+        if not part.is_sealed:
+            yield self.store.read_table(f"{part.directory}/{_PART}")
+            return
+        for file in sealed_files(self.store, part.directory):
+            yield read_parquet(file, self.store.raw(file))
+
+
+def read_parquet(name: str, packed: bytes) -> pa.Table:
+    """A file that Spark wrote: its times may be of any year, which nanoseconds can't hold."""
+    try:
+        return pq.read_table(pa.BufferReader(packed), coerce_int96_timestamp_unit="us")
+    except pa.ArrowException as error:
+        raise damaged(name, str(error)) from error
