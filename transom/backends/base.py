@@ -184,6 +184,15 @@ class ShippedPlan(ABC):
         """The plan, where a task runs."""
 
 
+def error_chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and its causes."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
 class Backend(ABC):
     """Where an engine reads, computes and writes."""
 
@@ -263,5 +272,9 @@ class Backend(ABC):
     # --- the rest ---
 
     @abstractmethod
-    def error_text(self, error: Exception) -> str:
+    def error_text(self, error: BaseException) -> str:
         """What is wrong, in one line."""
+
+    @abstractmethod
+    def is_external(self, error: BaseException) -> bool:
+        """Whether a failure has its cause outside of all queries: in the source, the disk or the cluster."""

@@ -200,6 +200,10 @@ class QueryHandle:
         """Why the query is suspended, or None."""
         return self._access.suspended(self.name)
 
+    def resume(self) -> None:
+        """Let a suspended query take part in batches again; it joins with the next batch, like a new query."""
+        self._access.resume(self.name)
+
 
 class Feed:
     """A stream that a program pushes into."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transom.backends.base import Backend, Frame
 from transom.elements import Control, Prod, Punctuation
-from transom.errors import StateError
+from transom.errors import BatchError, StateError
 from transom.estimates.feedback import Observation
 from transom.ingest.streams import Carried, Stream, rows_as_prods
 from transom.kernel.aggregate import Outcome
@@ -32,15 +32,16 @@ from transom.results.prodder import due_streams
 from transom.results.stream_progress import BatchInput
 from transom.runtime.archive import Archive
 from transom.runtime.batch_report import BatchReport, Stopwatch, notify
+from transom.runtime.begun_batch import BegunBatch
 from transom.runtime.declared import Declared
 from transom.runtime.emit import Emitter
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.ingest import Ingest, IngestedBatch
 from transom.runtime.membership import check_types, joined_and_left
 from transom.runtime.outputs import Outputs, results_of
+from transom.runtime.quarantine import Quarantine
 from transom.runtime.query_directory import QueryDirectory, WaitingControl
 from transom.runtime.registry import Registry
-from transom.runtime.suspension import suspend_failed
 from transom.runtime.write_ahead_log import BatchLog
 from transom.state.batch_intent import BatchIntent
 from transom.state.commit_record import CommitRecord, ResultFiles
@@ -48,6 +49,17 @@ from transom.state.state import State
 from transom.storage.file_store import Store
 
 log = logging.getLogger("transom")
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What an attempt at a batch made; none of it is committed."""
+
+    registry: Registry
+    ingested: IngestedBatch
+    context: EmitContext
+    output: BatchOutput
+    files: int | None  # of its results; None if tasks wrote some of them
 
 
 class BatchLoop:
@@ -295,8 +307,62 @@ class BatchLoop:
             self.batch_thread = None
 
     def _process(self, intent: BatchIntent, frame: Frame | None) -> None:
-        """Plan, ingest, emit, deliver and commit a batch."""
+        """Attempt a batch until it passes, without the queries that make it fail; deliver and commit it."""
         watch = Stopwatch()
+        begun = BegunBatch(intent, self.log, self.directory)
+        attempt = self._quarantined(begun, frame, watch)
+        intent, registry, ingested, output = begun.intent, attempt.registry, attempt.ingested, attempt.output
+        report = self._report(intent, registry, ingested.outcome, output, watch)
+        for listener in list(self.listeners):
+            listener(report)
+        watch.lap("delivery")
+        if intent.stream is not None:
+            rows = ingested.outcome.rows
+            self.sideline.note(self.declared.streams[intent.stream], rows, watch.spent["ingest"])
+        before = self.state
+        made = ResultFiles(intent.batch_id, intent.clock, attempt.files) if output.results else None
+        self._commit(intent, registry, output.state, made, attempt.context.observations)
+        store_sets = self.planner.all_store_sets(registry.on_demand())
+        self.lookup_cache.batch_committed(output.state, ingested.outcome.runs, store_sets)
+        unused = self.executors.files.unused(before.refs, output.state.refs, intent.batch_id)
+        self.log.discard(unused, intent.batch_id)
+        watch.lap("commit")
+        self.report = replace(report, seconds=watch.seconds)
+        notify(self.followers, self.report)
+        self.idle.notify_all()
+
+    def _quarantined(self, begun: BegunBatch, frame: Frame | None, watch: Stopwatch) -> _Attempt:
+        """The first attempt that passes; what makes others fail is suspended."""
+
+        def attempt(excluded: Mapping[str, str]) -> _Attempt:
+            begun.take_drops()
+            try:
+                return self._attempt(begun.without(excluded), frame, watch)
+            except BaseException:
+                self.planner.forget()  # it may have planned half a batch
+                watch.start_again()
+                raise
+
+        def candidates() -> list[str]:
+            registry = self.directory.registry.copy()
+            self._plan(begun.intent, registry)
+            return registry.members()
+
+        def reason(error: Exception) -> str:
+            return f"batch {begun.intent.batch_id} failed because of it: {self.backend.error_text(error)}"
+
+        quarantine = Quarantine(candidates, attempt, begun.suspend, reason, self.backend.is_external)
+        try:
+            return quarantine.run()
+        except (StateError, BatchError):
+            raise
+        except Exception as error:
+            of = f" of {begun.intent.stream}" if begun.intent.stream is not None else ""
+            message = f"batch {begun.intent.batch_id}{of} failed: {self.backend.error_text(error)}"
+            raise BatchError(message) from error
+
+    def _attempt(self, intent: BatchIntent, frame: Frame | None, watch: Stopwatch) -> _Attempt:
+        """Plan, ingest and emit a batch; nothing is delivered or committed."""
         registry = self.directory.registry.copy()
         state = self._plan(intent, registry)
         failures = self.ingest.failures(registry)
@@ -310,29 +376,12 @@ class BatchLoop:
             results_of(intent.batch_id), output.results, lambda name: registry[name].identity
         )
         watch.lap("emit")
-        report = self._report(intent, registry, ingested.outcome, output, watch)
-        for listener in list(self.listeners):
-            listener(report)
-        watch.lap("delivery")
-        if intent.stream is not None:
-            rows = ingested.outcome.rows
-            self.sideline.note(self.declared.streams[intent.stream], rows, watch.spent["ingest"])
-        before = self.state
-        made = ResultFiles(intent.batch_id, intent.clock, files) if output.results else None
-        self._commit(intent, registry, output.state, made, context.observations)
-        store_sets = self.planner.all_store_sets(registry.on_demand())
-        self.lookup_cache.batch_committed(output.state, ingested.outcome.runs, store_sets)
-        unused = self.executors.files.unused(before.refs, output.state.refs, intent.batch_id)
-        self.log.discard(unused, intent.batch_id)
-        watch.lap("commit")
-        self.report = replace(report, seconds=watch.seconds)
-        notify(self.followers, self.report)
-        self.idle.notify_all()
+        return _Attempt(registry, ingested, context, output, files)
 
     def _plan(self, intent: BatchIntent, registry: Registry) -> State:
         """Let queries join and leave; the state that the batch starts with."""
         registry.bind(self.directory.catalog(), self.backend.scalars, intent.control)
-        new = self.directory.newcomers(intent.control, registry)
+        new = self.directory.newcomers(intent, registry)
         return joined_and_left(intent, registry, new, self.state, self.planner, self.declared.streams)
 
     def _ingest(
@@ -363,15 +412,14 @@ class BatchLoop:
         store_sets = self.planner.all_store_sets(registry.on_demand())
         output = replace(output, state=self.partitioned_stores.rolled_up(output.state, store_sets))
         if ingested.arrivals or intent.resumes:
-            output, failed = self.promising.process(
+            output = self.promising.process(
                 intent,
                 registry.preference_queries(),
-                registry.summaries(),
+                registry.living_summaries(),
                 output,
                 ingested.arrivals,
                 context.made,
             )
-            suspend_failed(registry, failed, self.backend.error_text)
         return output
 
     def _report(
@@ -496,6 +544,7 @@ class BatchLoop:
                 for whose, own in self.observations.items()
                 if whose in living and (left := [one for one in own if id(one) not in known])
             }
+        self.directory.joined(intent.control)
         self.directory.intent = self.log.begun_after(intent.batch_id)
         if intent.stream is not None and intent.reference:
             source = self.declared.streams[intent.stream].source

@@ -50,18 +50,29 @@ class QueryRecord:
 
 @dataclass(frozen=True)
 class SummaryRecord:
-    """A summary by its CREATE SUMMARY text, with the batch that it came with."""
+    """A summary by its CREATE SUMMARY text, with the batch that it came with. One that is suspended says why."""
 
     name: str
     text: str
     since: int = 0
+    suspended: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "text": self.text, "since_batch": self.since}
+        return {
+            "name": self.name,
+            "text": self.text,
+            "since_batch": self.since,
+            **({"suspended": self.suspended} if self.suspended is not None else {}),
+        }
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> SummaryRecord:
-        return cls(name=stored["name"], text=stored["text"], since=stored["since_batch"])
+        return cls(
+            name=stored["name"],
+            text=stored["text"],
+            since=stored["since_batch"],
+            suspended=stored.get("suspended"),
+        )
 
 
 class ResultFiles(NamedTuple):
