@@ -313,6 +313,7 @@ class BatchLoop:
         attempt = self._quarantined(begun, frame, watch)
         intent, registry, ingested, output = begun.intent, attempt.registry, attempt.ingested, attempt.output
         report = self._report(intent, registry, ingested.outcome, output, watch)
+        self.store.flush()  # the batch must be the same after a power failure: others see it from here on
         for listener in list(self.listeners):
             listener(report)
         watch.lap("delivery")

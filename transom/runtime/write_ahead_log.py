@@ -62,7 +62,9 @@ class BatchLog:
         """Commit a batch; the size of its snapshot in bytes, which excludes the runs of stores."""
         self.runs.write(state)
         packed = snapshot.dumps(state, record, self.runs)
+        self.store.flush()  # before the state refers to it
         self.store.write(_state_file(state.batch_id), packed)
+        self.store.flush()
         self._delete_obsolete(state.batch_id)
         self.discard(self.runs.unused(state), state.batch_id)
         old = state.batch_id - RETAINED_STATES

@@ -33,6 +33,7 @@ class FileShards:
     def put(self, name: str, table: pa.Table) -> int:
         packed = packed_table(table, "lz4")
         self.store.write(name, packed)
+        self.store.flush()
         return packed.size + OVERHEAD
 
     def get(self, name: str) -> pa.Table:

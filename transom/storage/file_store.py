@@ -7,6 +7,7 @@ import posixpath
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from transom.storage.framed_file import FramedWriter, content, damaged, missing
 
 # Names that are not there yet: a write ends by giving such a file its real name. Listings skip them.
 _UNFINISHED = ".unfinished"
+_SYNC_THREADS = 8
 
 
 class Store:
@@ -33,7 +35,8 @@ class Store:
     """
 
     def __init__(self, uri: str | Path, sync: bool = False):
-        self.sync = sync  # whether a write waits until the file is on disk; only local files can be synced
+        self.sync = sync  # whether files are brought to disk; only local files can be
+        self._unsynced: dict[str, None] = {}  # files and directories that `flush` brings to disk
         text = str(uri)
         try:
             if "://" in text and not text.startswith("file://"):
@@ -109,13 +112,31 @@ class Store:
         except OSError as error:
             raise CheckpointError(f"{name} of the checkpoint can't be read: {error}") from error
 
-    def sync_files(self, names: Iterable[str]) -> None:
-        """Wait until files that the backend wrote are on disk."""
-        if not self.sync or not self._is_local:
-            return
+    def note(self, names: Iterable[str]) -> None:
+        """Let the next `flush` wait for files that the backend wrote, too."""
         paths = [self._at(name) for name in names]
-        for path in (*paths, *sorted({posixpath.dirname(path) for path in paths})):
-            _sync(path)
+        self._changed(*paths, *sorted({posixpath.dirname(path) for path in paths}))
+
+    def flush(self) -> None:
+        """Wait until all that was written is on disk.
+
+        Threads do it at the same time: file systems then bring several files to disk in one step.
+        """
+        unsynced, self._unsynced = self._unsynced, {}
+        if len(unsynced) < 2:
+            for path in unsynced:
+                _sync(path)
+            return
+        with ThreadPoolExecutor(min(len(unsynced), _SYNC_THREADS)) as threads:
+            list(threads.map(_sync, unsynced))
+
+    def _changed(self, *paths: str) -> None:
+        if self.sync and self._is_local:
+            self._unsynced.update(dict.fromkeys(paths))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A store goes to tasks, which bring their files to disk one by one."""
+        return {**self.__dict__, "_unsynced": {}}
 
     def _make_directory(self, path: str) -> None:
         """Make a directory and those above it; with `sync`, their entries are on disk."""
@@ -125,11 +146,7 @@ class Store:
         if above != path:
             self._make_directory(above)
         self._fs.create_dir(path, recursive=False)
-        self._sync_directory(above)
-
-    def _sync_directory(self, path: str) -> None:
-        if self.sync and self._is_local:
-            _sync(path)
+        self._changed(above)
 
     def _opened(self, path: str) -> Any:
         return open(path, "rb") if self._is_local else self._fs.open_input_stream(path)
@@ -152,11 +169,8 @@ class Store:
                 framed = FramedWriter(name, file)
                 yield framed
                 framed.finish()
-                if self.sync and self._is_local:
-                    file.flush()
-                    os.fsync(file.fileno())
             self._fs.move(unfinished, target)
-            self._sync_directory(directory)
+            self._changed(target, directory)
         except BaseException:
             with suppress(OSError):
                 self._fs.delete_file(unfinished)
@@ -195,7 +209,10 @@ class Store:
 
 def _sync(path: str) -> None:
     """Wait until a file's bytes, or a directory's entries, are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:  # deleted since it was written
+        return
     try:
         os.fsync(descriptor)
     finally:

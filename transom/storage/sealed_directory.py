@@ -23,7 +23,7 @@ def seal(store: Store, directory: str) -> int:
         {"name": name, "size": size, "crc": _checksum(store, f"{directory}/{name}")}
         for name, size in sorted(store.files(directory).items())
     ]
-    store.sync_files([f"{directory}/{file['name']}" for file in files])
+    store.note([f"{directory}/{file['name']}" for file in files])
     store.write(f"{directory}/{SEAL}", json.dumps({"files": files}).encode())
     return sum(int(str(file["size"])) for file in files)
 
